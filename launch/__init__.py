@@ -1,0 +1,1 @@
+"""Where a run happens: a laptop (local.sh) or a TPU slice (tpu_vm.py)."""

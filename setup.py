@@ -1,0 +1,95 @@
+"""Packaging of t5x_like: `tasks`, `gin` and `launch` become subpackages of the installed package."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+# Lower bounds are what `tests/run.sh --oldest` installs, upper bounds exclude what no run has seen:
+# both ends are run by .ci/run.
+CORE = [
+    "absl-py>=2.1,<3",
+    "array_record>=0.8.1,<0.9",
+    "etils[epath]>=1.12,<2",
+    "flax>=0.12.8,<0.13",
+    "gin-config>=0.5,<0.6",
+    "grain>=0.2.18,<0.3",
+    "jax>=0.10.2,<0.13",
+    "matplotlib>=3.9,<4",
+    "ml-collections>=1.0,<2",
+    "numpy>=2.1,<3",
+    "optax>=0.2.8,<0.3",
+    "orbax-checkpoint>=0.12.8,<0.13",
+    "sentencepiece>=0.2.1,<0.3",
+    "tensorboardX>=2.6.4,<3",
+    "tqdm>=4.67,<5",
+    "zstandard>=0.23,<1",
+]
+DATA = [
+    "pyarrow>=18,<27",
+    "seqio>=0.0.20,<0.1",
+    "tensorflow>=2.21,<2.22",
+    "tensorflow-datasets>=4.9.9,<5",
+    "tensorflow-text>=2.21,<2.22",
+]
+INTEROP = ["safetensors>=0.5,<1"]
+LAUNCH = ["ml-collections>=1.0,<2"]
+TEST = [
+    "hypothesis>=6.130,<7",
+    "mypy==2.4.1",
+    "pytest>=9,<10",
+    "pytest-xdist>=3.8,<4",
+    "ruff==0.17.5",
+    "setuptools>=77.0.3",
+]
+EXTRAS = {
+    "data": DATA,
+    "tpu": ["jax[tpu]>=0.10.2,<0.13"],
+    "cuda": ["jax[cuda12]>=0.10.2,<0.13"],
+    "interop": INTEROP,
+    "launch": LAUNCH,
+    "test": TEST,
+    "all": sorted({*DATA, *INTEROP, *LAUNCH}),
+}
+
+
+def main() -> None:
+    """Describes the package to setuptools."""
+    readme = Path(__file__).parent / "README.md"
+    setup(
+        name="t5x_like",
+        version="0.1.0",
+        description="Pretraining of encoder-decoder and encoder language models in JAX",
+        long_description=readme.read_text(encoding="utf-8") if readme.exists() else "",
+        long_description_content_type="text/markdown",
+        license="Apache-2.0",
+        license_files=["LICENSE"],
+        python_requires=">=3.11,<3.14",
+        classifiers=[
+            "Intended Audience :: Science/Research",
+            "Operating System :: POSIX :: Linux",
+            "Programming Language :: Python :: 3.11",
+            "Programming Language :: Python :: 3.12",
+        ],
+        # A folder `gin` with an __init__.py would hide gin-config in a checkout, so it stays a
+        # folder of files and is named as a package here alone.
+        packages=[
+            *find_packages(include=["t5x_like", "t5x_like.*"]),
+            "t5x_like.gin",
+            "t5x_like.launch",
+            "t5x_like.tasks",
+        ],
+        package_dir={
+            "t5x_like.gin": "gin",
+            "t5x_like.launch": "launch",
+            "t5x_like.tasks": "tasks",
+        },
+        package_data={"t5x_like.gin": ["**/*.gin"]},
+        include_package_data=False,
+        install_requires=CORE,
+        extras_require=EXTRAS,
+        entry_points={"console_scripts": ["t5x_like = t5x_like.cli.main:main"]},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""cli of t5x_like."""

@@ -1,0 +1,139 @@
+"""Reading gin files and `--gin.NAME=value` flags, with errors that name the nearest valid name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gin
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be right: what, where, the nearest names, what to do."""
+
+
+def gin_root() -> Path:
+    """The folder of gin files: inside an installed package, else beside it in a checkout."""
+    installed = _PACKAGE / "gin"
+    return installed if installed.is_dir() else _PACKAGE.parent / "gin"
+
+
+def search_path(extra: Sequence[str] = ()) -> list[Path]:
+    """Where a gin file is looked for, in order: as given, user folders, gin/, gin/models/."""
+    return [Path("."), *map(Path, extra), gin_root(), gin_root() / "models"]
+
+
+def find_gin_file(name: str, extra: Sequence[str] = ()) -> Path:
+    """The first file of that name on the search path.
+
+    Raises:
+      ConfigError: there is none; names the nearest that exist.
+    """
+    folders = search_path(extra)
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    known = sorted(
+        {str(f.relative_to(d)) for d in folders[1:] if d.is_dir() for f in d.rglob("*.gin")}
+    )
+    raise ConfigError(f"no gin file {name!r}" + nearest(name, known, of="gin files"))
+
+
+def load(
+    files: Sequence[str], bindings: Sequence[str] = (), extra_folders: Sequence[str] = ()
+) -> None:
+    """Replaces the process's gin configuration by these files, then these bindings, in order.
+
+    Args:
+      files: names on the search path; later ones win.
+      bindings: `NAME=value` or `module.Thing.parameter=value`, values in Python syntax.
+      extra_folders: searched before the package's own gin files.
+
+    Raises:
+      ConfigError: no such file, name or parameter, or a value that is not Python.
+    """
+    paths = [find_gin_file(name, extra_folders) for name in files]
+    gin.clear_config()
+    gin.config._LOCATION_PREFIXES[:] = [str(p) for p in search_path(extra_folders)]
+    for path in paths:
+        _translated(lambda path=path: gin.parse_config_file(str(path)), f"in {path}")
+    macros = {name for name, selector in gin.config._CONFIG if selector == "gin.macro"}
+    for binding in bindings:
+        name = binding.partition("=")[0].strip()
+        where = f"in --gin.{binding}"
+        if re.fullmatch(r"\w+", name) and name not in macros:
+            raise ConfigError(f"no gin macro {name!r} {where}" + nearest(name, sorted(macros)))
+        _translated(lambda binding=binding: gin.parse_config(binding), where)
+
+
+def load_text(text: str) -> None:
+    """Replaces the process's gin configuration by `text`, as `resolved()` returned it."""
+    gin.clear_config()
+    _translated(lambda: gin.parse_config(text), "in the run's saved configuration")
+
+
+def resolved() -> str:
+    """The whole configuration as gin text, which `load_text` reads back."""
+    return gin.config_str(max_line_length=100)
+
+
+def build(configurable: Callable[..., Any]) -> Any:
+    """Calls `configurable` with its gin bindings.
+
+    Raises:
+      ConfigError: something it refers to is missing or fails to build.
+    """
+    try:
+        return gin.get_configurable(configurable)()
+    except ConfigError:
+        raise
+    except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:
+        # Gin appends where it was; the first line says what was wrong.
+        message = str(error).strip()
+        raise ConfigError(message) from error
+
+
+def nearest(name: str, known: Iterable[str], *, of: str = "names") -> str:
+    """`; nearest: a, b`, or the whole list when nothing is near."""
+    known = list(known)
+    short = difflib.get_close_matches(name, known, n=4, cutoff=0.5)
+    if not short:
+        tail = name.rpartition("/")[2]
+        short = [k for k in known if tail and tail in k][:4]
+    if short:
+        return "; nearest: " + ", ".join(short)
+    return f"; known {of}: " + ", ".join(known[:40]) if known else ""
+
+
+def _translated(parse: Callable[[], Any], where: str) -> None:
+    try:
+        parse()
+    except ConfigError:
+        raise
+    except SyntaxError as error:
+        raise ConfigError(
+            f"not a Python value {where}: {error.msg} (a string needs its own quotes: NAME=\"'text'\")"
+        ) from error
+    except ImportError as error:
+        raise ConfigError(f"cannot import {error.name!r} {where}: {error}") from error
+    except (ValueError, AttributeError, OSError) as error:
+        message = str(error).split("\n")[0].strip()
+        raise ConfigError(f"{message} {where}" + _nearest_configurable(message)) from error
+
+
+def _nearest_configurable(message: str) -> str:
+    """The nearest configurables, or parameters of the configurable, that gin's message is about."""
+    if found := re.search(r"No configurable matching '([\w.]+)'", message):
+        selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
+        return nearest(found[1], sorted(selectors))
+    if found := re.search(r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message):
+        import inspect
+
+        configurable = gin.config._REGISTRY.match(found[1])[0].wrapped
+        return nearest(found[2], list(inspect.signature(configurable).parameters))
+    return ""

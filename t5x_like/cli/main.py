@@ -1,0 +1,61 @@
+"""The `t5x_like` command: finds the subcommand and runs it; imports nothing before it must."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from t5x_like import __version__
+
+COMMANDS = {
+    "train": "pretrain a model: starts, resumes or extends a run",
+    "eval": "held-out losses of a run, beside a unigram model and a blanked encoder",
+    "infer": "fill in the blanks of a text with a trained model",
+    "vocab": "train a SentencePiece vocabulary on a corpus or task",
+    "cache": "tokenise a corpus or task once, to sharded files that training reads",
+    "plot": "draw the loss curves of one or several runs to a PNG",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The top-level parser: knows the subcommands' names alone."""
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
+    top = argparse.ArgumentParser(
+        prog="t5x_like",
+        description="Pretraining of encoder and encoder-decoder language models in JAX.",
+        epilog=f"commands:\n{listing}\n\n`t5x_like COMMAND --help` explains each.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"t5x_like {__version__}")
+    top.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of those below")
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one subcommand.
+
+    Args:
+      argv: the arguments after the program's name; `sys.argv[1:]` by default.
+
+    Returns:
+      The exit status: 0 done, 1 a clear error was printed, 2 wrong arguments, 3 stopped early and
+      resumable (pre-emption).
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    command = parser().parse_args(argv[:1] or ["--help"]).command
+    module = importlib.import_module(f"t5x_like.cli.{command}")
+    try:
+        return module.main(argv[1:]) or 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except (ValueError, OSError) as error:
+        # What users can mend is raised as ValueError or OSError; a traceback means a bug.
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""`t5x_like train`: starts, resumes or extends a pretraining run."""
+
+from __future__ import annotations
+
+import argparse
+
+from t5x_like.cli import arguments
+
+_EPILOG = """\
+examples:
+  t5x_like train
+      a small T5 on the documentation inside this Python, on whatever devices there are
+  t5x_like train --gin_file=t5_1_1/small.gin --gin_file=runs/pretrain.gin \\
+      --gin.MODEL_DIR="'runs/mine'" --gin.CORPUS="'data/*.jsonl.gz'"
+      a published size on your own text; the same command resumes it
+  t5x_like train ... --gin.TRAIN_STEPS=200000
+      extends a finished run
+
+The run's resolved configuration is saved as MODEL_DIR/config.gin. docs/configuration.md lists the macros.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Parses the arguments, joins the other processes if there are any, and trains."""
+    parser = argparse.ArgumentParser(
+        prog="t5x_like train",
+        description="Starts, resumes or extends a pretraining run.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments.add_gin(parser, default="runs/local.gin")
+    arguments.add_distributed(parser)
+    parser.add_argument(
+        "--allow_change",
+        default="",
+        metavar="NAMES",
+        help="comma-separated settings that a resumed run may change: seed, batch_size, data",
+    )
+    args, bindings = arguments.parse(parser, argv)
+    arguments.join_processes(args)
+
+    from t5x_like.cli import gin_config
+    from t5x_like.cli.pretraining import pretrain
+    from t5x_like.cli.run import Run
+
+    gin_config.load(args.gin_file, bindings, args.gin_search_paths)
+    allowed = frozenset(filter(None, args.allow_change.split(",")))
+    outcome = pretrain(gin_config.build(Run), gin_config.resolved(), allowed)
+    return 3 if outcome.status == "preempted" else 0

@@ -1,0 +1,1 @@
+"""data of t5x_like."""

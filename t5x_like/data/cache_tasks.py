@@ -1,0 +1,273 @@
+"""Writes the cache of a SeqIO task: what its steps yield, up to its cache point or to the end.
+
+One shard of the source, or one epoch of a task that is run to its end, becomes one shard of the
+cache. A writer that was killed goes on with those it had not finished.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from t5x_like.data.cache_format import FLOAT, CacheError, Manifest, token_dtype
+from t5x_like.data.cache_lock import sole_writer
+from t5x_like.data.cache_shards import ShardPlan, finalise
+from t5x_like.data.cache_text import Record
+from t5x_like.data.cache_workers import default_workers, spread
+from t5x_like.data.cache_writer import keep_or_clear, shard_plan
+from t5x_like.data.extras import require
+from t5x_like.data.seqio_adapter import before_cache, describe
+from t5x_like.data.sources import import_module
+from t5x_like.protocols import Vocabulary
+
+seqio = require("seqio", "data", purpose="a SeqIO task")
+tf = require("tensorflow", "data", purpose="a SeqIO task")
+
+_SPLITS = ("train", "validation")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """What becomes shard `number` of a split's `of` shards."""
+
+    split: str
+    number: int
+    of: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ToCachePoint:
+    """Runs the steps before a task's cache point, on one shard of its source."""
+
+    def parts(self, task: seqio.Task, split: str) -> list[_Part]:
+        """One for each file or shard of the source."""
+        shards = len(task.source.list_shards(split))
+        if not shards:
+            raise CacheError(f"task {task.name!r}: its source has no files for split {split!r}")
+        return [_Part(split, i, shards) for i in range(shards)]
+
+    def run(self, task: seqio.Task, part: _Part) -> tf.data.Dataset:
+        """The records of a part, in order."""
+        shard = seqio.ShardInfo(part.number, part.of) if part.of > 1 else None
+        source = task.source.get_dataset(split=part.split, shuffle=False, shard_info=shard)
+        return before_cache(task, source)
+
+
+@dataclasses.dataclass(frozen=True)
+class ToTheEnd:
+    """Runs a whole task for stated lengths, once an epoch; its examples are then fixed."""
+
+    lengths: Mapping[str, int]
+    seed: int
+    epochs: int
+
+    def parts(self, task: seqio.Task, split: str) -> list[_Part]:
+        """One for each epoch; held-out examples need no variety."""
+        del task
+        epochs = self.epochs if split == "train" else 1
+        return [_Part(split, i, epochs) for i in range(epochs)]
+
+    def run(self, task: seqio.Task, part: _Part) -> tf.data.Dataset:
+        """The examples of an epoch, in order."""
+        seed = self.seed + part.number
+        # Steps with seeds of their own draw from TensorFlow's global one.
+        tf.random.set_seed(seed)
+        return task.get_dataset(
+            dict(self.lengths), split=part.split, shuffle=False, seed=seed, try_in_mem_cache=False
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Write:
+    """What a worker does with a part; returns its number of records."""
+
+    plan: ShardPlan
+    extent: ToCachePoint | ToTheEnd
+    find_task: Callable[[], seqio.Task]
+    progress: bool
+
+    def __call__(self, part: _Part) -> int:
+        if self.plan.finished(part.split, part.number):
+            return 0
+        task = self.find_task()
+        digest = hashlib.sha256()
+        records = _records(self.extent.run(task, part), task, plan=self.plan, digest=digest)
+        title = f"{task.name} {part.split} {part.number + 1}/{part.of}"
+        bar = tqdm(records, desc=title, unit=" records", disable=not self.progress)
+        return self.plan.write(part.split, part.number, records=bar, content=digest.hexdigest)
+
+
+def write_cache_from_task(
+    directory: Path | str,
+    task: seqio.Task,
+    vocabulary: Vocabulary,
+    *,
+    module: str | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+    overwrite: bool = False,
+    materialize: ToTheEnd | None = None,
+) -> Manifest:
+    """Writes the cache of a SeqIO task's splits 'train' and 'validation'.
+
+    Args:
+      directory: made if missing. A complete cache of this task is left as it is.
+      task: its output features must be integers (or loss weights), one axis each.
+      vocabulary: saved in the directory; `seqio_vocabulary.from_seqio` of the targets' one.
+      module: module or `.py` file that registers the task, for worker processes to import; None
+        keeps to this process.
+      workers: processes; None for one a core. A source of one shard needs one.
+      progress: whether to show a bar on standard error.
+      overwrite: replaces a complete cache.
+      materialize: runs the task to its end, post-cache steps included; None stops at its cache
+        point.
+
+    Raises:
+      CacheError: the directory cannot be written, is being written by another process, or holds
+        the cache of something else; the task's features are not of a kind that can be cached; or
+        there is nothing to train on.
+    """
+    directory = Path(directory)
+    extent = materialize or ToCachePoint()
+    splits = [split for split in _SPLITS if split in task.splits]
+    if "train" not in splits:
+        known = ", ".join(task.splits)
+        raise CacheError(f"task {task.name!r} has no split 'train' to cache, only {known}")
+    parts = [part for split in splits for part in extent.parts(task, split)]
+    features = _features(extent.run(task, parts[0]).element_spec, task)
+    fingerprint = task_fingerprint(task)
+    manifest = Manifest(
+        corpus=task.name,
+        corpus_fingerprint=fingerprint,
+        vocabulary=vocabulary.to_json(),
+        vocabulary_fingerprint=vocabulary.fingerprint,
+        token_ids=vocabulary.token_ids,
+        features=features,
+        materialized=dataclasses.asdict(materialize) if materialize else None,
+    )
+    workers = (workers or default_workers()) if module and len(parts) > 1 else 1
+    with sole_writer(directory):
+        if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
+            return complete
+        plan = dataclasses.replace(
+            shard_plan(directory, manifest, source=f"{fingerprint} {len(parts)}"),
+            vocab_size=max(vocabulary.vocab_size, _largest_vocabulary(task)),
+        )
+        find_task = (
+            (lambda: task) if workers == 1 else functools.partial(_registered, task.name, module)
+        )
+        write = _Write(plan, extent, find_task, progress and workers == 1)
+        with tqdm(
+            desc=task.name, total=len(parts), unit=" shards", disable=not progress or workers == 1
+        ) as bar:
+            for _ in spread(write, iter(parts), workers=workers):
+                bar.update()
+        shards = {split: sum(part.split == split for part in parts) for split in splits}
+        return finalise(plan, manifest, vocabulary, shards=shards, skipped={})
+
+
+def _registered(name: str, module: str) -> seqio.Task:
+    import_module(module)
+    return seqio.TaskRegistry.get(name)
+
+
+def _largest_vocabulary(task: seqio.Task) -> int:
+    return max(feature.vocabulary.vocab_size for feature in task.output_features.values())
+
+
+def _features(spec: Mapping[str, tf.TensorSpec], task: seqio.Task) -> dict[str, str]:
+    """Stored dtypes of the output features, and of loss weights that come with them.
+
+    Raises:
+      CacheError: one is neither integers nor weights, or has several axes.
+    """
+    stored = {}
+    outputs = list(task.output_features)
+    for name in [*outputs, *(f"{output}_loss_weights" for output in outputs)]:
+        if name not in spec:
+            continue
+        dtype, rank = spec[name].dtype, spec[name].shape.rank
+        if rank not in (1, None) or not (dtype.is_integer or dtype.is_floating):
+            raise CacheError(
+                f"task {task.name!r}: feature {name!r} is {dtype.name} with {rank} axes where the "
+                "cache lies; only integers or weights with one axis can be cached. Tokenise "
+                "before the cache placeholder"
+            )
+        stored[name] = FLOAT if dtype.is_floating else token_dtype(_largest_vocabulary(task))
+    if "targets" not in stored:
+        raise CacheError(
+            f"task {task.name!r} has no feature 'targets' where its cache lies, only "
+            f"{', '.join(spec)}"
+        )
+    return stored
+
+
+def _records(
+    examples: tf.data.Dataset, task: seqio.Task, *, plan: ShardPlan, digest: hashlib._Hash
+) -> Iterator[Record]:
+    """Records of examples; `digest` takes in their values as they pass."""
+    no_segments = np.zeros(0, np.int32)
+    for example in examples.as_numpy_iterator():
+        features = {}
+        for name, dtype in plan.features.items():
+            values = np.asarray(example[name])
+            if values.ndim != 1:
+                raise CacheError(
+                    f"task {task.name!r}: feature {name!r} of an example has shape "
+                    f"{values.shape}; only features with one axis can be cached"
+                )
+            features[name] = values.astype(np.float32 if dtype == FLOAT else np.int64)
+            digest.update(f"{name} {len(values)} ".encode())
+            digest.update(features[name].tobytes())
+        yield Record(features, no_segments, True)
+
+
+def task_fingerprint(task: seqio.Task) -> str:
+    """Hex digest of a task's source, files and cached steps, their code included; cheap."""
+    steps = task.preprocessors[: describe(task).cached_steps]
+    shards = [
+        (str(shard), _size(str(shard)))
+        for split in _SPLITS
+        if split in task.splits
+        for shard in task.source.list_shards(split)
+    ]
+    source = [f"{name}={_said(value)}" for name, value in sorted(vars(task.source).items())]
+    outputs = [
+        f"{name} {feature.dtype} {feature.vocabulary}"
+        for name, feature in task.output_features.items()
+    ]
+    said = [task.name, type(task.source).__qualname__, source, shards, outputs]
+    return hashlib.sha256(repr([said, [_said(step) for step in steps]]).encode()).hexdigest()
+
+
+def _size(path: str) -> int:
+    return Path(path).stat().st_size if Path(path).is_file() else -1
+
+
+def _said(value: Any) -> str:
+    """What decides how a source or step behaves: its code, its arguments, its fields."""
+    if isinstance(value, functools.partial):
+        arguments = [_said(argument) for argument in value.args]
+        named = [f"{name}={_said(argument)}" for name, argument in sorted(value.keywords.items())]
+        return f"{_said(value.func)}({', '.join([*arguments, *named])})"
+    fingerprint = getattr(value, "fingerprint", None)
+    if fingerprint is not None:
+        return str(fingerprint() if callable(fingerprint) else fingerprint)
+    if inspect.isroutine(value):
+        name = f"{value.__module__}.{value.__qualname__}"
+        try:
+            code = inspect.getsource(value)
+        except (OSError, TypeError):
+            return name
+        return f"{name} {hashlib.sha256(code.encode()).hexdigest()}"
+    return _ADDRESS.sub("", repr(value))

@@ -1,0 +1,86 @@
+"""Work spread over processes: bounded in flight, and gone when the parent is."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from t5x_like.data.cache_format import CacheError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+_work: Callable[[Any], Any] | None = None
+
+
+def default_workers() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spread(work: Callable[[Job], Result], jobs: Iterator[Job], *, workers: int) -> Iterator[Result]:
+    """Results of `work(job)`, as they come, not in order.
+
+    At most `workers + 1` jobs are in memory. One worker, or a single job, needs no process.
+
+    Args:
+      work: pickled once for each process.
+      jobs: drawn when there is room.
+      workers: processes.
+
+    Raises:
+      CacheError: a process was killed, most often for want of memory.
+    """
+    first = list(itertools.islice(jobs, 2))
+    jobs = itertools.chain(first, jobs)
+    if workers <= 1 or len(first) < 2:
+        yield from map(work, jobs)
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = concurrent.futures.ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_start, initargs=(work,)
+    )
+    try:
+        pending = {pool.submit(_run, job) for job in itertools.islice(jobs, workers + 1)}
+        while pending:
+            done, pending = concurrent.futures.wait(
+                pending, return_when=concurrent.futures.FIRST_COMPLETED
+            )
+            for future in done:
+                yield future.result()
+            pending |= {pool.submit(_run, job) for job in itertools.islice(jobs, len(done))}
+    except BrokenProcessPool as error:
+        raise CacheError(
+            "a worker process was killed, most often because memory ran out; what is finished is "
+            "kept: run the same command again, with fewer workers"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start(work: Callable[[Any], Any]) -> None:
+    global _work
+    _work = work
+    # Whatever a user's module imports, workers must leave the accelerators alone.
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    """Without this, workers of a parent killed by SIGKILL would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _run(job: Any) -> Any:
+    assert _work is not None
+    return _work(job)

@@ -1,0 +1,210 @@
+"""Writes the cache of a corpus: tokenises its documents once, in parallel processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from t5x_like.data import cache_text, corpora
+from t5x_like.data.cache import Cache
+from t5x_like.data.cache_format import (
+    FORMAT_VERSION,
+    MANIFEST,
+    CacheError,
+    Manifest,
+    token_dtype,
+)
+from t5x_like.data.cache_lock import sole_writer
+from t5x_like.data.cache_shards import ShardPlan, finalise
+from t5x_like.data.cache_text import Document
+from t5x_like.data.cache_workers import default_workers, spread
+from t5x_like.data.corpora import Corpus, CorpusError, ReadReport
+from t5x_like.protocols import Vocabulary
+
+BLOCK_BYTES = 8 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class _Block:
+    """The text of one shard; no documents where an earlier run finished the shard."""
+
+    split: str
+    number: int
+    content: str
+    documents: list[Document] | None
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tokenise:
+    """What a worker does with a block; returns the bytes of text."""
+
+    plan: ShardPlan
+    vocabulary: Vocabulary
+
+    def __call__(self, block: _Block) -> int:
+        if block.documents is not None:
+            features = tuple(self.plan.features)
+            records = (
+                cache_text.plain_records(block.documents, self.vocabulary)
+                if features == corpora.TARGETS
+                else cache_text.text_to_text_records(block.documents, self.vocabulary, features)
+            )
+            self.plan.write(block.split, block.number, records=records, content=block.content)
+        return block.bytes
+
+
+def write_cache(
+    directory: Path | str,
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    *,
+    workers: int | None = None,
+    progress: bool = True,
+    overwrite: bool = False,
+) -> Manifest:
+    """Writes the cache of `corpus` to `directory`; leaves one that is complete as it is.
+
+    Memory is bounded by `workers` times a block of text, whatever the size of the corpus. A
+    writer that was killed goes on where it was: shards whose text has not changed are kept.
+
+    Args:
+      directory: made if missing.
+      corpus: its documents become records, in order.
+      vocabulary: tokenises them; saved in the directory.
+      workers: processes that tokenise; None for one a core, 1 for none besides this one.
+      progress: whether to show a bar on standard error.
+      overwrite: replaces a complete cache, also one of another corpus or vocabulary.
+
+    Raises:
+      CacheError: the directory cannot be written, is being written by another process, or holds
+        the cache of something else; or the corpus has no tokens to train on.
+      CorpusError: the corpus cannot be read.
+    """
+    directory = Path(directory)
+    plain = corpus.features == corpora.TARGETS
+    dtype = token_dtype(vocabulary.vocab_size)
+    manifest = Manifest(
+        corpus=corpus.name,
+        corpus_fingerprint=corpus.fingerprint(),
+        vocabulary=vocabulary.to_json(),
+        vocabulary_fingerprint=vocabulary.fingerprint,
+        token_ids=vocabulary.token_ids,
+        features=dict.fromkeys(corpus.features, dtype),
+        segmentation=cache_text.SEGMENTATION if plain else None,
+        piece_tokens=cache_text.PIECE_TOKENS if plain else None,
+    )
+    with sole_writer(directory):
+        if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
+            return complete
+        plan = shard_plan(directory, manifest)
+        shards, skipped = {}, {}
+        for split in corpus.splits:
+            blocks = _Blocks(corpus, split, plan)
+            _spread_with_bar(
+                _Tokenise(plan, vocabulary),
+                blocks,
+                workers=workers or default_workers(),
+                progress=progress,
+            )
+            shards[split], skipped[split] = blocks.number, blocks.report.skipped
+            if blocks.report.skipped:
+                print(f"{corpus.name} ({split}): {blocks.report}", file=sys.stderr)
+        return finalise(plan, manifest, vocabulary, shards=shards, skipped=skipped)
+
+
+class _Blocks:
+    """The documents of a split in blocks of about `BLOCK_BYTES`, the same in every run."""
+
+    def __init__(self, corpus: Corpus, split: str, plan: ShardPlan) -> None:
+        self.corpus = corpus
+        self.split = split
+        self.plan = plan
+        self.report = ReadReport()
+        self.number = 0
+
+    def __iter__(self) -> Iterator[_Block]:
+        documents: list[Document] = []
+        digest, size = hashlib.sha256(), 0
+        for document in self._documents():
+            documents.append(document)
+            for feature, text in document.items():
+                data = text.encode()
+                digest.update(f"{feature} {len(data)} ".encode())
+                digest.update(data)
+                size += len(data)
+            if size >= BLOCK_BYTES:
+                yield self._block(documents, digest.hexdigest(), size)
+                documents, digest, size = [], hashlib.sha256(), 0
+        if documents:
+            yield self._block(documents, digest.hexdigest(), size)
+
+    def _block(self, documents: list[Document], content: str, size: int) -> _Block:
+        number = self.number
+        self.number += 1
+        finished = self.plan.finished(self.split, number, content=content)
+        return _Block(self.split, number, content, None if finished else documents, size)
+
+    def _documents(self) -> Iterator[Document]:
+        try:
+            yield from self.corpus.documents(self.split, report=self.report)
+        except CorpusError:
+            # Too few documents to hold any out: training can do without the other splits.
+            unused = self.report.documents - self.report.skipped
+            if self.split == "train" or self.number or not unused:
+                raise
+
+
+def _spread_with_bar(work: _Tokenise, blocks: _Blocks, *, workers: int, progress: bool) -> None:
+    title = f"{blocks.corpus.name} {blocks.split}"
+    with tqdm(desc=title, unit="B", unit_scale=True, disable=not progress, mininterval=0.5) as bar:
+        for size in spread(work, iter(blocks), workers=workers):
+            report = blocks.report
+            # Files may be compressed: then only what is read of them has a known total.
+            bar.total = report.bytes_total or None
+            bar.update(report.bytes_read - bar.n if report.bytes_total else size)
+
+
+def keep_or_clear(directory: Path, wanted: Manifest, *, overwrite: bool) -> Manifest | None:
+    """The manifest of a complete cache that is as wanted, or None and an incomplete cache.
+
+    Raises:
+      CacheError: the complete cache there is of something else, and `overwrite` is not set.
+    """
+    if not Cache.exists(directory):
+        return None
+    if overwrite:
+        # First of all, so that a kill from here on leaves an incomplete cache.
+        (directory / MANIFEST).unlink()
+        return None
+    found = Cache.open(
+        directory,
+        corpus_fingerprint=wanted.corpus_fingerprint,
+        vocabulary_fingerprint=wanted.vocabulary_fingerprint,
+    ).manifest
+    if found.materialized != wanted.materialized:
+        raise CacheError(
+            f"{directory} holds {wanted.corpus!r} materialized as {found.materialized}, not as "
+            f"{wanted.materialized}; choose another directory or overwrite it"
+        )
+    return found
+
+
+def shard_plan(directory: Path, manifest: Manifest, *, source: str = "") -> ShardPlan:
+    """How shards of this manifest are written; `source` stands for text that is not hashed."""
+    decisive = [
+        FORMAT_VERSION,
+        manifest.vocabulary_fingerprint,
+        sorted(manifest.features.items()),
+        manifest.segmentation,
+        manifest.piece_tokens,
+        manifest.materialized,
+        source,
+    ]
+    recipe = hashlib.sha256(repr(decisive).encode()).hexdigest()
+    return ShardPlan(str(directory), manifest.features, manifest.token_ids.vocab_size, recipe)

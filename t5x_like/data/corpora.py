@@ -1,0 +1,197 @@
+"""Corpora: documents of text by split, in a fixed order, and the names they are found by."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import difflib
+import functools
+import hashlib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+
+TARGETS = ("targets",)
+"""Features of plain text."""
+TEXT_TO_TEXT = ("inputs", "targets")
+
+
+class CorpusError(ValueError):
+    """A corpus cannot be read as asked."""
+
+
+@dataclasses.dataclass
+class ReadReport:
+    """What reading a split has come to so far; filled in while its documents are iterated.
+
+    `documents` and `skipped` (those of them with invalid UTF-8) are of the whole corpus where one
+    reading decides the split. Bytes are of files as they lie on disk; 0 where there are none.
+    """
+
+    documents: int = 0
+    skipped: int = 0
+    bytes_read: int = 0
+    bytes_total: int = 0
+
+    def __str__(self) -> str:
+        return f"skipped {self.skipped:,} of {self.documents:,} documents: invalid UTF-8"
+
+
+class Corpus(abc.ABC):
+    """Documents are dicts from feature name to text, non-empty and encodable as UTF-8.
+
+    A subclass says how its documents are read; this class skips and counts undecodable ones,
+    and splits by content: a document stays in its split whatever is added around it.
+    """
+
+    name: str
+
+    @property
+    @abc.abstractmethod
+    def features(self) -> tuple[str, ...]:
+        """`("targets",)` for plain text, `("inputs", "targets")` for text-to-text."""
+
+    @property
+    @abc.abstractmethod
+    def held_out(self) -> float | None:
+        """Fraction of documents for `validation`; None where `read` itself knows the splits."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return ("train",) if self.held_out == 0.0 else ("train", "validation")
+
+    @abc.abstractmethod
+    def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
+        """All documents, or those of `split` where `held_out` is None, in a fixed order.
+
+        Undecodable bytes come as lone surrogates (`errors="surrogateescape"`); only the byte
+        counts of the report are filled in here.
+        """
+
+    @abc.abstractmethod
+    def fingerprint(self) -> str:
+        """Hex digest of what is read and how; cheap, so of files their size, head and tail."""
+
+    @abc.abstractmethod
+    def description(self) -> str:
+        """One line for people."""
+
+    def documents(
+        self, split: str, *, report: ReadReport | None = None
+    ) -> Iterator[dict[str, str]]:
+        """The documents of a split, in the same order each time, in bounded memory.
+
+        Raises:
+          CorpusError: there is no such split, or nothing in it.
+        """
+        if split not in self.splits:
+            raise CorpusError(
+                f"corpus {self.name!r} has no split {split!r}, only {', '.join(self.splits)}"
+            )
+        report = ReadReport() if report is None else report
+        in_split = self._chooser(split)
+        found = False
+        for document in self.read(split, report):
+            if not any(document.values()):
+                continue
+            report.documents += 1
+            if not all(map(_encodable, document.values())):
+                report.skipped += 1
+            # References of the same input must not be divided between the splits.
+            elif in_split(next(iter(document.values()))):
+                found = True
+                yield document
+        if not found:
+            raise CorpusError(self._nothing(split, report))
+
+    def _chooser(self, split: str) -> Callable[[str], bool]:
+        if not self.held_out:
+            return lambda content: True
+        held_out = HeldOut(self.held_out)
+        return lambda content: held_out(content) == (split == "validation")
+
+    def _nothing(self, split: str, report: ReadReport) -> str:
+        where = f"corpus {self.name!r} ({self.description()})"
+        if report.skipped and report.skipped == report.documents:
+            return f"{where} has no text: {report}"
+        if report.documents and split == "validation":
+            return (
+                f"{where} has too few documents ({report.documents}) to hold some out: separate "
+                "them otherwise, name files for validation, or hold out nothing (validation=0)"
+            )
+        return f"{where} has no text in split {split!r}: every document is empty"
+
+
+class HeldOut:
+    """Decides by content which documents are held out; ask for each of them in order.
+
+    The first document never is and the second different one always is, so that both splits of
+    even a tiny corpus have something. Documents with equal content are never divided.
+    """
+
+    def __init__(self, fraction: float) -> None:
+        self._below = int(fraction * 2**64)
+        self._first: bytes | None = None
+        self._second: bytes | None = None
+
+    def __call__(self, content: str) -> bool:
+        digest = hashlib.blake2b(content.encode(), digest_size=8).digest()
+        if self._first is None:
+            self._first = digest
+        if digest == self._first:
+            return False
+        if self._second is None:
+            self._second = digest
+        return digest == self._second or int.from_bytes(digest) < self._below
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_REGISTERED: dict[str, Corpus] = {}
+
+
+def add(corpus: Corpus) -> Corpus:
+    """Makes a corpus known by its name, as modules of `tasks` do when they are imported.
+
+    Raises:
+      ValueError: the name is taken.
+    """
+    if corpus.name in _REGISTERED:
+        raise ValueError(
+            f"there is a corpus {corpus.name!r} already "
+            f"({_REGISTERED[corpus.name].description()}): choose another name"
+        )
+    _REGISTERED[corpus.name] = corpus
+    return corpus
+
+
+def get(name: str) -> Corpus:
+    """The corpus of this name.
+
+    Raises:
+      CorpusError: there is none; says the nearest names.
+    """
+    known = names()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3) or known
+        raise CorpusError(f"no corpus {name!r}; the nearest names: {', '.join(near)}")
+    return _REGISTERED[name]
+
+
+def names() -> tuple[str, ...]:
+    """Names of all corpora: those of `t5x_like.tasks` and those added since."""
+    _import_tasks()
+    return tuple(sorted(_REGISTERED))
+
+
+@functools.cache
+def _import_tasks() -> None:
+    tasks = importlib.import_module("t5x_like.tasks")
+    for module in pkgutil.iter_modules(tasks.__path__):
+        importlib.import_module(f"{tasks.__name__}.{module.name}")

@@ -1,0 +1,258 @@
+"""From what a configuration names to cached tasks that training reads; makes what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from t5x_like import objectives
+from t5x_like.data import cache_location, corpora, sources, task_records
+from t5x_like.data.cache import Cache
+from t5x_like.data.corpora import Corpus
+from t5x_like.data.text_files import TextFiles
+from t5x_like.data.task_records import TaskRecord
+from t5x_like.data.vocabulary_choice import Once, VocabularyChoice, alone
+from t5x_like.protocols import Objective, Vocabulary
+
+
+class CorpusMaker(Protocol):
+    """Makes a corpus of what CORPUS names, such as `TextFiles`."""
+
+    def __call__(self, files: Any) -> Corpus: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Data:
+    """What a run reads, as its configuration names it.
+
+    Exactly one of `mixture_or_task_name` and `corpus` is set.
+
+    Attributes:
+      lengths: tokens of each task feature in an example, end of sequence included.
+      mixture_or_task_name: `<corpus>.<objective>`, a corpus (under `objective`), any task or
+        mixture of SeqIO's registry, or one that `t5x_like cache` recorded.
+      mixture_or_task_module: module or `.py` file that registers it.
+      corpus: files (a path or glob, or several), or one directory that holds a cache.
+      read_corpus: makes a corpus of `corpus`.
+      objective: for a corpus that is named without one.
+      vocabulary: of tasks that have none of their own.
+      cache_dir: where vocabularies and caches are kept.
+      workers: processes that tokenise; None takes one a core.
+    """
+
+    lengths: Mapping[str, int]
+    mixture_or_task_name: str | None = None
+    mixture_or_task_module: str | None = None
+    corpus: str | Sequence[str] | None = None
+    read_corpus: CorpusMaker = TextFiles
+    objective: Objective | None = None
+    vocabulary: VocabularyChoice = VocabularyChoice()
+    cache_dir: str | None = None
+    workers: int | None = None
+
+    @property
+    def root(self) -> Path:
+        return cache_location.cache_root(self.cache_dir)
+
+    def open(self, *, once: Once = alone) -> Opened:
+        """Opens the caches, having made those that are missing, and the vocabulary.
+
+        Args:
+          once: has one process make a thing while the others wait.
+
+        Raises:
+          ValueError, OSError: something named does not exist, or does not fit the rest.
+        """
+        if (self.mixture_or_task_name is None) == (self.corpus is None):
+            raise ValueError(
+                "set exactly one of MIXTURE_OR_TASK_NAME (such as 'stdlib_docs.span_corruption') "
+                f"and CORPUS (such as 'data/*.txt'), not MIXTURE_OR_TASK_NAME="
+                f"{self.mixture_or_task_name!r} and CORPUS={self.corpus!r}"
+            )
+        if self.mixture_or_task_module:
+            sources.import_module(self.mixture_or_task_module)
+        if isinstance(self.corpus, str) and Cache.exists(Path(self.corpus)):
+            return self._open_cache(Path(self.corpus))
+        found = self.sources()
+        if found is None or self._is_materialized(found):
+            return self._open_recorded()
+        for source in found:
+            sources.check_trainable(source)
+        vocabulary = self.open_vocabulary(found, once=once)
+        records = [self.make_cache(source, vocabulary, once=once) for source in found]
+        return self._opened(records, vocabulary, found)
+
+    def sources(self) -> tuple[sources.Source, ...] | None:
+        """What the names stand for; None where only a recorded cache can have this name."""
+        if self.corpus is not None:
+            corpus = self.read_corpus(self.corpus)
+            where = [str(Path(p).absolute()) for p in _several(self.corpus)]
+            digest = hashlib.sha256(json.dumps(where).encode()).hexdigest()[:8]
+            return (
+                sources.from_corpus(corpus, self.objective, text=f"{corpus.name}-{digest}"),
+            )
+        name = self.mixture_or_task_name
+        assert name is not None
+        module = self.mixture_or_task_module
+        if registered := sources.from_seqio(name, module=module):
+            return registered
+        corpus_name, _, preset = name.partition(".")
+        if corpus_name in corpora.names():
+            objective = objectives.preset(preset) if preset else self.objective
+            return (
+                dataclasses.replace(
+                    sources.from_corpus(corpora.get(corpus_name), objective), name=name
+                ),
+            )
+        return None
+
+    def open_vocabulary(
+        self, found: Sequence[sources.Source], *, once: Once = alone
+    ) -> Vocabulary:
+        """The one vocabulary of all sources.
+
+        Raises:
+          ValueError: they have different ones.
+        """
+        own = {s.vocabulary.fingerprint: s for s in found if s.vocabulary is not None}
+        if len(own) > 1:
+            raise ValueError(
+                f"the tasks {', '.join(s.name for s in own.values())} have different vocabularies"
+            )
+        if own:
+            (source,) = own.values()
+            assert source.vocabulary is not None
+            return source.vocabulary
+        corpus = next((s.corpus for s in found if isinstance(s, sources.CorpusSource)), None)
+        return self.vocabulary.open(corpus, self.root, once=once)
+
+    def make_cache(
+        self,
+        source: sources.Source,
+        vocabulary: Vocabulary,
+        *,
+        once: Once = alone,
+        overwrite: bool = False,
+    ) -> TaskRecord:
+        """The record of a source whose cache exists afterwards; keeps a complete one."""
+        relative = cache_location.cache_directory(source.text, vocabulary)
+        directory = self.root / relative
+
+        def write() -> None:
+            print(f"caching {source.name} in {directory}", flush=True)
+            source.write(directory, vocabulary, workers=self.workers, overwrite=overwrite)
+
+        if overwrite or not Cache.exists(directory):
+            once(f"cache of {source.name}", directory, write)
+        eos = source.eos(vocabulary)
+        return TaskRecord(
+            source.name, relative, source.objective, source.steps, eos, source.weight
+        )
+
+    def _is_materialized(self, found: Sequence[sources.Source]) -> bool:
+        """A task that cannot be cached as others are was cached whole."""
+        refused = any(isinstance(s, sources.SeqioSource) and s.refused for s in found)
+        name = self.mixture_or_task_name
+        return refused and cache_location.record_file(self.root, name or "").is_file()
+
+    def _open_recorded(self) -> Opened:
+        """A task or mixture known only by what `t5x_like cache` recorded of it."""
+        name = self.mixture_or_task_name
+        assert name is not None
+        file = cache_location.record_file(self.root, name)
+        if not file.is_file():
+            raise ValueError(self._no_such_name(name))
+        return self._opened(task_records.load(file), None, ())
+
+    def _open_cache(self, directory: Path) -> Opened:
+        """A cache by its directory, under `objective`; the text need not be there."""
+        cache = Cache.open(directory)
+        plain = tuple(cache.manifest.features) == corpora.TARGETS
+        if plain and self.objective is None:
+            raise ValueError(f"{directory} holds plain text: name an objective (OBJECTIVE)")
+        ids = cache.manifest.token_ids
+        eos = {} if ids.eos is None else dict.fromkeys(corpora.TEXT_TO_TEXT, ids.eos)
+        record = TaskRecord(
+            cache.manifest.corpus,
+            str(directory.absolute()),
+            self.objective if plain else None,
+            ("append_eos_after_trim",),
+            eos,
+        )
+        return self._opened([record], None, ())
+
+    def _opened(
+        self,
+        records: Sequence[TaskRecord],
+        vocabulary: Vocabulary | None,
+        found: Sequence[sources.Source],
+    ) -> Opened:
+        caches = []
+        for i, record in enumerate(records):
+            cache = Cache.open(
+                self.root / record.directory,
+                corpus_fingerprint=found[i].fingerprint() if found else None,
+                vocabulary_fingerprint=vocabulary.fingerprint if vocabulary else None,
+            )
+            vocabulary = vocabulary or cache.vocabulary()
+            _check_materialized(record, cache, self.lengths)
+            caches.append(cache)
+        assert vocabulary is not None
+        return Opened(tuple(records), tuple(caches), vocabulary, dict(self.lengths))
+
+    def _no_such_name(self, name: str) -> str:
+        presets = objectives.presets()
+        known = [f"{corpus}.{p}" for corpus in corpora.names() for p in presets]
+        known += [file.stem for file in (self.root / "tasks").glob("*.json")]
+        known += sources.seqio_names()
+        near = difflib.get_close_matches(name, known, n=4) or known[:10]
+        return (
+            f"no task or mixture {name!r}; nearest: {', '.join(near)}. If a module of yours "
+            "registers it, name that in MIXTURE_OR_TASK_MODULE"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """Cached tasks with their vocabulary, ready to be cut into examples."""
+
+    records: tuple[TaskRecord, ...]
+    caches: tuple[Cache, ...]
+    vocabulary: Vocabulary
+    lengths: Mapping[str, int]
+
+    def identity(self) -> dict[str, Any]:
+        """JSON that differs exactly where the stream of examples would."""
+        return {
+            "lengths": dict(self.lengths),
+            "vocabulary": self.vocabulary.fingerprint,
+            "tasks": [
+                {
+                    "name": record.name,
+                    "text": cache.manifest.content_hash,
+                    "objective": repr(record.objective),
+                    "steps": list(record.steps),
+                    "weight": record.weight,
+                }
+                for record, cache in zip(self.records, self.caches, strict=True)
+            ],
+        }
+
+
+def _check_materialized(record: TaskRecord, cache: Cache, lengths: Mapping[str, int]) -> None:
+    made = cache.manifest.materialized
+    if made is not None and made["lengths"] != dict(lengths):
+        raise ValueError(
+            f"task {record.name!r} was cached whole for lengths {made['lengths']}, not "
+            f"{dict(lengths)}: set TASK_FEATURE_LENGTHS to those, or run `t5x_like cache "
+            f"{record.name} --materialize` with the new ones"
+        )
+
+
+def _several(files: str | Sequence[str]) -> Sequence[str]:
+    return [files] if isinstance(files, str) else files

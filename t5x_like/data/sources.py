@@ -1,0 +1,231 @@
+"""What can be trained on, before it has a cache: a corpus, or tasks registered with SeqIO."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from fractions import Fraction
+from math import gcd, lcm
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from t5x_like.data import cache_writer, corpora
+from t5x_like.data.corpora import Corpus
+from t5x_like.protocols import Objective, Vocabulary
+
+if TYPE_CHECKING:
+    import seqio
+
+
+class Source(Protocol):
+    """One task that can be cached."""
+
+    name: str
+    """Of the task."""
+    text: str
+    """Names the text in the cache's directory: sources of one text share a cache."""
+    weight: int
+    objective: Objective | None
+    steps: tuple[str, ...]
+    vocabulary: Vocabulary | None
+    """Its own; None where the run chooses."""
+
+    def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:
+        """The id to append to each feature that takes one."""
+
+    def fingerprint(self) -> str:
+        """Of the text and how it is read; cheap."""
+
+    def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
+        """Makes the cache."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusSource:
+    """A corpus under one of our objectives, or a text-to-text corpus, which needs none."""
+
+    name: str
+    text: str
+    corpus: Corpus
+    objective: Objective | None
+    weight: int = 1
+    steps: tuple[str, ...] = ("append_eos_after_trim",)
+    vocabulary: Vocabulary | None = None
+
+    def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:
+        eos = vocabulary.token_ids.eos
+        return {} if eos is None else {"inputs": eos, "targets": eos}
+
+    def fingerprint(self) -> str:
+        return self.corpus.fingerprint()
+
+    def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
+        cache_writer.write_cache(directory, self.corpus, vocabulary, **options)
+
+
+def from_corpus(corpus: Corpus, objective: Objective | None, *, text: str = "") -> CorpusSource:
+    """The source that reads `corpus`; `objective` is for plain text alone.
+
+    Args:
+      corpus: the documents.
+      objective: makes examples of plain text.
+      text: names it in cache directories; the corpus's name by default.
+
+    Raises:
+      ValueError: plain text without an objective.
+    """
+    plain = corpus.features == corpora.TARGETS
+    if plain and objective is None:
+        raise ValueError(
+            f"corpus {corpus.name!r} is plain text: name an objective, as in "
+            f"MIXTURE_OR_TASK_NAME='{corpus.name}.span_corruption' or OBJECTIVE"
+        )
+    return CorpusSource(corpus.name, text or corpus.name, corpus, objective if plain else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class SeqioSource:
+    """A task of SeqIO's registry, unchanged.
+
+    Attributes:
+      task: the registered `seqio.Task`.
+      refused: the first step after its cache that training from a cache cannot run.
+      module: what to import in a worker process to find it again; None keeps to one process.
+    """
+
+    task: seqio.Task
+    weight: int
+    objective: Objective | None
+    steps: tuple[str, ...]
+    eos_ids: Mapping[str, int]
+    refused: str | None
+    module: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def text(self) -> str:
+        return self.task.name
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        from t5x_like.data.seqio_vocabulary import from_seqio
+
+        return from_seqio(self.task.output_features["targets"].vocabulary)
+
+    def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:
+        del vocabulary
+        return self.eos_ids
+
+    def fingerprint(self) -> str:
+        from t5x_like.data.cache_tasks import task_fingerprint
+
+        return task_fingerprint(self.task)
+
+    def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
+        from t5x_like.data.cache_tasks import write_cache_from_task
+
+        write_cache_from_task(directory, self.task, vocabulary, module=self.module, **options)
+
+
+def import_module(module: str) -> None:
+    """Imports a module by dotted name, or a `.py` file by path, for what it registers.
+
+    Raises:
+      ValueError: there is none.
+    """
+    path = Path(module)
+    if path.suffix != ".py":
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"MIXTURE_OR_TASK_MODULE={module!r}: {error} (looked in this folder and on "
+                "PYTHONPATH; a file's path, ending in .py, works too)"
+            ) from error
+        return
+    if not path.is_file():
+        raise ValueError(f"MIXTURE_OR_TASK_MODULE={module!r}: no such file in {Path.cwd()}")
+    if path.stem in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[path.stem])
+
+
+def from_seqio(name: str, *, module: str | None = None) -> tuple[SeqioSource, ...] | None:
+    """The tasks of a registered SeqIO task or mixture; None where SeqIO knows no such name.
+
+    Rates become integers in exactly their proportion; a task of rate 0 is left out.
+    """
+    if "seqio" not in sys.modules:
+        return None
+    import seqio
+
+    from t5x_like.data.seqio_adapter import describe
+
+    if name in seqio.MixtureRegistry.names():
+        mixture = seqio.MixtureRegistry.get(name)
+        rates = {task: mixture.get_rate(task) for task in mixture.tasks}
+    elif name in seqio.TaskRegistry.names():
+        rates = {seqio.TaskRegistry.get(name): 1}
+    else:
+        return None
+    weights = integer_weights({task.name: rate for task, rate in rates.items()})
+    sources = []
+    for task in rates:
+        if not weights[task.name]:
+            continue
+        post = describe(task)
+        sources.append(
+            SeqioSource(
+                task,
+                weights[task.name],
+                post.objective,
+                post.steps,
+                eos_ids=post.eos,
+                refused=post.refused,
+                module=module,
+            )
+        )
+    return tuple(sources)
+
+
+def check_trainable(source: Source) -> None:
+    """Raises ValueError where a task has a step after its cache that training cannot run."""
+    if isinstance(source, SeqioSource) and source.refused:
+        raise ValueError(
+            f"task {source.name!r} has a step after its cache that training from a cache cannot "
+            f"run: {source.refused}. Put it before seqio.CacheDatasetPlaceholder(), or run "
+            f"`t5x_like cache {source.name} --materialize --lengths ...`, which keeps its result"
+        )
+
+
+def seqio_names() -> list[str]:
+    """Names in SeqIO's registries, where it is imported."""
+    if "seqio" not in sys.modules:
+        return []
+    import seqio
+
+    return [*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()]
+
+
+def integer_weights(rates: Mapping[str, float]) -> dict[str, int]:
+    """The smallest integers in the proportion of `rates`, which are taken to nine digits.
+
+    Raises:
+      ValueError: a rate is negative, or all are zero.
+    """
+    exact = {name: Fraction(rate).limit_denominator(10**9) for name, rate in rates.items()}
+    if any(rate < 0 for rate in exact.values()) or not any(exact.values()):
+        raise ValueError(f"mixture rates must be positive: {dict(rates)}")
+    scale = lcm(*(rate.denominator for rate in exact.values()))
+    whole = {name: int(rate * scale) for name, rate in exact.items()}
+    divisor = gcd(*whole.values())
+    return {name: weight // divisor for name, weight in whole.items()}

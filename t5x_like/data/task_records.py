@@ -1,0 +1,95 @@
+"""What training needs to know of a task besides its cache, kept as JSON beside the caches.
+
+With it a cached SeqIO task or mixture trains where SeqIO is not installed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5x_like.protocols import Objective
+from t5x_like.vocabularies.files import write_atomically
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRecord:
+    """A task of a mixture, as training sees it.
+
+    Attributes:
+      name: also part of what its noise is derived from.
+      directory: of its cache, relative to the cache root.
+      objective: runs on each sample; None where the cache holds inputs and targets.
+      steps: names in `post_cache.STEPS`, run after the objective.
+      eos: the id to append to each feature that takes one.
+      weight: its share of a mixture, relative to the other tasks' integers.
+    """
+
+    name: str
+    directory: str
+    objective: Objective | None
+    steps: tuple[str, ...]
+    eos: Mapping[str, int]
+    weight: int = 1
+
+
+def save(file: Path, records: Sequence[TaskRecord]) -> None:
+    """Writes the records of a task (one) or mixture (several), whole or not at all."""
+    rows = [
+        {**vars(record), "objective": _objective_to_json(record.objective)} for record in records
+    ]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, json.dumps(rows, indent=1).encode())
+
+
+def load(file: Path) -> tuple[TaskRecord, ...]:
+    """Reads what `save` wrote.
+
+    Raises:
+      ValueError: the file is damaged, or names a class that is not an objective of this package
+        and of no module imported so far.
+    """
+    try:
+        rows = json.loads(file.read_text())
+        return tuple(
+            TaskRecord(
+                **{
+                    **row,
+                    "objective": _objective_from_json(row["objective"], file),
+                    "steps": tuple(row["steps"]),
+                }
+            )
+            for row in rows
+        )
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{file} is not a task record ({error!r}): cache the task again") from error
+
+
+def _objective_to_json(objective: Objective | None) -> dict[str, Any] | None:
+    if objective is None:
+        return None
+    kind = type(objective)
+    return {
+        "class": f"{kind.__module__}:{kind.__qualname__}",
+        "fields": dataclasses.asdict(objective),  # type: ignore[call-overload]
+    }
+
+
+def _objective_from_json(fields: dict[str, Any] | None, file: Path) -> Objective | None:
+    if fields is None:
+        return None
+    module, _, name = fields["class"].partition(":")
+    # A file must not be able to import what it likes: ours, or what the user has imported.
+    if module.startswith("t5x_like.objectives."):
+        importlib.import_module(module)
+    if module not in sys.modules:
+        raise ValueError(
+            f"{file} names objective {fields['class']}: import its module first, with "
+            f"MIXTURE_OR_TASK_MODULE='{module}'"
+        )
+    return getattr(sys.modules[module], name)(**fields["fields"])

@@ -1,0 +1,78 @@
+"""Which vocabulary a run uses: a named one, or one trained on the run's own text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from t5x_like.data import cache_location
+from t5x_like.data.corpora import Corpus
+from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies import loading, training
+
+Once = Callable[[str, Path, Callable[[], None]], None]
+"""(name, directory, make): one process makes a thing there while the others wait for it."""
+
+
+def alone(name: str, directory: Path, make: Callable[[], None]) -> None:
+    """The `Once` of a single process."""
+    del name, directory
+    make()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabularyChoice:
+    """A vocabulary as a configuration names it.
+
+    Attributes:
+      name: `bytes`, a SentencePiece `.model` file, or a directory that one was saved in; None
+        trains a SentencePiece vocabulary on the corpus at its first use.
+      size: pieces of a trained vocabulary, special ids included, sentinels not.
+      kind: `unigram` or `bpe`.
+      extra_ids: sentinels; None for the usual number (100, none for bytes).
+    """
+
+    name: str | None = None
+    size: int = 32_000
+    kind: str = "unigram"
+    extra_ids: int | None = None
+
+    def open(self, corpus: Corpus | None, root: Path, *, once: Once = alone) -> Vocabulary:
+        """Loads the vocabulary, having trained it first where it must be.
+
+        Args:
+          corpus: to train on.
+          root: the cache root that keeps trained vocabularies.
+          once: has one process train while the others wait.
+
+        Raises:
+          ValueError, OSError: no such vocabulary, or nothing to train one on.
+        """
+        if self.name is not None:
+            return loading.load(self.name, extra_ids=self.extra_ids)
+        if corpus is None:
+            raise ValueError(
+                "no vocabulary is named and there is no text to train one on: set VOCABULARY to "
+                "'bytes' or to the .model file that the cache was made with"
+            )
+        file = cache_location.vocabulary_file(
+            root, corpus.name, fingerprint=corpus.fingerprint(), kind=self.kind, size=self.size
+        )
+
+        def train() -> None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            print(f"training a {self.kind} vocabulary of {self.size} pieces: {file}", flush=True)
+            training.train_sentencepiece(
+                training_texts(corpus), file, vocab_size=self.size, model_type=self.kind
+            )
+
+        if not file.is_file():
+            once(f"vocabulary {file.name}", file.parent, train)
+        return loading.load(file, extra_ids=self.extra_ids)
+
+
+def training_texts(corpus: Corpus) -> Iterator[str]:
+    """All texts of the training split, whatever the feature."""
+    for document in corpus.documents("train"):
+        yield from document.values()

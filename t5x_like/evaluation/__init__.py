@@ -1,0 +1,1 @@
+"""evaluation of t5x_like."""

@@ -1,0 +1,1 @@
+"""What trained models are used for: decoding and filling in blanks."""

@@ -1,0 +1,1 @@
+"""Shared parts of models in Flax NNX: they know arrays and axis names, no model and no task."""

@@ -1,0 +1,67 @@
+"""A stack of equal layers, run as a loop that is compiled once, partly unrolled or unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+Body = Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]]
+Policy = Callable[..., bool]
+
+
+class Stack(nnx.Module):
+    """N layers whose parameters are stored stacked, [N, ...], however they are run.
+
+    `unroll` layers are compiled one after another: 1 scans (fast to compile), 0 or N unrolls all
+    (fast to run). `remat`, one of `jax.checkpoint_policies`, says which intermediate results of a
+    layer the backward pass finds stored, the rest being computed again; None stores all.
+    """
+
+    def __init__(
+        self,
+        make_layer: Callable[[nnx.Rngs], nnx.Module],
+        num_layers: int,
+        *,
+        rngs: nnx.Rngs,
+        unroll: int = 1,
+        remat: Policy | None = None,
+    ) -> None:
+        if num_layers < 1 or unroll < 0:
+            raise ValueError(
+                f"a stack needs num_layers >= 1 and unroll >= 0, got {num_layers} and {unroll}"
+            )
+        keys = jax.random.split(rngs.params(), num_layers)
+        self.layers = jax.vmap(lambda key: make_layer(nnx.Rngs(key)))(keys)
+        self.num_layers = num_layers
+        self.unroll = unroll
+        self.remat = remat
+
+    def __call__(self, body: Body, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
+        """Runs `x, y = body(layer, x, xs[i])` through the layers; returns x and the stacked y."""
+        unrolled = self.unroll == 0 or self.unroll >= self.num_layers
+        if self.remat is not None:
+            # In a loop XLA cannot merge the second computation with the first.
+            body = jax.checkpoint(body, policy=self.remat, prevent_cse=unrolled)
+        if not unrolled:
+            return jax.lax.scan(
+                lambda x, layer_xs: body(layer_xs[0], x, layer_xs[1]),
+                x,
+                (self.layers, xs),
+                unroll=self.unroll,
+            )
+        ys = []
+        for layer, layer_xs in _unstack((self.layers, xs), self.num_layers):
+            x, y = body(layer, x, layer_xs)
+            ys.append(y)
+        return x, jax.tree.map(lambda *leaves: jnp.stack(leaves), *ys)
+
+
+def _unstack(stacked: Any, n: int) -> list[Any]:
+    """The n trees of slices [i]; the gradient is one concatenation, not n padded additions."""
+    leaves, structure = jax.tree.flatten(stacked)
+    slices = [jnp.unstack(leaf) for leaf in leaves]
+    return [jax.tree.unflatten(structure, [s[i] for s in slices]) for i in range(n)]

@@ -1,0 +1,1 @@
+"""Model families, one file each: a frozen `Config`, a module and its loss."""

@@ -1,0 +1,41 @@
+"""Pretraining objectives: pure NumPy functions from a sample of tokens to features."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Objective
+
+
+def presets() -> dict[str, Objective]:
+    """Every named objective: the union of the `PRESETS` of this package's modules.
+
+    Raises:
+      ValueError: two modules claim one name.
+    """
+    found: dict[str, Objective] = {}
+    for module in pkgutil.iter_modules(__path__):
+        names = getattr(importlib.import_module(f"{__name__}.{module.name}"), "PRESETS", {})
+        if twice := found.keys() & names.keys():
+            raise ValueError(f"objective presets {sorted(twice)} are defined twice; rename one")
+        found.update(names)
+    return found
+
+
+def preset(name: str) -> Objective:
+    """The objective called `name`.
+
+    Raises:
+      ValueError: no such preset; names the nearest.
+    """
+    known = presets()
+    if name not in known:
+        nearest = difflib.get_close_matches(name, known, n=3) or sorted(known)
+        raise ValueError(
+            f"no objective {name!r} in t5x_like.objectives; nearest: {', '.join(nearest)}"
+        )
+    return known[name]

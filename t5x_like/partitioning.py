@@ -1,0 +1,316 @@
+"""Meshes, and which of their axes each named dimension of an array is split over.
+
+Models name dimensions ("embed", "mlp"); a `Layout` maps the names to mesh axes; nothing else in the
+package knows a mesh axis by name. Axes are Auto: XLA propagates, `constrain` only pins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from jax.experimental import mesh_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+MeshAxes = str | tuple[str, ...] | None
+
+MESH_AXES = ("replica", "data", "fsdp", "sequence", "tensor")
+"""Outermost first, so that `tensor`, which talks most, gets the nearest devices."""
+
+DEFAULT_RULES: Mapping[str, MeshAxes] = {
+    "batch": ("replica", "data", "fsdp"),
+    "length": "sequence",
+    "layers": None,
+    "vocab": "tensor",
+    "embed": "fsdp",
+    "embed_act": None,
+    "mlp": "tensor",
+    "heads": "tensor",
+    "kv": None,
+    "joined_kv": "tensor",
+    "relpos_buckets": None,
+}
+
+_ACTIVE: contextvars.ContextVar[Layout | None] = contextvars.ContextVar("layout", default=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """A mesh, and the mesh axes that each logical axis is split over."""
+
+    mesh: Mesh
+    rules: Mapping[str, MeshAxes]
+
+    def mesh_axes(self, name: str | None) -> tuple[str, ...]:
+        """The axes of this mesh that the rule for `name` asks for; `None` is never split.
+
+        Raises:
+          KeyError: no rule has this name.
+        """
+        if name is None:
+            return ()
+        if name not in self.rules:
+            raise KeyError(f"No rule for logical axis {name!r}. {_nearest(name, self.rules)}")
+        rule = self.rules[name]
+        wanted = (rule,) if isinstance(rule, str) else (rule or ())
+        return tuple(axis for axis in wanted if axis in self.mesh.shape)
+
+    def spec(self, axes: Sequence[str | None], shape: Sequence[int]) -> PartitionSpec:
+        """How an array is split. Names are right-aligned; more leading dimensions are "layers".
+
+        A mesh axis is used once, by the leftmost dimension that asks for it, and only where it
+        divides the dimension: JAX up to 0.10 left such a dimension whole, 0.12 raises.
+        """
+        names = ("layers",) * (len(shape) - len(axes)) + tuple(axes)
+        taken: set[str] = set()
+        entries: list[MeshAxes] = []
+        for name, size in zip(names, shape, strict=True):
+            use: list[str] = []
+            parts = 1
+            for axis in self.mesh_axes(name):
+                parts *= self.mesh.shape[axis]
+                if axis not in taken and size % parts == 0:
+                    use.append(axis)
+                else:
+                    break
+            taken.update(use)
+            entries.append(use[0] if len(use) == 1 else (tuple(use) or None))
+        return PartitionSpec(*entries)
+
+    def sharding(self, axes: Sequence[str | None], shape: Sequence[int]) -> NamedSharding:
+        return NamedSharding(self.mesh, self.spec(axes, shape))
+
+    @property
+    def replicated(self) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    def rows(self, shape: Sequence[int]) -> NamedSharding:
+        """The sharding of an array whose first dimension is the batch, the others whole."""
+        return self.sharding(("batch",) + (None,) * (len(shape) - 1), shape)
+
+    @property
+    def batch_shards(self) -> int:
+        """Into how many parts the batch is split."""
+        return math.prod(self.mesh.shape[axis] for axis in self.mesh_axes("batch"))
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[Layout]:
+        """Makes `constrain` use this layout in whatever is traced inside."""
+        token = _ACTIVE.set(self)
+        try:
+            yield self
+        finally:
+            _ACTIVE.reset(token)
+
+
+def make_layout(
+    mesh: Mapping[str, int],
+    rules: Mapping[str, MeshAxes] | None = None,
+    *,
+    devices: Sequence[jax.Device] | None = None,
+) -> Layout:
+    """A layout over a mesh such as `{"data": 4, "tensor": 2}`; one size may be -1, the rest.
+
+    Args:
+      mesh: size of each mesh axis, named as in `MESH_AXES`, in any order.
+      rules: logical axis -> mesh axes, replacing single entries of `DEFAULT_RULES`.
+      devices: all of JAX's by default.
+
+    Raises:
+      ValueError: a name is unknown, or the sizes do not multiply to the number of devices.
+    """
+    devices = list(jax.devices() if devices is None else devices)
+    sizes = _mesh_sizes(mesh, len(devices))
+    merged = {**DEFAULT_RULES, **{k: _as_axes(v) for k, v in (rules or {}).items()}}
+    for name, rule in merged.items():
+        for axis in (rule,) if isinstance(rule, str) else (rule or ()):
+            if axis not in MESH_AXES:
+                raise ValueError(
+                    f"Rule {name!r} -> {rule!r} names mesh axis {axis!r}. "
+                    f"{_nearest(axis, MESH_AXES)}"
+                )
+    grid = _device_grid(sizes, devices)
+    return Layout(Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes)), merged)
+
+
+def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
+    """Pins the layout of an activation, one name a dimension. Does nothing outside a layout."""
+    layout = _ACTIVE.get()
+    if layout is None:
+        return x
+    if len(axes) != x.ndim:
+        raise ValueError(f"{len(axes)} axis names {axes} for an array of shape {x.shape}.")
+    return jax.lax.with_sharding_constraint(x, layout.sharding(axes, x.shape))
+
+
+def map_parameters(fn: Callable[[tuple, tuple], Any], params: nnx.State) -> dict[str, Any]:
+    """`fn(axes, shape)` of each parameter of a (possibly abstract) state, as a plain dict.
+
+    Raises:
+      ValueError: a parameter was made without the metadata `axes`.
+    """
+
+    def one(path: tuple, variable: nnx.Variable) -> nnx.Variable:
+        axes = variable.get_metadata().get("axes")
+        if axes is None or len(axes) > len(variable.shape):
+            raise ValueError(
+                f"Parameter {jax.tree_util.keystr(path)} of shape {variable.shape} has axes "
+                f"{axes}: make it with nnx.Param(value, axes=(...)), one name a dimension."
+            )
+        return variable.replace(fn(tuple(axes), tuple(variable.shape)))
+
+    is_variable = lambda v: isinstance(v, nnx.Variable)  # noqa: E731
+    return nnx.to_pure_dict(jax.tree_util.tree_map_with_path(one, params, is_leaf=is_variable))
+
+
+def optimizer_shardings(
+    layout: Layout, opt_state: Any, *, params: Any, shardings: Any, stacked: Any
+) -> Any:
+    """Shardings of an optimizer's state: `.../mu/stack/wi` is laid out as parameter `stack/wi`.
+
+    Adafactor's row or column of a parameter loses the entry of the dimension that it averages over;
+    anything unrecognised (counts) is replicated. Without explicit shardings the zeros that
+    `jit(tx.init)` makes land on one device.
+
+    Args:
+      layout: gives the mesh.
+      opt_state: abstract optimizer state.
+      params: abstract parameters, a plain dict.
+      shardings: of the parameters, same tree.
+      stacked: how many leading dimensions of each parameter are stacked layers, same tree.
+    """
+    known = {
+        path: (leaf.shape, tuple(sharding.spec), depth)
+        for (path, leaf), sharding, depth in zip(
+            jax.tree_util.tree_leaves_with_path(params),
+            jax.tree.leaves(shardings),
+            jax.tree.leaves(stacked),
+            strict=True,
+        )
+    }
+
+    def one(path: tuple, leaf: jax.ShapeDtypeStruct) -> NamedSharding:
+        suffix = next((path[i:] for i in range(len(path)) if path[i:] in known), None)
+        if suffix is None:
+            return layout.replicated
+        shape, spec, depth = known[suffix]
+        spec = spec + (None,) * (len(shape) - len(spec))
+        if leaf.shape == shape:
+            return NamedSharding(layout.mesh, PartitionSpec(*spec))
+        dropped = [d for d in range(depth, len(shape)) if leaf.shape == shape[:d] + shape[d + 1 :]]
+        if not dropped:
+            return layout.replicated
+        # Of a square matrix both are possible: rows average over the last dimension.
+        d = dropped[0] if "v_col" in jax.tree_util.keystr(path) else dropped[-1]
+        return NamedSharding(layout.mesh, PartitionSpec(*spec[:d], *spec[d + 1 :]))
+
+    return jax.tree_util.tree_map_with_path(one, opt_state)
+
+
+def check_batch(layout: Layout, batch_size: int, *, microbatches: int = 1) -> None:
+    """Raises ValueError unless every microbatch splits evenly over the mesh."""
+    unit = layout.batch_shards * microbatches
+    if batch_size < 1 or batch_size % unit:
+        below, above = batch_size - batch_size % unit, batch_size + -batch_size % unit
+        nearest = " or ".join(str(size) for size in dict.fromkeys((below, above)) if size > 0)
+        raise ValueError(
+            f"Batch size {batch_size} does not split over mesh {dict(layout.mesh.shape)} with "
+            f"{microbatches} microbatch(es): it must be a multiple of {unit} "
+            f"({layout.batch_shards} batch shards x {microbatches}). Nearest: {nearest or unit}."
+        )
+
+
+def process_rows(layout: Layout, batch_size: int) -> np.ndarray:
+    """Rows of the global batch that this process's devices hold: int64, ascending.
+
+    Not "slice p of P": where the tensor axis crosses processes they hold the same rows.
+    """
+    index_map = layout.rows((batch_size,)).addressable_devices_indices_map((batch_size,))
+    slices = {index[0].indices(batch_size) for index in index_map.values()}
+    return np.unique(np.concatenate([np.arange(*bounds) for bounds in slices]))
+
+
+def to_global(
+    layout: Layout, local: Mapping[str, np.ndarray], *, rows: np.ndarray, batch_size: int
+) -> dict[str, jax.Array]:
+    """Arrays over the whole mesh from this process's rows.
+
+    Args:
+      layout: where they go.
+      local: {name: [len(rows), ...]}, row i being row `rows[i]` of the global batch.
+      rows: as `process_rows` gives them.
+      batch_size: rows of the global batch.
+
+    Raises:
+      ValueError: an array does not have one row for each of `rows`.
+    """
+
+    def one(name: str, x: np.ndarray) -> jax.Array:
+        if x.shape[:1] != rows.shape:
+            raise ValueError(f"Feature {name!r} has shape {x.shape}, but {len(rows)} rows are due.")
+        shape = (batch_size, *x.shape[1:])
+
+        def shard(index: tuple[slice, ...]) -> np.ndarray:
+            first, stop, _ = index[0].indices(batch_size)
+            start = int(np.searchsorted(rows, first))
+            return x[start : start + stop - first]
+
+        return jax.make_array_from_callback(shape, layout.rows(shape), shard)
+
+    return {name: one(name, x) for name, x in local.items()}
+
+
+def _mesh_sizes(mesh: Mapping[str, int], num_devices: int) -> dict[str, int]:
+    """Sizes in the order of `MESH_AXES`, with -1 filled in."""
+    for name, size in mesh.items():
+        if name not in MESH_AXES:
+            raise ValueError(f"Unknown mesh axis {name!r}. {_nearest(name, MESH_AXES)}")
+        if size != -1 and size < 1:
+            raise ValueError(f"Mesh axis {name!r} has size {size}: give 1 or more, or -1 once.")
+    sizes = {name: mesh[name] for name in MESH_AXES if name in mesh} or {"data": -1}
+    free = [name for name, size in sizes.items() if size == -1]
+    fixed = math.prod(size for size in sizes.values() if size != -1)
+    if len(free) == 1 and num_devices % fixed == 0:
+        sizes[free[0]] = num_devices // fixed
+    if math.prod(sizes.values()) != num_devices or -1 in sizes.values():
+        raise ValueError(
+            f"Mesh {dict(mesh)} does not fit {num_devices} device(s): the sizes must multiply to "
+            f"{num_devices}. Change a size, or give one of them as -1 to take the rest."
+        )
+    return sizes
+
+
+def _device_grid(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> np.ndarray:
+    """Devices as an array of the mesh's shape, `replica` outermost, over the slices."""
+    shape = tuple(sizes.values())
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if slices == 1:
+        return mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    if sizes.get("replica", 1) % slices:
+        raise ValueError(
+            f"The devices form {slices} slices, between which only `replica` may run: "
+            f"give `replica` a multiple of {slices}, not {sizes.get('replica', 1)}."
+        )
+    across = tuple(slices if name == "replica" else 1 for name in sizes)
+    within = tuple(size // n for size, n in zip(shape, across, strict=True))
+    return mesh_utils.create_hybrid_device_mesh(within, across, devices)
+
+
+def _as_axes(rule: Any) -> MeshAxes:
+    """A rule as written in gin, where a list is as likely as a tuple."""
+    return tuple(rule) if isinstance(rule, list) else rule
+
+
+def _nearest(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    """The end of an error message about an unknown name."""
+    near = difflib.get_close_matches(name, list(known), n=2)
+    hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return f"{hint}Known: {', '.join(sorted(known))}."

@@ -1,0 +1,1 @@
+"""training of t5x_like."""

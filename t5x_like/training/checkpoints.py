@@ -1,0 +1,305 @@
+"""Checkpoints of a run: saved in the background, checked, restored onto any mesh.
+
+A step is a directory `<step>/` with the Orbax items `params`, `training` (step, optimizer, carry),
+`ema` where there is one and `metadata` (JSON), and our checksums. Inference reads `params` alone.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import json
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from etils import epath
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
+
+from t5x_like.training import checksums, multihost
+from t5x_like.training.contents import CheckpointError, check_leaves, describe, items_of
+from t5x_like.training.step import TrainState
+
+logger = logging.getLogger(__name__)
+
+Metadata = Mapping[str, Any]
+_MOVED = "damaged"
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """A state (or parameters alone) as saved, with what was saved beside it."""
+
+    state: Any
+    metadata: Metadata
+    step: int
+
+
+class Checkpoints:
+    """The checkpoints of one run directory. Nothing is touched before the first call."""
+
+    def __init__(
+        self,
+        directory: epath.PathLike,
+        *,
+        keep: int = 3,
+        best_metric: str = "loss",
+        check: Callable[[Metadata], None] | None = None,
+    ) -> None:
+        """Keeps the newest `keep` steps, and the one with the lowest mean of metrics so named.
+
+        Args:
+          directory: local path or bucket, shared by all processes.
+          keep: newest steps kept, at least 1.
+          best_metric: last component of the metrics' names, as in `stdlib_docs/loss`.
+          check: called with the saved metadata before any weights are read; raises to refuse.
+        """
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, not {keep}.")
+        path = epath.Path(directory)
+        self.directory = path if "://" in str(directory) else path.expanduser().resolve()
+        self._keep, self._best_metric, self._check = keep, best_metric, check
+        self._manager: ocp.CheckpointManager | None = None
+        self._background = concurrent.futures.ThreadPoolExecutor(1, "checksums")
+        self._unfinished: concurrent.futures.Future[None] | None = None
+
+    def steps(self) -> list[int]:
+        """Steps that were saved completely, ascending."""
+        if not self.directory.exists():
+            return []
+        names = ocp.path.step.standard_name_format()
+        return sorted(found.step for found in names.find_all(self.directory))
+
+    def metadata(self, step: int | None = None) -> Metadata | None:
+        """What was saved beside a step's weights, which are not read. The newest step by default.
+
+        Returns:
+          None if there is no step.
+
+        Raises:
+          CheckpointError: it is not readable.
+        """
+        steps = self.steps() if step is None else [step]
+        return self._document(steps[-1])["metadata"] if steps else None
+
+    def prepare(self) -> None:
+        """Makes the directory and opens it for saving.
+
+        Raises:
+          CheckpointError: it cannot be written.
+          ProcessError: the processes do not share it.
+        """
+        if self._manager is not None:
+            return
+        probe = self.directory / f".writable_{uuid.uuid4().hex}"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            probe.write_text("")
+            probe.unlink()
+        except OSError as error:
+            raise CheckpointError(
+                f"Cannot write checkpoints to {self.directory}: {error.strerror or error}. "
+                "Give another directory or fix its permissions."
+            ) from error
+        multihost.check_shared(self.directory)
+        self._set_aside([step for step in self.steps() if not self._metrics_readable(step)])
+        mean = self._mean_metric
+        best = BestN(n=1, get_metric_fn=mean, reverse=True, keep_checkpoints_without_metrics=False)
+        self._manager = ocp.CheckpointManager(
+            self.directory,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=AnyPreservationPolicy([LatestN(self._keep), best]),
+                best_fn=mean,  # else Orbax does not save the metrics
+                best_mode="min",
+                cleanup_tmp_directories=True,
+            ),
+        )
+
+    def save(
+        self,
+        step: int,
+        state: TrainState,
+        *,
+        metadata: Metadata,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        """Copies the state and returns; files and checksums are written in the background.
+
+        Waits for the save before it, whose failure is raised here.
+
+        Args:
+          step: above every saved step.
+          state: may be donated as soon as this returns.
+          metadata: JSON values.
+          metrics: of this step's evaluation, if there was one.
+
+        Raises:
+          CheckpointError: Orbax declined to save.
+        """
+        self.prepare()
+        self.wait()
+        assert self._manager is not None  # for the type checker: prepare() made it
+        items = items_of(state)
+        document = {"metadata": dict(metadata), "leaves": describe(items)}
+        saved = self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
+                metadata=ocp.args.JsonSave(document),
+            ),
+            metrics=dict(metrics or {}),
+        )
+        if not saved:
+            raise CheckpointError(
+                f"Orbax declined to save step {step} in {self.directory}, which holds steps "
+                f"{self.steps()}. Does another run write there too?"
+            )
+        self._unfinished = self._background.submit(self._finish, self._manager, step)
+
+    def wait(self) -> None:
+        """Returns when all that was saved is on disk with checksums. Raises what failed."""
+        if self._unfinished is not None:
+            unfinished, self._unfinished = self._unfinished, None
+            unfinished.result()
+
+    def close(self) -> None:
+        """Waits, and closes what `prepare` opened."""
+        try:
+            self.wait()
+        finally:
+            self._background.shutdown()
+            if self._manager is not None:
+                self._manager.close()
+                self._manager = None
+
+    def restore_latest(self, abstract_state: TrainState) -> Restored | None:
+        """The newest undamaged step, laid out as `abstract_state` says; None if nothing was saved.
+
+        Damaged steps are named in the log, and moved to `damaged/` once a good one is found.
+
+        Raises:
+          CheckpointError: the checkpoint is another model's, or all steps are damaged.
+        """
+        bad: list[int] = []
+        steps = self.steps()
+        for step in reversed(steps):
+            found = self._restore_step(step, items_of(abstract_state))
+            if found is None:
+                bad.append(step)
+                continue
+            self._set_aside(bad)
+            tree, metadata = found
+            state = dataclasses.replace(
+                abstract_state, params=tree["params"], ema=tree.get("ema"), **tree["training"]
+            )
+            return Restored(state, metadata, step)
+        if steps:
+            raise CheckpointError(
+                f"All checkpoints in {self.directory} are damaged: steps {bad}. Restore the files "
+                "from a copy, or start again in another directory."
+            )
+        return None
+
+    def restore_params(self, abstract_params: Any, *, step: int | None = None) -> Restored:
+        """The parameters to infer with (averaged ones if saved) of a step, the newest by default.
+
+        Raises:
+          CheckpointError: there is no such step, it is damaged, or it is another model's.
+        """
+        steps = self.steps()
+        if not steps or (step is not None and step not in steps):
+            wanted = "checkpoint" if step is None else f"step {step}"
+            raise CheckpointError(f"No {wanted} in {self.directory}. Steps there: {steps}.")
+        for candidate in [step] if step is not None else reversed(steps):
+            name = "ema" if (self.directory / str(candidate) / "ema").exists() else "params"
+            found = self._restore_step(candidate, {name: abstract_params})
+            if found is not None:
+                return Restored(found[0][name], found[1], candidate)
+        raise CheckpointError(f"Damaged: every candidate of {self.directory}, steps {steps}.")
+
+    def _restore_step(
+        self, step: int, wanted: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Metadata] | None:
+        """The wanted items and the metadata of a step; None, with a message, if it is damaged."""
+        directory = self.directory / str(step)
+        if not self._undamaged(step, "metadata"):
+            return None
+        try:
+            document = self._document(step)
+        except CheckpointError as error:
+            logger.warning("Skipping %s", error)
+            return None
+        if self._check is not None:
+            self._check(document["metadata"])
+        check_leaves(str(directory), document["leaves"], leaves=describe(wanted))
+        if not all(self._undamaged(step, f"{name}/") for name in wanted):
+            return None
+        with ocp.StandardCheckpointer() as reader:
+            items = {name: reader.restore(directory / name, tree) for name, tree in wanted.items()}
+        return items, document["metadata"]
+
+    def _undamaged(self, step: int, under: str) -> bool:
+        """Whether all processes together find no damage; says what they found."""
+        verdict = checksums.verify(
+            self.directory / str(step),
+            under=under,
+            process=jax.process_index(),
+            processes=jax.process_count(),
+        )
+        for line in verdict.damaged:
+            logger.warning(
+                "Skipping damaged checkpoint step %d of %s: %s", step, self.directory, line
+            )
+        if not verdict.complete and under == "metadata":
+            logger.warning(
+                "Step %d of %s cannot be checked: the run ended before its checksums were saved.",
+                step,
+                self.directory,
+            )
+        return bool(multihost.everywhere(not verdict.damaged).all())
+
+    def _document(self, step: int) -> dict[str, Any]:
+        path = self.directory / str(step) / "metadata" / "metadata"
+        try:
+            return json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
+
+    def _metrics_readable(self, step: int) -> bool:
+        """Whether Orbax will be able to read a step's metrics, which it does on opening."""
+        path = self.directory / str(step) / "metrics" / "metrics"
+        try:
+            json.loads(path.read_text())
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
+            logger.warning("Moving damaged checkpoint aside: %s: %s", path, error)
+            return False
+        return True
+
+    def _set_aside(self, steps: list[int]) -> None:
+        """Moves steps to `damaged/`, where no step is looked for; process 0 does it."""
+        if not steps:
+            return
+        if jax.process_index() == 0:
+            for step in steps:
+                target = self.directory / _MOVED / f"{step}-{uuid.uuid4().hex[:8]}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (self.directory / str(step)).rename(target)
+                logger.warning("Moved step %d to %s", step, target)
+        multihost.barrier("damaged checkpoints moved")
+
+    def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
+        """In the background: waits for the commit and writes this process's checksums."""
+        manager.wait_until_finished()
+        checksums.write(
+            self.directory / str(step), process=jax.process_index(), processes=jax.process_count()
+        )
+
+    def _mean_metric(self, metrics: Mapping[str, float]) -> float:
+        """What the best step has least of; infinite for a step saved without an evaluation."""
+        values = [v for k, v in metrics.items() if k.rpartition("/")[2] == self._best_metric]
+        return sum(values) / len(values) if values else float("inf")

@@ -1,0 +1,81 @@
+"""SHA-256 of every file of a checkpoint, written beside them and compared later.
+
+Orbax restores flipped bits without complaint, so that the files carry their own proof. Each process
+hashes its share; verification reads whatever share lists there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+
+from etils import epath
+
+_CHUNK = 8 << 20
+_PREFIX = "checksums."
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """`damaged` lists what is wrong, one line a file; `complete` that no list is missing."""
+
+    damaged: tuple[str, ...]
+    complete: bool
+
+
+def write(directory: epath.Path, *, process: int, processes: int) -> None:
+    """Hashes every `processes`-th file below `directory` and writes the list into it."""
+    names = sorted(_files(directory))[process::processes]
+    sums = {name: [(directory / name).stat().length, _sha256(directory / name)] for name in names}
+    final = directory / f"{_PREFIX}{process}of{processes}.json"
+    partial = directory / f"{final.name}.partial"
+    partial.write_text(json.dumps(sums, indent=0))
+    partial.replace(final)
+
+
+def verify(
+    directory: epath.Path, *, under: str = "", process: int = 0, processes: int = 1
+) -> Verdict:
+    """Compares this process's share of the listed files whose names begin with `under`."""
+    lists = sorted(
+        path
+        for path in directory.iterdir()
+        if path.name.startswith(_PREFIX) and path.name.endswith(".json")
+    )
+    expected: dict[str, list] = {}
+    damaged = []
+    for path in lists:
+        try:
+            expected |= json.loads(path.read_text())
+        except ValueError as error:
+            damaged.append(f"{path.name}: {error}")
+    writers = int(lists[0].name.removesuffix(".json").rpartition("of")[2]) if lists else -1
+    names = sorted(name for name in expected if name.startswith(under))[process::processes]
+    for name in names:
+        path, (size, digest) = directory / name, expected[name]
+        if not path.exists():
+            damaged.append(f"{name}: missing")
+        elif path.stat().length != size:
+            damaged.append(f"{name}: {path.stat().length} bytes, not {size}")
+        elif _sha256(path) != digest:
+            damaged.append(f"{name}: content changed")
+    return Verdict(tuple(damaged), complete=len(lists) == writers)
+
+
+def _files(directory: epath.Path, prefix: str = "") -> Iterator[str]:
+    """Names of the files below, relative, without our own lists."""
+    for path in directory.iterdir():
+        if path.is_dir():
+            yield from _files(path, f"{prefix}{path.name}/")
+        elif not path.name.startswith(_PREFIX):
+            yield prefix + path.name
+
+
+def _sha256(path: epath.Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,53 @@
+"""What of a training state a checkpoint holds, and whether a saved one fits this run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from t5x_like.training.step import TrainState
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be written, or none can be used; says what to do."""
+
+
+def items_of(state: TrainState) -> dict[str, Any]:
+    """What is saved as one Orbax item each; empty trees are left out."""
+    training = {"step": state.step, "opt_state": state.opt_state}
+    if jax.tree.leaves(state.carry):
+        training["carry"] = state.carry
+    items = {"params": state.params, "training": training}
+    return items if state.ema is None else items | {"ema": state.ema}
+
+
+def describe(items: Mapping[str, Any]) -> dict[str, list]:
+    """{path: [shape, dtype]} of every leaf: tells another model's checkpoint without reading it."""
+    return {
+        f"{name}/{jax.tree_util.keystr(path, simple=True, separator='/')}": [
+            list(leaf.shape),
+            str(leaf.dtype),
+        ]
+        for name, tree in items.items()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def check_leaves(where: str, saved: Mapping[str, Any], *, leaves: Mapping[str, Any]) -> None:
+    """Raises CheckpointError unless the items of the wanted leaves hold just these."""
+    items = {name.partition("/")[0] for name in leaves}
+    saved = {name: leaf for name, leaf in saved.items() if name.partition("/")[0] in items}
+    different = [
+        f"{name}: {saved.get(name, 'absent')} saved, {leaves.get(name, 'absent')} in this run"
+        for name in sorted(saved.keys() | leaves.keys())
+        if saved.get(name) != leaves.get(name)
+    ]
+    if different:
+        more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+        raise CheckpointError(
+            f"{where} was saved by another model, optimizer or batch size: "
+            f"{'; '.join(different[:3])}{more}. Use the configuration saved with it, or start in "
+            "another directory."
+        )

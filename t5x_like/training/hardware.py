@@ -1,0 +1,41 @@
+"""Peak bfloat16 FLOP/s of one device, by the name JAX gives its kind."""
+
+from __future__ import annotations
+
+_TERA = 1e12
+_PEAK = {
+    # Google's published figures per chip; JAX shows the two cores of v2 and v3 as two devices.
+    "TPU v2": 22.5 * _TERA,
+    "TPU v3": 61.5 * _TERA,
+    "TPU v4": 275 * _TERA,
+    "TPU v5 lite": 197 * _TERA,
+    "TPU v5e": 197 * _TERA,
+    "TPU v5": 459 * _TERA,
+    "TPU v5p": 459 * _TERA,
+    "TPU v6 lite": 918 * _TERA,
+    "TPU v6e": 918 * _TERA,
+    "TPU7x": 1153.5 * _TERA,
+    # NVIDIA's data sheets, dense. Of a name with variants the longest match counts.
+    "A100": 312 * _TERA,
+    "H100 PCIe": 756 * _TERA,
+    "H100 NVL": 835 * _TERA,
+    "H100": 989 * _TERA,
+    "H200": 989 * _TERA,
+    "GH200": 989 * _TERA,
+    "B200": 2250 * _TERA,
+    "L4": 121 * _TERA,
+    "L40S": 362 * _TERA,
+    "A10G": 70 * _TERA,
+    "V100": 125 * _TERA,
+}
+
+
+def peak_flops(device_kind: str) -> float | None:
+    """Peak dense bfloat16 FLOP/s (float16 on V100) of `jax.Device.device_kind`, None if unknown."""
+    if device_kind in _PEAK:
+        return _PEAK[device_kind]
+    if device_kind.startswith("TPU"):
+        return None  # a new TPU's name often begins with an old one's
+    words = f" {device_kind.replace('-', ' ')} "
+    known = [name for name in _PEAK if f" {name} " in words]
+    return _PEAK[max(known, key=len)] if known else None

@@ -1,0 +1,146 @@
+"""What a run tells: a progress bar or plain lines, `metrics.jsonl`, TensorBoard files."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import jax
+from etils import epath
+from tqdm import tqdm
+
+METRICS_FILE = "metrics.jsonl"
+
+
+class RunLog:
+    """Writes on process 0 and does nothing elsewhere.
+
+    A line of `metrics.jsonl` is {"step": n, "train/<name>": x, ...} for the steps since the line
+    before, or {"step": n, "eval/<name>": x, ...} for an evaluation after n steps.
+    """
+
+    def __init__(
+        self,
+        directory: epath.PathLike,
+        *,
+        total_steps: int,
+        stream: TextIO | None = None,
+        tensorboard: bool = True,
+    ) -> None:
+        self._directory = epath.Path(directory)
+        self._total = total_steps
+        self._stream = sys.stderr if stream is None else stream
+        self._tensorboard = tensorboard
+        self._active = jax.process_index() == 0
+        self._bar: tqdm | None = None
+        self._writer: Any = None
+        self._lines: list[str] = []
+        self._remote = "://" in str(directory)
+
+    def start(self, step: int) -> None:
+        """Continues after `step`: what an earlier run logged beyond it is dropped."""
+        self._begun_step, self._begun_time = step, time.monotonic()
+        if not self._active:
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._lines = _lines_up_to(self._directory / METRICS_FILE, step)
+        self._rewrite()
+        if self._tensorboard:
+            # Importing it costs half a second that processes other than 0 need not spend.
+            from tensorboardX import SummaryWriter
+
+            self._writer = SummaryWriter(str(self._directory / "tensorboard"), purge_step=step + 1)
+        if self._stream.isatty():
+            self._bar = tqdm(
+                total=self._total, initial=step, unit="step", file=self._stream, dynamic_ncols=True
+            )
+
+    def train(self, step: int, values: Mapping[str, float]) -> None:
+        """The means and rates of the steps up to `step`."""
+        if not self._active:
+            return
+        self._write(step, {f"train/{name}": value for name, value in values.items()})
+        text = _summary(values)
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update(step - self._bar.n)
+        else:
+            self.message(f"step {step}/{self._total}  {text}  ETA {self._left(step)}")
+
+    def evaluation(self, step: int, values: Mapping[str, float]) -> None:
+        """The results of an evaluation after `step` steps, named `<task>/<metric>`."""
+        if not self._active:
+            return
+        self._write(step, {f"eval/{name}": value for name, value in values.items()})
+        shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
+        self.message(f"step {step}/{self._total}  evaluation: {shown}")
+
+    def message(self, text: str) -> None:
+        """A line for the reader."""
+        if self._active:
+            if self._bar is not None:
+                self._bar.write(text, file=self._stream)
+            else:
+                print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        for part in (self._bar, self._writer):
+            if part is not None:
+                part.close()
+        self._bar = self._writer = None
+
+    def _left(self, step: int) -> str:
+        """Time to the last step at the pace so far, evaluations included."""
+        pace = (time.monotonic() - self._begun_time) / max(step - self._begun_step, 1)
+        return tqdm.format_interval(pace * max(self._total - step, 0))
+
+    def _write(self, step: int, values: Mapping[str, float]) -> None:
+        # JSON has no nan and no infinity; a reader in another language would stop there.
+        finite = {k: (v if math.isfinite(v) else None) for k, v in values.items()}
+        line = json.dumps({"step": step, **finite}, allow_nan=False) + "\n"
+        if self._remote:  # buckets cannot append
+            self._lines.append(line)
+            self._rewrite()
+        else:
+            with (self._directory / METRICS_FILE).open("a") as file:
+                file.write(line)
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
+
+    def _rewrite(self) -> None:
+        path = self._directory / METRICS_FILE
+        partial = self._directory / f"{METRICS_FILE}.partial"
+        partial.write_text("".join(self._lines))
+        partial.replace(path)
+
+
+def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:
+    """The lines of a `metrics.jsonl`; one cut short by a kill is left out."""
+    found = []
+    for line in epath.Path(path).read_text().splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def _lines_up_to(path: epath.Path, step: int) -> list[str]:
+    if not path.exists():
+        return []
+    return [json.dumps(line) + "\n" for line in read_metrics(path) if line["step"] <= step]
+
+
+def _summary(values: Mapping[str, float]) -> str:
+    """The few numbers a reader follows."""
+    shown = [f"loss {values['loss']:.4f}"] if "loss" in values else []
+    if "tokens_per_second" in values:
+        shown.append(f"{values['tokens_per_second']:,.0f} tokens/s")
+    if "mfu" in values:
+        shown.append(f"MFU {values['mfu']:.1%}")
+    return "  ".join([*shown, f"{values['steps_per_second']:.2f} steps/s"])

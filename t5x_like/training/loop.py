@@ -1,0 +1,165 @@
+"""The training loop: restore or start, then step, log, evaluate and save until done or asked."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax
+
+from t5x_like.training.checkpoints import Checkpoints
+from t5x_like.training.logs import RunLog
+from t5x_like.training.metrics import Meter, NonFiniteError
+from t5x_like.training.multihost import Vote, notice_of_leaving
+from t5x_like.training.step import Program, TrainState
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch
+
+_IN_FLIGHT = 2
+"""Steps whose metrics may be unread: the device always has the next one queued."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Periods:
+    """Steps in all, and between evaluations, checkpoints and log lines; 0 means never.
+
+    What has a period also happens after the last step; saving in any case.
+    """
+
+    total: int
+    evaluate: int = 1000
+    checkpoint: int = 1000
+    log: int = 20
+
+    def due(self, name: Literal["evaluate", "checkpoint", "log"], step: int) -> bool:
+        period = getattr(self, name)
+        return bool(period) and (step % period == 0 or step == self.total)
+
+    def saving(self, step: int) -> bool:
+        return step == self.total or self.due("checkpoint", step)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How training ended, and after how many steps in all."""
+
+    status: Literal["finished", "preempted", "already_finished"]
+    step: int
+
+
+def train(
+    program: Program,
+    batches: Callable[[int], Iterator[Batch]],
+    *,
+    key: jax.Array,
+    periods: Periods,
+    checkpoints: Checkpoints,
+    metadata: Mapping[str, Any],
+    log: RunLog,
+    evaluate: Callable[[Any], Mapping[str, float]] | None = None,
+) -> Outcome:
+    """Trains from the newest good checkpoint, or from the start, to `periods.total` steps.
+
+    Called by all processes alike. On SIGTERM to any of them all save at the same step and leave.
+
+    Args:
+      program: as `build` makes it.
+      batches: from the number of steps done, the global batches of the steps to come.
+      key: of initialisation and dropout: step n uses fold_in(key, n).
+      periods: how long, how often.
+      checkpoints: where to resume from and to save to; closed at the end.
+      metadata: saved with every checkpoint; JSON values.
+      log: where to report; closed at the end.
+      evaluate: from parameters to {"<task>/<metric>": value}.
+
+    Raises:
+      NonFiniteError: a loss or norm became nan or infinite; no state since then has been saved.
+      CheckpointError: nothing can be saved, or what was saved cannot be used.
+    """
+    with contextlib.ExitStack() as stack:
+        asked = stack.enter_context(notice_of_leaving())
+        stack.callback(log.close)
+        stack.callback(checkpoints.close)
+        checkpoints.prepare()
+        state, step = _restore_or_init(program, checkpoints, key=key, log=log)
+        if step >= periods.total:
+            log.message(f"Already finished: step {step} of {periods.total}.")
+            return Outcome("already_finished", step)
+        log.start(step)
+        stream, vote, reader = batches(step), Vote(), _Reader(log, periods)
+        compiled = leaving = False
+        while step < periods.total and not leaving:
+            with reader.meter.waiting():
+                batch = _next(stream, step=step, total=periods.total)
+            state, metrics = program.step(state, batch, key)
+            step += 1
+            reader.add(step, metrics, vote.cast(asked.is_set()))
+            leaving = reader.read(_IN_FLIGHT if compiled else 0)
+            if not compiled:
+                reader.meter.restart()
+                compiled = True
+
+            evaluating = evaluate is not None and periods.due("evaluate", step)
+            if not (leaving or evaluating or periods.saving(step)):
+                continue
+            # Nothing is saved before all metrics up to here have been found finite.
+            leaving = reader.read(0) or leaving
+            with reader.meter.paused():
+                values: Mapping[str, float] = {}
+                if evaluate is not None and evaluating and not leaving:
+                    values = evaluate(state.evaluated)
+                    log.evaluation(step, values)
+                if leaving or periods.saving(step):
+                    checkpoints.save(step, state, metadata=metadata, metrics=values)
+        return Outcome("finished" if step == periods.total else "preempted", step)
+
+
+class _Reader:
+    """Reads metrics a few steps late, so that the device always has the next step queued."""
+
+    def __init__(self, log: RunLog, periods: Periods) -> None:
+        self.meter = Meter()
+        self._log, self._periods = log, periods
+        self._unread: collections.deque[tuple[int, Any, Any]] = collections.deque()
+
+    def add(self, step: int, metrics: Any, leave: Any) -> None:
+        self._unread.append((step, metrics, leave))
+
+    def read(self, unread: int) -> bool:
+        """Reads all but the newest `unread` steps; whether some process asked to leave in one."""
+        leaving = False
+        while len(self._unread) > unread:
+            step, metrics, leave = self._unread.popleft()
+            try:
+                self.meter.add(jax.device_get(metrics))
+            except NonFiniteError as error:
+                raise NonFiniteError(
+                    f"Stopped at step {step}: {error}. The last checkpoint is older and good. "
+                    "Lower the learning rate, clip the gradient, or look at this step's batch."
+                ) from error
+            leaving = leaving or bool(leave)
+            if self._periods.due("log", step):
+                self._log.train(step, self.meter.report())
+        return leaving
+
+
+def _restore_or_init(
+    program: Program, checkpoints: Checkpoints, *, key: jax.Array, log: RunLog
+) -> tuple[TrainState, int]:
+    restored = checkpoints.restore_latest(program.abstract_state)
+    if restored is None:
+        log.message(f"Starting from scratch: {program.parameter_count:,} parameters.")
+        return program.init(key), 0
+    log.message(f"Resuming from step {restored.step} in {checkpoints.directory}.")
+    return restored.state, restored.step
+
+
+def _next(stream: Iterator[Batch], *, step: int, total: int) -> Batch:
+    try:
+        return next(stream)
+    except StopIteration:
+        raise ValueError(f"The batches ended after step {step} of {total}.") from None

@@ -1,0 +1,104 @@
+"""From (sum, weight) metrics and clock readings to the numbers in the log."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from t5x_like.training.hardware import peak_flops
+
+TOTALS = ("tokens", "flops")
+"""Metrics whose sum is the step's total and whose weight means nothing: they become rates."""
+
+
+class NonFiniteError(RuntimeError):
+    """A loss or a norm is nan or infinite."""
+
+
+class Meter:
+    """Adds up the steps since the last report.
+
+    Rates count the time in which steps ran: reading input included; evaluating, saving and
+    compiling the first step excluded, which `goodput` shows instead.
+
+    - `tokens_per_second`: the model's own metric `tokens` (padding excluded) over that time.
+    - `mfu`: model FLOPs utilisation: the model's metric `flops` (forward and backward, without
+      padding, without what rematerialisation repeats) over that time and all devices' peak.
+    - `input_wait`: share of that time spent waiting for the next batch.
+    - `goodput`: share of the time since the meter was made in which steps ran.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._made = self._mark = clock()
+        self._useful = 0.0
+        self._reset()
+        peak = peak_flops(jax.devices()[0].device_kind)
+        self._peak = None if peak is None else peak * jax.device_count()
+
+    def add(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:
+        """One step's metrics, as scalars on the host.
+
+        Raises:
+          NonFiniteError: one of them is nan or infinite; says which.
+        """
+        for name, (total, weight) in metrics.items():
+            if not np.isfinite(total):
+                raise NonFiniteError(f"{name} is {float(total)}")
+            pair = np.array([total, weight], np.float64)
+            self._sums[name] = self._sums.get(name, 0.0) + pair
+        self._steps += 1
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around reading a batch."""
+        start = self._clock()
+        yield
+        self._waited += self._clock() - start
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Around what is no training: compiling, evaluating, saving."""
+        self._spent += self._clock() - self._mark
+        yield
+        self._mark = self._clock()
+
+    def restart(self) -> None:
+        """Forgets time and totals, but not means: what has passed was compilation."""
+        self._sums = {name: pair for name, pair in self._sums.items() if name not in TOTALS}
+        self._steps = 0
+        self._waited = self._spent = 0.0
+        self._mark = self._clock()
+
+    def report(self) -> dict[str, float]:
+        """Means and rates of the steps since the last report, which it forgets."""
+        now = self._clock()
+        seconds = max(self._spent + now - self._mark, 1e-9)
+        self._useful += seconds
+        means = {
+            name: float(total / weight) if weight else 0.0
+            for name, (total, weight) in self._sums.items()
+            if name not in TOTALS
+        }
+        rates = {
+            "steps_per_second": self._steps / seconds,
+            "input_wait": self._waited / seconds,
+            "goodput": self._useful / max(now - self._made, 1e-9),
+        }
+        if "tokens" in self._sums:
+            rates["tokens_per_second"] = float(self._sums["tokens"][0]) / seconds
+        if "flops" in self._sums and self._peak is not None:
+            rates["mfu"] = float(self._sums["flops"][0]) / seconds / self._peak
+        self._mark = now
+        self._reset()
+        return means | rates
+
+    def _reset(self) -> None:
+        self._sums: dict[str, np.ndarray] = {}
+        self._steps = 0
+        self._waited = self._spent = 0.0

@@ -1,0 +1,138 @@
+"""Several processes agreeing: barriers with time-outs, one working for all, leaving together."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import re
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from orbax.checkpoint import multihost
+
+T = TypeVar("T")
+_DAY = 24 * 3600
+_uses: collections.Counter[str] = collections.Counter()
+
+
+class ProcessError(RuntimeError):
+    """Another process is missing, failed, or does not see the same files."""
+
+
+def barrier(name: str, *, timeout_s: float = 600) -> None:
+    """Waits until every process has called this with this name, each as often.
+
+    Raises:
+      ProcessError: after `timeout_s`; says which processes did not come.
+    """
+    if jax.process_count() == 1:
+        return
+    _uses[name] += 1
+    try:
+        key = f"t5x_like/{name}/{_uses[name]}"
+        multihost.get_barrier_sync_fn()(key=key, timeout_ms=int(timeout_s * 1000))
+    except Exception as error:
+        late = re.search(r"timed out task names:\n((?:[^\n]*\d\n)+)", f"{error}\n")
+        who = ", ".join(re.findall(r"(\d+)$", late[1], re.MULTILINE)) if late else "unknown"
+        raise ProcessError(
+            f"Process {jax.process_index()} of {jax.process_count()} waited {timeout_s:g} s at "
+            f"{name!r}. Missing process(es): {who}. See their logs. ({error})"
+        ) from error
+
+
+def everywhere(value: bool) -> np.ndarray:
+    """Each process's `value`, in the order of the processes: bool [processes]."""
+    return np.asarray(multihost_utils.process_allgather(np.array(value))).reshape(-1)
+
+
+def first_process_then_others(name: str, work: Callable[[], T], *, timeout_s: float = _DAY) -> T:
+    """What `work` returns: process 0 runs it first, the others after it, finding its results.
+
+    Raises:
+      ProcessError: in the others, when it failed in process 0.
+    """
+    first = jax.process_index() == 0
+    result: Any = None
+    failure: Exception | None = None
+    if first:
+        try:
+            result = work()
+        except Exception as error:
+            failure = error
+    barrier(name, timeout_s=timeout_s)
+    failed = jax.process_count() > 1 and bool(everywhere(failure is not None)[0])
+    if failure is not None:
+        raise failure
+    if failed:
+        raise ProcessError(f"Process 0 failed in {name!r}; its log says why.")
+    return result if first else work()
+
+
+def check_shared(directory: epath.PathLike) -> None:
+    """Raises ProcessError unless every process sees what process 0 writes to `directory`."""
+    if jax.process_count() == 1:
+        return
+    mine = np.uint32(secrets.randbits(32))
+    token = str(int(multihost_utils.broadcast_one_to_all(mine)))
+    probe = epath.Path(directory) / ".shared_directory_check"
+    if jax.process_index() == 0:
+        probe.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_text(token)
+    barrier("shared directory written")
+    seen = everywhere(probe.exists() and probe.read_text() == token)
+    if jax.process_index() == 0:
+        probe.unlink()
+    if not seen.all():
+        raise ProcessError(
+            f"{directory} is not shared: process(es) {np.flatnonzero(~seen).tolist()} do not see "
+            "what process 0 writes there. Give a bucket (gs://...) or a network directory."
+        )
+
+
+class Vote:
+    """Asks at every step whether any process wants to leave, without waiting for the answer.
+
+    Every process gets the same answer for the same step, so that all leave together.
+    """
+
+    def __init__(self) -> None:
+        if jax.process_count() > 1:
+            mesh = Mesh(np.array(jax.devices()), ("all",), axis_types=(AxisType.Auto,))
+            self._split = NamedSharding(mesh, PartitionSpec("all"))
+            self._any = jax.jit(jnp.any, out_shardings=NamedSharding(mesh, PartitionSpec()))
+
+    def cast(self, leave: bool) -> Any:
+        """A scalar bool: an array still being computed where there are several processes."""
+        if jax.process_count() == 1:
+            return leave
+        shard = lambda _: np.array([leave])  # noqa: E731
+        shape = (jax.device_count(),)
+        return self._any(jax.make_array_from_callback(shape, self._split, shard))
+
+
+@contextlib.contextmanager
+def notice_of_leaving() -> Iterator[threading.Event]:
+    """An event that SIGTERM sets, instead of ending the process. A second SIGTERM ends it."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked  # only the main thread may set handlers
+        return
+
+    def on_signal(signum: int, frame: Any) -> None:
+        asked.set()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    before = signal.signal(signal.SIGTERM, on_signal)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)

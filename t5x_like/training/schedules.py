@@ -1,0 +1,75 @@
+"""Learning-rate schedules: each function returns `step -> learning rate` (float32 scalar)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Step = int | jax.Array
+Schedule = Callable[[Step], jax.Array]
+
+
+def constant(learning_rate: float, *, warmup_steps: int = 0) -> Schedule:
+    """`learning_rate`, after a linear ramp from 0 over `warmup_steps`."""
+    _check(warmup_steps)
+    return lambda step: _ramp(step, warmup_steps) * jnp.float32(learning_rate)
+
+
+def rsqrt(scale: float = 1.0, *, warmup_steps: int = 10_000) -> Schedule:
+    """`scale / sqrt(max(step, warmup_steps))`: flat, then decaying (T5, section 3.1.2).
+
+    As T5 has it, the warm-up is a plateau and not a ramp: 0.01 for the first 10,000 steps.
+    """
+    if warmup_steps < 1:
+        raise ValueError(f"rsqrt needs warmup_steps >= 1, not {warmup_steps}.")
+    return lambda step: jnp.float32(scale) / jnp.sqrt(jnp.maximum(_float(step), warmup_steps))
+
+
+def linear(
+    learning_rate: float, *, total_steps: int, warmup_steps: int = 0, final: float = 0.0
+) -> Schedule:
+    """A ramp from 0 to `learning_rate`, then a straight line to `final` at `total_steps`."""
+    _check(warmup_steps, total_steps)
+
+    def schedule(step: Step) -> jax.Array:
+        left = 1.0 - _progress(step, warmup_steps, total_steps)
+        return _ramp(step, warmup_steps) * (final + (learning_rate - final) * left)
+
+    return schedule
+
+
+def cosine(
+    learning_rate: float, *, total_steps: int, warmup_steps: int = 0, final: float = 0.0
+) -> Schedule:
+    """A ramp from 0 to `learning_rate`, then half a cosine to `final` at `total_steps`."""
+    _check(warmup_steps, total_steps)
+
+    def schedule(step: Step) -> jax.Array:
+        left = 0.5 * (1.0 + jnp.cos(jnp.pi * _progress(step, warmup_steps, total_steps)))
+        return _ramp(step, warmup_steps) * (final + (learning_rate - final) * left)
+
+    return schedule
+
+
+def _float(step: Step) -> jax.Array:
+    return jnp.asarray(step, jnp.float32)
+
+
+def _ramp(step: Step, warmup_steps: int) -> jax.Array:
+    """From 0 at step 0 to 1 at `warmup_steps`."""
+    return jnp.minimum(1.0, _float(step) / warmup_steps) if warmup_steps else jnp.float32(1.0)
+
+
+def _progress(step: Step, warmup_steps: int, total_steps: int) -> jax.Array:
+    """From 0 at the end of the warm-up to 1 at `total_steps`."""
+    return jnp.clip((_float(step) - warmup_steps) / (total_steps - warmup_steps), 0.0, 1.0)
+
+
+def _check(warmup_steps: int, total_steps: float = np.inf) -> None:
+    if not 0 <= warmup_steps < total_steps:
+        raise ValueError(
+            f"warmup_steps must be at least 0 and below total_steps: {warmup_steps}, {total_steps}."
+        )

@@ -1,0 +1,1 @@
+"""vocabularies of t5x_like."""

@@ -1,0 +1,87 @@
+"""A vocabulary from what a user wrote: `bytes`, a `.model` file or a saved directory."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies import files
+from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.passthrough import PassThroughVocabulary
+from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
+
+BYTES = "bytes"
+
+_FROM_SAVED: dict[str, Callable[[Path, Mapping[str, Any]], Vocabulary]] = {
+    "Byte": ByteVocabulary.from_saved,
+    "PassThrough": PassThroughVocabulary.from_saved,
+    "SentencePiece": SentencePieceVocabulary.from_saved,
+}
+
+
+def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
+    """The vocabulary that `spec` names.
+
+    Args:
+      spec: `bytes`, a SentencePiece model file, or a directory that a vocabulary was saved in.
+      extra_ids: sentinels to add; None for the usual number (100, none for bytes). A saved
+        vocabulary has its own, which it must agree with.
+
+    Raises:
+      FileNotFoundError: nothing of this name; says what is there.
+      ValueError: the file or directory is not a vocabulary, or not the one that was saved.
+    """
+    path = Path(spec)
+    if str(spec) == BYTES:
+        return ByteVocabulary(extra_ids or 0)
+    if path.is_dir():
+        return _saved(path, extra_ids)
+    if path.is_file():
+        return SentencePieceVocabulary(path, 100 if extra_ids is None else extra_ids)
+    raise FileNotFoundError(
+        f"no vocabulary {str(spec)!r}: give {BYTES!r}, a SentencePiece .model file or a directory "
+        f"with {files.DESCRIPTION}{_nearest(path)}"
+    )
+
+
+def _saved(directory: Path, extra_ids: int | None) -> Vocabulary:
+    description = directory / files.DESCRIPTION
+    if not description.is_file():
+        models = ", ".join(sorted(str(path) for path in directory.glob("*.model")))
+        advice = f"; give the file itself: {models}" if models else ""
+        raise ValueError(f"{directory} holds no {files.DESCRIPTION}{advice}")
+    try:
+        fields = json.loads(description.read_bytes())
+        made = _FROM_SAVED[fields["class"]](directory, fields)
+        expected = fields["fingerprint"]
+    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{description} does not describe a vocabulary of this version ({error!r}): "
+            "save the vocabulary again"
+        ) from error
+    if made.fingerprint != expected:
+        raise ValueError(
+            f"the vocabulary in {directory} is not the one described in {files.DESCRIPTION}: its "
+            f"fingerprint is {made.fingerprint[:12]}, not {expected[:12]}; a file was replaced "
+            "or damaged"
+        )
+    if extra_ids is not None and extra_ids != fields.get("extra_ids"):
+        raise ValueError(
+            f"the vocabulary in {directory} was saved with {fields.get('extra_ids')} extra ids, "
+            f"not {extra_ids}: leave extra_ids out"
+        )
+    return made
+
+
+def _nearest(path: Path) -> str:
+    """What the directory holds instead, the most similar names first."""
+    if not path.parent.is_dir():
+        return f" (there is no directory {path.parent} either)"
+    names = [entry.name for entry in path.parent.iterdir()]
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
+    near = near or sorted(name for name in names if name.endswith(".model"))[:3]
+    return f" (in {path.parent}: {', '.join(near)})" if near else ""

@@ -1,0 +1,30 @@
+"""Written sentinels, `<extra_id_n>`: finding them in text and writing them back."""
+
+from __future__ import annotations
+
+import re
+
+_WRITTEN = re.compile(r"<extra_id_(\d+)>")
+
+
+def written(n: int) -> str:
+    """How sentinel n is written in text."""
+    return f"<extra_id_{n}>"
+
+
+def split(text: str, *, count: int) -> list[str | int]:
+    """Cuts text at its written sentinels: texts (possibly empty) and sentinel numbers, in turn.
+
+    Raises:
+      ValueError: a sentinel of a number that a vocabulary with `count` sentinels does not have.
+    """
+    parts: list[str | int] = list(_WRITTEN.split(text))
+    for place in range(1, len(parts), 2):
+        number = int(parts[place])
+        if number >= count:
+            known = f"{written(0)} to {written(count - 1)}" if count else "none"
+            raise ValueError(
+                f"the text has {written(number)}; the sentinels of this vocabulary: {known}"
+            )
+        parts[place] = number
+    return parts

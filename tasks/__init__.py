@@ -1,0 +1,1 @@
+"""Corpora and tasks: one data set, or one kind of user file, a module."""

@@ -1,0 +1,24 @@
+"""A corpus of the user's own text files, by one function call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from t5x_like.data import corpora
+from t5x_like.data.text_files import TextFiles
+
+
+def text(name: str, files: str | Path | Sequence[str | Path], **options: Any) -> TextFiles:
+    """Registers a corpus of files under a name; options as of `TextFiles`.
+
+    The files are first looked at when the corpus is read: a module that calls this imports
+    where they are not.
+
+    Raises:
+      ValueError: the name is taken, or an option cannot be meant.
+    """
+    corpus = TextFiles(files, name=name, **options)
+    corpora.add(corpus)
+    return corpus

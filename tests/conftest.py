@@ -1,0 +1,69 @@
+"""Fixtures of all tests: simulated devices, a Python without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+# Before the first import of JAX or TensorFlow, and inherited by every subprocess of a test.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+HIDE_TENSORFLOW = """
+import sys
+
+class Missing:
+    hidden = {"clu", "seqio", "tensorflow", "tensorflow_datasets", "tensorflow_text"}
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] in cls.hidden:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing)
+"""
+
+
+@pytest.fixture
+def environment_without_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables for a subprocess: every Python under it, worker processes too, lacks TensorFlow.
+
+    TensorFlow and SeqIO look as if they were not installed: importing them is a
+    `ModuleNotFoundError`.
+    """
+    folder = tmp_path_factory.mktemp("without_tensorflow")
+    (folder / "sitecustomize.py").write_text(HIDE_TENSORFLOW)
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+@pytest.fixture
+def without_tensorflow(
+    environment_without_tensorflow: dict[str, str],
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs code in a new Python in which TensorFlow and SeqIO look as if not installed.
+
+    `without_tensorflow(code, *arguments)` returns the completed process with its output as text,
+    and raises `AssertionError` with that output if it failed; `check=False` leaves the status to
+    the test.
+    """
+
+    def run(code: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            env=environment_without_tensorflow,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    return run

@@ -1,0 +1,58 @@
+"""A corpus in memory, and its cache under bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from t5x_like.data.cache import Cache
+from t5x_like.data.cache_writer import write_cache
+from t5x_like.data.corpora import Corpus, ReadReport
+from t5x_like.vocabularies.byte import ByteVocabulary
+
+Document = str | dict[str, str]
+
+
+class MemoryCorpus(Corpus):
+    """Documents in a list for each split; plain strings are targets."""
+
+    held_out = None
+
+    def __init__(self, train: Sequence[Document], validation: Sequence[Document] = ()) -> None:
+        self.name = "memory"
+        self._splits = {"train": train, "validation": validation}
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        first = next(iter(self._splits["train"]), "")
+        return ("targets",) if isinstance(first, str) else tuple(first)
+
+    def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
+        for document in self._splits[split]:
+            yield {"targets": document} if isinstance(document, str) else document
+
+    def fingerprint(self) -> str:
+        return repr(self._splits)
+
+    def description(self) -> str:
+        return "in memory"
+
+
+@pytest.fixture(scope="session")
+def make_corpus() -> type[MemoryCorpus]:
+    return MemoryCorpus
+
+
+@pytest.fixture
+def make_cache(tmp_path: Path) -> Callable[..., Cache]:
+    """`make_cache(train, validation)`: the cache of documents as bytes."""
+
+    def make(train: Sequence[Document], validation: Sequence[Document] = ("held out",)) -> Cache:
+        directory = tmp_path / f"cache{len(list(tmp_path.iterdir()))}"
+        corpus = MemoryCorpus(train, validation)
+        write_cache(directory, corpus, ByteVocabulary(), workers=1, progress=False)
+        return Cache.open(directory)
+
+    return make

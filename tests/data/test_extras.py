@@ -1,0 +1,25 @@
+import sys
+
+import pytest
+
+from t5x_like.data import extras
+
+
+def test_what_is_installed_is_imported():
+    assert extras.require("os.path", "data") is sys.modules["os.path"]
+
+
+def test_what_is_missing_is_named_with_its_extra_in_one_line():
+    with pytest.raises(
+        extras.MissingExtraError,
+        match=r"^reading X needs no_such_package: pip install 't5x_like\[data\]'$",
+    ):
+        extras.require("no_such_package.part", "data", purpose="reading X")
+
+
+def test_a_failure_inside_the_package_is_not_hidden(tmp_path, monkeypatch):
+    (tmp_path / "half_installed.py").write_text("import another_missing_one\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="another_missing_one") as caught:
+        extras.require("half_installed", "data")
+    assert not isinstance(caught.value, extras.MissingExtraError)

@@ -1,0 +1,311 @@
+"""The import table and the house style of the design, enforced on every file."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from t5x_like.cli import main
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(
+    path for folder in ("t5x_like", "tasks", "launch") for path in (ROOT / folder).rglob("*.py")
+)
+ALL_FILES = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py")), ROOT / "setup.py"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What a package may import: names of ours, of others, and of others inside functions only."""
+
+    ours: str = ""
+    others: str = ""
+    in_functions: str = ""
+
+    def allows_ours(self, name: str) -> bool:
+        return self.ours == "anything" or name in self.ours.split()
+
+    def allows_other(self, name: str, *, in_function: bool) -> bool:
+        allowed = f"{self.others} {self.in_functions}" if in_function else self.others
+        return name in allowed.split() or "anything" in allowed.split()
+
+
+DATA = Rule(
+    ours="data objectives protocols tasks vocabularies",
+    others="array_record etils numpy tqdm zstandard",
+    in_functions="absl grain pyarrow seqio tensorflow tensorflow_datasets",
+)
+READERS = Rule(
+    ours="evaluation inference layers partitioning protocols vocabularies",
+    others="flax jax numpy",
+    in_functions="seqio tensorflow tqdm",
+)
+RULES = {
+    "__init__": Rule(),
+    "__main__": Rule(ours="cli"),
+    "protocols": Rule(others="numpy", in_functions="jax"),
+    "partitioning": Rule(others="flax jax numpy"),
+    "objectives": Rule(ours="objectives protocols", others="numpy"),
+    "vocabularies": Rule(
+        ours="protocols vocabularies", others="numpy sentencepiece tokenizers tqdm"
+    ),
+    "layers": Rule(ours="layers partitioning protocols", others="flax jax numpy"),
+    "models": Rule(ours="layers models protocols", others="flax jax numpy"),
+    "training": Rule(
+        ours="partitioning protocols training",
+        others="absl etils flax jax numpy optax orbax tensorboardX tqdm",
+        in_functions="matplotlib",
+    ),
+    "data": DATA,
+    "tasks": DATA,
+    "inference": READERS,
+    "evaluation": READERS,
+    "interop": Rule(
+        ours="interop models protocols",
+        others="flax jax numpy safetensors",
+        in_functions="torch transformers",
+    ),
+    "cli": Rule(ours="anything", others="anything"),
+    "launch": Rule(ours="anything", others="absl ml_collections", in_functions="anything"),
+}
+# Files of data/ that only the making of a cache imports.
+SEQIO_FILES = ("cache_tasks", "seqio_")
+# A model that is made of another: {"electra": {"bert"}} lets electra.py import bert.py.
+CONTAINED_MODELS: dict[str, set[str]] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """One import statement: a dotted name, and whether it waits for a call."""
+
+    name: str
+    line: int
+    in_function: bool
+
+
+def imports_of(source: str, module: str) -> Iterator[Import]:
+    """All imports of a file, `importlib.import_module("...")` and the like among them."""
+
+    def visit(node: ast.AST, in_function: bool) -> Iterator[Import]:
+        names: list[str] = []
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+            case ast.ImportFrom():
+                parent = module.split(".")[: -node.level] if node.level else []
+                origin = ".".join([*parent, *filter(None, [node.module])])
+                names = [f"{origin}.{alias.name}" for alias in node.names]
+            case ast.Call(
+                func=ast.Name(id=called) | ast.Attribute(attr=called),
+                args=[ast.Constant(value=str(name)), *_],
+            ) if called in ("__import__", "import_module", "require"):
+                names = [name]
+            case ast.If(test=ast.Name(id=test) | ast.Attribute(attr=test)):
+                in_function = in_function or test == "TYPE_CHECKING"
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                in_function = True
+        yield from (Import(name, node.lineno, in_function) for name in names)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, in_function)
+
+    return visit(ast.parse(source), False)
+
+
+def complaint(package: str, stem: str, found: Import) -> str | None:
+    """Why a file `stem` of a package may not have this import; None when it may."""
+    rule = RULES[package]
+    top, _, rest = found.name.partition(".")
+    if top in sys.stdlib_module_names:
+        return None
+    if top in ("tasks", "launch"):
+        return f"is installed as t5x_like.{top}"
+    if top == "t5x_like":
+        target = rest.partition(".")[0]
+        if not rule.allows_ours(target) and target in RULES:
+            return f"is not for {package}"
+        if package == "layers" and target == "partitioning" and rest != "partitioning.constrain":
+            return "layers take constrain alone from partitioning"
+        if package == "models" and target == "models":
+            other = rest.split(".")[1]
+            if other not in {stem, *CONTAINED_MODELS.get(stem, set())}:
+                return "a model imports another only where it contains it"
+        return None
+    if rule.allows_other(top, in_function=found.in_function):
+        return None
+    if package == "data" and stem.startswith(SEQIO_FILES) and top in ("seqio", "tensorflow"):
+        return None
+    if package == "layers" and stem == "losses" and top == "optax":
+        return None
+    if rule.allows_other(top, in_function=True):
+        return f"only inside functions of {package}"
+    return f"is not for {package}"
+
+
+def module_name(path: Path) -> str:
+    """The dotted name under which a file is installed."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts if parts[0] == "t5x_like" else ("t5x_like", *parts))
+
+
+def complaints(source: str, module: str) -> list[str]:
+    """All complaints about one file, as `module:line: import: why`."""
+    _, package, *rest = module.split(".")
+    found = [
+        (one, complaint(package, ([package, *rest])[-1], one)) for one in imports_of(source, module)
+    ]
+    return [f"{module}:{one.line}: {one.name}: {why}" for one, why in found if why]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_imports_follow_the_table(path):
+    assert complaints(path.read_text(encoding="utf-8"), module_name(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "why"),
+    [
+        ("objectives.x", "import jax", "jax: is not for objectives"),
+        ("objectives.x", "from t5x_like.data import cache", "is not for objectives"),
+        ("vocabularies.x", "def f():\n  import tensorflow", "is not for vocabularies"),
+        ("partitioning", "from t5x_like import layers", "is not for partitioning"),
+        ("layers.x", "import optax", "optax: is not for layers"),
+        ("layers.x", "from t5x_like.partitioning import make_layout", "take constrain alone"),
+        ("models.t5", "import gin", "gin: is not for models"),
+        ("models.t5", "from t5x_like.models import bert", "only where it contains it"),
+        ("models.t5", "from ..training import step", "t5x_like.training.step: is not for models"),
+        ("training.x", "from t5x_like.models.t5 import T5", "is not for training"),
+        ("training.x", "import matplotlib.pyplot", "only inside functions of training"),
+        ("data.x", "import grain.python as grain", "only inside functions of data"),
+        ("data.x", "import importlib\nimportlib.import_module('grain')", "only inside functions"),
+        ("data.cache", "import seqio", "only inside functions of data"),
+        ("tasks.x", "from tasks import text", "installed as t5x_like.tasks"),
+        ("evaluation.x", "import seqio", "only inside functions of evaluation"),
+        ("interop.x", "import torch", "only inside functions of interop"),
+        ("launch.tpu_vm", "import jax", "only inside functions of launch"),
+        ("data.x", "if TYPE_CHECKING:\n  from t5x_like.training import step", "is not for data"),
+    ],
+)
+def test_breaches_are_found(module, source, why):
+    (found,) = complaints(source, f"t5x_like.{module}")
+    assert why in found
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("layers.losses", "import optax"),
+        ("layers.x", "from t5x_like.partitioning import constrain"),
+        ("models.t5", "from t5x_like.layers.basic import Linear\nfrom flax import nnx"),
+        ("data.x", "def f():\n  import grain.python as grain"),
+        ("data.x", "if TYPE_CHECKING:\n  import seqio"),
+        ("data.seqio_adapter", "import seqio\nimport tensorflow as tf"),
+        ("cli.train", "import jax"),
+        ("launch.tpu_vm", "def main():\n  import jax"),
+        ("training.x", "from t5x_like import __version__"),
+    ],
+)
+def test_what_the_table_allows_passes(module, source):
+    assert complaints(source, f"t5x_like.{module}") == []
+
+
+def line_count(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("path", ALL_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_has_at_most_400_lines_and_a_name_that_tells(path):
+    assert line_count(path) <= 400
+    assert path.stem not in {"base", "common", "helper", "helpers", "misc", "util", "utils"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_a_file_says_its_subject_in_its_first_line(path):
+    first = path.read_text(encoding="utf-8").partition("\n")[0].removesuffix('"""')
+    assert first.startswith('"""')
+    assert first.endswith((".", ":", "?")), "one sentence, on one line"
+
+
+def test_the_median_file_has_at_most_150_lines():
+    assert statistics.median(line_count(path) for path in SOURCES if path.stem != "__init__") <= 150
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_a_function_fits_on_a_screen(path):
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    cap = 120 if module_name(path) == "t5x_like.training.loop" else 60
+    lengths = {node.name: node.end_lineno - node.lineno + 1 for node in functions}
+    assert {name: length for name, length in lengths.items() if length > cap} == {}
+
+
+def test_every_folder_of_python_is_a_package():
+    assert {path.parent for path in SOURCES} == {
+        path.parent for path in SOURCES if path.name == "__init__.py"
+    }
+
+
+def test_gin_holds_gin_files_only():
+    # With Python in it, `import gin` in a checkout would find this folder and not gin-config.
+    assert {path.suffix for path in (ROOT / "gin").rglob("*") if path.is_file()} == {".gin"}
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import t5x_like
+for name in sys.argv[1:]:
+    module = importlib.import_module(f"t5x_like.{name}")
+    for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{module.__name__}."):
+        importlib.import_module(found.name)
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def test_training_and_its_parts_import_neither_tensorflow_nor_seqio(without_tensorflow):
+    parts = "partitioning layers models training objectives vocabularies inference evaluation"
+    without_tensorflow(IMPORT_ALL, *parts.split())
+
+
+def test_objectives_and_vocabularies_do_not_import_jax(without_tensorflow):
+    loaded = without_tensorflow(IMPORT_ALL, "objectives", "vocabularies").stdout.split()
+    assert "numpy" in loaded
+    assert not {"jax", "flax", "grain"} & set(loaded)
+
+
+def test_reading_a_cache_imports_neither_tensorflow_nor_jax(without_tensorflow):
+    loaded = without_tensorflow(IMPORT_ALL, "data.cache", "data.samples").stdout.split()
+    assert "jax" not in loaded
+
+
+def modules_after_help(*arguments: str) -> set[str]:
+    """What is imported once `t5x_like ARGUMENTS --help` has printed its text."""
+    code = (
+        "import sys\nfrom t5x_like.cli.main import main\n"
+        "try:\n  status = main([*sys.argv[1:], '--help'])\n"
+        "except SystemExit as done:\n  status = done.code\nassert not status\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    text, _, modules = done.stdout.strip().rpartition("\n")
+    assert "usage: t5x_like" in text
+    return set(modules.split())
+
+
+def test_help_imports_nothing_heavy():
+    assert not {"jax", "numpy", "tensorflow", "gin"} & modules_after_help()
+
+
+@pytest.mark.parametrize("command", main.COMMANDS)
+def test_help_of_a_command_imports_neither_jax_nor_tensorflow(command):
+    assert not {"jax", "tensorflow", "seqio"} & modules_after_help(command)

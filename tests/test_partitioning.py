@@ -1,0 +1,166 @@
+"""Meshes, specs, batches over devices, layouts of optimizer state."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AxisType, PartitionSpec
+
+from t5x_like import partitioning
+from t5x_like.partitioning import make_layout
+
+MESHES = ({"data": 8}, {"data": 4, "tensor": 2}, {"data": 2, "fsdp": 2, "tensor": 2})
+
+
+def test_mesh_axes_are_auto_and_in_the_canonical_order() -> None:
+    layout = make_layout({"tensor": 2, "data": -1})
+    assert dict(layout.mesh.shape) == {"data": 4, "tensor": 2}
+    assert set(layout.mesh.axis_types) == {AxisType.Auto}
+
+
+@pytest.mark.parametrize(
+    ("mesh", "message"),
+    [
+        ({"dat": 8}, "Did you mean 'data'"),
+        ({"data": 3}, "does not fit 8 device"),
+        ({"data": -1, "tensor": 3}, "does not fit 8 device"),
+        ({"data": -1, "fsdp": -1}, "does not fit 8 device"),
+        ({"data": 0}, "has size 0"),
+    ],
+)
+def test_a_wrong_mesh_is_refused(mesh: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_layout(mesh)
+
+
+def test_rules_replace_single_defaults() -> None:
+    layout = make_layout({"data": 4, "tensor": 2}, {"embed": ["data", "tensor"]})
+    assert layout.spec(("embed", "mlp"), (8, 8)) == PartitionSpec(("data", "tensor"), None)
+    with pytest.raises(ValueError, match="names mesh axis 'model'"):
+        make_layout({"data": 8}, {"embed": "model"})
+
+
+def test_specs_are_right_aligned_and_split_only_what_divides() -> None:
+    layout = make_layout({"data": 2, "fsdp": 2, "tensor": 2})
+    assert layout.spec(("embed", "mlp"), (3, 4, 6)) == PartitionSpec(None, "fsdp", "tensor")
+    assert layout.spec(("embed", "mlp"), (4, 5)) == PartitionSpec("fsdp", None)
+    assert layout.spec(("mlp", "heads"), (4, 4)) == PartitionSpec("tensor", None)
+    assert layout.spec(("batch", None), (2, 7)) == PartitionSpec("data", None)
+    with pytest.raises(KeyError, match="Did you mean 'embed'"):
+        layout.spec(("embde",), (4,))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    mesh=st.sampled_from(MESHES),
+    dimensions=st.lists(
+        st.tuples(st.sampled_from(sorted(partitioning.DEFAULT_RULES)), st.integers(1, 16)),
+        max_size=4,
+    ),
+)
+def test_a_spec_divides_evenly_and_uses_a_mesh_axis_once(
+    mesh: dict[str, int], dimensions: list[tuple[str, int]]
+) -> None:
+    layout = make_layout(mesh)
+    spec = layout.spec([name for name, _ in dimensions], [size for _, size in dimensions])
+    used = []
+    for (_, size), entry in zip(dimensions, spec, strict=True):
+        axes = (entry,) if isinstance(entry, str) else entry or ()
+        assert size % math.prod(mesh[axis] for axis in axes) == 0
+        used += axes
+    assert len(used) == len(set(used))
+
+
+def test_constrain_pins_inside_a_layout_and_does_nothing_outside() -> None:
+    x = jnp.zeros((8, 4))
+    assert partitioning.constrain(x, "batch", "no such name") is x
+    with make_layout({"data": 4, "tensor": 2}).active():
+        pinned = jax.jit(lambda x: partitioning.constrain(x, "batch", "mlp"))(x)
+        assert pinned.sharding.spec == PartitionSpec("data", "tensor")
+        with pytest.raises(ValueError, match="1 axis names"):
+            partitioning.constrain(x, "batch")
+    assert partitioning.constrain(x, "batch", "mlp") is x
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=str)
+def test_rows_reach_the_devices_unchanged(mesh: dict[str, int]) -> None:
+    layout = make_layout(mesh)
+    rows = partitioning.process_rows(layout, 16)
+    np.testing.assert_array_equal(rows, np.arange(16))
+    local = {"ids": np.arange(48, dtype=np.int32).reshape(16, 3), "w": np.ones(16, np.float32)}
+    batch = partitioning.to_global(layout, local, rows=rows, batch_size=16)
+    for name, x in local.items():
+        np.testing.assert_array_equal(np.asarray(batch[name]), x)
+        shards = {shard.data.shape[0] for shard in batch[name].addressable_shards}
+        assert shards == {16 // layout.batch_shards}
+    with pytest.raises(ValueError, match="Feature 'ids' has shape"):
+        partitioning.to_global(layout, {"ids": local["ids"][:8]}, rows=rows, batch_size=16)
+
+
+def test_a_batch_that_does_not_split_is_refused() -> None:
+    layout = make_layout({"data": 4, "tensor": 2})
+    partitioning.check_batch(layout, 24, microbatches=2)
+    with pytest.raises(ValueError, match=r"multiple of 8 .* Nearest: 16 or 24"):
+        partitioning.check_batch(layout, 20, microbatches=2)
+    with pytest.raises(ValueError, match="Nearest: 4"):
+        partitioning.check_batch(layout, 3)
+
+
+def test_optimizer_state_lies_like_its_parameters() -> None:
+    layout = make_layout({"data": 2, "fsdp": 2, "tensor": 2})
+    shape, spec = (3, 8, 8), PartitionSpec(None, "fsdp", "tensor")
+    params = {"w": jax.ShapeDtypeStruct(shape, jnp.float32)}
+
+    def specs(tx: optax.GradientTransformation) -> dict[str, PartitionSpec]:
+        each = jax.vmap(tx.init)
+        state = jax.eval_shape(each, params)
+        shardings = partitioning.optimizer_shardings(
+            layout,
+            state,
+            params=params,
+            shardings={"w": layout.sharding(("embed", "mlp"), shape)},
+            stacked={"w": 1},
+        )
+        leaves = jax.tree_util.tree_leaves_with_path(shardings)
+        return {jax.tree_util.keystr(path): leaf.spec for path, leaf in leaves}
+
+    adam = specs(optax.scale_by_adam())
+    assert adam == {".count": PartitionSpec(), ".mu['w']": spec, ".nu['w']": spec}
+    # Square, so that only the name tells the row (mean over the last dimension) from the column.
+    factored = specs(optax.scale_by_factored_rms(min_dim_size_to_factor=4))
+    assert factored[".v_row['w']"] == PartitionSpec(None, "fsdp")
+    assert factored[".v_col['w']"] == PartitionSpec(None, "tensor")
+    assert factored[".v['w']"] == PartitionSpec()
+
+
+def test_a_parameter_without_axes_is_named() -> None:
+    state = nnx.state({"kernel": nnx.Param(jnp.zeros((2, 2)))})
+    with pytest.raises(ValueError, match=r"kernel.* has axes None"):
+        partitioning.map_parameters(lambda axes, shape: axes, state)
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeDevice:
+    id: int
+    slice_index: int
+    process_index: int = 0
+    platform: str = "cpu"
+    device_kind: str = "cpu"
+
+
+def test_only_replicas_cross_slices() -> None:
+    devices = [FakeDevice(i, slice_index=i // 4) for i in range(8)]
+    grid = partitioning._device_grid({"replica": 2, "fsdp": 2, "tensor": 2}, devices)
+    assert grid.shape == (2, 2, 2)
+    assert [{device.slice_index for device in replica.flat} for replica in grid] == [{0}, {1}]
+    with pytest.raises(ValueError, match="`replica` a multiple of 2, not 1"):
+        partitioning._device_grid({"data": 8}, devices)

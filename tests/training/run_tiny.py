@@ -1,0 +1,64 @@
+"""A run of the tiny model in a process of its own: alone or one of several."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def main() -> None:
+    """Trains; prints one JSON line: how it ended, and the rows of this process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--mesh", type=json.loads, default={"data": -1})
+    parser.add_argument("--process", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each batch")
+    parser.add_argument("--sigterm_at", type=int, default=-1, help="send it to itself at this step")
+    flags = parser.parse_args()
+    if flags.processes > 1:
+        jax.distributed.initialize(f"localhost:{flags.port}", flags.processes, flags.process)
+
+    import tiny_model as tiny
+
+    from t5x_like import partitioning
+    from t5x_like.training import checkpoints, logs, loop
+
+    where = partitioning.make_layout(flags.mesh)
+    program = tiny.build(None, where, microbatches=2)
+
+    def batches(start: int) -> Iterator[Any]:
+        for n, batch in enumerate(tiny.batches(where, start), start):
+            time.sleep(flags.delay)
+            if n == flags.sigterm_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield batch
+
+    outcome = loop.train(
+        program,
+        batches,
+        key=jax.random.key(7),
+        periods=loop.Periods(total=flags.steps, checkpoint=3, log=1),
+        checkpoints=checkpoints.Checkpoints(flags.directory / "checkpoints"),
+        metadata={},
+        log=logs.RunLog(flags.directory, total_steps=flags.steps, tensorboard=False),
+    )
+    rows = partitioning.process_rows(where, tiny.BATCH).tolist()
+    print(json.dumps({"status": outcome.status, "step": outcome.step, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

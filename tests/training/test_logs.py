@@ -1,0 +1,92 @@
+"""What a run writes down, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from t5x_like.training import logs
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def log(directory: Path, stream: io.StringIO | None = None, *, step: int = 0) -> logs.RunLog:
+    made = logs.RunLog(
+        directory, total_steps=100, stream=stream or io.StringIO(), tensorboard=False
+    )
+    made.start(step)
+    return made
+
+
+RATES = {"loss": 2.5, "steps_per_second": 4.0, "tokens_per_second": 12_345.0, "mfu": 0.4321}
+
+
+def test_lines_are_json_and_append(tmp_path: Path) -> None:
+    made = log(tmp_path)
+    made.train(10, RATES)
+    made.evaluation(10, {"docs/loss": 2.25, "docs/accuracy": float("nan")})
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) == {"step": 10, **{f"train/{k}": v for k, v in RATES.items()}}
+    assert json.loads(lines[1]) == {"step": 10, "eval/docs/loss": 2.25, "eval/docs/accuracy": None}
+
+
+def test_starting_at_a_step_drops_what_comes_after_it(tmp_path: Path) -> None:
+    made = log(tmp_path)
+    for n in (10, 20, 30):
+        made.train(n, RATES)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 40, "tra')
+    made = log(tmp_path, step=20)
+    made.train(30, {**RATES, "loss": 1.0})
+    found = logs.read_metrics(tmp_path / "metrics.jsonl")
+    assert [(line["step"], line["train/loss"]) for line in found] == [(10, 2.5), (20, 2.5), (30, 1)]
+
+
+def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
+    out = io.StringIO()
+    made = log(tmp_path, out)
+    made.train(10, RATES)
+    made.evaluation(10, {"docs/loss": 2.25})
+    made.close()
+    first, second = out.getvalue().splitlines()
+    for part in ("step 10/100", "loss 2.5000", "12,345 tokens/s", "MFU 43.2%", "ETA "):
+        assert part in first
+    assert second == "step 10/100  evaluation: docs/loss 2.25"
+
+
+def test_a_bar_in_a_terminal_with_messages_above_it(tmp_path: Path) -> None:
+    out = Terminal()
+    made = log(tmp_path, out, step=50)
+    made.train(60, RATES)
+    made.message("told aside")
+    made.close()
+    assert "60/100" in out.getvalue()
+    assert "loss 2.5000" in out.getvalue()
+    assert "told aside\n" in out.getvalue()
+
+
+def test_tensorboard_files_hold_the_values(tmp_path: Path) -> None:
+    made = logs.RunLog(tmp_path, total_steps=5, stream=io.StringIO())
+    made.start(0)
+    made.train(1, RATES)
+    made.close()
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    assert b"train/tokens_per_second" in events.read_bytes()
+
+
+def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs.jax, "process_index", lambda: 1)
+    out = io.StringIO()
+    made = log(tmp_path / "run", out)
+    made.train(1, RATES)
+    made.evaluation(1, {"docs/loss": 1.0})
+    made.message("hello")
+    made.close()
+    assert out.getvalue() == ""
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,182 @@
+"""The loop: finishing, resuming, stopping, leaving when asked."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import tiny_model as tiny
+
+from t5x_like.training import loop, step
+from t5x_like.training.checkpoints import Checkpoints
+from t5x_like.training.logs import RunLog, read_metrics
+from t5x_like.training.metrics import NonFiniteError
+
+WHERE = {"data": 2, "tensor": 2}
+
+
+@functools.cache
+def program() -> step.Program:
+    return tiny.build(None, tiny.layout(**WHERE), microbatches=2, clip=1.0)
+
+
+def train(
+    directory: Path,
+    total: int,
+    *,
+    batches: Callable[[int], Iterator[Any]] | None = None,
+    evaluate: bool = True,
+) -> tuple[loop.Outcome, str]:
+    """A run with a log line every 2 steps, an evaluation every 4, a checkpoint every 3."""
+    where, out = tiny.layout(**WHERE), io.StringIO()
+
+    def held_out(params: Any) -> dict[str, float]:
+        loss = program().evaluate(params, tiny.batch(where, 99))["loss"]
+        return {"tiny/loss": float(loss[0] / loss[1])}
+
+    outcome = loop.train(
+        program(),
+        batches or functools.partial(tiny.batches, where),
+        key=jax.random.key(7),
+        periods=loop.Periods(total=total, evaluate=4, checkpoint=3, log=2),
+        checkpoints=Checkpoints(directory / "checkpoints"),
+        metadata={"who": "tiny"},
+        log=RunLog(directory, total_steps=total, stream=out, tensorboard=False),
+        evaluate=held_out if evaluate else None,
+    )
+    return outcome, out.getvalue()
+
+
+def final_state(directory: Path) -> step.TrainState:
+    restored = Checkpoints(directory / "checkpoints").restore_latest(program().abstract_state)
+    assert restored is not None
+    assert restored.metadata == {"who": "tiny"}
+    return restored.state
+
+
+def losses(directory: Path) -> dict[tuple[int, str], float]:
+    return {
+        (line["step"], name): line[name]
+        for line in read_metrics(directory / "metrics.jsonl")
+        for name in ("train/loss", "eval/tiny/loss")
+        if name in line
+    }
+
+
+def calls_at(n: int, action: Callable[[], Any]) -> Callable[[int], Iterator[Any]]:
+    """The usual batches, with an action just before the batch of step n."""
+
+    def batches(start: int) -> Iterator[Any]:
+        for position, batch in enumerate(tiny.batches(tiny.layout(**WHERE), start), start):
+            if position == n:
+                action()
+            yield batch
+
+    return batches
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("uninterrupted")
+    assert train(directory, 10)[0] == loop.Outcome("finished", 10)
+    return directory
+
+
+def test_log_evaluations_and_checkpoints_come_when_due(uninterrupted: Path) -> None:
+    found = losses(uninterrupted)
+    assert [n for n, name in found if name == "train/loss"] == [2, 4, 6, 8, 10]
+    assert [n for n, name in found if name == "eval/tiny/loss"] == [4, 8, 10]
+    assert Checkpoints(uninterrupted / "checkpoints").steps() == [6, 9, 10]
+    lines = [json.loads(x) for x in (uninterrupted / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [2, 4, 4, 6, 8, 8, 10, 10]
+    for name in ("tokens_per_second", "steps_per_second", "input_wait", "goodput", "grad_norm"):
+        assert f"train/{name}" in lines[0]
+
+
+def test_logged_losses_are_weighted_means_over_the_steps(uninterrupted: Path) -> None:
+    where = tiny.layout(**WHERE)
+    state, pairs = program().init(jax.random.key(7)), []
+    for n in range(4):
+        state, metrics = program().step(state, tiny.batch(where, n), jax.random.key(7))
+        pairs.append(np.array(metrics["loss"]))
+    total, weight = np.sum(pairs[2:], axis=0)
+    assert losses(uninterrupted)[4, "train/loss"] == pytest.approx(total / weight, rel=1e-6)
+
+
+def test_a_finished_run_is_left_alone_and_can_be_extended(tmp_path: Path) -> None:
+    def never(start: int) -> Iterator[Any]:
+        raise AssertionError("no data is needed")
+
+    assert train(tmp_path, 4)[0] == loop.Outcome("finished", 4)
+    before = (tmp_path / "metrics.jsonl").read_text()
+    outcome, text = train(tmp_path, 4, batches=never)
+    assert outcome == loop.Outcome("already_finished", 4)
+    assert "Already finished: step 4 of 4" in text
+    assert (tmp_path / "metrics.jsonl").read_text() == before
+    outcome, text = train(tmp_path, 6)
+    assert outcome == loop.Outcome("finished", 6)
+    assert "Resuming from step 4" in text
+
+
+def test_a_crash_loses_nothing_but_time(tmp_path: Path, uninterrupted: Path) -> None:
+    """Twice: between checkpoints, and right after one. State and losses equal to the last bit."""
+
+    class CrashError(Exception):
+        pass
+
+    def crash() -> None:
+        raise CrashError
+
+    for n in (5, 6):
+        with pytest.raises(CrashError):
+            train(tmp_path, 10, batches=calls_at(n, crash))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 8, "train/loss": 1')  # what a kill leaves behind
+    assert train(tmp_path, 10)[0] == loop.Outcome("finished", 10)
+    tiny.assert_same(final_state(tmp_path), final_state(uninterrupted))
+    # Resumed from 3, the line of step 4 covers that step alone, and not 3 and 4.
+    got, want = losses(tmp_path), losses(uninterrupted)
+    assert got.pop((4, "train/loss")) != want.pop((4, "train/loss"))
+    assert got == want
+
+
+def test_sigterm_saves_and_leaves(tmp_path: Path, uninterrupted: Path) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    ask = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
+    outcome, _ = train(tmp_path, 10, batches=calls_at(4, ask))
+    assert outcome.status == "preempted"
+    assert 5 <= outcome.step <= 7, "at the latest when the metrics of the step have been read"
+    assert Checkpoints(tmp_path / "checkpoints").steps()[-1] == outcome.step
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert train(tmp_path, 10)[0] == loop.Outcome("finished", 10)
+    tiny.assert_same(final_state(tmp_path), final_state(uninterrupted))
+
+
+def test_a_loss_that_is_not_finite_is_never_saved(tmp_path: Path) -> None:
+    """The bad batch is that of a step at which a checkpoint is due."""
+
+    def batches(start: int) -> Iterator[Any]:
+        for n, batch in enumerate(tiny.batches(tiny.layout(**WHERE), start), start):
+            yield {**batch, "x": batch["x"] * np.nan} if n == 5 else batch
+
+    with pytest.raises(NonFiniteError, match=r"Stopped at step 6: \w+ is nan"):
+        train(tmp_path, 10, batches=batches)
+    assert Checkpoints(tmp_path / "checkpoints").steps() == [3]
+    for leaf in jax.tree.leaves(final_state(tmp_path)):
+        assert np.isfinite(np.asarray(leaf)).all()
+    assert max(line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")) <= 4
+
+
+def test_data_that_ends_is_told(tmp_path: Path) -> None:
+    where = tiny.layout(**WHERE)
+    with pytest.raises(ValueError, match="ended after step 2 of 10"):
+        train(tmp_path, 10, batches=lambda start: iter([tiny.batch(where, n) for n in range(2)]))

@@ -1,0 +1,79 @@
+"""Means of (sum, weight) pairs and rates, on a clock of our own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from t5x_like.training import metrics
+from t5x_like.training.metrics import Meter, NonFiniteError
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(metrics, "peak_flops", lambda kind: 50.0)
+    return Clock()
+
+
+def pair(total: float, weight: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    return np.float32(total), np.float32(weight)
+
+
+def test_means_divide_once_at_the_end(clock: Clock) -> None:
+    meter = Meter(clock=clock)
+    meter.add({"loss": pair(9, 1), "norm": pair(1), "none": pair(0, 0)})
+    meter.add({"loss": pair(3, 5), "norm": pair(3), "none": pair(0, 0)})
+    clock.now += 1
+    report = meter.report()
+    assert (report["loss"], report["norm"], report["none"]) == (2.0, 2.0, 0.0)
+    meter.add({"loss": pair(5)})
+    assert meter.report()["loss"] == 5.0
+
+
+def test_rates_leave_out_pauses(clock: Clock) -> None:
+    meter = Meter(clock=clock)
+    with meter.waiting():
+        clock.now += 1
+    meter.add({"tokens": pair(300), "flops": pair(1600, 4)})
+    clock.now += 3
+    with meter.paused():
+        clock.now += 4
+    report = meter.report()
+    devices = metrics.jax.device_count()
+    assert report["tokens_per_second"] == 75
+    assert report["steps_per_second"] == 0.25
+    assert report["input_wait"] == 0.25
+    assert report["goodput"] == 0.5
+    assert report["mfu"] == pytest.approx(1600 / 4 / (50 * devices))
+    assert not {"tokens", "flops"} & set(report)
+
+
+def test_compilation_counts_for_goodput_alone(clock: Clock) -> None:
+    meter = Meter(clock=clock)
+    clock.now += 6
+    meter.add({"loss": pair(4), "tokens": pair(1000)})
+    meter.restart()
+    clock.now += 2
+    meter.add({"loss": pair(2), "tokens": pair(10)})
+    report = meter.report()
+    assert (report["loss"], report["tokens_per_second"], report["goodput"]) == (3, 5, 0.25)
+
+
+def test_no_utilisation_where_the_peak_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "peak_flops", lambda kind: None)
+    meter = Meter(clock=Clock())
+    meter.add({"flops": pair(1)})
+    assert "mfu" not in meter.report()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_named(bad: float) -> None:
+    with pytest.raises(NonFiniteError, match="grad_norm is "):
+        Meter().add({"loss": pair(1), "grad_norm": pair(bad)})

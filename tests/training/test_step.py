@@ -1,0 +1,176 @@
+"""The compiled step: equal on every mesh and for any microbatches, donated, clipped, averaged."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import tiny_model as tiny
+from flax import nnx
+
+from t5x_like.training import optimizers, schedules, step
+
+SGD = optax.sgd(0.1)
+
+
+def adafactor() -> optimizers.Optimizer:
+    return optimizers.adafactor(schedules.rsqrt(scale=3.0), min_dim_size_to_factor=4)
+
+
+@functools.cache
+def losses_on_one_device(name: str) -> list[float]:
+    where = tiny.layout(data=1)
+    return tiny.run(tiny.build(OPTIMIZERS[name](), where, clip=1.0), where, 3)[1]
+
+
+OPTIMIZERS = {"adafactor": adafactor, "adamw": lambda: optimizers.adamw(1e-2)}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(
+    "mesh", [{"data": 8}, {"data": 4, "tensor": 2}, {"data": 2, "fsdp": 2, "tensor": 2}], ids=str
+)
+def test_the_same_losses_on_every_mesh_with_dropout(mesh: dict[str, int], name: str) -> None:
+    where = tiny.layout(**mesh)
+    _, losses = tiny.run(tiny.build(OPTIMIZERS[name](), where, clip=1.0), where, 3)
+    np.testing.assert_allclose(losses, losses_on_one_device(name), rtol=2e-5)
+    assert len(set(losses)) == 3
+
+
+@pytest.mark.parametrize("mesh", [{"data": 1}, {"data": 2, "tensor": 2}], ids=str)
+def test_four_microbatches_equal_one(mesh: dict[str, int]) -> None:
+    """Two terms with unequal masks, so that averaging over microbatches would be wrong."""
+    shares = tiny.rows(0)["mask_far"].reshape(-1, 4).sum(0)
+    assert len(set(shares)) > 1, "the microbatches must differ in weight"
+    where = tiny.layout(**mesh)
+    whole, parts = (
+        tiny.build(SGD, where, dropout=0.0, microbatches=microbatches) for microbatches in (1, 4)
+    )
+    state, losses = tiny.run(whole, where, 3)
+    split_state, split_losses = tiny.run(parts, where, 3)
+    np.testing.assert_allclose(split_losses, losses, rtol=2e-5)
+    for a, b in zip(jax.tree.leaves(split_state), jax.tree.leaves(state), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+def test_metrics_of_microbatches_add_up() -> None:
+    where = tiny.layout(data=1)
+    results = []
+    for microbatches in (1, 4):
+        program = tiny.build(SGD, where, dropout=0.0, microbatches=microbatches)
+        results.append(
+            program.step(program.init(jax.random.key(0)), tiny.batch(where, 0), jax.random.key(1))
+        )
+    (_, whole), (_, parts) = results
+    for name in ("loss", "far"):
+        np.testing.assert_allclose(parts[name], whole[name], rtol=2e-5)
+    assert float(parts["tokens"][0]) == tiny.rows(0)["mask_near"].sum()
+
+
+def test_a_row_keeps_its_carry() -> None:
+    """Row 3's past changes row 3 alone, with microbatches and shards too."""
+    where = tiny.layout(data=2)
+    program = tiny.build(optax.sgd(0.0), where, dropout=0.0, microbatches=4)
+
+    def second_carry(change: float) -> np.ndarray:
+        first = tiny.rows(0)
+        first["x"][3] += change
+        state = program.init(jax.random.key(0))
+        for rows in (first, tiny.rows(1)):
+            state, _ = program.step(state, jax.device_put(rows), jax.random.key(1))
+        return np.asarray(state.carry)
+
+    changed = np.abs(second_carry(1.0) - second_carry(0.0)).max(axis=1) > 0
+    np.testing.assert_array_equal(np.flatnonzero(changed), [3])
+    assert program.abstract_state.carry.sharding.spec[0] == "data"
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_state_is_donated() -> None:
+    where = tiny.layout(data=4, tensor=2)
+    program = tiny.build(adafactor(), where, ema_decay=0.9)
+    before = program.init(jax.random.key(0))
+    after, _ = program.step(before, tiny.batch(where, 0), jax.random.key(1))
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(before))
+    for leaf, want in zip(
+        jax.tree.leaves(after), jax.tree.leaves(program.abstract_state), strict=True
+    ):
+        assert leaf.sharding.is_equivalent_to(want.sharding, leaf.ndim)
+        assert (leaf.shape, leaf.dtype) == (want.shape, want.dtype)
+
+
+def test_clipping_is_over_all_parameters_together() -> None:
+    where = tiny.layout(data=1)
+    program = tiny.build(optax.sgd(1.0), where, clip=0.01)
+    state = program.init(jax.random.key(0))
+    before = jax.device_get(state.params)
+    state, metrics = program.step(state, tiny.batch(where, 0), jax.random.key(1))
+    moved = jax.tree.map(np.subtract, jax.device_get(state.params), before)
+    assert float(metrics["grad_norm"][0]) > 1
+    np.testing.assert_allclose(float(optax.tree.norm(moved)), 0.01, rtol=1e-3)
+
+
+def test_dropout_follows_key_and_step() -> None:
+    where = tiny.layout(data=1)
+    program = tiny.build(optax.sgd(0.0), where, dropout=0.5)
+
+    def loss(seed: int, done: int) -> float:
+        state = program.init(jax.random.key(0))
+        state = step.dataclasses.replace(state, step=jnp.int32(done))
+        metrics = program.step(state, tiny.batch(where, 0), jax.random.key(seed))[1]
+        return float(metrics["loss"][0])
+
+    assert loss(1, 0) == loss(1, 0)
+    assert len({loss(1, 0), loss(1, 1), loss(2, 0)}) == 3
+
+
+def test_the_average_of_parameters_lags() -> None:
+    where = tiny.layout(data=1)
+    program = tiny.build(SGD, where, ema_decay=0.75)
+    state = program.init(jax.random.key(0))
+    want = jax.device_get(state.params)
+    for n in range(2):
+        state, _ = program.step(state, tiny.batch(where, n), jax.random.key(1))
+        want = jax.tree.map(lambda a, p: 0.75 * a + 0.25 * np.asarray(p), want, state.params)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), state.ema, want)
+    assert state.evaluated is state.ema
+
+
+def test_evaluation_is_deterministic_and_leaves_the_state() -> None:
+    where = tiny.layout(data=2)
+    program = tiny.build(SGD, where, dropout=0.5)
+    state = program.init(jax.random.key(0))
+    first, second = (program.evaluate(state.params, tiny.batch(where, 5)) for _ in range(2))
+    assert float(first["loss"][0]) == float(second["loss"][0])
+    assert not state.params["wi"].is_deleted()
+
+
+def test_learning_rate_and_parameter_count() -> None:
+    where = tiny.layout(data=1)
+    program = tiny.build(optimizers.adamw(schedules.constant(1.0, warmup_steps=10)), where)
+    assert program.parameter_count == 3 * 2 * 8 * 16 + 8
+    state, rates = program.init(jax.random.key(0)), []
+    for n in range(3):
+        state, metrics = program.step(state, tiny.batch(where, n), jax.random.key(1))
+        rates.append(float(metrics["learning_rate"][0]))
+    np.testing.assert_allclose(rates, [0, 0.1, 0.2], rtol=1e-6)
+    assert "learning_rate" not in tiny.run_metrics(tiny.build(SGD, where), where)
+
+
+def test_what_cannot_work_is_refused_before_compiling() -> None:
+    with pytest.raises(ValueError, match="multiple of 32"):
+        tiny.build(SGD, tiny.layout(data=8), microbatches=4)
+
+    class Counting(tiny.Tiny):
+        def __init__(self, *, rngs: nnx.Rngs) -> None:
+            super().__init__(rngs=rngs)
+            self.calls = nnx.Variable(jnp.zeros(()))
+
+    with pytest.raises(ValueError, match="may hold parameters only"):
+        step.build(Counting, SGD, tiny.layout(data=1), batch_size=16)
+    with jax.threefry_partitionable(False), pytest.raises(ValueError, match="threefry"):
+        tiny.build(SGD)

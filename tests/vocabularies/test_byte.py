@@ -1,0 +1,60 @@
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from t5x_like import protocols
+from t5x_like.vocabularies.byte import ByteVocabulary
+
+VOCABULARIES = [ByteVocabulary(), ByteVocabulary(extra_ids=100)]
+
+
+def test_ids_are_those_of_byt5():
+    vocabulary = ByteVocabulary()
+    assert vocabulary.encode("aé") == [100, 198, 172]
+    assert vocabulary.vocab_size == 259
+    assert vocabulary.token_ids == protocols.TokenIds(vocab_size=259, pad=0, eos=1, unk=2)
+    assert vocabulary.token_ids.sentinel(0) == 258
+    assert ByteVocabulary(extra_ids=125).vocab_size == 384
+    assert isinstance(vocabulary, protocols.Vocabulary)
+
+
+def test_words_start_at_a_space():
+    vocabulary = ByteVocabulary(extra_ids=5)
+    starts = vocabulary.token_ids.word_starts
+    assert starts.shape == (264,)
+    assert [i for i in range(264) if starts[i]] == vocabulary.encode(" ")
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@hypothesis.given(text=st.text())
+def test_text_survives(vocabulary, text):
+    assert vocabulary.decode([*vocabulary.encode(text), 1, 99]) == text
+    assert vocabulary.encode_batch([text, "b"]) == [vocabulary.encode(text), [101]]
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@hypothesis.given(ids=st.lists(st.integers(-5, 500)))
+def test_any_ids_decode_to_valid_text(vocabulary, ids):
+    vocabulary.decode(ids).encode()
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_sentinels_survive(vocabulary):
+    text = "Grüße, <extra_id_0> und<extra_id_7> 東京"
+    ids = vocabulary.encode_with_sentinels(text)
+    assert vocabulary.token_ids.sentinel(7) in ids
+    assert vocabulary.decode(ids) == text
+    with pytest.raises(ValueError, match="<extra_id_100>"):
+        vocabulary.encode_with_sentinels("<extra_id_100>")
+
+
+def test_bytes_that_are_no_text_are_dropped_where_sentinels_have_their_own_ids():
+    assert ByteVocabulary(extra_ids=1).decode([258, 100, 259]) == "a<extra_id_0>"
+    assert ByteVocabulary().decode([258, 100, 131]) == "<extra_id_0>a"
+
+
+def test_fingerprint_tells_sentinels_apart():
+    assert VOCABULARIES[0] == ByteVocabulary()
+    assert VOCABULARIES[0].fingerprint == ByteVocabulary().fingerprint
+    assert VOCABULARIES[0].fingerprint != VOCABULARIES[1].fingerprint
+    assert len({*VOCABULARIES, ByteVocabulary()}) == 2
