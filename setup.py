@@ -14,7 +14,7 @@ CORE = [
     "gin-config>=0.5,<0.6",
     "grain>=0.2.18,<0.3",
     "jax>=0.10.2,<0.13",
-    "matplotlib>=3.9,<4",
+    "matplotlib>=3.10.8,<4",
     "ml-collections>=1.0,<2",
     "numpy>=2.1,<3",
     "optax>=0.2.8,<0.3",
@@ -29,7 +29,7 @@ DATA = [
     "seqio>=0.0.20,<0.1",
     "tensorflow>=2.21,<2.22",
     "tensorflow-datasets>=4.9.9,<5",
-    "tensorflow-text>=2.21,<2.22",
+    "tensorflow-text>=2.21.1,<2.22",
 ]
 INTEROP = ["safetensors>=0.5,<1"]
 LAUNCH = ["ml-collections>=1.0,<2"]

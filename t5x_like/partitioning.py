@@ -234,7 +234,7 @@ def process_rows(layout: Layout, batch_size: int) -> np.ndarray:
     Not "slice p of P": where the tensor axis crosses processes they hold the same rows.
     """
     index_map = layout.rows((batch_size,)).addressable_devices_indices_map((batch_size,))
-    slices = {index[0].indices(batch_size) for index in index_map.values()}
+    slices = {index[0].indices(batch_size) for index in index_map.values() if index is not None}
     return np.unique(np.concatenate([np.arange(*bounds) for bounds in slices]))
 
 
@@ -258,7 +258,8 @@ def to_global(
             raise ValueError(f"Feature {name!r} has shape {x.shape}, but {len(rows)} rows are due.")
         shape = (batch_size, *x.shape[1:])
 
-        def shard(index: tuple[slice, ...]) -> np.ndarray:
+        def shard(index: tuple[slice, ...] | None) -> np.ndarray:
+            assert index is not None, "an array with a batch dimension is not replicated by None"
             first, stop, _ = index[0].indices(batch_size)
             start = int(np.searchsorted(rows, first))
             return x[start : start + stop - first]

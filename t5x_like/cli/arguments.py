@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from t5x_like.data.opening import Data
 
 
 def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
@@ -28,7 +34,7 @@ def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
         dest="_gin",
         action="append",
         metavar="",
-        help='overrides a macro or a parameter; VALUE is Python: --gin.MODEL_DIR="\'runs/mine\'"',
+        help="overrides a macro or a parameter; VALUE is Python: --gin.MODEL_DIR=\"'runs/mine'\"",
     )
     parser.set_defaults(default_gin_file=default)
 
@@ -46,9 +52,7 @@ def add_distributed(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--process_id", type=int, metavar="I")
 
 
-def parse(
-    parser: argparse.ArgumentParser, argv: list[str]
-) -> tuple[argparse.Namespace, list[str]]:
+def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Parses `argv`, taking `--gin.NAME=value` (or `--gin.NAME value`) out first.
 
     Returns:
@@ -86,4 +90,72 @@ def join_processes(args: argparse.Namespace) -> None:
         coordinator_address=args.coordinator_address,
         num_processes=args.num_processes,
         process_id=args.process_id,
+    )
+
+
+def add_text(parser: argparse.ArgumentParser) -> None:
+    """Adds what names the text: a task, or the user's files."""
+    group = parser.add_argument_group("text")
+    group.add_argument(
+        "task",
+        nargs="?",
+        metavar="TASK",
+        help="a corpus (stdlib_docs), <corpus>.<objective>, or a task or mixture of --module",
+    )
+    group.add_argument("--module", metavar="M", help="module or .py file that registers TASK")
+    group.add_argument(
+        "--corpus",
+        action="append",
+        metavar="FILES",
+        help="instead of TASK: a path or glob of text, JSONL, TSV or Parquet files (.gz, .zst too; "
+        "may be repeated), or tfds:<name>",
+    )
+    group.add_argument("--field", help="field of a row that holds the text (default: text)")
+    group.add_argument(
+        "--separator",
+        default="blank_line",
+        choices=["line", "blank_line", "file"],
+        help="of documents in plain text (default: blank_line)",
+    )
+    group.add_argument(
+        "--validation",
+        type=float,
+        default=0.01,
+        metavar="F",
+        help="fraction of documents held out (default: 0.01)",
+    )
+    group.add_argument(
+        "--cache_dir",
+        metavar="DIR",
+        help="of vocabularies and caches (default: $T5X_LIKE_CACHE or ~/.cache/t5x_like)",
+    )
+
+
+def text_data(
+    args: argparse.Namespace, *, lengths: Mapping[str, int] | None = None, **fields: Any
+) -> Data:
+    """The `Data` that the arguments of `add_text` name.
+
+    Raises:
+      ValueError: neither a task nor files are named, or both.
+    """
+    from t5x_like import objectives
+    from t5x_like.data.opening import Data
+    from t5x_like.data.user_corpus import user_corpus
+
+    if bool(args.task) == bool(args.corpus):
+        raise ValueError("name either a TASK or files with --corpus")
+    corpus = args.corpus[0] if args.corpus and len(args.corpus) == 1 else args.corpus
+    return Data(
+        lengths=lengths or {},
+        mixture_or_task_name=args.task,
+        mixture_or_task_module=args.module,
+        corpus=corpus,
+        read_corpus=functools.partial(
+            user_corpus, field=args.field, separator=args.separator, validation=args.validation
+        ),
+        # A cache serves every objective; a corpus needs one to be a task at all.
+        objective=next(iter(objectives.presets().values())),
+        cache_dir=args.cache_dir,
+        **fields,
     )

@@ -60,8 +60,19 @@ def load(
     paths = [find_gin_file(name, extra_folders) for name in files]
     gin.clear_config()
     gin.config._LOCATION_PREFIXES[:] = [str(p) for p in search_path(extra_folders)]
+    # Its other reader, of installed packages, reports each folder without the file as an error.
+    del gin.config._FILE_READERS[1:]
     for path in paths:
         _translated(lambda path=path: gin.parse_config_file(str(path)), f"in {path}")
+    bind(bindings)
+
+
+def bind(bindings: Sequence[str]) -> None:
+    """Overrides the configuration.
+
+    Raises:
+      ConfigError: a name that is in no file, no such parameter, or a value that is not Python.
+    """
     macros = {name for name, selector in gin.config._CONFIG if selector == "gin.macro"}
     for binding in bindings:
         name = binding.partition("=")[0].strip()
@@ -131,7 +142,9 @@ def _nearest_configurable(message: str) -> str:
     if found := re.search(r"No configurable matching '([\w.]+)'", message):
         selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
         return nearest(found[1], sorted(selectors))
-    if found := re.search(r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message):
+    if found := re.search(
+        r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message
+    ):
         import inspect
 
         configurable = gin.config._REGISTRY.match(found[1])[0].wrapped

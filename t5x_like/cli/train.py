@@ -45,5 +45,5 @@ def main(argv: list[str]) -> int:
 
     gin_config.load(args.gin_file, bindings, args.gin_search_paths)
     allowed = frozenset(filter(None, args.allow_change.split(",")))
-    outcome = pretrain(gin_config.build(Run), gin_config.resolved(), allowed)
+    outcome = pretrain(gin_config.build(Run), gin_config.resolved(), allow_change=allowed)
     return 3 if outcome.status == "preempted" else 0

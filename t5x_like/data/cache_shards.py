@@ -211,7 +211,9 @@ def finalise(
         raise CacheError(f"{manifest.corpus!r} is empty: not one token in its split 'train'")
     vocabulary.save(directory)
     word_starts = vocabulary.token_ids.word_starts
-    if word_starts is not None:
+    if word_starts is None:
+        (directory / WORD_STARTS).unlink(missing_ok=True)
+    else:
         np.save(directory / WORD_STARTS, word_starts)
     manifest = dataclasses.replace(manifest, splits=splits, content_hash=digest.hexdigest())
     write_atomically(directory / MANIFEST, json.dumps(manifest.to_json(), indent=1).encode())
@@ -268,9 +270,15 @@ def _index_split(
 
 
 def _clean_up(directory: Path, manifest: Manifest) -> None:
-    """Removes sidecars, leftovers of killed writers, and shards of an earlier, longer corpus."""
+    """Removes sidecars, leftovers of killed writers, and what was there of an earlier corpus."""
     kept = {shard.file for info in manifest.splits.values() for shard in info.shards}
-    for pattern in ("*.arrayrecord", "*.arrayrecord.json", "*.arrayrecord.npz", "*.tmp"):
+    for pattern in (
+        "*.arrayrecord",
+        "*.arrayrecord.json",
+        "*.arrayrecord.npz",
+        "*.tmp",
+        "*.packed-*",
+    ):
         for path in directory.glob(pattern):
             if path.name not in kept:
                 path.unlink(missing_ok=True)

@@ -11,33 +11,34 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from t5x_like import objectives
-from t5x_like.data import cache_location, corpora, sources, task_records
+from t5x_like.data import cache_location, corpora, packing, sources, task_records
 from t5x_like.data.cache import Cache
 from t5x_like.data.corpora import Corpus
-from t5x_like.data.text_files import TextFiles
+from t5x_like.data.samples import RecordSamples, Samples, make_samples
+from t5x_like.data.stream import Component
 from t5x_like.data.task_records import TaskRecord
+from t5x_like.data.user_corpus import user_corpus
 from t5x_like.data.vocabulary_choice import Once, VocabularyChoice, alone
 from t5x_like.protocols import Objective, Vocabulary
 
 
 class CorpusMaker(Protocol):
-    """Makes a corpus of what CORPUS names, such as `TextFiles`."""
+    """Makes a corpus of what CORPUS names, such as `user_corpus`."""
 
-    def __call__(self, files: Any) -> Corpus: ...
+    def __call__(self, named: Any) -> Corpus: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Data:
     """What a run reads, as its configuration names it.
 
-    Exactly one of `mixture_or_task_name` and `corpus` is set.
-
     Attributes:
       lengths: tokens of each task feature in an example, end of sequence included.
       mixture_or_task_name: `<corpus>.<objective>`, a corpus (under `objective`), any task or
         mixture of SeqIO's registry, or one that `t5x_like cache` recorded.
       mixture_or_task_module: module or `.py` file that registers it.
-      corpus: files (a path or glob, or several), or one directory that holds a cache.
+      corpus: files (a path or glob, or several), `tfds:<name>`, or one directory that holds a
+        cache; where set, it is read and not `mixture_or_task_name`.
       read_corpus: makes a corpus of `corpus`.
       objective: for a corpus that is named without one.
       vocabulary: of tasks that have none of their own.
@@ -49,7 +50,7 @@ class Data:
     mixture_or_task_name: str | None = None
     mixture_or_task_module: str | None = None
     corpus: str | Sequence[str] | None = None
-    read_corpus: CorpusMaker = TextFiles
+    read_corpus: CorpusMaker = user_corpus
     objective: Objective | None = None
     vocabulary: VocabularyChoice = VocabularyChoice()
     cache_dir: str | None = None
@@ -68,11 +69,10 @@ class Data:
         Raises:
           ValueError, OSError: something named does not exist, or does not fit the rest.
         """
-        if (self.mixture_or_task_name is None) == (self.corpus is None):
+        if not (self.mixture_or_task_name or self.corpus):
             raise ValueError(
-                "set exactly one of MIXTURE_OR_TASK_NAME (such as 'stdlib_docs.span_corruption') "
-                f"and CORPUS (such as 'data/*.txt'), not MIXTURE_OR_TASK_NAME="
-                f"{self.mixture_or_task_name!r} and CORPUS={self.corpus!r}"
+                "nothing to read: set CORPUS (such as 'data/*.txt') or MIXTURE_OR_TASK_NAME (such "
+                "as 'stdlib_docs.span_corruption')"
             )
         if self.mixture_or_task_module:
             sources.import_module(self.mixture_or_task_module)
@@ -85,17 +85,17 @@ class Data:
             sources.check_trainable(source)
         vocabulary = self.open_vocabulary(found, once=once)
         records = [self.make_cache(source, vocabulary, once=once) for source in found]
+        if once is alone:
+            self._record(found, records)
         return self._opened(records, vocabulary, found)
 
     def sources(self) -> tuple[sources.Source, ...] | None:
         """What the names stand for; None where only a recorded cache can have this name."""
-        if self.corpus is not None:
+        if self.corpus:
             corpus = self.read_corpus(self.corpus)
             where = [str(Path(p).absolute()) for p in _several(self.corpus)]
             digest = hashlib.sha256(json.dumps(where).encode()).hexdigest()[:8]
-            return (
-                sources.from_corpus(corpus, self.objective, text=f"{corpus.name}-{digest}"),
-            )
+            return (sources.from_corpus(corpus, self.objective, text=f"{corpus.name}-{digest}"),)
         name = self.mixture_or_task_name
         assert name is not None
         module = self.mixture_or_task_module
@@ -111,9 +111,71 @@ class Data:
             )
         return None
 
-    def open_vocabulary(
-        self, found: Sequence[sources.Source], *, once: Once = alone
-    ) -> Vocabulary:
+    def find_sources(self) -> tuple[sources.Source, ...]:
+        """What the names stand for.
+
+        Raises:
+          ValueError: nothing has this name.
+        """
+        if self.mixture_or_task_module:
+            sources.import_module(self.mixture_or_task_module)
+        found = self.sources()
+        if found is None:
+            raise ValueError(self._no_such_name(self.mixture_or_task_name or ""))
+        return found
+
+    def make_caches(self, *, overwrite: bool = False) -> list[Cache]:
+        """Makes the caches of all tasks named, and records the tasks for training without SeqIO.
+
+        Raises:
+          ValueError: a task cannot be cached like this.
+        """
+        found = self.find_sources()
+        for source in found:
+            sources.check_trainable(source)
+        vocabulary = self.open_vocabulary(found)
+        records = [self.make_cache(s, vocabulary, overwrite=overwrite) for s in found]
+        self._record(found, records)
+        return [Cache.open(self.root / record.directory) for record in records]
+
+    def materialize(self, *, seed: int, epochs: int, overwrite: bool = False) -> list[Cache]:
+        """Caches whole tasks, to their very last step, for `lengths`.
+
+        Raises:
+          ValueError: not all of the sources are SeqIO's.
+        """
+        from t5x_like.data.cache_tasks import ToTheEnd
+
+        found = self.find_sources()
+        vocabulary = self.open_vocabulary(found)
+        whole = ToTheEnd(dict(self.lengths), seed, epochs)
+        records = []
+        for source in found:
+            if not isinstance(source, sources.SeqioSource):
+                raise ValueError(
+                    f"{source.name!r} is no SeqIO task: it trains from its cache as it is"
+                )
+            label = f"{source.name}-" + "-".join(f"{n}{v}" for n, v in self.lengths.items())
+            relative = cache_location.cache_directory(label, vocabulary)
+            source.write(
+                self.root / relative,
+                vocabulary,
+                workers=self.workers,
+                overwrite=overwrite,
+                materialize=whole,
+            )
+            records.append(TaskRecord(source.name, relative, None, (), {}, source.weight))
+        self._record(found, records)
+        return [Cache.open(self.root / record.directory) for record in records]
+
+    def _record(self, found: Sequence[sources.Source], records: Sequence[TaskRecord]) -> None:
+        """Lets tasks of SeqIO's train by name where it is not installed."""
+        if all(isinstance(source, sources.SeqioSource) for source in found):
+            assert self.mixture_or_task_name is not None
+            file = cache_location.record_file(self.root, self.mixture_or_task_name)
+            task_records.save(file, records)
+
+    def open_vocabulary(self, found: Sequence[sources.Source], *, once: Once = alone) -> Vocabulary:
         """The one vocabulary of all sources.
 
         Raises:
@@ -147,12 +209,10 @@ class Data:
             print(f"caching {source.name} in {directory}", flush=True)
             source.write(directory, vocabulary, workers=self.workers, overwrite=overwrite)
 
-        if overwrite or not Cache.exists(directory):
-            once(f"cache of {source.name}", directory, write)
+        exists = lambda: Cache.exists(directory) and not overwrite  # noqa: E731
+        once(f"cache of {source.name}", directory, exists, write)
         eos = source.eos(vocabulary)
-        return TaskRecord(
-            source.name, relative, source.objective, source.steps, eos, source.weight
-        )
+        return TaskRecord(source.name, relative, source.objective, source.steps, eos, source.weight)
 
     def _is_materialized(self, found: Sequence[sources.Source]) -> bool:
         """A task that cannot be cached as others are was cached whole."""
@@ -225,6 +285,35 @@ class Opened:
     caches: tuple[Cache, ...]
     vocabulary: Vocabulary
     lengths: Mapping[str, int]
+
+    def components(self, split: str, *, pack: bool = False) -> list[Component]:
+        """The tasks that have examples in `split`, cut for `lengths`.
+
+        Args:
+          split: `train` or `validation`.
+          pack: several records to a row, for tasks whose examples are records.
+        """
+        return [
+            Component(
+                name=record.name,
+                samples=self._samples(record, cache, split=split, pack=pack),
+                objective=record.objective,
+                post_cache=record.steps,
+                eos=record.eos,
+                token_ids=cache.token_ids,
+                weight=record.weight,
+            )
+            for record, cache in zip(self.records, self.caches, strict=True)
+            if split in cache.manifest.splits and cache.manifest.splits[split].records
+        ]
+
+    def _samples(self, record: TaskRecord, cache: Cache, *, split: str, pack: bool) -> Samples:
+        if record.objective is not None:
+            return make_samples(record.objective.geometry(self.lengths), cache.split(split))
+        if not pack:
+            return RecordSamples(cache.split(split))
+        extra = packing.added_tokens(record.steps, record.eos)
+        return packing.PackedSamples(cache.split(split), self.lengths, extra=extra)
 
     def identity(self) -> dict[str, Any]:
         """JSON that differs exactly where the stream of examples would."""

@@ -67,7 +67,9 @@ def load(file: Path) -> tuple[TaskRecord, ...]:
             for row in rows
         )
     except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{file} is not a task record ({error!r}): cache the task again") from error
+        raise ValueError(
+            f"{file} is not a task record ({error!r}): cache the task again"
+        ) from error
 
 
 def _objective_to_json(objective: Objective | None) -> dict[str, Any] | None:

@@ -11,14 +11,15 @@ from t5x_like.data.corpora import Corpus
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import loading, training
 
-Once = Callable[[str, Path, Callable[[], None]], None]
-"""(name, directory, make): one process makes a thing there while the others wait for it."""
+Once = Callable[[str, Path, Callable[[], bool], Callable[[], None]], None]
+"""(name, path, exists, make): where `path` is missing, one process makes it, the others wait."""
 
 
-def alone(name: str, directory: Path, make: Callable[[], None]) -> None:
+def alone(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
     """The `Once` of a single process."""
-    del name, directory
-    make()
+    del name, path
+    if not exists():
+        make()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,7 @@ class VocabularyChoice:
                 training_texts(corpus), file, vocab_size=self.size, model_type=self.kind
             )
 
-        if not file.is_file():
-            once(f"vocabulary {file.name}", file.parent, train)
+        once(f"vocabulary {file.name}", file, file.is_file, train)
         return loading.load(file, extra_ids=self.extra_ids)
 
 

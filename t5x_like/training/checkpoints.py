@@ -74,16 +74,28 @@ class Checkpoints:
         return sorted(found.step for found in names.find_all(self.directory))
 
     def metadata(self, step: int | None = None) -> Metadata | None:
-        """What was saved beside a step's weights, which are not read. The newest step by default.
+        """What was saved beside a step's weights, which are not read.
+
+        Args:
+          step: the newest one with readable metadata by default.
 
         Returns:
-          None if there is no step.
+          None if nothing was saved.
 
         Raises:
           CheckpointError: it is not readable.
         """
-        steps = self.steps() if step is None else [step]
-        return self._document(steps[-1])["metadata"] if steps else None
+        if step is not None:
+            return self._document(step)["metadata"]
+        failure: CheckpointError | None = None
+        for newest in reversed(self.steps()):
+            try:
+                return self._document(newest)["metadata"]
+            except CheckpointError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return None
 
     def prepare(self) -> None:
         """Makes the directory and opens it for saving.
@@ -237,29 +249,44 @@ class Checkpoints:
         check_leaves(str(directory), document["leaves"], leaves=describe(wanted))
         if not all(self._undamaged(step, f"{name}/") for name in wanted):
             return None
-        with ocp.StandardCheckpointer() as reader:
-            items = {name: reader.restore(directory / name, tree) for name, tree in wanted.items()}
-        return items, document["metadata"]
+        items = self._read(step, wanted)
+        return None if items is None else (items, document["metadata"])
 
-    def _undamaged(self, step: int, under: str) -> bool:
-        """Whether all processes together find no damage; says what they found."""
-        verdict = checksums.verify(
-            self.directory / str(step),
-            under=under,
-            process=jax.process_index(),
-            processes=jax.process_count(),
-        )
-        for line in verdict.damaged:
-            logger.warning(
-                "Skipping damaged checkpoint step %d of %s: %s", step, self.directory, line
-            )
-        if not verdict.complete and under == "metadata":
+    def _read(self, step: int, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The wanted items; None, with a message, if they are unreadable and had no checksums."""
+        directory = self.directory / str(step)
+        checked = checksums.complete(directory)
+        if not checked:
             logger.warning(
                 "Step %d of %s cannot be checked: the run ended before its checksums were saved.",
                 step,
                 self.directory,
             )
-        return bool(multihost.everywhere(not verdict.damaged).all())
+        items: dict[str, Any] | None = None
+        try:
+            with ocp.StandardCheckpointer() as reader:
+                items = {k: reader.restore(directory / k, tree) for k, tree in wanted.items()}
+        except Exception as error:
+            if checked:
+                raise
+            logger.warning("Skipping damaged checkpoint step %d: %s", step, error)
+        if not checked and not multihost.everywhere(items is not None).all():
+            return None
+        return items
+
+    def _undamaged(self, step: int, under: str) -> bool:
+        """Whether all processes together find no damage; says what they found."""
+        damaged = checksums.verify(
+            self.directory / str(step),
+            under=under,
+            process=jax.process_index(),
+            processes=jax.process_count(),
+        )
+        for line in damaged:
+            logger.warning(
+                "Skipping damaged checkpoint step %d of %s: %s", step, self.directory, line
+            )
+        return bool(multihost.everywhere(not damaged).all())
 
     def _document(self, step: int) -> dict[str, Any]:
         path = self.directory / str(step) / "metadata" / "metadata"

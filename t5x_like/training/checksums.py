@@ -6,7 +6,6 @@ hashes its share; verification reads whatever share lists there are.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator
@@ -15,14 +14,6 @@ from etils import epath
 
 _CHUNK = 8 << 20
 _PREFIX = "checksums."
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """`damaged` lists what is wrong, one line a file; `complete` that no list is missing."""
-
-    damaged: tuple[str, ...]
-    complete: bool
 
 
 def write(directory: epath.Path, *, process: int, processes: int) -> None:
@@ -35,25 +26,28 @@ def write(directory: epath.Path, *, process: int, processes: int) -> None:
     partial.replace(final)
 
 
+def complete(directory: epath.Path) -> bool:
+    """Whether every process that was to write a list did; a kill may come before."""
+    lists = _lists(directory)
+    return bool(lists) and len(lists) == int(lists[0].stem.rpartition("of")[2])
+
+
 def verify(
     directory: epath.Path, *, under: str = "", process: int = 0, processes: int = 1
-) -> Verdict:
-    """Compares this process's share of the listed files whose names begin with `under`."""
-    lists = sorted(
-        path
-        for path in directory.iterdir()
-        if path.name.startswith(_PREFIX) and path.name.endswith(".json")
-    )
+) -> list[str]:
+    """Compares this process's share of the listed files whose names begin with `under`.
+
+    Returns:
+      What is wrong, one line a file; nothing is known of files that no list names.
+    """
     expected: dict[str, list] = {}
     damaged = []
-    for path in lists:
+    for path in _lists(directory):
         try:
             expected |= json.loads(path.read_text())
         except ValueError as error:
             damaged.append(f"{path.name}: {error}")
-    writers = int(lists[0].name.removesuffix(".json").rpartition("of")[2]) if lists else -1
-    names = sorted(name for name in expected if name.startswith(under))[process::processes]
-    for name in names:
+    for name in sorted(name for name in expected if name.startswith(under))[process::processes]:
         path, (size, digest) = directory / name, expected[name]
         if not path.exists():
             damaged.append(f"{name}: missing")
@@ -61,7 +55,15 @@ def verify(
             damaged.append(f"{name}: {path.stat().length} bytes, not {size}")
         elif _sha256(path) != digest:
             damaged.append(f"{name}: content changed")
-    return Verdict(tuple(damaged), complete=len(lists) == writers)
+    return damaged
+
+
+def _lists(directory: epath.Path) -> list[epath.Path]:
+    return sorted(
+        path
+        for path in directory.iterdir()
+        if path.name.startswith(_PREFIX) and path.suffix == ".json"
+    )
 
 
 def _files(directory: epath.Path, prefix: str = "") -> Iterator[str]:

@@ -36,8 +36,9 @@ class Meter:
     def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._made = self._mark = clock()
-        self._useful = 0.0
-        self._reset()
+        self._useful = self._waited = self._spent = 0.0
+        self._sums: dict[str, np.ndarray] = {}
+        self._steps = 0
         peak = peak_flops(jax.devices()[0].device_kind)
         self._peak = None if peak is None else peak * jax.device_count()
 
@@ -71,9 +72,7 @@ class Meter:
     def restart(self) -> None:
         """Forgets time and totals, but not means: what has passed was compilation."""
         self._sums = {name: pair for name, pair in self._sums.items() if name not in TOTALS}
-        self._steps = 0
-        self._waited = self._spent = 0.0
-        self._mark = self._clock()
+        self._restart_rates(self._clock())
 
     def report(self) -> dict[str, float]:
         """Means and rates of the steps since the last report, which it forgets."""
@@ -94,11 +93,11 @@ class Meter:
             rates["tokens_per_second"] = float(self._sums["tokens"][0]) / seconds
         if "flops" in self._sums and self._peak is not None:
             rates["mfu"] = float(self._sums["flops"][0]) / seconds / self._peak
-        self._mark = now
-        self._reset()
+        self._sums = {}
+        self._restart_rates(now)
         return means | rates
 
-    def _reset(self) -> None:
-        self._sums: dict[str, np.ndarray] = {}
+    def _restart_rates(self, now: float) -> None:
         self._steps = 0
         self._waited = self._spent = 0.0
+        self._mark = now

@@ -16,11 +16,12 @@ from flax import nnx
 from t5x_like.partitioning import (
     Layout,
     check_batch,
-    constrain,
     map_parameters,
     optimizer_shardings,
 )
+from t5x_like.training.gradients import gradients
 from t5x_like.training.optimizers import layerwise
+from t5x_like.training.schedules import Schedule
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Carry, Metrics, Model
@@ -88,74 +89,105 @@ def build(
         parameters, or parameters without axes.
     """
     check_batch(layout, batch_size, microbatches=microbatches)
-    if not jax.config.jax_threefry_partitionable:
-        raise ValueError(
-            "jax_threefry_partitionable is off: dropout would depend on the mesh. "
-            "Remove it from the environment or the flags."
-        )
+    _check_random_numbers()
     model = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     graphdef, abstract = _split_model(model)
     stacked = map_parameters(lambda axes, shape: len(shape) - len(axes), abstract)
-    tx = layerwise(optimizer, stacked)
-    rate = getattr(optimizer, "learning_rate", None)
-
-    def init(key: jax.Array) -> TrainState:
-        rngs = nnx.Rngs(jax.random.fold_in(key, _INITIALISATION))
-        params = nnx.to_pure_dict(_split_model(make_model(rngs=rngs))[1])
-        return TrainState(
-            step=jnp.zeros((), jnp.int32),
-            params=params,
-            opt_state=tx.init(params),
-            carry=model.initial_carry(batch_size),
-            ema=None if ema_decay is None else jax.tree.map(jnp.copy, params),
-        )
-
-    def step(state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
-        key = jax.random.fold_in(key, state.step)
-        grads, metrics, carry = _gradients(
-            graphdef, state, batch=batch, key=key, microbatches=microbatches
-        )
-        norm = optax.tree.norm(grads)
-        if clip is not None:  # not in the optimizer, which sees one layer at a time
-            grads = jax.tree.map(lambda g: g * jnp.minimum(1.0, clip / norm), grads)
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
-        ema = state.ema
-        if ema_decay is not None:
-            ema = jax.tree.map(lambda a, p: a * ema_decay + p * (1 - ema_decay), ema, params)
-        one = jnp.float32(1)
-        metrics = {
-            **metrics,
-            "grad_norm": (norm, one),
-            "param_norm": (optax.tree.norm(params), one),
-        }
-        if rate is not None:
-            metrics["learning_rate"] = (rate(state.step), one)
-        return TrainState(state.step + 1, params, opt_state, carry, ema), metrics
-
-    def evaluate(params: Any, batch: Batch) -> Metrics:
-        model = nnx.merge(graphdef, params)
-        carry = model.initial_carry(batch_size)
-        return model.loss(batch, None, carry, model.weights(batch))[1]
-
-    abstract_state = _abstract_state(init, layout, abstract=abstract, stacked=stacked)
+    parts = _Parts(
+        make_model=make_model,
+        graphdef=graphdef,
+        initial_carry=lambda: model.initial_carry(batch_size),
+        tx=layerwise(optimizer, stacked),
+        learning_rate=getattr(optimizer, "learning_rate", None),
+        microbatches=microbatches,
+        clip=clip,
+        ema_decay=ema_decay,
+    )
+    abstract_state = _abstract_state(parts.init, layout, abstract=abstract, stacked=stacked)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract_state)
+    # Adafactor's placeholders go unused: kept, so that the whole old state is given up.
+    step = jax.jit(
+        parts.step,
+        donate_argnums=0,
+        keep_unused=True,
+        out_shardings=(shardings, layout.replicated),
+    )
     return Program(
-        init=_inside(layout, jax.jit(init, out_shardings=shardings)),
-        step=_inside(
-            layout,
-            jax.jit(
-                step,
-                donate_argnums=0,
-                keep_unused=True,
-                out_shardings=(shardings, layout.replicated),
-            ),
-        ),
-        evaluate=_inside(layout, jax.jit(evaluate, out_shardings=layout.replicated)),
+        init=_inside(layout, jax.jit(parts.init, out_shardings=shardings)),
+        step=_inside(layout, step),
+        evaluate=_inside(layout, jax.jit(parts.evaluate, out_shardings=layout.replicated)),
         abstract_state=abstract_state,
         graphdef=graphdef,
         parameter_count=sum(leaf.size for leaf in jax.tree.leaves(abstract_state.params)),
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """What `build` was given, and the functions that it compiles."""
+
+    make_model: Callable[..., Any]
+    graphdef: Any
+    initial_carry: Callable[[], Carry]
+    tx: optax.GradientTransformation
+    learning_rate: Schedule | None
+    microbatches: int
+    clip: float | None
+    ema_decay: float | None
+
+    def init(self, key: jax.Array) -> TrainState:
+        rngs = nnx.Rngs(jax.random.fold_in(key, _INITIALISATION))
+        params = nnx.to_pure_dict(_split_model(self.make_model(rngs=rngs))[1])
+        return TrainState(
+            step=jnp.zeros((), jnp.int32),
+            params=params,
+            opt_state=self.tx.init(params),
+            carry=self.initial_carry(),
+            ema=None if self.ema_decay is None else jax.tree.map(jnp.copy, params),
+        )
+
+    def step(self, state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
+        grads, metrics, carry = gradients(
+            self.graphdef,
+            state.params,
+            batch=batch,
+            key=jax.random.fold_in(key, state.step),
+            carry=state.carry,
+            microbatches=self.microbatches,
+        )
+        norm = optax.tree.norm(grads)
+        if self.clip is not None:  # not in the optimizer, which sees one layer at a time
+            shrink = jnp.minimum(1.0, self.clip / norm)
+            grads = jax.tree.map(lambda g: g * shrink, grads)
+        updates, opt_state = self.tx.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        one = jnp.float32(1)
+        metrics = metrics | {
+            "grad_norm": (norm, one),
+            "param_norm": (optax.tree.norm(params), one),
+        }
+        if self.learning_rate is not None:
+            metrics["learning_rate"] = (self.learning_rate(state.step), one)
+        ema = self._average(state.ema, params)
+        return TrainState(state.step + 1, params, opt_state, carry, ema), metrics
+
+    def evaluate(self, params: Any, batch: Batch) -> Metrics:
+        model = nnx.merge(self.graphdef, params)
+        return model.loss(batch, None, self.initial_carry(), model.weights(batch))[1]
+
+    def _average(self, ema: Any, params: Any) -> Any:
+        decay = self.ema_decay
+        if decay is None:
+            return None
+        return jax.tree.map(lambda a, p: a * decay + p * (1 - decay), ema, params)
+
+
+def _check_random_numbers() -> None:
+    if not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
+        raise ValueError(
+            "jax_threefry_partitionable is off: dropout would depend on the mesh. "
+            "Remove it from the environment or the flags."
+        )
 
 
 def _split_model(model: nnx.Module) -> tuple[Any, nnx.State]:
@@ -165,56 +197,6 @@ def _split_model(model: nnx.Module) -> tuple[Any, nnx.State]:
     return graphdef, params
 
 
-def _gradients(
-    graphdef: Any, state: TrainState, *, batch: Batch, key: jax.Array, microbatches: int
-) -> tuple[Any, Metrics, Carry]:
-    """Gradients, metrics and the next carry of the whole batch, summed over microbatches.
-
-    The denominators of all loss terms come from the whole batch, so that parts simply add up.
-    """
-    weights = nnx.merge(graphdef, state.params).weights(batch)
-
-    def loss(params: Any, batch: Batch, carry: Carry, key: jax.Array) -> tuple[jax.Array, Any]:
-        scalar, metrics, carry = nnx.merge(graphdef, params).loss(batch, key, carry, weights)
-        return scalar, (metrics, carry)
-
-    def part(batch: Batch, carry: Carry, key: jax.Array) -> tuple[tuple[Any, Metrics], Carry]:
-        grads, (metrics, carry) = jax.grad(loss, has_aux=True)(state.params, batch, carry, key)
-        return (grads, metrics), carry
-
-    if microbatches == 1:
-        (grads, metrics), carry = part(batch, state.carry, key)
-        return grads, metrics, carry
-
-    def accumulate(total: Any, xs: tuple) -> tuple[Any, Carry]:
-        result, carry = part(*xs)
-        return jax.tree.map(jnp.add, total, result), carry
-
-    split = functools.partial(_to_microbatches, microbatches=microbatches)
-    xs = (
-        jax.tree.map(split, dict(batch)),
-        jax.tree.map(split, state.carry),
-        jax.random.split(key, microbatches),
-    )
-    first = jax.tree.map(lambda x: x[0], xs)
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, *first)[0])
-    (grads, metrics), carry = jax.lax.scan(accumulate, zeros, xs)
-    return grads, metrics, jax.tree.map(_from_microbatches, carry)
-
-
-def _to_microbatches(x: jax.Array, *, microbatches: int) -> jax.Array:
-    """[B, ...] -> [M, B / M, ...], interleaved so that every device keeps its own rows."""
-    x = x.reshape(x.shape[0] // microbatches, microbatches, *x.shape[1:]).swapaxes(0, 1)
-    return constrain(x, None, "batch", *[None] * (x.ndim - 2))
-
-
-def _from_microbatches(x: jax.Array) -> jax.Array:
-    """The inverse of `_to_microbatches`: row b of the batch is again row b."""
-    x = x.swapaxes(0, 1)
-    x = x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
-    return constrain(x, "batch", *[None] * (x.ndim - 1))
-
-
 def _abstract_state(
     init: Callable[[jax.Array], TrainState], layout: Layout, *, abstract: nnx.State, stacked: Any
 ) -> TrainState:
@@ -222,7 +204,7 @@ def _abstract_state(
     shapes = jax.eval_shape(init, jax.random.key(0))
     shardings = map_parameters(layout.sharding, abstract)
     states = TrainState(
-        step=layout.replicated,
+        step=layout.replicated,  # type: ignore[arg-type]  # a tree of shardings, not of arrays
         params=shardings,
         opt_state=optimizer_shardings(
             layout, shapes.opt_state, params=shapes.params, shardings=shardings, stacked=stacked

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from t5x_like.data.cache import Cache
 from t5x_like.data.cache_writer import write_cache
 from t5x_like.data.corpora import Corpus, ReadReport
 from t5x_like.vocabularies.byte import ByteVocabulary
+
+# A busy machine must not fail a property.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 Document = str | dict[str, str]
 
@@ -34,7 +40,7 @@ class MemoryCorpus(Corpus):
             yield {"targets": document} if isinstance(document, str) else document
 
     def fingerprint(self) -> str:
-        return repr(self._splits)
+        return hashlib.sha256(repr(self._splits).encode()).hexdigest()
 
     def description(self) -> str:
         return "in memory"

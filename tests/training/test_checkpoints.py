@@ -161,6 +161,12 @@ def test_a_step_killed_before_its_checksums_is_used(
     assert restored is not None
     assert restored.step == 3
     assert "cannot be checked" in caplog.text
+    for file in (saved / "3" / "params").rglob("*"):
+        if file.is_file():
+            truncate(file)
+    again = Checkpoints(saved).restore_latest(program().abstract_state)
+    assert again is not None
+    assert again.step == 2
 
 
 def test_metadata_is_read_and_checked_before_the_weights(saved: Path) -> None:
@@ -175,6 +181,13 @@ def test_metadata_is_read_and_checked_before_the_weights(saved: Path) -> None:
     assert checkpoints.metadata(1) == {"position": 1}
     with pytest.raises(ValueError, match="other vocabulary at 3"):
         checkpoints.restore_latest(program().abstract_state)
+
+
+def test_unreadable_metadata_is_passed_over_unless_asked_for(saved: Path) -> None:
+    truncate(saved / "3" / "metadata" / "metadata")
+    assert Checkpoints(saved).metadata() == {"position": 2}
+    with pytest.raises(CheckpointError, match=r"damaged checkpoint: .*3/metadata"):
+        Checkpoints(saved).metadata(3)
 
 
 def test_another_model_is_refused_and_nothing_moved(saved: Path) -> None:

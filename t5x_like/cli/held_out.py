@@ -1,0 +1,39 @@
+"""Sentences of a run's validation split with blanks made by its own objective."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from t5x_like.cli.trained import Trained
+
+_SENTENCE = re.compile(r"[A-Z][^.!?\n]{40,160}[.!?](?=\s|$)")
+
+
+def blanked_sentences(model: Trained, n: int) -> Iterator[tuple[str, str]]:
+    """Up to `n` pairs (sentence with `<extra_id_k>` blanks, sentence), spread over the split.
+
+    Raises:
+      ValueError: the run has no held-out text, or no objective that makes blanks.
+    """
+    opened = model.run.data.open()
+    record, cache = opened.records[0], opened.caches[0]
+    if record.objective is None or "validation" not in cache.manifest.splits:
+        raise ValueError(f"task {record.name!r} has no held-out text to make blanks in")
+    split = cache.split("validation")
+    sentences = [
+        sentence
+        for i in range(min(len(split), 500))
+        for sentence in _SENTENCE.findall(
+            model.vocabulary.decode(split.record(i)["targets"].tolist())
+        )
+    ]
+    for k in np.linspace(0, len(sentences) - 1, min(n, len(sentences))).astype(int):
+        tokens = np.asarray(model.vocabulary.encode(sentences[k]), np.int32)
+        rng = np.random.default_rng(int(k))
+        features = record.objective({"targets": tokens}, rng, cache.token_ids)
+        yield model.vocabulary.decode(features["inputs"].tolist()), sentences[k]

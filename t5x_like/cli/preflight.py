@@ -1,0 +1,91 @@
+"""What must be right before a run does any work; each check says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from etils import epath
+from flax import nnx
+
+from t5x_like.training.checkpoints import CheckpointError
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Model, Vocabulary
+
+
+def writable_directory(model_dir: str | None) -> epath.Path:
+    """The run's directory, made if missing.
+
+    Raises:
+      ValueError: none is named.
+      OSError: it cannot be written.
+    """
+    if not model_dir:
+        raise ValueError(
+            "the run has no directory: add --gin.MODEL_DIR=\"'runs/my_run'\" (a run that is there "
+            "is resumed)"
+        )
+    directory = epath.Path(model_dir)
+    probe = directory / ".writable"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise OSError(
+            f"MODEL_DIR {model_dir!r} cannot be written ({error}): choose another with "
+            "--gin.MODEL_DIR"
+        ) from error
+    return directory
+
+
+def vocabulary_fits(make_model: Callable[..., Model], vocabulary: Vocabulary) -> None:
+    """Raises ValueError where ids of the vocabulary have no row in the embedding."""
+    model: Any = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
+    rows = model.config.vocab_size
+    if vocabulary.vocab_size > rows:
+        family = type(model.config).__module__.rpartition(".")[2]
+        needed = -(-vocabulary.vocab_size // 128) * 128
+        raise ValueError(
+            f"the vocabulary has {vocabulary.vocab_size} ids but the model's embedding only "
+            f"{rows} rows: set --gin.{family}.Config.vocab_size={needed}, or choose a smaller "
+            "vocabulary"
+        )
+
+
+def same_run(
+    mine: Mapping[str, Any], saved: Mapping[str, Any], *, allow_change: frozenset[str]
+) -> None:
+    """Refuses to resume where the stream of examples, its noise or its seed would change.
+
+    Args:
+      mine: `{"seed", "batch_size", "vocabulary", "data"}` of the run that starts.
+      saved: the metadata of the checkpoint that it would resume.
+      allow_change: names among those that may differ.
+
+    Raises:
+      CheckpointError: something else differs; says what, and how to allow it.
+    """
+    different = [
+        f"{name}: {_shown(saved.get(name))} there, {_shown(value)} now"
+        for name, value in mine.items()
+        if name not in allow_change and saved.get(name) != value
+    ]
+    if different:
+        names = ",".join(line.partition(":")[0] for line in different)
+        raise CheckpointError(
+            "MODEL_DIR holds a run with other data or seeds:\n  "
+            + "\n  ".join(different)
+            + "\nChoose another MODEL_DIR, or put it back as it was"
+            + (
+                "."
+                if "vocabulary" in names
+                else f", or continue all the same with --allow_change={names}."
+            )
+        )
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) < 300 else text[:300] + "..."

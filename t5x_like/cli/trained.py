@@ -1,0 +1,67 @@
+"""A trained model, from the directory of its run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from etils import epath
+from flax import nnx
+
+from t5x_like.cli import gin_config, pretraining
+from t5x_like.cli.run import Run
+from t5x_like.protocols import Vocabulary
+from t5x_like.training.checkpoints import Checkpoints
+from t5x_like.training.step import Program
+from t5x_like.vocabularies import loading
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """The parts of a run and the parameters of one of its checkpoints."""
+
+    run: Run
+    program: Program
+    params: Any
+    vocabulary: Vocabulary
+    step: int
+
+    @property
+    def model(self) -> Any:
+        """The model as a module that holds its parameters."""
+        return nnx.merge(self.program.graphdef, self.params)
+
+
+def load(model_dir: str, *, step: int | None = None, bindings: Sequence[str] = ()) -> Trained:
+    """Loads a checkpoint's parameters, averaged ones where the run keeps them.
+
+    Args:
+      model_dir: of the run.
+      step: of the checkpoint; the newest by default.
+      bindings: override the run's saved configuration.
+
+    Raises:
+      ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
+    """
+    directory = epath.Path(model_dir)
+    config = directory / "config.gin"
+    if not config.exists():
+        raise ValueError(f"{model_dir} holds no run: there is no config.gin in it")
+    gin_config.load_text(config.read_text())
+    gin_config.bind(bindings)
+    run = gin_config.build(Run)
+    # Rows are chosen by whoever uses the model, on devices that may be others than trained it.
+    options = dataclasses.replace(run.options, batch_size=run.layout.batch_shards, microbatches=1)
+    program = pretraining.build_program(dataclasses.replace(run, options=options))
+    checkpoints = Checkpoints(directory / "checkpoints")
+    restored = checkpoints.restore_params(program.abstract_state.params, step=step)
+    vocabulary = loading.load(str(directory))
+    return Trained(run, program, restored.state, vocabulary, restored.step)
+
+
+def batch_to_device(trained: Trained, batch: Any) -> dict[str, jax.Array]:
+    """A NumPy batch on the run's mesh."""
+    rows = len(next(iter(batch.values())))
+    return pretraining.ToDevice(trained.run.layout, rows)(batch)

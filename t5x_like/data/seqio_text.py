@@ -1,0 +1,42 @@
+"""The text of a SeqIO task, before it is tokenised: what a vocabulary is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t5x_like.data.extras import require
+
+seqio = require("seqio", "data", purpose="a SeqIO task")
+tf = require("tensorflow", "data", purpose="a SeqIO task")
+
+
+def texts(task: seqio.Task, split: str = "train") -> Iterator[str]:
+    """The output features of all examples while they are still text.
+
+    Raises:
+      ValueError: the task never holds them as text.
+    """
+    ds = task.source.get_dataset(split=split, shuffle=False)
+    found = None
+    with seqio.utils.map_seed_manager(0):
+        for step in task.preprocessors:
+            if names := _text_features(ds, task):
+                found = ds, names
+            elif found:
+                break
+            if isinstance(step, seqio.CacheDatasetPlaceholder):
+                continue
+            ds = seqio.utils.add_kwargs_to_transform(
+                step, sequence_length=None, output_features=task.output_features
+            )(ds)
+    if found is None:
+        raise ValueError(f"task {task.name!r} has no text to train a vocabulary on")
+    ds, names = found
+    for example in ds.as_numpy_iterator():
+        for name in names:
+            yield example[name].decode(errors="replace")
+
+
+def _text_features(ds: tf.data.Dataset, task: seqio.Task) -> list[str]:
+    spec = ds.element_spec
+    return [name for name in task.output_features if name in spec and spec[name].dtype == tf.string]

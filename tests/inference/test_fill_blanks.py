@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from t5x_like.inference.fill_blanks import Filled, fill, number_blanks, spans_of
+from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
+from t5x_like.vocabularies.training import train_sentencepiece
+
+WORDS = "the quick brown fox jumps over a lazy dog near two old barns , and sleeps ."
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.permutation(WORDS.split())) for _ in range(300)]
+    file = tmp_path_factory.mktemp("vocabulary") / "words.model"
+    train_sentencepiece(texts, file, vocab_size=45, progress=False)
+    return SentencePieceVocabulary(file)
+
+
+def answers(vocabulary, *texts):
+    """A `generate` that returns these decoder texts, and notes what it was given."""
+    given = []
+
+    def generate(tokens):
+        given.append(tokens.copy())
+        out = np.zeros((len(tokens), 40), np.int32)
+        rows = texts[(len(given) - 1) * len(tokens) :][: len(tokens)]
+        for row, text in zip(out, rows, strict=False):
+            ids = [*vocabulary.encode_with_sentinels(text), 1]
+            row[: len(ids)] = ids
+        return out
+
+    generate.given = given
+    return generate
+
+
+def test_blanks_without_a_number_get_the_free_ones_in_order():
+    assert number_blanks("a ___ b _____ c") == "a <extra_id_0> b <extra_id_1> c"
+    assert number_blanks("___ <extra_id_0> ___") == "<extra_id_1> <extra_id_0> <extra_id_2>"
+    assert number_blanks("snake_case __x__ ___") == "snake_case __x__ <extra_id_0>"
+
+
+def test_a_text_without_a_blank_is_refused():
+    with pytest.raises(ValueError, match=r"no blank in 'nothing'.*___ or <extra_id_0>"):
+        number_blanks("nothing")
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "blanks", "filled"),
+    [
+        (
+            "the ___ fox ___ .",
+            "<extra_id_0> quick brown <extra_id_1> jumps <extra_id_2>",
+            ("quick brown", "jumps"),
+            "the quick brown fox jumps .",
+        ),
+        ("___ dog", "<extra_id_0> the lazy", ("the lazy",), "the lazy dog"),
+        ("two\n___ dog", "<extra_id_0> old", ("old",), "two\nold dog"),
+        ("the fox ___ and", "<extra_id_0>,", (",",), "the fox, and"),
+        ("Zoë's ___ dog", "<extra_id_0> old", ("old",), "Zoë's old dog"),  # unknown to the model
+        ("the ___ fox ___", "<extra_id_1> jumps", ("", "jumps"), "the fox jumps"),
+        ("<extra_id_3> dog", "<extra_id_3> a <extra_id_4> fox", ("a",), "a dog"),
+    ],
+)
+def test_spans_go_where_their_sentinels_are(text, output, blanks, filled, pieces):
+    (got,) = fill([text], pieces, generate=answers(pieces, output))
+    assert got == Filled(text, blanks, filled)
+
+
+def test_bytes_keep_the_space_beside_a_blank():
+    vocabulary = ByteVocabulary()
+    generate = answers(vocabulary, "<extra_id_0>quick<extra_id_1>ox<extra_id_2>")
+    (got,) = fill(["the ___ f___ é"], vocabulary, generate=generate)
+    assert got.filled == "the quick fox é"
+
+
+def test_bytes_that_other_sentinels_share_are_text():
+    vocabulary = ByteVocabulary()
+    generate = answers(vocabulary, "<extra_id_0>日本é")  # E6 is the id of sentinel 25
+    (got,) = fill(["a___"], vocabulary, generate=generate)
+    assert got.filled == "a日本é"
+
+
+def test_inputs_are_encoded_ended_and_padded_to_whole_batches(pieces):
+    texts = ["the ___", "a ___ dog", "two ___ barns"]
+    generate = answers(pieces, *["<extra_id_0> old"] * 3)
+    got = list(fill(texts, pieces, generate=generate, batch_size=2))
+    assert [g.filled for g in got] == ["the old", "a old dog", "two old barns"]
+    assert [g.shape for g in generate.given] == [(2, 64), (2, 64)]
+    want = [*pieces.encode_with_sentinels("two <extra_id_0> barns"), 1]
+    np.testing.assert_array_equal(generate.given[1][0, : len(want)], want)
+    np.testing.assert_array_equal(generate.given[1][0, len(want) :], 0)
+    np.testing.assert_array_equal(generate.given[1][1], 0)
+
+
+def test_what_follows_the_end_is_not_read(pieces):
+    ids = pieces.token_ids
+    word = pieces.encode("dog")
+    spans = spans_of([ids.sentinel(0), *word, 1, *word], pieces, numbers=[0])
+    assert spans == {0: " dog"}
+
+
+def test_result_is_json(pieces):
+    (got,) = fill(["the ___"], pieces, generate=answers(pieces, "<extra_id_0> dog"))
+    assert got.to_json() == {"text": "the ___", "blanks": ("dog",), "filled": "the dog"}
