@@ -25,6 +25,7 @@ CORE = [
     "zstandard>=0.23,<1",
 ]
 DATA = [
+    "importlib_resources>=6",  # tensorflow-datasets imports it through etils and does not say so
     "pyarrow>=18,<27",
     "seqio>=0.0.20,<0.1",
     "tensorflow>=2.21,<2.22",

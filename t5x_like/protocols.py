@@ -42,7 +42,7 @@ class TokenIds:
     word_starts: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def sentinel(self, k: int) -> int:
-        """The id of sentinel k: they count down from the top of the vocabulary (T5, section 3.1.4)."""
+        """The id of sentinel k: they count down from the top id (T5, section 3.1.4)."""
         return self.vocab_size - 1 - k
 
     def to_json(self) -> dict[str, int | None]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
-    """Adds T5X's flags `--gin_file`, `--gin_search_paths`; `--gin.NAME=value` is read by `parse`."""
+    """Adds T5X's `--gin_file` and `--gin_search_paths`; `parse` reads `--gin.NAME=value`."""
     group = parser.add_argument_group("configuration")
     group.add_argument(
         "--gin_file",

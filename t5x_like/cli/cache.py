@@ -85,5 +85,9 @@ def _print(cache: Cache) -> None:
         tokens = ", ".join(
             f"{count:,} tokens of {feature}" for feature, count in split.tokens.items()
         )
-        skipped = f", skipped {split.skipped:,} (invalid UTF-8)" if split.skipped else ""
+        skipped = (
+            f", skipped {split.skipped_documents:,} (invalid UTF-8)"
+            if split.skipped_documents
+            else ""
+        )
         print(f"  {name}: {split.documents:,} documents{skipped}, {tokens}")

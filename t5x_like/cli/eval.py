@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from t5x_like.data.stream import Component
 
 _EPILOG = """\
-Losses are nats per target token. "content" leaves out sentinels and end of sequence, which are easy.
+Losses are nats per target token. "content" leaves out sentinels and end of sequence: easy ones.
 "unigram" is the cross-entropy of the same content tokens under the frequencies of the training text
 (add-one smoothed); "blanked" is the same model on the same tokens with every ordinary encoder token
 padded away, sentinels left in place: what it knows without reading the text around the blanks.

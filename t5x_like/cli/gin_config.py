@@ -63,7 +63,7 @@ def load(
     # Its other reader, of installed packages, reports each folder without the file as an error.
     del gin.config._FILE_READERS[1:]
     for path in paths:
-        _translated(lambda path=path: gin.parse_config_file(str(path)), f"in {path}")
+        _translated(gin.parse_config_file, str(path), where=f"in {path}")
     bind(bindings)
 
 
@@ -79,13 +79,13 @@ def bind(bindings: Sequence[str]) -> None:
         where = f"in --gin.{binding}"
         if re.fullmatch(r"\w+", name) and name not in macros:
             raise ConfigError(f"no gin macro {name!r} {where}" + nearest(name, sorted(macros)))
-        _translated(lambda binding=binding: gin.parse_config(binding), where)
+        _translated(gin.parse_config, binding, where=where)
 
 
 def load_text(text: str) -> None:
     """Replaces the process's gin configuration by `text`, as `resolved()` returned it."""
     gin.clear_config()
-    _translated(lambda: gin.parse_config(text), "in the run's saved configuration")
+    _translated(gin.parse_config, text, where="in the run's saved configuration")
 
 
 def resolved() -> str:
@@ -121,14 +121,15 @@ def nearest(name: str, known: Iterable[str], *, of: str = "names") -> str:
     return f"; known {of}: " + ", ".join(known[:40]) if known else ""
 
 
-def _translated(parse: Callable[[], Any], where: str) -> None:
+def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
     try:
-        parse()
+        parse(what)
     except ConfigError:
         raise
     except SyntaxError as error:
         raise ConfigError(
-            f"not a Python value {where}: {error.msg} (a string needs its own quotes: NAME=\"'text'\")"
+            f"not a Python value {where}: {error.msg} (a string needs its own quotes: "
+            "NAME=\"'text'\")"
         ) from error
     except ImportError as error:
         raise ConfigError(f"cannot import {error.name!r} {where}: {error}") from error

@@ -67,9 +67,9 @@ def main(argv: list[str]) -> int:
     if args.held_out:
         from t5x_like.cli.held_out import blanked_sentences
 
-        for text, truth in blanked_sentences(model, args.held_out):
-            texts.append(text)
-            truths.append(truth)
+        pairs = list(blanked_sentences(model, args.held_out))
+        texts += [text for text, _ in pairs]
+        truths += [truth for _, truth in pairs]
     filled = fill_blanks.fill(
         texts,
         model.vocabulary,

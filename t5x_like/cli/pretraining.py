@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from t5x_like import partitioning
-from t5x_like.cli import preflight
+from t5x_like.cli import preflight, run_files
 from t5x_like.cli.run import Run
 from t5x_like.data import stream
 from t5x_like.evaluation.evaluator import evaluate
@@ -21,6 +22,7 @@ from t5x_like.training.metrics import TOTALS
 if TYPE_CHECKING:
     import numpy as np
 
+    from t5x_like.data.opening import Opened
     from t5x_like.protocols import Batch
 
 
@@ -43,61 +45,31 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
     partitioning.check_batch(run.layout, options.batch_size, microbatches=options.microbatches)
     opened = run.data.open(once=_once)
     preflight.vocabulary_fits(run.model, opened.vocabulary)
-    pack = getattr(run.feature_converter, "pack", False)
-    train, validation = (opened.components(s, pack=pack) for s in ("train", "validation"))
-    program = build_program(run)
+    batches = _Batches.of(run, opened)
     identity = {
         "seed": options.seed,
         "batch_size": options.batch_size,
         "vocabulary": opened.vocabulary.fingerprint,
         "data": opened.identity(),
     }
+
+    def check(saved: Mapping[str, Any]) -> None:
+        preflight.same_run(identity, saved, allow_change=allow_change)
+
+    program = build_program(run)
     checkpoints = Checkpoints(
-        model_dir / "checkpoints",
-        keep=options.checkpoints_kept,
-        check=lambda saved: preflight.same_run(identity, saved, allow_change=allow_change),
+        run_files.checkpoints(model_dir), keep=options.checkpoints_kept, check=check
     )
     if (saved := checkpoints.metadata()) is not None:
-        preflight.same_run(identity, saved, allow_change=allow_change)
-    log = RunLog(model_dir, total_steps=options.train_steps)
+        check(saved)  # before the run's own files are replaced
     if jax.process_index() == 0:
-        (model_dir / "config.gin").write_text(config)
-        opened.vocabulary.save(Path(model_dir))
-    to_device = ToDevice(run.layout, options.batch_size)
-    common = {
-        "lengths": opened.lengths,
-        "converter": run.feature_converter,
-        "batch_size": options.batch_size,
-        "seed": options.seed,
-        "rows": to_device.rows,
-    }
-
-    def batches(start_step: int) -> Iterator[Batch]:
-        rows = stream.train_stream(
-            train, start_step=start_step, num_workers=options.data_workers, **common
-        )
-        return map(to_device, rows)
-
-    def held_out(params: Any) -> dict[str, float]:
-        return {
-            f"{component.name}/{name}": value
-            for component in validation
-            for name, value in evaluate(
-                program.evaluate,
-                params,
-                map(
-                    to_device,
-                    stream.eval_stream(component, max_batches=options.eval_batches, **common),
-                ),
-            ).items()
-            if name not in TOTALS
-        }
-
-    if options.eval_period and not validation:
-        log.message("No validation split: the run goes without evaluation.")
+        run_files.write(model_dir, config=config, vocabulary=opened.vocabulary)
+    log = RunLog(model_dir, total_steps=options.train_steps)
+    if not batches.validation:
+        log.message("No held-out documents: the run goes without evaluation.")
     return loop.train(
         program,
-        batches,
+        batches.train_from,
         key=jax.random.key(options.seed),
         periods=loop.Periods(
             total=options.train_steps,
@@ -108,7 +80,7 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
         checkpoints=checkpoints,
         metadata={**identity, "config": config},
         log=log,
-        evaluate=held_out if validation else None,
+        evaluate=(lambda params: batches.held_out(program, params)) if batches.validation else None,
     )
 
 
@@ -137,6 +109,53 @@ class ToDevice:
         return partitioning.to_global(
             self._layout, local, rows=self.rows, batch_size=self._batch_size
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Batches:
+    """Global batches of a run, to train on and to evaluate with."""
+
+    train: Sequence[stream.Component]
+    validation: Sequence[stream.Component]
+    to_device: ToDevice
+    run: Run
+
+    @classmethod
+    def of(cls, run: Run, opened: Opened) -> _Batches:
+        pack = getattr(run.feature_converter, "pack", False)
+        train, validation = (opened.components(s, pack=pack) for s in ("train", "validation"))
+        return cls(train, validation, ToDevice(run.layout, run.options.batch_size), run)
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        return {
+            "lengths": self.run.data.lengths,
+            "converter": self.run.feature_converter,
+            "batch_size": self.run.options.batch_size,
+            "seed": self.run.options.seed,
+            "rows": self.to_device.rows,
+        }
+
+    def train_from(self, start_step: int) -> Iterator[Batch]:
+        rows = stream.train_stream(
+            self.train,
+            start_step=start_step,
+            num_workers=self.run.options.data_workers,
+            **self._common,
+        )
+        return map(self.to_device, rows)
+
+    def held_out(self, program: step.Program, params: Any) -> dict[str, float]:
+        """{"<task>/<metric>": mean} on the first batches of each validation split."""
+        found = {}
+        for component in self.validation:
+            rows = stream.eval_stream(
+                component, max_batches=self.run.options.eval_batches, **self._common
+            )
+            metrics = evaluate(program.evaluate, params, map(self.to_device, rows))
+            for name in metrics.keys() - set(TOTALS):
+                found[f"{component.name}/{name}"] = metrics[name]
+        return dict(sorted(found.items()))
 
 
 def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:

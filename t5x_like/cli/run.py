@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import optax
 
-    from t5x_like.data.sources import Data
+    from t5x_like.data.opening import Data
     from t5x_like.partitioning import Layout
     from t5x_like.protocols import Model
 

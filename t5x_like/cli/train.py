@@ -16,7 +16,7 @@ examples:
   t5x_like train ... --gin.TRAIN_STEPS=200000
       extends a finished run
 
-The run's resolved configuration is saved as MODEL_DIR/config.gin. docs/configuration.md lists the macros.
+The run's resolved configuration is saved as MODEL_DIR/config.gin.
 """
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import jax
+import numpy as np
 from etils import epath
 from flax import nnx
 
-from t5x_like.cli import gin_config, pretraining
+from t5x_like.cli import gin_config, pretraining, run_files
 from t5x_like.cli.run import Run
 from t5x_like.protocols import Vocabulary
 from t5x_like.training.checkpoints import Checkpoints
 from t5x_like.training.step import Program
-from t5x_like.vocabularies import loading
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,22 +48,19 @@ def load(model_dir: str, *, step: int | None = None, bindings: Sequence[str] = (
       ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
     """
     directory = epath.Path(model_dir)
-    config = directory / "config.gin"
-    if not config.exists():
-        raise ValueError(f"{model_dir} holds no run: there is no config.gin in it")
-    gin_config.load_text(config.read_text())
+    gin_config.load_text(run_files.read_config(directory))
     gin_config.bind(bindings)
     run = gin_config.build(Run)
     # Rows are chosen by whoever uses the model, on devices that may be others than trained it.
     options = dataclasses.replace(run.options, batch_size=run.layout.batch_shards, microbatches=1)
     program = pretraining.build_program(dataclasses.replace(run, options=options))
-    checkpoints = Checkpoints(directory / "checkpoints")
+    checkpoints = Checkpoints(run_files.checkpoints(directory))
     restored = checkpoints.restore_params(program.abstract_state.params, step=step)
-    vocabulary = loading.load(str(directory))
+    vocabulary = run_files.read_vocabulary(directory)
     return Trained(run, program, restored.state, vocabulary, restored.step)
 
 
-def batch_to_device(trained: Trained, batch: Any) -> dict[str, jax.Array]:
+def batch_to_device(trained: Trained, batch: Mapping[str, np.ndarray]) -> Batch:
     """A NumPy batch on the run's mesh."""
     rows = len(next(iter(batch.values())))
     return pretraining.ToDevice(trained.run.layout, rows)(batch)

@@ -6,6 +6,7 @@ cache. A writer that was killed goes on with those it had not finished.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -139,41 +140,54 @@ def write_cache_from_task(
     """
     directory = Path(directory)
     extent = materialize or ToCachePoint()
-    splits = [split for split in _SPLITS if split in task.splits]
-    if "train" not in splits:
-        known = ", ".join(task.splits)
-        raise CacheError(f"task {task.name!r} has no split 'train' to cache, only {known}")
-    parts = [part for split in splits for part in extent.parts(task, split)]
-    features = _features(extent.run(task, parts[0]).element_spec, task)
-    fingerprint = task_fingerprint(task)
-    manifest = Manifest(
-        corpus=task.name,
-        corpus_fingerprint=fingerprint,
-        vocabulary=vocabulary.to_json(),
-        vocabulary_fingerprint=vocabulary.fingerprint,
-        token_ids=vocabulary.token_ids,
-        features=features,
+    parts = [part for split in _cached_splits(task) for part in extent.parts(task, split)]
+    manifest = dataclasses.replace(
+        _manifest(task, vocabulary, features=extent.run(task, parts[0]).element_spec),
         materialized=dataclasses.asdict(materialize) if materialize else None,
     )
-    workers = (workers or default_workers()) if module and len(parts) > 1 else 1
     with sole_writer(directory):
         if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
             return complete
+        source = f"{manifest.corpus_fingerprint} {len(parts)}"
         plan = dataclasses.replace(
-            shard_plan(directory, manifest, source=f"{fingerprint} {len(parts)}"),
+            shard_plan(directory, manifest, source=source),
             vocab_size=max(vocabulary.vocab_size, _largest_vocabulary(task)),
         )
+        workers = (workers or default_workers()) if module and len(parts) > 1 else 1
         find_task = (
-            (lambda: task) if workers == 1 else functools.partial(_registered, task.name, module)
+            functools.partial(_registered, task.name, module)
+            if module and workers > 1
+            else lambda: task
         )
         write = _Write(plan, extent, find_task, progress and workers == 1)
-        with tqdm(
+        bar = tqdm(
             desc=task.name, total=len(parts), unit=" shards", disable=not progress or workers == 1
-        ) as bar:
+        )
+        with bar:
             for _ in spread(write, iter(parts), workers=workers):
                 bar.update()
-        shards = {split: sum(part.split == split for part in parts) for split in splits}
+        shards = collections.Counter(part.split for part in parts)
         return finalise(plan, manifest, vocabulary, shards=shards, skipped={})
+
+
+def _manifest(
+    task: seqio.Task, vocabulary: Vocabulary, *, features: Mapping[str, tf.TensorSpec]
+) -> Manifest:
+    return Manifest(
+        corpus=task.name,
+        corpus_fingerprint=task_fingerprint(task),
+        vocabulary=vocabulary.to_json(),
+        vocabulary_fingerprint=vocabulary.fingerprint,
+        token_ids=vocabulary.token_ids,
+        features=_features(features, task),
+    )
+
+
+def _cached_splits(task: seqio.Task) -> list[str]:
+    if "train" not in task.splits:
+        known = ", ".join(task.splits)
+        raise CacheError(f"task {task.name!r} has no split 'train' to cache, only {known}")
+    return [split for split in _SPLITS if split in task.splits]
 
 
 def _registered(name: str, module: str) -> seqio.Task:

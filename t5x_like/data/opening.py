@@ -52,7 +52,7 @@ class Data:
     corpus: str | Sequence[str] | None = None
     read_corpus: CorpusMaker = user_corpus
     objective: Objective | None = None
-    vocabulary: VocabularyChoice = VocabularyChoice()
+    vocabulary: VocabularyChoice = dataclasses.field(default_factory=VocabularyChoice)
     cache_dir: str | None = None
     workers: int | None = None
 
@@ -78,7 +78,7 @@ class Data:
             sources.import_module(self.mixture_or_task_module)
         if isinstance(self.corpus, str) and Cache.exists(Path(self.corpus)):
             return self._open_cache(Path(self.corpus))
-        found = self.sources()
+        found = self._named()
         if found is None or self._is_materialized(found):
             return self._open_recorded()
         for source in found:
@@ -89,7 +89,7 @@ class Data:
             self._record(found, records)
         return self._opened(records, vocabulary, found)
 
-    def sources(self) -> tuple[sources.Source, ...] | None:
+    def _named(self) -> tuple[sources.Source, ...] | None:
         """What the names stand for; None where only a recorded cache can have this name."""
         if self.corpus:
             corpus = self.read_corpus(self.corpus)
@@ -119,7 +119,7 @@ class Data:
         """
         if self.mixture_or_task_module:
             sources.import_module(self.mixture_or_task_module)
-        found = self.sources()
+        found = self._named()
         if found is None:
             raise ValueError(self._no_such_name(self.mixture_or_task_name or ""))
         return found

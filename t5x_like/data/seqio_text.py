@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from t5x_like.data.extras import require
 
-seqio = require("seqio", "data", purpose="a SeqIO task")
-tf = require("tensorflow", "data", purpose="a SeqIO task")
+if TYPE_CHECKING:
+    import seqio
+    import tensorflow as tf
+else:
+    seqio = require("seqio", "data", purpose="a SeqIO task")
+    tf = require("tensorflow", "data", purpose="a SeqIO task")
 
 
 def texts(task: seqio.Task, split: str = "train") -> Iterator[str]:

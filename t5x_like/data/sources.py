@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from math import gcd, lcm
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from t5x_like.data import cache_writer, corpora
 from t5x_like.data.corpora import Corpus
@@ -20,49 +20,40 @@ if TYPE_CHECKING:
     import seqio
 
 
-class Source(Protocol):
-    """One task that can be cached."""
-
-    name: str
-    """Of the task."""
-    text: str
-    """Names the text in the cache's directory: sources of one text share a cache."""
-    weight: int
-    objective: Objective | None
-    steps: tuple[str, ...]
-    vocabulary: Vocabulary | None
-    """Its own; None where the run chooses."""
-
-    def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:
-        """The id to append to each feature that takes one."""
-
-    def fingerprint(self) -> str:
-        """Of the text and how it is read; cheap."""
-
-    def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
-        """Makes the cache."""
-
-
 @dataclasses.dataclass(frozen=True)
 class CorpusSource:
-    """A corpus under one of our objectives, or a text-to-text corpus, which needs none."""
+    """A corpus under one of our objectives, or a text-to-text corpus, which needs none.
+
+    Attributes:
+      name: of the task.
+      text: names the text in the cache's directory: sources of one text share a cache.
+      corpus: the documents.
+      objective: None for text-to-text.
+      weight: its share of a mixture.
+      steps: names in `post_cache.STEPS`.
+      vocabulary: its own; None, as the run chooses.
+    """
 
     name: str
     text: str
     corpus: Corpus
     objective: Objective | None
     weight: int = 1
-    steps: tuple[str, ...] = ("append_eos_after_trim",)
-    vocabulary: Vocabulary | None = None
+
+    steps = ("append_eos_after_trim",)
+    vocabulary = None
 
     def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:
+        """The id to append to each feature that takes one."""
         eos = vocabulary.token_ids.eos
         return {} if eos is None else {"inputs": eos, "targets": eos}
 
     def fingerprint(self) -> str:
+        """Of the text and how it is read; cheap."""
         return self.corpus.fingerprint()
 
     def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
+        """Makes the cache."""
         cache_writer.write_cache(directory, self.corpus, vocabulary, **options)
 
 
@@ -104,6 +95,7 @@ class SeqioSource:
     refused: str | None
     module: str | None = None
 
+    # As of a CorpusSource.
     @property
     def name(self) -> str:
         return self.task.name
@@ -133,6 +125,9 @@ class SeqioSource:
         write_cache_from_task(directory, self.task, vocabulary, module=self.module, **options)
 
 
+Source = CorpusSource | SeqioSource
+
+
 def import_module(module: str) -> None:
     """Imports a module by dotted name, or a `.py` file by path, for what it registers.
 
@@ -154,7 +149,8 @@ def import_module(module: str) -> None:
     if path.stem in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[path.stem])
 

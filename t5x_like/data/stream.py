@@ -145,30 +145,12 @@ def train_stream(
     import grain
 
     rows = _checked_rows(rows, batch_size)
-    datasets = [
-        _component_dataset(
-            Examples(component, lengths, seed, converter), seed=seed, shuffle=shuffle
-        )
-        for component in components
-    ]
-    weights = [component.weight for component in components]
-    if not datasets or min(weights) < 1:
-        raise ValueError(f"a mixture needs weights of at least 1, got {weights}")
-    stream = datasets[0] if len(datasets) == 1 else grain.MapDataset.mix(datasets, weights=weights)
+    examples = [Examples(component, lengths, seed, converter) for component in components]
+    stream = _mixture(examples, seed=seed, shuffle=shuffle)
     batches = grain.MapDataset.source(_Batches(stream, rows, batch_size))[start_step:]
     options = grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=2 * num_threads)
     iterable = batches.to_iter_dataset(options)
-    if num_workers:
-        # Grain looks up its flags, which a program without absl.app never parses.
-        from absl import flags
-
-        if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()
-        iterable = iterable.mp_prefetch(
-            grain.MultiprocessingOptions(num_workers=num_workers, per_worker_buffer_size=2),
-            worker_init_fn=_keep_off_accelerators,
-        )
-    return TrainStream(iter(iterable))
+    return TrainStream(iter(_in_processes(iterable, num_workers) if num_workers else iterable))
 
 
 class TrainStream(Iterator[Row]):
@@ -232,15 +214,35 @@ def eval_stream(
     return map(batch, range(steps if max_batches is None else min(steps, max_batches)))
 
 
-def _component_dataset(examples: Examples, *, seed: int, shuffle: bool) -> Any:
+def _mixture(examples: Sequence[Examples], *, seed: int, shuffle: bool) -> Any:
+    """The endless `grain.MapDataset` of rows."""
     import grain
 
-    _check_not_empty(examples.component)
-    # The objective comes before shuffle and repeat: it is given epoch * size + index.
-    dataset = grain.MapDataset.source(examples.component.samples).map_with_index(examples.convert)
-    if shuffle:
-        dataset = dataset.shuffle(seed=_component_seed(seed, examples.component.name))
-    return dataset.repeat()
+    datasets = []
+    for part in examples:
+        _check_not_empty(part.component)
+        # The objective comes before shuffle and repeat: it is given epoch * size + index.
+        dataset = grain.MapDataset.source(part.component.samples).map_with_index(part.convert)
+        if shuffle:
+            dataset = dataset.shuffle(seed=_component_seed(seed, part.component.name))
+        datasets.append(dataset.repeat())
+    weights = [part.component.weight for part in examples]
+    if not datasets or min(weights) < 1:
+        raise ValueError(f"a mixture needs weights of at least 1, got {weights}")
+    return datasets[0] if len(datasets) == 1 else grain.MapDataset.mix(datasets, weights=weights)
+
+
+def _in_processes(iterable: Any, num_workers: int) -> Any:
+    import grain
+    from absl import flags
+
+    # Grain looks up its flags, which a program without absl.app never parses.
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+    return iterable.mp_prefetch(
+        grain.MultiprocessingOptions(num_workers=num_workers, per_worker_buffer_size=2),
+        worker_init_fn=_keep_off_accelerators,
+    )
 
 
 def _component_seed(seed: int, name: str) -> int:

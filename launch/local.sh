@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Sets up an environment and pretrains a small T5 on the documentation inside this Python.
+#   launch/local.sh [--steps N]    N extends a finished run; PYTHON=python3.12 chooses the interpreter
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+extend=()
+case "${1:-}" in
+  "") ;;
+  --steps) extend=("--gin.TRAIN_STEPS=${2:?--steps needs a number}") ;;
+  *) sed -n '2,3s/^# *//p' "$0"; exit 2 ;;
+esac
+
+environment=.venv
+if [ ! -x "$environment/bin/t5x_like" ]; then
+  python=${PYTHON:-}
+  for candidate in python3.11 python3.12 python3 python; do
+    [ -n "$python" ] && break
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
+      python=$candidate
+    fi
+  done
+  [ -n "$python" ] || { echo "no Python 3.11 or 3.12 on PATH: install one, or set PYTHON" >&2; exit 1; }
+  echo "installing into $environment (TensorFlow comes with SeqIO: about 2 GB)"
+  "$python" -m venv "$environment"
+  "$environment/bin/python" -m pip install --quiet --editable '.[all]'
+fi
+command=$environment/bin/t5x_like
+
+"$command" train --gin_file=runs/local.gin "${extend[@]}"
+run=runs/local
+echo
+"$command" eval "$run"
+echo
+echo "Held-out sentences, their blanks filled by the model:"
+"$command" infer "$run" --held_out 5 --output "$run/held_out.jsonl"
+"$command" plot "$run" >/dev/null
+cat <<DONE
+checkpoints    $run/checkpoints
+curve          $run/loss.png
+logs           $run/metrics.jsonl (and TensorBoard's files beside it)
+configuration  $run/config.gin
+DONE
