@@ -57,35 +57,38 @@ def vocabulary_fits(make_model: Callable[..., Model], vocabulary: Vocabulary) ->
 def same_run(
     mine: Mapping[str, Any], saved: Mapping[str, Any], *, allow_change: frozenset[str]
 ) -> None:
-    """Refuses to resume where the stream of examples, its noise or its seed would change.
+    """Refuses to resume where the examples, their noise, their ids or the seed would differ.
 
     Args:
-      mine: `{"seed", "batch_size", "vocabulary", "data"}` of the run that starts.
+      mine: `seed`, `batch_size`, `vocabulary` and `data.*` of the run that starts.
       saved: the metadata of the checkpoint that it would resume.
-      allow_change: names among those that may differ.
+      allow_change: first parts of names that may differ, such as `data`.
 
     Raises:
-      CheckpointError: something else differs; says what, and how to allow it.
+      CheckpointError: something else differs; says what, and what to do.
     """
     different = [
-        f"{name}: {_shown(saved.get(name))} there, {_shown(value)} now"
-        for name, value in mine.items()
-        if name not in allow_change and saved.get(name) != value
+        name
+        for name in mine
+        if saved.get(name) != mine[name] and name.partition(".")[0] not in allow_change
     ]
-    if different:
-        names = ",".join(line.partition(":")[0] for line in different)
-        raise CheckpointError(
-            "MODEL_DIR holds a run with other data or seeds:\n  "
-            + "\n  ".join(different)
-            + "\nChoose another MODEL_DIR, or put it back as it was"
-            + (
-                "."
-                if "vocabulary" in names
-                else f", or continue all the same with --allow_change={names}."
-            )
+    if not different:
+        return
+    lines = [
+        f"  {name}: {_shown(saved.get(name))} then, {_shown(mine[name])} now" for name in different
+    ]
+    message = ["MODEL_DIR holds a run with other data or seeds:", *lines]
+    if any(name == "vocabulary" or name.endswith(".text") for name in different):
+        message.append(
+            "(The text of stdlib_docs, and a vocabulary of it, change with the Python version.)"
         )
+    message.append("Choose another MODEL_DIR, or put it back as it was")
+    if "vocabulary" not in different:
+        kinds = dict.fromkeys(name.partition(".")[0] for name in different)
+        message[-1] += f"; or go on all the same with --allow_change={','.join(kinds)}"
+    raise CheckpointError("\n".join(message) + ".")
 
 
 def _shown(value: Any) -> str:
     text = str(value)
-    return text if len(text) < 300 else text[:300] + "..."
+    return text if len(text) <= 120 else text[:117] + "..."

@@ -50,7 +50,7 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
         "seed": options.seed,
         "batch_size": options.batch_size,
         "vocabulary": opened.vocabulary.fingerprint,
-        "data": opened.identity(),
+        **opened.identity(),
     }
 
     def check(saved: Mapping[str, Any]) -> None:

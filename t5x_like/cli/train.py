@@ -37,6 +37,9 @@ def main(argv: list[str]) -> int:
         help="comma-separated settings that a resumed run may change: seed, batch_size, data",
     )
     args, bindings = arguments.parse(parser, argv)
+    allowed = frozenset(filter(None, args.allow_change.split(",")))
+    if unknown := allowed - {"seed", "batch_size", "data"}:
+        parser.error(f"--allow_change: {', '.join(sorted(unknown))}? seed, batch_size or data")
     arguments.join_processes(args)
 
     from t5x_like.cli import gin_config
@@ -44,6 +47,5 @@ def main(argv: list[str]) -> int:
     from t5x_like.cli.run import Run
 
     gin_config.load(args.gin_file, bindings, args.gin_search_paths)
-    allowed = frozenset(filter(None, args.allow_change.split(",")))
     outcome = pretrain(gin_config.build(Run), gin_config.resolved(), allow_change=allowed)
     return 3 if outcome.status == "preempted" else 0

@@ -316,21 +316,16 @@ class Opened:
         return packing.PackedSamples(cache.split(split), self.lengths, extra=extra)
 
     def identity(self) -> dict[str, Any]:
-        """JSON that differs exactly where the stream of examples would."""
-        return {
-            "lengths": dict(self.lengths),
-            "vocabulary": self.vocabulary.fingerprint,
-            "tasks": [
-                {
-                    "name": record.name,
-                    "text": cache.manifest.content_hash,
-                    "objective": repr(record.objective),
-                    "steps": list(record.steps),
-                    "weight": record.weight,
-                }
-                for record, cache in zip(self.records, self.caches, strict=True)
-            ],
+        """Flat JSON that differs exactly where the stream of examples would."""
+        found: dict[str, Any] = {
+            "data.lengths": dict(self.lengths),
+            "data.weights": {record.name: record.weight for record in self.records},
         }
+        for record, cache in zip(self.records, self.caches, strict=True):
+            found[f"data.{record.name}.text"] = cache.manifest.content_hash
+            found[f"data.{record.name}.objective"] = repr(record.objective)
+            found[f"data.{record.name}.steps"] = list(record.steps)
+        return found
 
 
 def _check_materialized(record: TaskRecord, cache: Cache, lengths: Mapping[str, int]) -> None:
