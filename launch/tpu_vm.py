@@ -9,13 +9,13 @@ steps, in this order unless named otherwise (default: create install start):
   install  Python, this package and jax[tpu] on every host
   start    `t5x_like train --distributed TRAIN_ARGUMENTS` on every host, in the background
   log      follow the log of the first host (leave with Ctrl-C; the run goes on)
-  stop     ask the run to save and leave
+  stop     ask the run to save and leave, and wait until it has
   delete   the slice and all on its disks; until then it costs money
 
 example:
   python launch/tpu_vm.py --config.project=mine --config.zone=us-west4-a \\
     --config.package=dist/t5x_like-0.1.0-py3-none-any.whl \\
-    -- --gin_file=runs/pretrain.gin --gin.MODEL_DIR="'/mnt/share/run'"
+    -- --gin_file=runs/local.gin --gin.MODEL_DIR="'run1'"
 
 --config=FILE takes the fields from a copy of launch/tpu_vm_config.py. The fields:
 """
@@ -157,13 +157,14 @@ def calls(step: str, config: ConfigDict, arguments: Sequence[str]) -> list[tuple
         case "log":
             return [on_hosts(config, ["tail -n 100 -F t5x_like_run/log"], worker="0")]
         case "stop":
-            return [on_hosts(config, ['kill -TERM "$(cat t5x_like_run/pid)"'])]
+            told = 'flock --nonblock lock true || kill -TERM "$(cat pid)"'
+            return [on_hosts(config, ["cd t5x_like_run", told, "flock --timeout 600 lock true"])]
     return [gcloud(config, group, "delete", config.name, *["--force"] * config.queued, "--quiet")]
 
 
 def plan(config: ConfigDict, steps: Sequence[str], arguments: Sequence[str]) -> list[Command]:
     """The commands of the steps, in order."""
-    commands: list[Command] = []
+    commands = []
     for step in steps:
         commands += [Command(step, argv) for argv in calls(step, config, arguments)]
         if step == "create" and config.queued:

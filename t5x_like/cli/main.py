@@ -51,10 +51,16 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except (ValueError, OSError) as error:
-        # What users can mend is raised as ValueError or OSError; a traceback means a bug.
+    except Exception as error:
+        # What users can mend is one of these or a class of our own; a traceback means a bug.
+        if not (isinstance(error, ValueError | OSError) or _is_ours(error)):
+            raise
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def _is_ours(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] == "t5x_like"
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
         "seed": options.seed,
         "batch_size": options.batch_size,
         "vocabulary": opened.vocabulary.fingerprint,
+        "data.converter": repr(run.feature_converter),
         **opened.identity(),
     }
 

@@ -14,7 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
@@ -30,8 +30,12 @@ from t5x_like.data.seqio_adapter import before_cache, describe
 from t5x_like.data.sources import import_module
 from t5x_like.protocols import Vocabulary
 
-seqio = require("seqio", "data", purpose="a SeqIO task")
-tf = require("tensorflow", "data", purpose="a SeqIO task")
+if TYPE_CHECKING:
+    import seqio
+    import tensorflow as tf
+else:
+    seqio = require("seqio", "data", purpose="a SeqIO task")
+    tf = require("tensorflow", "data", purpose="a SeqIO task")
 
 _SPLITS = ("train", "validation")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")

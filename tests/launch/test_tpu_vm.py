@@ -258,7 +258,7 @@ def on_host(host, script):
 
 
 def wait_for(file: Path, text: str) -> None:
-    """Returns once a file holds the text; the test's own time limit is ten seconds."""
+    """Returns once a file holds the text."""
     for _ in range(200):
         if file.exists() and text in file.read_text():
             return
@@ -293,10 +293,9 @@ def test_the_hosts_scripts_run_once_keep_their_words_and_stop(machine, host):
         assert again.returncode == 1
         assert "a run is going on" in again.stderr
 
-    assert on_host(host, stop).returncode == 0
-    wait_for(run / "log", "saved")
-    # The lock goes with the process, so a new run may start.
-    subprocess.run(["flock", "--timeout", "10", str(run / "lock"), "true"], check=True)
+    for _ in range(2):
+        assert on_host(host, stop).returncode == 0
+        assert (run / "log").read_text().endswith("saved\n")
 
 
 def documented_commands() -> list[list[str]]:
@@ -315,3 +314,5 @@ def test_every_command_of_the_guide_works(machine, words):
     done = launch(machine, *words[2:])
     assert done.returncode == 0, done.stderr
     assert bool(calls(machine)) == ("--run" in words)
+    for file in (word.partition("=")[2] for word in words if word.startswith("--gin_file=")):
+        assert list((ROOT / "gin").rglob(file)), file
