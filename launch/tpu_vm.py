@@ -234,10 +234,9 @@ def main(argv: list[str]) -> None:
             fail("\n       ".join([*found, "nothing was run; --help explains"]))
         commands = plan(config, steps, arguments)
         if flags.FLAGS.run:
-            execute(commands, config.poll_seconds)
-        else:
-            print(render(commands, config.poll_seconds))
-            print("# nothing was run: add --run to run these", file=sys.stderr)
+            return execute(commands, config.poll_seconds)
+        print(render(commands, config.poll_seconds))
+        print("# nothing was run: add --run to run these", file=sys.stderr)
 
     app.run(launch, argv=argv[:cut], flags_parser=parse)
 

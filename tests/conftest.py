@@ -16,17 +16,15 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 HIDE_TENSORFLOW = """
-import sys
+import importlib.machinery
 
-class Missing:
-    hidden = {"clu", "seqio", "tensorflow", "tensorflow_datasets", "tensorflow_text"}
+HIDDEN = {"clu", "seqio", "tensorflow", "tensorflow_datasets", "tensorflow_text"}
+find_any = importlib.machinery.PathFinder.find_spec
 
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] in cls.hidden:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in HIDDEN else find_any(name, path, target)
 
-sys.meta_path.insert(0, Missing)
+importlib.machinery.PathFinder.find_spec = find_spec
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -104,8 +105,8 @@ def build(configurable: Callable[..., Any]) -> Any:
     except ConfigError:
         raise
     except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:
-        # Gin appends where it was; the first line says what was wrong.
-        message = str(error).strip()
+        # Gin appends which function it called, by its address in memory.
+        message = str(error).partition("\n  In call to configurable")[0].strip()
         raise ConfigError(message) from error
 
 
@@ -134,7 +135,7 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
     except ImportError as error:
         raise ConfigError(f"cannot import {error.name!r} {where}: {error}") from error
     except (ValueError, AttributeError, OSError) as error:
-        message = str(error).split("\n")[0].strip()
+        message = str(error).split("\n")[0].strip().rstrip(".")
         raise ConfigError(f"{message} {where}" + _nearest_configurable(message)) from error
 
 
@@ -142,12 +143,11 @@ def _nearest_configurable(message: str) -> str:
     """The nearest configurables, or parameters of the configurable, that gin's message is about."""
     if found := re.search(r"No configurable matching '([\w.]+)'", message):
         selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
-        return nearest(found[1], sorted(selectors))
+        return nearest(found[1], sorted(".".join(s.split(".")[-2:]) for s in selectors))
     if found := re.search(
         r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message
     ):
-        import inspect
-
-        configurable = gin.config._REGISTRY.match(found[1])[0].wrapped
-        return nearest(found[2], list(inspect.signature(configurable).parameters))
+        configurable = gin.config._REGISTRY.get_match(found[1])
+        if configurable is not None:
+            return nearest(found[2], list(inspect.signature(configurable.wrapped).parameters))
     return ""

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from t5x_like.cli.trained import Trained
 
-_SENTENCE = re.compile(r"[A-Z][^.!?\n]{40,160}[.!?](?=\s|$)")
+_SENTENCE = re.compile(r"[A-Z][^.!?\n]{100,240}[.!?](?=\s|$)")
 
 
 def blanked_sentences(model: Trained, n: int) -> Iterator[tuple[str, str]]:

@@ -62,15 +62,20 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
         run_files.checkpoints(model_dir), keep=options.checkpoints_kept, check=check
     )
     if (saved := checkpoints.metadata()) is not None:
-        check(saved)  # before the run's own files are replaced
-    if jax.process_index() == 0:
-        run_files.write(model_dir, config=config, vocabulary=opened.vocabulary)
+        check(saved)
+
+    def batches_from(start_step: int) -> Iterator[Batch]:
+        if jax.process_index() == 0:
+            # Not earlier: what cannot resume the run that is there must leave it as it was.
+            run_files.write(model_dir, config=config, vocabulary=opened.vocabulary)
+        return batches.train_from(start_step)
+
     log = RunLog(model_dir, total_steps=options.train_steps)
     if not batches.validation:
         log.message("No held-out documents: the run goes without evaluation.")
     return loop.train(
         program,
-        batches.train_from,
+        batches_from,
         key=jax.random.key(options.seed),
         periods=loop.Periods(
             total=options.train_steps,

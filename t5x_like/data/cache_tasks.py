@@ -157,7 +157,8 @@ def write_cache_from_task(
             shard_plan(directory, manifest, source=source),
             vocab_size=max(vocabulary.vocab_size, _largest_vocabulary(task)),
         )
-        workers = (workers or default_workers()) if module and len(parts) > 1 else 1
+        several = module and any(part.of > 1 for part in parts)
+        workers = (workers or default_workers()) if several else 1
         find_task = (
             functools.partial(_registered, task.name, module)
             if module and workers > 1

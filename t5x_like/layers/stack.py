@@ -17,8 +17,9 @@ class Stack(nnx.Module):
     """N layers whose parameters are stored stacked, [N, ...], however they are run.
 
     `unroll` layers are compiled one after another: 1 scans (fast to compile), 0 or N unrolls all
-    (fast to run). `remat`, one of `jax.checkpoint_policies`, says which intermediate results of a
-    layer the backward pass finds stored, the rest being computed again; None stores all.
+    (compiles longer, lets XLA overlap layers). `remat`, one of `jax.checkpoint_policies`, says which
+    intermediate results of a layer the backward pass finds stored, the rest being computed again;
+    None stores all.
     """
 
     def __init__(

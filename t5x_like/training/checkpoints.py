@@ -318,6 +318,9 @@ class Checkpoints:
                 (self.directory / str(step)).rename(target)
                 logger.warning("Moved step %d to %s", step, target)
         multihost.barrier("damaged checkpoints moved")
+        if self._manager is not None:
+            # It still counts them, and would decline to save a step that is not after them.
+            self._manager.reload()
 
     def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
         """In the background: waits for the commit and writes this process's checksums."""

@@ -21,7 +21,9 @@ def test_resumed_and_extended_runs_equal_a_straight_one(tiny: Tiny) -> None:
     assert_same_state(straight, resumed)
     assert list(losses(straight)) == list(range(1, 9))
     assert losses(straight) == losses(resumed)
-    held_out = [line for line in read_metrics(resumed / "metrics.jsonl") if "eval/text/loss" in line]
+    held_out = [
+        line for line in read_metrics(resumed / "metrics.jsonl") if "eval/text/loss" in line
+    ]
     assert [line["step"] for line in held_out] == [4, 8]
 
 
@@ -47,10 +49,10 @@ def test_ten_kills_at_random_moments_change_nothing(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Progress is seen in the log; the moment after it falls anywhere, often within a save."""
-    steps = {"TRAIN_STEPS": 500, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 50}
+    steps = {"TRAIN_STEPS": 240, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 50}
     command = tiny.flags("killed", **steps)
     draw = random.Random(2)
-    moments = sorted(draw.sample(range(400), 10))
+    moments = sorted(draw.sample(range(190), 10))
     for moment in moments:
         kill = ["--kill_at", str(moment), "--delay", str(draw.random() * 0.2)]
         finish(tiny.start(command, driver=kill), status=-signal.SIGKILL)

@@ -1,0 +1,282 @@
+"""Every subcommand from end to end: vocab, cache, train, eval, infer, plot; help and status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_run import Result, Tiny, finish, losses
+
+from t5x_like.cli import main
+from t5x_like.data.cache import Cache
+from t5x_like.vocabularies import loading
+
+Cli = Callable[..., Result]
+
+
+@pytest.mark.parametrize("command", main.COMMANDS)
+def test_help_shows_every_flag(command: str, cli: Cli) -> None:
+    shown = cli(command, "--help")
+    assert shown.status == 0
+    assert f"usage: t5x_like {command}" in shown.out
+    assert f"  {command} " in cli("--help").out
+
+
+def test_no_command_is_a_question_for_help(cli: Cli) -> None:
+    assert cli().status == 0
+    assert cli().out == cli("--help").out
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["tarin"],
+        ["train", "--no_such_flag"],
+        ["infer", "run"],
+        ["train", "--gin.SEED"],
+        ["vocab", "--corpus=a.txt"],
+        ["cache", "--vocab_type=word"],
+        ["cache", "--corpus=a.txt", "--materialize", "--lengths=inputs"],
+    ],
+)
+def test_wrong_arguments_are_status_2(argv: list[str], cli: Cli) -> None:
+    result = cli(*argv)
+    assert result.status == 2
+    assert "usage: t5x_like" in result.err
+
+
+def test_a_bug_shows_its_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from t5x_like.training import curves
+
+    monkeypatch.setattr(curves, "plot", lambda *_: {}["missing"])
+    with pytest.raises(KeyError, match="missing"):
+        cli("plot", "run")
+
+
+def test_interrupt_is_status_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from t5x_like.training import curves
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(curves, "plot", interrupt)
+    result = cli("plot", "run")
+    assert (result.status, result.err) == (130, "interrupted\n")
+
+
+def test_python_m_is_the_same_command(cli: Cli) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "t5x_like", "plot", "/no/such/run"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "error: No metrics.jsonl in /no/such/run: give the directory of a run.\n"
+
+
+def test_text_is_a_task_or_files_not_both(cli: Cli, text: Path, tmp_path: Path) -> None:
+    output = f"--output={tmp_path / 'v.model'}"
+    for named in ([], ["stdlib_docs", "--corpus", str(text)]):
+        result = cli("vocab", *named, output)
+        assert result.status == 1
+        assert "either a TASK or files with --corpus" in result.err
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_vocabulary_is_trained_and_used(kind: str, tiny: Tiny, text: Path) -> None:
+    model = tiny.root / "mine.model"
+    made = tiny.cli(
+        *("vocab", "--corpus", str(text), "--separator=line", "--size=36", f"--type={kind}"),
+        f"--output={model}",
+    )
+    assert made.status == 0, made.err
+    assert made.out == f"{model}: 36 pieces, 136 ids with sentinels\n"
+    vocabulary = loading.load(model)
+    line = text.read_text().splitlines()[0]
+    assert vocabulary.decode(vocabulary.encode(line)) == line
+
+    run = tiny.trained("run", VOCABULARY=str(model), TRAIN_STEPS=2)
+    model.unlink()  # the run keeps its own copy
+    filled = tiny.cli("infer", str(run), "the ___ returns", "--max_length=4")
+    assert filled.status == 0, filled.err
+
+
+def test_too_large_a_vocabulary_names_the_largest(cli: Cli, text: Path, tmp_path: Path) -> None:
+    result = cli(
+        *("vocab", "--corpus", str(text), "--separator=line", "--size=5000"),
+        f"--output={tmp_path / 'v.model'}",
+    )
+    assert result.status == 1
+    assert "the largest possible is" in result.err
+    assert not (tmp_path / "v.model").exists()
+
+
+def test_missing_vocabulary_is_trained_at_first_use(tiny: Tiny) -> None:
+    fields = {"VOCABULARY": None, "VOCAB_SIZE": 36, "TRAIN_STEPS": 1}
+    first = tiny.train("first", **fields)
+    assert first.status == 0, first.err
+    assert "training a unigram vocabulary of 36 pieces" in first.out
+    again = tiny.train("again", **fields)
+    assert "vocabulary" not in again.out
+    assert len(list((tiny.root / "cache" / "vocabularies").glob("*.model"))) == 1
+    assert losses(tiny.root / "first") == losses(tiny.root / "again")
+
+
+def test_cache_is_made_once_and_trained_from(tiny: Tiny, text: Path) -> None:
+    argv = ["cache", "--corpus", str(text), "--separator=line", "--validation=0.1"]
+    argv += ["--vocabulary=bytes", "--workers=1", f"--cache_dir={tiny.root / 'cache'}"]
+    made = tiny.cli(*argv)
+    assert made.status == 0, made.err
+    directory = Path(made.out.splitlines()[1])
+    manifest = Cache.open(directory).manifest
+    train, validation = manifest.splits["train"], manifest.splits["validation"]
+    assert train.documents + validation.documents == len(set(text.read_text().splitlines()))
+    assert f"  train: {train.documents:,} documents, {train.tokens['targets']:,} tokens" in made.out
+    written = {path: path.stat().st_mtime_ns for path in directory.iterdir()}
+
+    assert tiny.cli(*argv).out.startswith(str(directory))
+    assert "caching" not in tiny.train("run", TRAIN_STEPS=1).out
+    assert {path: path.stat().st_mtime_ns for path in directory.iterdir()} == written
+    assert "caching" in tiny.cli(*argv, "--overwrite").out
+
+    # Copied somewhere else, without the text, it is read by its directory.
+    moved = directory.rename(tiny.root / "moved")
+    want = losses(tiny.root / "run")
+    run = tiny.trained("from_cache", CORPUS=str(moved), VOCABULARY=None, TRAIN_STEPS=1)
+    assert losses(run) == want
+
+
+def test_changed_text_is_never_read_from_the_old_cache(tiny: Tiny) -> None:
+    file = tiny.root / "mine.txt"
+    file.write_text("one line of text here\n" * 3 + "another line of text\n")
+    tiny.trained("run", CORPUS=str(file), TRAIN_STEPS=1)
+    file.write_text("quite another text by now\n" * 3 + "and another line of text\n")
+    result = tiny.train("new", CORPUS=str(file), TRAIN_STEPS=1)
+    assert result.status == 1
+    assert "is of another text" in result.err
+    assert "--overwrite" in result.err
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture
+def run(shared: Path, text: Path, cli: Cli) -> Path:
+    """A run of 20 steps with two evaluations."""
+    if not (shared / "run").exists():
+        tiny = Tiny(shared, cli, {"CORPUS": str(text)})
+        tiny.trained("run", TRAIN_STEPS=20, EVAL_PERIOD=10, CHECKPOINT_PERIOD=10)
+    return shared / "run"
+
+
+def test_eval_prints_and_writes_four_losses(run: Path, cli: Cli, tmp_path: Path) -> None:
+    output = tmp_path / "losses.json"
+    result = cli("eval", str(run), "--batch_size=8", "--batches=2", f"--output={output}")
+    assert result.status == 0, result.err
+    written = json.loads(output.read_text())
+    assert written["step"] == 20
+    (values,) = written["tasks"].values()
+    assert list(values) == [
+        "loss, all target tokens",
+        "loss, content",
+        "loss, content, blanked",
+        "loss, content, unigram",
+    ]
+    for name, value in values.items():
+        assert f"  {name:32} {value:.4f}" in result.out
+    # After 20 steps it knows next to nothing; the unigram model knows the frequencies.
+    assert 2 < values["loss, content, unigram"] < values["loss, content"] < 7
+    assert values["loss, content"] != values["loss, content, blanked"]
+
+    logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    held_out = {x["step"]: x["eval/text/loss"] for x in logged if "eval/text/loss" in x}
+    assert values["loss, all target tokens"] == pytest.approx(held_out[20], rel=1e-5)
+    cli("eval", str(run), "--batch_size=8", "--batches=2", "--step=10", f"--output={output}")
+    older = json.loads(output.read_text())
+    assert older["tasks"]["text"]["loss, all target tokens"] == pytest.approx(held_out[10], 1e-5)
+
+
+def test_eval_of_a_step_that_is_not_there(run: Path, cli: Cli) -> None:
+    result = cli("eval", str(run), "--step=7")
+    assert result.status == 1
+    assert "step 7" in result.err
+    assert "[10, 20]" in result.err
+
+
+def test_infer_fills_texts_of_arguments_files_and_standard_input(
+    run: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "filled.jsonl"
+    texts = ["the ___ of a module", "a <extra_id_0> is <extra_id_1> true"]
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n\n" for text in texts))
+    flags = ["--max_length=6", "--batch_size=8", f"--output={output}"]
+    by_argument = cli("infer", str(run), *texts, *flags)
+    assert by_argument.status == 0, by_argument.err
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [row["text"] for row in rows] == texts
+    assert [len(row["blanks"]) for row in rows] == [1, 2]
+    assert "".join(f"{row['filled']}\n" for row in rows) == by_argument.out
+    by_file = cli("infer", str(run), f"--input={tmp_path / 'texts.txt'}", *flags)
+    assert by_file.out == by_argument.out
+    with (tmp_path / "texts.txt").open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert cli("infer", str(run), "--input=-", *flags).out == by_argument.out
+
+
+def test_infer_shows_held_out_sentences_with_the_truth(tiny: Tiny) -> None:
+    sentence = "The return value of this function number {} is a list of strings.\n"
+    (tiny.root / "sentences.txt").write_text("".join(sentence.format(n) for n in range(60)))
+    run = tiny.trained("run", CORPUS=str(tiny.root / "sentences.txt"), TRAIN_STEPS=1)
+    output = tiny.root / "filled.jsonl"
+    result = tiny.cli(
+        "infer", str(run), "--held_out=2", "--max_length=4", "--batch_size=8", f"--output={output}"
+    )
+    assert result.status == 0, result.err
+    assert result.out.count("  truth: The return value of this function number") == 2
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert all("<extra_id_0>" in row["text"] for row in rows)
+    assert all(row["original"].startswith("The return value") for row in rows)
+
+
+@pytest.mark.parametrize("text_", ["no blank at all", "two __ underscores"])
+def test_infer_of_a_text_without_a_blank(text_: str, run: Path, cli: Cli) -> None:
+    result = cli("infer", str(run), text_)
+    assert result.status == 1
+    assert f"no blank in {text_!r}" in result.err
+
+
+def test_plot_draws_one_run_and_several(run: Path, cli: Cli, tmp_path: Path) -> None:
+    assert cli("plot", str(run)).out == f"{run / 'loss.png'}\n"
+    both = cli("plot", str(run), str(run), f"--output={tmp_path / 'both.png'}")
+    assert both.status == 0
+    for picture in (run / "loss.png", tmp_path / "both.png"):
+        assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_run_says_its_whole_configuration(run: Path) -> None:
+    config = (run / "config.gin").read_text()
+    assert "TRAIN_STEPS = 20" in config
+    assert "t5.Config.d_model = 32" in config
+    metadata = json.loads((run / "checkpoints/20/metadata/metadata").read_text())["metadata"]
+    assert metadata["config"] == config
+    assert {"seed", "batch_size", "vocabulary"} <= metadata.keys()
+
+
+@pytest.mark.slow
+def test_the_default_run_is_stdlib_docs(tiny: Tiny) -> None:
+    """`t5x_like train` as README has it, but for its length."""
+    command = [
+        *("train", f"--gin.MODEL_DIR='{tiny.root / 'run'}'", "--gin.TRAIN_STEPS=2"),
+        *("--gin.BATCH_SIZE=4", f"--gin.CACHE_DIR='{tiny.root / 'cache'}'"),
+    ]
+    (result,) = finish(tiny.start(command))
+    assert "training a unigram vocabulary" in result.out
+    assert "caching stdlib_docs" in result.out
+    assert "evaluation: stdlib_docs.span_corruption/" in result.err
