@@ -26,6 +26,7 @@ if [ ! -x "$environment/bin/t5x_like" ]; then
   "$environment/bin/python" -m pip install --quiet --editable '.[all]'
 fi
 command=$environment/bin/t5x_like
+export GLIBC_TUNABLES=glibc.malloc.hugetlb=1 # fewer page faults: a step on CPUs touches much memory
 
 "$command" train --gin_file=runs/local.gin "${extend[@]}"
 run=runs/local

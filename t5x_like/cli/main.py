@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 
 from t5x_like import __version__
@@ -53,6 +54,8 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except Exception as error:
         # What users can mend is one of these or a class of our own; a traceback means a bug.
+        if os.environ.get("T5X_LIKE_TRACEBACK"):
+            raise
         if not (isinstance(error, ValueError | OSError) or _is_ours(error)):
             raise
         print(f"error: {error}", file=sys.stderr)

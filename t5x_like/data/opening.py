@@ -84,8 +84,7 @@ class Data:
             sources.check_trainable(source)
         vocabulary = self.open_vocabulary(found, once=once)
         records = [self.make_cache(source, vocabulary, once=once) for source in found]
-        if once is alone:
-            self._record(found, records)
+        self._record(found, records, once=once)
         return self._opened(records, vocabulary, found)
 
     def _named(self) -> tuple[sources.Source, ...] | None:
@@ -167,12 +166,24 @@ class Data:
         self._record(found, records)
         return [Cache.open(self.root / record.directory) for record in records]
 
-    def _record(self, found: Sequence[sources.Source], records: Sequence[TaskRecord]) -> None:
+    def _record(
+        self,
+        found: Sequence[sources.Source],
+        records: Sequence[TaskRecord],
+        *,
+        once: Once = alone,
+    ) -> None:
         """Lets tasks of SeqIO's train by name where it is not installed."""
-        if all(isinstance(source, sources.SeqioSource) for source in found):
-            assert self.mixture_or_task_name is not None
-            file = cache_location.record_file(self.root, self.mixture_or_task_name)
-            task_records.save(file, records)
+        if not all(isinstance(source, sources.SeqioSource) for source in found):
+            return
+        assert self.mixture_or_task_name is not None
+        file = cache_location.record_file(self.root, self.mixture_or_task_name)
+        once(
+            f"record of {self.mixture_or_task_name}",
+            file,
+            lambda: task_records.holds(file, records),
+            lambda: task_records.save(file, records),
+        )
 
     def open_vocabulary(self, found: Sequence[sources.Source], *, once: Once = alone) -> Vocabulary:
         """The one vocabulary of all sources.

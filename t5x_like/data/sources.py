@@ -146,13 +146,22 @@ def import_module(module: str) -> None:
         return
     if not path.is_file():
         raise ValueError(f"MIXTURE_OR_TASK_MODULE={module!r}: no such file in {Path.cwd()}")
-    if path.stem in sys.modules:
+    if (imported := sys.modules.get(path.stem)) is not None:
+        if Path(getattr(imported, "__file__", None) or "").resolve() != path.resolve():
+            raise ValueError(
+                f"MIXTURE_OR_TASK_MODULE={module!r}: Python has a module {path.stem!r} already; "
+                "give the file another name"
+            )
         return
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[path.stem])
+    try:
+        spec.loader.exec_module(sys.modules[path.stem])
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
 
 
 def from_seqio(name: str, *, module: str | None = None) -> tuple[SeqioSource, ...] | None:

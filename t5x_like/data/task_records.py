@@ -40,11 +40,20 @@ class TaskRecord:
 
 def save(file: Path, records: Sequence[TaskRecord]) -> None:
     """Writes the records of a task (one) or mixture (several), whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, _encoded(records))
+
+
+def holds(file: Path, records: Sequence[TaskRecord]) -> bool:
+    """Whether just these records are saved there."""
+    return file.is_file() and file.read_bytes() == _encoded(records)
+
+
+def _encoded(records: Sequence[TaskRecord]) -> bytes:
     rows = [
         {**vars(record), "objective": _objective_to_json(record.objective)} for record in records
     ]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps(rows, indent=1).encode())
+    return json.dumps(rows, indent=1).encode()
 
 
 def load(file: Path) -> tuple[TaskRecord, ...]:

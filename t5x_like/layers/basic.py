@@ -104,7 +104,7 @@ class Logits(nnx.Module):
 
 def subkeys(key: jax.Array | None, n: int) -> Sequence[jax.Array | None]:
     """`n` independent keys, or as many None: deterministic."""
-    return [None] * n if key is None else jax.random.split(key, n)
+    return [None] * n if key is None else list(jax.random.split(key, n))
 
 
 def dropout(

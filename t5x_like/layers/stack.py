@@ -17,7 +17,7 @@ class Stack(nnx.Module):
     """N layers whose parameters are stored stacked, [N, ...], however they are run.
 
     `unroll` layers are compiled one after another: 1 scans (fast to compile), 0 or N unrolls all
-    (compiles longer, lets XLA overlap layers). `remat`, one of `jax.checkpoint_policies`, says which
+    (compiles longer, lets layers overlap). `remat`, one of `jax.checkpoint_policies`, says which
     intermediate results of a layer the backward pass finds stored, the rest being computed again;
     None stores all.
     """

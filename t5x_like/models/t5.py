@@ -74,14 +74,14 @@ def _relative(config: Config, *, bidirectional: bool) -> Callable[[nnx.Rngs], Re
 
 
 def _parts(config: Config, *, bidirectional: bool) -> Parts:
-    width = {"d_model": config.d_model, "dtype": config.dtype}
+    d_model, dtype = config.d_model, config.dtype
     relative = _relative(config, bidirectional=bidirectional)
     return Parts(
-        norm=lambda rngs: RMSNorm(**width, rngs=rngs),
+        norm=lambda rngs: RMSNorm(d_model, dtype=dtype, rngs=rngs),
         attention=lambda rngs: Attention(
-            **width, num_heads=config.num_heads, d_kv=config.d_kv, rngs=rngs
+            d_model, config.num_heads, d_kv=config.d_kv, dtype=dtype, rngs=rngs
         ),
-        mlp=lambda rngs: config.mlp(**width, d_ff=config.d_ff, rngs=rngs),
+        mlp=lambda rngs: config.mlp(d_model, config.d_ff, dtype=dtype, rngs=rngs),
         relative=relative if config.relative_bias_per_layer else None,
         dropout_rate=config.dropout_rate,
     )

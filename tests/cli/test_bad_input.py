@@ -186,12 +186,13 @@ def test_run_that_is_another_one_now(what: str, finished: Tiny, vocabulary: Path
 
 def test_change_that_is_allowed_by_name(tiny: Tiny) -> None:
     run = tiny.trained("run", TRAIN_STEPS=2)
-    change: dict[str, Any] = {"SEED": 1, "BATCH_SIZE": 16, "TRAIN_STEPS": 3}
-    refused(tiny.train("run", "--allow_change=seed", **change), "--allow_change=batch_size")
-    tiny.trained("run", "--allow_change=seed,batch_size", **change)
+    noise = "--gin.span_corruption.SpanCorruption.noise_density=0.2"
+    change = {"SEED": 1, "TRAIN_STEPS": 3}
+    refused(tiny.train("run", noise, "--allow_change=seed", **change), "--allow_change=data")
+    tiny.trained("run", noise, "--allow_change=seed,data", **change)
     assert list(losses(run)) == [1, 2, 3]
     # It is the run's own setting from now on.
-    tiny.trained("run", **{**change, "TRAIN_STEPS": 4})
+    tiny.trained("run", noise, SEED=1, TRAIN_STEPS=4)
     refused(tiny.train("run", TRAIN_STEPS=5), "seed: 1 then, 0 now")
 
 

@@ -13,18 +13,6 @@ MESH = "--gin.partitioning.make_layout.mesh="
 MESHES = [{"data": 8}, {"data": 4, "tensor": 2}, {"data": 2, "fsdp": 2, "tensor": 2}]
 
 
-def test_mesh_that_splits_rows_and_one_that_splits_tensors_give_the_same_losses(
-    tiny: Tiny,
-) -> None:
-    runs = [
-        tiny.trained(str(n), f"{MESH}{mesh}", TRAIN_STEPS=3)
-        for n, mesh in enumerate((MESHES[0], MESHES[2]))
-    ]
-    want, found = map(losses, runs)
-    assert list(want) == [1, 2, 3]
-    assert found == pytest.approx(want, rel=2e-5)
-
-
 @pytest.mark.slow
 def test_losses_do_not_depend_on_the_mesh(tiny: Tiny) -> None:
     finish(tiny.start(tiny.flags("one", TRAIN_STEPS=3), devices=1))

@@ -40,14 +40,14 @@ class Tiny:
     macros: Mapping[str, Any]
 
     def flags(self, name: str, *flags: str, **macros: Any) -> list[str]:
-        """The command line of run `name`; a macro set to None is left as the gin files have it."""
+        """The command line of run `name`."""
         given = {
             "MODEL_DIR": str(self.root / name),
             "CACHE_DIR": str(self.root / "cache"),
             **self.macros,
             **macros,
         }
-        bindings = [f"--gin.{k}={v!r}" for k, v in given.items() if v is not None]
+        bindings = [f"--gin.{k}={v!r}" for k, v in given.items()]
         return ["train", f"--gin_file={HERE / 'tiny.gin'}", *bindings, *flags]
 
     def train(self, name: str, *flags: str, **macros: Any) -> Result:

@@ -1,0 +1,94 @@
+"""Names become sources; user modules are imported once; rates become exact integers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t5x_like.data import sources
+from t5x_like.objectives.span_corruption import SpanCorruption
+from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.passthrough import PassThroughVocabulary
+
+
+def test_plain_text_needs_an_objective_and_a_table_takes_none(make_corpus: Callable) -> None:
+    plain = make_corpus(["text"])
+    table = make_corpus([{"inputs": "a", "targets": "b"}])
+    with pytest.raises(ValueError, match=r"MIXTURE_OR_TASK_NAME='memory\.span_corruption'"):
+        sources.from_corpus(plain, None)
+    assert sources.from_corpus(plain, SpanCorruption()).objective == SpanCorruption()
+    assert sources.from_corpus(table, SpanCorruption()).objective is None
+    assert sources.from_corpus(plain, SpanCorruption(), text="other").text == "other"
+
+
+def test_end_of_sequence_is_appended_where_there_is_one(make_corpus: Callable) -> None:
+    source = sources.from_corpus(make_corpus(["text"]), SpanCorruption())
+    assert source.eos(ByteVocabulary()) == {"inputs": 1, "targets": 1}
+    assert source.eos(PassThroughVocabulary(10, eos=None)) == {}
+
+
+def test_file_is_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "imported_by_path.py"
+    path.write_text("import sys; sys.counted = getattr(sys, 'counted', 0) + 1")
+    monkeypatch.setattr(sys, "counted", 0, raising=False)
+    for _ in range(2):
+        sources.import_module(str(path))
+    assert sys.counted == 1
+    assert sys.modules.pop("imported_by_path").__file__ == str(path)
+
+
+def test_file_that_failed_is_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "imported_twice.py"
+    path.write_text("registered = {}['missing']")
+    for _ in range(2):
+        with pytest.raises(KeyError, match="missing"):
+            sources.import_module(str(path))
+
+
+def test_file_may_not_hide_behind_an_imported_module(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("")
+    with pytest.raises(ValueError, match="module 'json' already; give the file another name"):
+        sources.import_module(str(tmp_path / "json.py"))
+
+
+def test_module_by_its_dotted_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dotted_module.py").write_text("value = 3")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sources.import_module("dotted_module")
+    assert sys.modules.pop("dotted_module").value == 3
+    with pytest.raises(ValueError, match="MIXTURE_OR_TASK_MODULE='no_such_module'"):
+        sources.import_module("no_such_module")
+
+
+@pytest.mark.parametrize(
+    ("rates", "weights"),
+    [
+        ({"a": 1}, {"a": 1}),
+        ({"a": 0.1, "b": 0.2}, {"a": 1, "b": 2}),
+        ({"a": 1 / 3, "b": 2 / 3}, {"a": 1, "b": 2}),
+        ({"a": 1.5, "b": 1, "c": 0}, {"a": 3, "b": 2, "c": 0}),
+        ({"a": 4000, "b": 6000}, {"a": 2, "b": 3}),
+    ],
+)
+def test_rates_become_the_smallest_integers(rates: dict, weights: dict) -> None:
+    assert sources.integer_weights(rates) == weights
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=5).filter(any), st.integers(1, 20))
+def test_integer_rates_keep_their_proportion(rates: list[int], scale: int) -> None:
+    named = {str(i): rate / scale for i, rate in enumerate(rates)}
+    weights = list(sources.integer_weights(named).values())
+    for i, first in enumerate(rates):
+        for j, second in enumerate(rates):
+            assert weights[i] * second == weights[j] * first
+
+
+@pytest.mark.parametrize("rates", [{"a": 0}, {"a": 1, "b": -1}])
+def test_rates_that_mean_nothing(rates: dict) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        sources.integer_weights(rates)

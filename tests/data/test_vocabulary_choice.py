@@ -1,0 +1,59 @@
+"""A named vocabulary is loaded; a missing one is trained once, by whoever `once` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from t5x_like.data.vocabulary_choice import VocabularyChoice, training_texts
+
+WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
+DOCUMENTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(10)] * 3
+
+
+@pytest.mark.parametrize("extra_ids", [None, 7])
+def test_named_one_needs_no_text(extra_ids: int | None, tmp_path: Path) -> None:
+    choice = VocabularyChoice(name="bytes", extra_ids=extra_ids)
+    assert choice.open(None, tmp_path).vocab_size == 259 + (extra_ids or 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_trained_once_for_a_text_a_kind_and_a_size(make_corpus: Callable, tmp_path: Path) -> None:
+    corpus = make_corpus(DOCUMENTS, ["held out"])
+    choice = VocabularyChoice(size=30)
+    first = choice.open(corpus, tmp_path)
+    assert first.vocab_size == 130
+    (file,) = (tmp_path / "vocabularies").glob("*.model")
+    made = file.stat().st_mtime_ns
+    assert choice.open(corpus, tmp_path).fingerprint == first.fingerprint
+    assert file.stat().st_mtime_ns == made
+    VocabularyChoice(size=31).open(corpus, tmp_path)
+    VocabularyChoice(size=30, kind="bpe").open(corpus, tmp_path)
+    choice.open(make_corpus([*DOCUMENTS, "one more"], ["held out"]), tmp_path)
+    assert len(list((tmp_path / "vocabularies").glob("*.model"))) == 4
+
+
+def test_the_process_that_trains_is_chosen_by_once(make_corpus: Callable, tmp_path: Path) -> None:
+    asked = []
+
+    def once(name: str, path: Path, exists: Callable, make: Callable) -> None:
+        asked.append((name, path, exists()))
+        make()
+
+    VocabularyChoice(size=30).open(make_corpus(DOCUMENTS), tmp_path, once=once)
+    ((name, path, existed),) = asked
+    assert name == f"vocabulary {path.name}"
+    assert not existed
+    assert path.is_file()
+
+
+def test_nothing_to_train_on(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="set VOCABULARY to 'bytes' or to the .model file"):
+        VocabularyChoice().open(None, tmp_path)
+
+
+def test_training_reads_all_features_and_nothing_held_out(make_corpus: Callable) -> None:
+    corpus = make_corpus([{"inputs": "a", "targets": "b"}], [{"inputs": "c", "targets": "d"}])
+    assert list(training_texts(corpus)) == ["a", "b"]

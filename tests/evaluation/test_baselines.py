@@ -1,0 +1,72 @@
+"""The unigram figure by hand, and batches that differ just where they should."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from t5x_like.evaluation import baselines
+from t5x_like.protocols import TokenIds
+
+IDS = TokenIds(vocab_size=20)  # sentinels 19, 18, ...
+
+
+def batch() -> dict[str, np.ndarray]:
+    """Two spans in the first row, one in the second, which ends in padding."""
+    return {
+        "encoder_input_tokens": np.array([[5, 19, 6, 18, 1], [7, 19, 1, 0, 0]], np.int32),
+        "decoder_target_tokens": np.array([[19, 8, 18, 9, 1], [19, 17, 1, 0, 0]], np.int32),
+        "decoder_loss_weights": np.array([[1, 1, 1, 0.5, 1], [1, 1, 1, 0, 0]], np.float32),
+    }
+
+
+def test_content_is_what_is_no_sentinel_no_end_and_no_padding() -> None:
+    made = baselines.content_only(batch(), IDS)
+    # Id 17 stands for no blank in the second row: it is text, as high bytes are.
+    want = np.array([[0, 1, 0, 0.5, 0], [0, 1, 0, 0, 0]], np.float32)
+    np.testing.assert_array_equal(made["decoder_loss_weights"], want)
+    assert made["decoder_loss_weights"].dtype == np.float32
+    for name in ("encoder_input_tokens", "decoder_target_tokens"):
+        np.testing.assert_array_equal(made[name], batch()[name])
+
+
+def test_top_ids_without_the_first_sentinel_are_text() -> None:
+    rows = batch() | {"encoder_input_tokens": np.array([[5, 18, 17, 1, 0]] * 2, np.int32)}
+    weights = baselines.content_only(rows, IDS)["decoder_loss_weights"]
+    np.testing.assert_array_equal(weights[0], [1, 1, 1, 0.5, 0])
+
+
+def test_blanked_encoder_keeps_sentinels_and_end_in_place() -> None:
+    made = baselines.blank_encoder(batch(), IDS)
+    want = [[0, 19, 0, 18, 1], [0, 19, 1, 0, 0]]
+    np.testing.assert_array_equal(made["encoder_input_tokens"], want)
+    for name in ("decoder_loss_weights", "decoder_target_tokens"):
+        np.testing.assert_array_equal(made[name], batch()[name])
+    np.testing.assert_array_equal(
+        batch()["encoder_input_tokens"][0], [5, 19, 6, 18, 1], err_msg="the batch given is kept"
+    )
+
+
+def test_every_id_may_be_a_sentinel() -> None:
+    ids = TokenIds(vocab_size=4)
+    rows = batch() | {"encoder_input_tokens": np.array([[3, 2, 1, 0]], np.int32)}
+    made = baselines.blank_encoder(rows, ids)
+    np.testing.assert_array_equal(made["encoder_input_tokens"], [[3, 2, 1, 0]])
+
+
+def test_unigram_cross_entropy_by_hand() -> None:
+    counts = np.array([0, 0, 3, 0], np.int64)
+    rows = {
+        "decoder_target_tokens": np.array([[2, 3]]),
+        "decoder_loss_weights": np.array([[1, 3]], np.float32),
+    }
+    # Smoothed 1, 1, 4, 1 of 7; the second batch weighs nothing.
+    want = -(math.log(4 / 7) + 3 * math.log(1 / 7)) / 4
+    nothing = {**rows, "decoder_loss_weights": np.zeros((1, 2), np.float32)}
+    assert baselines.unigram_cross_entropy([rows, nothing], counts) == pytest.approx(want)
+
+
+def test_unigram_of_no_targets_is_nan() -> None:
+    assert math.isnan(baselines.unigram_cross_entropy([], np.ones(4, np.int64)))
