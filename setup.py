@@ -1,4 +1,4 @@
-"""Packaging of t5x_like: `tasks`, `gin` and `launch` become subpackages of the installed package."""
+"""Packaging: `tasks`, `gin` and `launch` become subpackages of the installed t5x_like."""
 
 from pathlib import Path
 
@@ -25,11 +25,11 @@ CORE = [
     "zstandard>=0.23,<1",
 ]
 DATA = [
-    "importlib_resources>=6",  # tensorflow-datasets imports it through etils and does not say so
+    "importlib_resources>=6,<8",  # tensorflow-datasets imports it through etils and does not say so
     "pyarrow>=18,<27",
     "seqio>=0.0.20,<0.1",
     "tensorflow>=2.21,<2.22",
-    "tensorflow-datasets>=4.9.9,<5",
+    "tensorflow-datasets>=4.9.10,<5",
     "tensorflow-text>=2.21.1,<2.22",
 ]
 INTEROP = ["safetensors>=0.5,<1"]

@@ -18,7 +18,8 @@ def blanked_sentences(model: Trained, n: int) -> Iterator[tuple[str, str]]:
     """Up to `n` pairs (sentence with `<extra_id_k>` blanks, sentence), spread over the split.
 
     Raises:
-      ValueError: the run has no held-out text, or no objective that makes blanks.
+      ValueError: the run has no held-out text, or no sentences in it, or no
+        objective that makes blanks.
     """
     opened = model.run.data.open()
     record, cache = opened.records[0], opened.caches[0]
@@ -32,6 +33,8 @@ def blanked_sentences(model: Trained, n: int) -> Iterator[tuple[str, str]]:
             model.vocabulary.decode(split.record(i)["targets"].tolist())
         )
     ]
+    if not sentences:
+        raise ValueError(f"task {record.name!r} has no held-out sentence of a fitting length")
     for k in np.linspace(0, len(sentences) - 1, min(n, len(sentences))).astype(int):
         tokens = np.asarray(model.vocabulary.encode(sentences[k]), np.int32)
         rng = np.random.default_rng(int(k))

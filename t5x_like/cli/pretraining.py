@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,9 +55,7 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
         **opened.identity(),
     }
 
-    def check(saved: Mapping[str, Any]) -> None:
-        preflight.same_run(identity, saved, allow_change=allow_change)
-
+    check = functools.partial(preflight.same_run, identity, allow_change=allow_change)
     program = build_program(run)
     checkpoints = Checkpoints(
         run_files.checkpoints(model_dir), keep=options.checkpoints_kept, check=check

@@ -12,6 +12,7 @@ from flax import nnx
 
 from t5x_like.cli import gin_config, pretraining, run_files
 from t5x_like.cli.run import Run
+from t5x_like.data.vocabulary_choice import Given
 from t5x_like.protocols import Vocabulary
 from t5x_like.training.checkpoints import Checkpoints
 from t5x_like.training.step import Program
@@ -57,6 +58,9 @@ def load(model_dir: str, *, step: int | None = None, bindings: Sequence[str] = (
     checkpoints = Checkpoints(run_files.checkpoints(directory))
     restored = checkpoints.restore_params(program.abstract_state.params, step=step)
     vocabulary = run_files.read_vocabulary(directory)
+    # The file that the configuration names may be gone.
+    data = dataclasses.replace(run.data, vocabulary=Given(vocabulary))
+    run = dataclasses.replace(run, data=data)
     return Trained(run, program, restored.state, vocabulary, restored.step)
 
 

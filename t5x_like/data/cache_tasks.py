@@ -157,13 +157,12 @@ def write_cache_from_task(
             shard_plan(directory, manifest, source=source),
             vocab_size=max(vocabulary.vocab_size, _largest_vocabulary(task)),
         )
-        several = module and any(part.of > 1 for part in parts)
-        workers = (workers or default_workers()) if several else 1
-        find_task = (
-            functools.partial(_registered, task.name, module)
-            if module and workers > 1
-            else lambda: task
-        )
+        find_task: Callable[[], seqio.Task] = lambda: task  # noqa: E731
+        if module and any(part.of > 1 for part in parts):
+            workers = workers or default_workers()
+            find_task = functools.partial(_registered, task.name, module)
+        else:
+            workers = 1
         write = _Write(plan, extent, find_task, progress and workers == 1)
         bar = tqdm(
             desc=task.name, total=len(parts), unit=" shards", disable=not progress or workers == 1

@@ -17,7 +17,7 @@ from t5x_like.data.corpora import Corpus
 from t5x_like.data.opened import Opened, check_materialized
 from t5x_like.data.task_records import TaskRecord
 from t5x_like.data.user_corpus import user_corpus
-from t5x_like.data.vocabulary_choice import Once, VocabularyChoice, alone
+from t5x_like.data.vocabulary_choice import Given, Once, VocabularyChoice, alone
 from t5x_like.protocols import Objective, Vocabulary
 
 
@@ -51,7 +51,7 @@ class Data:
     corpus: str | Sequence[str] | None = None
     read_corpus: CorpusMaker = user_corpus
     objective: Objective | None = None
-    vocabulary: VocabularyChoice = dataclasses.field(default_factory=VocabularyChoice)
+    vocabulary: VocabularyChoice | Given = dataclasses.field(default_factory=VocabularyChoice)
     cache_dir: str | None = None
     workers: int | None = None
 

@@ -103,4 +103,10 @@ def _objective_from_json(fields: dict[str, Any] | None, file: Path) -> Objective
             f"{file} names objective {fields['class']}: import its module first, with "
             f"MIXTURE_OR_TASK_MODULE='{module}'"
         )
-    return getattr(sys.modules[module], name)(**fields["fields"])
+    kind = getattr(sys.modules[module], name, None)
+    if not (
+        isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "geometry")
+    ):
+        raise ValueError(f"{file} names {fields['class']}, which is no objective")
+    made: Any = kind(**fields["fields"])
+    return made

@@ -72,6 +72,18 @@ class VocabularyChoice:
         return loading.load(file, extra_ids=self.extra_ids)
 
 
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """The choice of a vocabulary that is there already, such as the one kept with a run."""
+
+    vocabulary: Vocabulary
+
+    def open(self, corpus: Corpus | None, root: Path, *, once: Once = alone) -> Vocabulary:
+        """The vocabulary itself."""
+        del corpus, root, once
+        return self.vocabulary
+
+
 def training_texts(corpus: Corpus) -> Iterator[str]:
     """All texts of the training split, whatever the feature."""
     for document in corpus.documents("train"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tiny_run import Result, Tiny, finish, losses
 
-from t5x_like.cli import main
+from t5x_like.cli import main, trained
 from t5x_like.data.cache import Cache
 from t5x_like.vocabularies import loading
 
@@ -102,8 +102,7 @@ def test_vocabulary_is_trained_and_used(kind: str, tiny: Tiny, text: Path) -> No
 
     run = tiny.trained("run", VOCABULARY=str(model), TRAIN_STEPS=2)
     model.unlink()  # the run keeps its own copy
-    result = tiny.cli("eval", str(run), "--batch_size=8", "--batches=1")
-    assert result.status == 0, result.err
+    assert trained.load(str(run)).vocabulary.fingerprint == vocabulary.fingerprint
 
 
 def test_too_large_a_vocabulary_names_the_largest(cli: Cli, text: Path, tmp_path: Path) -> None:
@@ -230,8 +229,8 @@ def test_infer_fills_texts_of_arguments_files_and_standard_input(
 
 
 def test_infer_shows_held_out_sentences_with_the_truth(tiny: Tiny) -> None:
-    sentence = "The return value of this function number {} is a list of strings.\n"
-    (tiny.root / "sentences.txt").write_text("".join(sentence.format(n) for n in range(60)))
+    sentence = "The return value of this function number {} is a list of strings " * 2 + "only.\n"
+    (tiny.root / "sentences.txt").write_text("".join(sentence.format(n, n) for n in range(60)))
     run = tiny.trained("run", CORPUS=str(tiny.root / "sentences.txt"), TRAIN_STEPS=1)
     output = tiny.root / "filled.jsonl"
     result = tiny.cli(
@@ -242,6 +241,12 @@ def test_infer_shows_held_out_sentences_with_the_truth(tiny: Tiny) -> None:
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert all("<extra_id_0>" in row["text"] for row in rows)
     assert all(row["original"].startswith("The return value") for row in rows)
+
+
+def test_infer_of_held_out_text_without_sentences(run: Path, cli: Cli) -> None:
+    result = cli("infer", str(run), "--held_out=2")
+    assert result.status == 1
+    assert "no held-out sentence" in result.err
 
 
 @pytest.mark.parametrize("text_", ["no blank at all", "two __ underscores"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from t5x_like.tasks.tfds import TfdsText
 
 from t5x_like.data.text_files import TextFiles
 from t5x_like.data.user_corpus import user_corpus
-from t5x_like.tasks.tfds import TfdsText
 
 
 def test_files_are_read_with_the_options(tmp_path: Path) -> None:

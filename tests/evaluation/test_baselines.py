@@ -49,13 +49,6 @@ def test_blanked_encoder_keeps_sentinels_and_end_in_place() -> None:
     )
 
 
-def test_every_id_may_be_a_sentinel() -> None:
-    ids = TokenIds(vocab_size=4)
-    rows = batch() | {"encoder_input_tokens": np.array([[3, 2, 1, 0]], np.int32)}
-    made = baselines.blank_encoder(rows, ids)
-    np.testing.assert_array_equal(made["encoder_input_tokens"], [[3, 2, 1, 0]])
-
-
 def test_unigram_cross_entropy_by_hand() -> None:
     counts = np.array([0, 0, 3, 0], np.int64)
     rows = {
