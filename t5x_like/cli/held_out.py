@@ -11,15 +11,15 @@ import numpy as np
 if TYPE_CHECKING:
     from t5x_like.cli.trained import Trained
 
-_SENTENCE = re.compile(r"[A-Z][^.!?\n]{100,240}[.!?](?=\s|$)")
+_SENTENCE = re.compile(r"[A-Z][^.!?\n⁇]{100,240}[.!?](?=\s|$)")  # ⁇ is an unknown character
 
 
 def blanked_sentences(model: Trained, n: int) -> Iterator[tuple[str, str]]:
     """Up to `n` pairs (sentence with `<extra_id_k>` blanks, sentence), spread over the split.
 
     Raises:
-      ValueError: the run has no held-out text, or no sentences in it, or no
-        objective that makes blanks.
+      ValueError: the run has no held-out text, no sentence in it, or no objective that makes
+        blanks.
     """
     opened = model.run.data.open()
     record, cache = opened.records[0], opened.caches[0]

@@ -73,5 +73,5 @@ def test_dropout_mask_is_one_along_shared_dimensions_alone():
 
 def test_subkeys_are_all_different_or_all_none():
     assert subkeys(None, 3) == [None] * 3
-    keys = jax.random.key_data(subkeys(jax.random.key(0), 3))
+    keys = [jax.random.key_data(key) for key in subkeys(jax.random.key(0), 3)]
     assert len(np.unique(keys, axis=0)) == 3
