@@ -45,16 +45,22 @@ def main(argv: list[str]) -> int:
 
     model = trained.load(args.model_dir, step=args.step, bindings=bindings)
     opened = model.run.data.open()
+    counts = {
+        record.name: cache.split("train").counts["targets"]
+        for record, cache in zip(opened.records, opened.caches, strict=True)
+    }
     results = {
         component.name: _losses(
             model,
             component,
-            cache.split("train").counts["targets"],
+            counts[component.name],
             batch_size=args.batch_size,
             batches=args.batches,
         )
-        for component, cache in zip(opened.components("validation"), opened.caches, strict=True)
+        for component in opened.components("validation")
     }
+    if not results:
+        raise ValueError(f"the tasks of {args.model_dir} hold no documents out")
     print(f"step {model.step}, {model.program.parameter_count:,} parameters")
     for name, losses in results.items():
         print(f"{name}:")

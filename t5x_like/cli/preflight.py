@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from flax import nnx
 from t5x_like.training.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Model, Vocabulary
+    from t5x_like.protocols import Model
 
 
 def writable_directory(model_dir: str | None) -> epath.Path:
@@ -27,7 +28,7 @@ def writable_directory(model_dir: str | None) -> epath.Path:
             "is resumed)"
         )
     directory = epath.Path(model_dir)
-    probe = directory / ".writable"
+    probe = directory / f".writable_{uuid.uuid4().hex}"  # several processes may look at once
     try:
         directory.mkdir(parents=True, exist_ok=True)
         probe.write_text("")
@@ -40,33 +41,43 @@ def writable_directory(model_dir: str | None) -> epath.Path:
     return directory
 
 
-def vocabulary_fits(make_model: Callable[..., Model], vocabulary: Vocabulary) -> None:
-    """Raises ValueError where ids of the vocabulary have no row in the embedding."""
+def vocabulary_fits(make_model: Callable[..., Model], ids: int) -> None:
+    """Raises ValueError where some of a vocabulary's `ids` have no row in the embedding."""
     model: Any = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     rows = model.config.vocab_size
-    if vocabulary.vocab_size > rows:
+    if ids > rows:
         family = type(model.config).__module__.rpartition(".")[2]
-        needed = -(-vocabulary.vocab_size // 128) * 128
+        needed = -(-ids // 128) * 128
         raise ValueError(
-            f"the vocabulary has {vocabulary.vocab_size} ids but the model's embedding only "
+            f"the vocabulary has {ids} ids but the model's embedding only "
             f"{rows} rows: set --gin.{family}.Config.vocab_size={needed}, or choose a smaller "
             "vocabulary"
         )
 
 
+def lengths_given(feature_converter: Any, lengths: Mapping[str, int]) -> None:
+    """Raises ValueError where a feature that the model reads has no length."""
+    if missing := set(feature_converter.task_features) - set(lengths):
+        raise ValueError(
+            f"TASK_FEATURE_LENGTHS lacks {', '.join(sorted(missing))}; it is {dict(lengths)}"
+        )
+
+
 def same_run(
-    mine: Mapping[str, Any], saved: Mapping[str, Any], *, allow_change: frozenset[str]
+    mine: Mapping[str, Any], saved: Mapping[str, Any] | None, *, allow_change: frozenset[str]
 ) -> None:
     """Refuses to resume where the examples, their noise, their ids or the seed would differ.
 
     Args:
-      mine: `seed`, `batch_size`, `vocabulary` and `data.*` of the run that starts.
-      saved: the metadata of the checkpoint that it would resume.
+      mine: `seed`, `batch_size`, `vocabulary` and `data.*` of the run that starts, or some.
+      saved: the metadata of the checkpoint that it would resume; None where there is none.
       allow_change: first parts of names that may differ, such as `data`.
 
     Raises:
       CheckpointError: something else differs; says what, and what to do.
     """
+    if saved is None:
+        return
     different = [
         name
         for name in mine

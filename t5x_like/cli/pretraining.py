@@ -44,24 +44,19 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
     options = run.options
     model_dir = preflight.writable_directory(run.model_dir)
     partitioning.check_batch(run.layout, options.batch_size, microbatches=options.microbatches)
-    opened = run.data.open(once=_once)
-    preflight.vocabulary_fits(run.model, opened.vocabulary)
-    batches = _Batches.of(run, opened)
-    identity = {
-        "seed": options.seed,
-        "batch_size": options.batch_size,
-        "vocabulary": opened.vocabulary.fingerprint,
-        "data.converter": repr(run.feature_converter),
-        **opened.identity(),
-    }
-
-    check = functools.partial(preflight.same_run, identity, allow_change=allow_change)
+    preflight.lengths_given(run.feature_converter, run.data.lengths)
     program = build_program(run)
+    same = functools.partial(preflight.same_run, allow_change=allow_change)
+    saved = Checkpoints(run_files.checkpoints(model_dir)).metadata()
+    opened = _open_data(run, lambda mine: same(mine, saved))
+    batches = _Batches.of(run, opened)
+    identity = _identity(run, opened)
+    same(identity, saved)
     checkpoints = Checkpoints(
-        run_files.checkpoints(model_dir), keep=options.checkpoints_kept, check=check
+        run_files.checkpoints(model_dir),
+        keep=options.checkpoints_kept,
+        check=functools.partial(same, identity),
     )
-    if (saved := checkpoints.metadata()) is not None:
-        check(saved)
 
     def batches_from(start_step: int) -> Iterator[Batch]:
         if jax.process_index() == 0:
@@ -101,6 +96,39 @@ def build_program(run: Run) -> step.Program:
         clip=options.gradient_clip,
         ema_decay=options.ema_decay,
     )
+
+
+def _open_data(run: Run, same: Callable[[Mapping[str, Any]], None]) -> Opened:
+    """The run's data, refused before any text is tokenised where it cannot be used.
+
+    Args:
+      run: the run.
+      same: compares part of its identity with that of the run it would resume.
+    """
+
+    def check(ids: int, fingerprint: str | None) -> None:
+        preflight.vocabulary_fits(run.model, ids)
+        known = {} if fingerprint is None else {"vocabulary": fingerprint}
+        same({**_settings(run), **known})
+
+    return run.data.open(once=_once, check=check)
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {
+        "seed": run.options.seed,
+        "batch_size": run.options.batch_size,
+        "data.converter": repr(run.feature_converter),
+    }
+
+
+def _identity(run: Run, opened: Opened) -> dict[str, Any]:
+    """What decides which rows each step reads, and what their ids mean."""
+    return {
+        **_settings(run),
+        "vocabulary": opened.vocabulary.fingerprint,
+        **opened.identity(),
+    }
 
 
 class ToDevice:

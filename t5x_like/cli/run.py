@@ -46,6 +46,16 @@ class Options:
     log_period: int = 20
     data_workers: int = 0
 
+    def __post_init__(self) -> None:
+        least = {"train_steps": 1, "batch_size": 1, "microbatches": 1, "checkpoints_kept": 1}
+        whole = ("eval_period", "eval_batches", "checkpoint_period", "log_period", "data_workers")
+        for name, smallest in {**dict.fromkeys((*whole, "seed"), 0), **least}.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < smallest:
+                raise ValueError(
+                    f"{name.upper()} must be a whole number of at least {smallest}, not {value!r}"
+                )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:

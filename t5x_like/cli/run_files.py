@@ -21,7 +21,7 @@ def checkpoints(model_dir: epath.Path) -> epath.Path:
 
 def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary) -> None:
     """Writes what is needed to use the model later, to a local directory or a bucket."""
-    (model_dir / _CONFIG).write_text(config)
+    _replace(model_dir / _CONFIG, config.encode())
     with tempfile.TemporaryDirectory() as local:
         vocabulary.save(Path(local))
         _copy(epath.Path(local), model_dir / _VOCABULARY)
@@ -48,4 +48,11 @@ def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
 def _copy(source: epath.Path, target: epath.Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for file in source.iterdir():
-        (target / file.name).write_bytes(file.read_bytes())
+        _replace(target / file.name, file.read_bytes())
+
+
+def _replace(file: epath.Path, content: bytes) -> None:
+    """Writes whole or not at all: a run may be killed here."""
+    partial = file.with_name(f"{file.name}.partial")
+    partial.write_bytes(content)
+    partial.replace(file)

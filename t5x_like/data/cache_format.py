@@ -153,6 +153,7 @@ class Manifest:
       segmentation: the rule that cut documents into segments; None where records are whole.
       piece_tokens: longest record of a cut document; None where records are whole.
       materialized: {'lengths', 'seed', 'epochs'} of a task that was run to its end.
+      seqio_task: whether it is of a SeqIO task, whose later steps a task record keeps.
     """
 
     corpus: str
@@ -164,6 +165,7 @@ class Manifest:
     segmentation: str | None = None
     piece_tokens: int | None = None
     materialized: Mapping[str, Any] | None = None
+    seqio_task: bool = False
     content_hash: str = ""
     splits: Mapping[str, SplitInfo] = dataclasses.field(default_factory=dict)
     version: int = FORMAT_VERSION

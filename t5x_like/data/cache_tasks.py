@@ -184,6 +184,7 @@ def _manifest(
         vocabulary_fingerprint=vocabulary.fingerprint,
         token_ids=vocabulary.token_ids,
         features=_features(features, task),
+        seqio_task=True,
     )
 
 

@@ -23,7 +23,7 @@ from t5x_like.data.cache_lock import sole_writer
 from t5x_like.data.cache_shards import ShardPlan, finalise
 from t5x_like.data.cache_text import Document
 from t5x_like.data.cache_workers import default_workers, spread
-from t5x_like.data.corpora import Corpus, CorpusError, ReadReport
+from t5x_like.data.corpora import Corpus, ReadReport
 from t5x_like.protocols import Vocabulary
 
 BLOCK_BYTES = 8 << 20
@@ -153,11 +153,8 @@ class _Blocks:
     def _documents(self) -> Iterator[Document]:
         try:
             yield from self.corpus.documents(self.split, report=self.report)
-        except CorpusError:
-            # Too few documents to hold any out: training can do without the other splits.
-            unused = self.report.documents - self.report.skipped
-            if self.split == "train" or self.number or not unused:
-                raise
+        except corpora.NothingHeldOutError as error:
+            print(f"{error}; going on without", file=sys.stderr)
 
 
 def _spread_with_bar(work: _Tokenise, blocks: _Blocks, *, workers: int, progress: bool) -> None:

@@ -20,6 +20,10 @@ class CorpusError(ValueError):
     """A corpus cannot be read as asked."""
 
 
+class NothingHeldOutError(CorpusError):
+    """A corpus has documents, and too few of them to hold some out."""
+
+
 @dataclasses.dataclass
 class ReadReport:
     """What reading a split has come to so far; filled in while its documents are iterated.
@@ -102,7 +106,7 @@ class Corpus(abc.ABC):
                 found = True
                 yield document
         if not found:
-            raise CorpusError(self._nothing(split, report))
+            raise self._nothing(split, report)
 
     def _chooser(self, split: str) -> Callable[[str], bool]:
         if not self.held_out:
@@ -110,16 +114,16 @@ class Corpus(abc.ABC):
         held_out = HeldOut(self.held_out)
         return lambda content: held_out(content) == (split == "validation")
 
-    def _nothing(self, split: str, report: ReadReport) -> str:
+    def _nothing(self, split: str, report: ReadReport) -> CorpusError:
         where = f"corpus {self.name!r} ({self.description()})"
         if report.skipped and report.skipped == report.documents:
-            return f"{where} has no text: {report}"
+            return CorpusError(f"{where} has no text: {report}")
         if report.documents and split == "validation":
-            return (
+            return NothingHeldOutError(
                 f"{where} has too few documents ({report.documents}) to hold some out: separate "
                 "them otherwise, name files for validation, or hold out nothing (validation=0)"
             )
-        return f"{where} has no text in split {split!r}: every document is empty"
+        return CorpusError(f"{where} has no text in split {split!r}: every document is empty")
 
 
 class HeldOut:
@@ -130,6 +134,8 @@ class HeldOut:
     """
 
     def __init__(self, fraction: float) -> None:
+        if not 0 <= fraction < 1:
+            raise CorpusError(f"validation is a fraction from 0 to below 1, not {fraction}")
         self._below = int(fraction * 2**64)
         self._first: bytes | None = None
         self._second: bytes | None = None

@@ -62,6 +62,7 @@ class Opened:
             found[f"data.{record.name}.text"] = cache.manifest.content_hash
             found[f"data.{record.name}.objective"] = repr(record.objective)
             found[f"data.{record.name}.steps"] = list(record.steps)
+            found[f"data.{record.name}.eos"] = dict(record.eos)
         return found
 
 

@@ -16,8 +16,15 @@ from t5x_like.data.cache import Cache
 from t5x_like.data.corpora import Corpus
 from t5x_like.data.opened import Opened, check_materialized
 from t5x_like.data.task_records import TaskRecord
-from t5x_like.data.user_corpus import user_corpus
-from t5x_like.data.vocabulary_choice import Given, Once, VocabularyChoice, alone
+from t5x_like.data.user_corpus import TFDS, user_corpus
+from t5x_like.data.vocabulary_choice import (
+    Check,
+    Given,
+    Once,
+    VocabularyChoice,
+    alone,
+    no_check,
+)
 from t5x_like.protocols import Objective, Vocabulary
 
 
@@ -55,15 +62,26 @@ class Data:
     cache_dir: str | None = None
     workers: int | None = None
 
+    def __post_init__(self) -> None:
+        lengths = self.lengths
+        if not isinstance(lengths, Mapping) or not all(
+            isinstance(length, int) and length > 0 for length in lengths.values()
+        ):
+            raise ValueError(
+                "TASK_FEATURE_LENGTHS must give a whole number of tokens for each feature, such as "
+                f"{{'inputs': 512, 'targets': 114}}, not {lengths!r}"
+            )
+
     @property
     def root(self) -> Path:
         return cache_location.cache_root(self.cache_dir)
 
-    def open(self, *, once: Once = alone) -> Opened:
+    def open(self, *, once: Once = alone, check: Check = no_check) -> Opened:
         """Opens the caches, having made those that are missing, and the vocabulary.
 
         Args:
           once: has one process make a thing while the others wait.
+          check: of the vocabulary, before text is tokenised with it.
 
         Raises:
           ValueError, OSError: something named does not exist, or does not fit the rest.
@@ -81,8 +99,9 @@ class Data:
         if found is None or self._is_materialized(found):
             return self._open_recorded()
         for source in found:
-            sources.check_trainable(source)
-        vocabulary = self.open_vocabulary(found, once=once)
+            sources.check_trainable(source, self.lengths)
+        vocabulary = self.open_vocabulary(found, once=once, check=check)
+        check(vocabulary.vocab_size, vocabulary.fingerprint)
         records = [self.make_cache(source, vocabulary, once=once) for source in found]
         self._record(found, records, once=once)
         return self._opened(records, vocabulary, found)
@@ -91,8 +110,7 @@ class Data:
         """What the names stand for; None where only a recorded cache can have this name."""
         if self.corpus:
             corpus = self.read_corpus(self.corpus)
-            where = [str(Path(p).absolute()) for p in _several(self.corpus)]
-            digest = hashlib.sha256(json.dumps(where).encode()).hexdigest()[:8]
+            digest = hashlib.sha256(json.dumps(_whereabouts(self.corpus)).encode()).hexdigest()[:8]
             return (sources.from_corpus(corpus, self.objective, text=f"{corpus.name}-{digest}"),)
         name = self.mixture_or_task_name
         assert name is not None
@@ -185,7 +203,13 @@ class Data:
             lambda: task_records.save(file, records),
         )
 
-    def open_vocabulary(self, found: Sequence[sources.Source], *, once: Once = alone) -> Vocabulary:
+    def open_vocabulary(
+        self,
+        found: Sequence[sources.Source],
+        *,
+        once: Once = alone,
+        check: Check = no_check,
+    ) -> Vocabulary:
         """The one vocabulary of all sources.
 
         Raises:
@@ -201,7 +225,7 @@ class Data:
             assert source.vocabulary is not None
             return source.vocabulary
         corpus = next((s.corpus for s in found if isinstance(s, sources.CorpusSource)), None)
-        return self.vocabulary.open(corpus, self.root, once=once)
+        return self.vocabulary.open(corpus, self.root, once=once, check=check)
 
     def make_cache(
         self,
@@ -242,6 +266,12 @@ class Data:
     def _open_cache(self, directory: Path) -> Opened:
         """A cache by its directory, under `objective`; the text need not be there."""
         cache = Cache.open(directory)
+        if cache.manifest.seqio_task:
+            raise ValueError(
+                f"{directory} is the cache of SeqIO task {cache.manifest.corpus!r}, whose later "
+                "steps are recorded beside it: set CACHE_DIR to the folder that holds tokens/ and "
+                f"tasks/, and MIXTURE_OR_TASK_NAME to '{cache.manifest.corpus}' or its mixture"
+            )
         plain = tuple(cache.manifest.features) == corpora.TARGETS
         if plain and self.objective is None:
             raise ValueError(f"{directory} holds plain text: name an objective (OBJECTIVE)")
@@ -287,5 +317,7 @@ class Data:
         )
 
 
-def _several(files: str | Sequence[str]) -> Sequence[str]:
-    return [files] if isinstance(files, str) else files
+def _whereabouts(corpus: str | Sequence[str]) -> list[str]:
+    """Names of a corpus that mean the same in every folder."""
+    several = [corpus] if isinstance(corpus, str) else corpus
+    return [p if p.startswith(TFDS) else str(Path(p).expanduser().absolute()) for p in several]

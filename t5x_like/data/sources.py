@@ -136,6 +136,9 @@ def import_module(module: str) -> None:
     """
     path = Path(module)
     if path.suffix != ".py":
+        # A console script's path begins with its own folder, where the user's modules are not.
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, here)
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
@@ -202,8 +205,10 @@ def from_seqio(name: str, *, module: str | None = None) -> tuple[SeqioSource, ..
     return tuple(sources)
 
 
-def check_trainable(source: Source) -> None:
-    """Raises ValueError where a task has a step after its cache that training cannot run."""
+def check_trainable(source: Source, lengths: Mapping[str, int] | None = None) -> None:
+    """Raises ValueError where a task cannot be trained on, at all or with these lengths."""
+    if lengths is not None and source.objective is not None:
+        source.objective.geometry(lengths)
     if isinstance(source, SeqioSource) and source.refused:
         raise ValueError(
             f"task {source.name!r} has a step after its cache that training from a cache cannot "

@@ -10,9 +10,18 @@ from t5x_like.data import cache_location
 from t5x_like.data.corpora import Corpus
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import loading, training
+from t5x_like.vocabularies.sentencepiece import USUAL_EXTRA_IDS
 
 Once = Callable[[str, Path, Callable[[], bool], Callable[[], None]], None]
 """(name, path, exists, make): where `path` is missing, one process makes it, the others wait."""
+
+
+Check = Callable[[int, str | None], None]
+"""(ids, fingerprint): raises where a run cannot use such a vocabulary; None while unknown."""
+
+
+def no_check(ids: int, fingerprint: str | None) -> None:
+    """The `Check` that any vocabulary passes."""
 
 
 def alone(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
@@ -39,13 +48,20 @@ class VocabularyChoice:
     kind: str = "unigram"
     extra_ids: int | None = None
 
-    def open(self, corpus: Corpus | None, root: Path, *, once: Once = alone) -> Vocabulary:
+    def __post_init__(self) -> None:
+        if not isinstance(self.size, int) or self.size < 4:
+            raise ValueError(f"VOCAB_SIZE must be a whole number of at least 4, not {self.size!r}")
+
+    def open(
+        self, corpus: Corpus | None, root: Path, *, once: Once = alone, check: Check = no_check
+    ) -> Vocabulary:
         """Loads the vocabulary, having trained it first where it must be.
 
         Args:
           corpus: to train on.
           root: the cache root that keeps trained vocabularies.
           once: has one process train while the others wait.
+          check: asked before training, which takes a while.
 
         Raises:
           ValueError, OSError: no such vocabulary, or nothing to train one on.
@@ -60,6 +76,9 @@ class VocabularyChoice:
         file = cache_location.vocabulary_file(
             root, corpus.name, fingerprint=corpus.fingerprint(), kind=self.kind, size=self.size
         )
+
+        extra_ids = USUAL_EXTRA_IDS if self.extra_ids is None else self.extra_ids
+        check(self.size + extra_ids, None)
 
         def train() -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,9 +97,11 @@ class Given:
 
     vocabulary: Vocabulary
 
-    def open(self, corpus: Corpus | None, root: Path, *, once: Once = alone) -> Vocabulary:
+    def open(
+        self, corpus: Corpus | None, root: Path, *, once: Once = alone, check: Check = no_check
+    ) -> Vocabulary:
         """The vocabulary itself."""
-        del corpus, root, once
+        del corpus, root, once, check
         return self.vocabulary
 
 

@@ -308,9 +308,8 @@ class Checkpoints:
         return True
 
     def _set_aside(self, steps: list[int]) -> None:
-        """Moves steps to `damaged/`, where no step is looked for; process 0 does it."""
-        if not steps:
-            return
+        """Moves steps to `damaged/`, where no step is looked for; process 0's list counts."""
+        multihost.barrier("damaged checkpoints listed")
         if jax.process_index() == 0:
             for step in steps:
                 target = self.directory / _MOVED / f"{step}-{uuid.uuid4().hex[:8]}"
@@ -318,7 +317,7 @@ class Checkpoints:
                 (self.directory / str(step)).rename(target)
                 logger.warning("Moved step %d to %s", step, target)
         multihost.barrier("damaged checkpoints moved")
-        if self._manager is not None:
+        if self._manager is not None and steps:
             # It still counts them, and would decline to save a step that is not after them.
             self._manager.reload()
 

@@ -12,7 +12,7 @@ from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import files
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
-from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
+from t5x_like.vocabularies.sentencepiece import USUAL_EXTRA_IDS, SentencePieceVocabulary
 
 BYTES = "bytes"
 
@@ -41,7 +41,7 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
     if path.is_dir():
         return _saved(path, extra_ids)
     if path.is_file():
-        return SentencePieceVocabulary(path, 100 if extra_ids is None else extra_ids)
+        return SentencePieceVocabulary(path, USUAL_EXTRA_IDS if extra_ids is None else extra_ids)
     raise FileNotFoundError(
         f"no vocabulary {str(spec)!r}: give {BYTES!r}, a SentencePiece .model file or a directory "
         f"with {files.DESCRIPTION}{_nearest(path)}"

@@ -23,6 +23,10 @@ _OWN_SENTINEL = re.compile(rf"{_WORD_START}?<extra_id_(\d+)>")
 _NO_SPACE_BEFORE = b"\x1a\x02\x18\x00"
 
 
+USUAL_EXTRA_IDS = 100
+"""T5's number of sentinels."""
+
+
 class SentencePieceVocabulary:
     """Pieces of a `.model` file, then `extra_ids` sentinels; `<extra_id_0>` has the highest id.
 
@@ -34,7 +38,7 @@ class SentencePieceVocabulary:
       ValueError: it is not a SentencePiece model, or holds sentinels elsewhere than at its top.
     """
 
-    def __init__(self, model_file: str | Path, extra_ids: int = 100) -> None:
+    def __init__(self, model_file: str | Path, extra_ids: int = USUAL_EXTRA_IDS) -> None:
         self._model = Path(model_file).read_bytes()
         self._extra_ids = extra_ids
         try:

@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 import re
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -140,13 +141,13 @@ def _shown(documents: Iterable[str]) -> Iterable[str]:
 
 def _check_writable(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    probe = path.with_name(f"{path.name}.probe.tmp")
+    probe = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     probe.touch()
     probe.unlink()
 
 
 def _explained(error: RuntimeError, vocab_size: int, sample: list[str]) -> Exception:
-    """The trainer's two errors about size in the user's terms; any other as it is."""
+    """The trainer's errors, those about size in the user's terms."""
     characters = sum(map(len, sample))
     text = f"a sample of {len(sample):,} sentences and {characters:,} characters"
     if match := re.search(r"set it to a value <= (\d+)", str(error)):
@@ -159,4 +160,4 @@ def _explained(error: RuntimeError, vocab_size: int, sample: list[str]) -> Excep
             f"a vocabulary of {vocab_size:,} pieces is too small for the characters in {text}: "
             f"give at least {int(match[1]) + 1:,}, or a lower character_coverage"
         )
-    return error
+    return ValueError(f"SentencePiece cannot train {vocab_size:,} pieces on {text}: {error}")
