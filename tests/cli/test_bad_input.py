@@ -56,6 +56,11 @@ def refused(result: Result, *said: str) -> str:
         (["--gin.t5.Config.vocab_size=200"], ["259 ids", "200 rows", "t5.Config.vocab_size=384"]),
         (["--gin.MODEL_DIR='/proc/version/run'"], ["MODEL_DIR '/proc/version/run'"]),
         (["--gin.CACHE_DIR='/proc/version'"], ["/proc/version"]),
+        (["--gin.MICROBATCHES=0"], ["MICROBATCHES", "at least 1", "not 0"]),
+        (["--gin.BATCH_SIZE='a'"], ["BATCH_SIZE", "'a'"]),
+        (["--gin.TASK_FEATURE_LENGTHS=5"], ["TASK_FEATURE_LENGTHS", "not 5"]),
+        (["--gin.TASK_FEATURE_LENGTHS={'inputs': 64}"], ["TASK_FEATURE_LENGTHS lacks targets"]),
+        (["--gin.VOCABULARY=None", "--gin.VOCAB_SIZE=0"], ["VOCAB_SIZE", "not 0"]),
         (
             ["--gin.TASK_FEATURE_LENGTHS={'inputs': 64, 'targets': 5}"],
             ["targets", "5"],
@@ -67,6 +72,17 @@ def test_mistake_on_the_command_line(flags: list[str], said: list[str], tiny: Ti
     refused(tiny.train("run", *flags), *said)
     assert not (tiny.root / "run" / "config.gin").exists()
     assert not (tiny.root / "run" / "checkpoints").exists()
+
+
+def test_nothing_is_tokenised_for_a_run_that_cannot_be(tiny: Tiny) -> None:
+    tiny.trained("run", TRAIN_STEPS=2)
+    for flags, said in (
+        (["--gin.VOCABULARY=None", "--gin.VOCAB_SIZE=2000"], "2100 ids"),
+        (["--gin.SEED=7"], "seed: 0 then, 7 now"),
+        (["--gin.TASK_FEATURE_LENGTHS={'inputs': 64, 'targets': 5}"], "targets"),
+    ):
+        refused(tiny.train("run", *flags, CACHE_DIR=str(tiny.root / "other")), said)
+        assert not (tiny.root / "other").exists()
 
 
 def test_unwritable_directory(tiny: Tiny) -> None:

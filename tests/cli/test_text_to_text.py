@@ -141,6 +141,9 @@ def test_task_with_a_later_step_is_refused_and_then_materialized(tiny: Tiny, mod
     assert made.status == 0, made.err
     directory = Path(made.out.splitlines()[0])
     assert read_manifest(directory).materialized["lengths"] == {"inputs": 64, "targets": 24}
+    by_directory = tiny.train("other", CORPUS=str(directory))
+    assert by_directory.status == 1
+    assert "set CACHE_DIR" in by_directory.err
     record = Cache.open(directory).split("train").record(0)
     assert record["inputs"][0] == 70
     assert record["inputs"][-1] == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -122,6 +123,16 @@ def test_too_few_documents_to_hold_out_give_an_empty_split(tmp_path):
     split = Cache.open(tmp_path / "cache").split("validation")
     assert len(split) == len(split.new_document) == 0
     assert split.offsets["targets"].tolist() == [0]
+
+
+def test_a_damaged_validation_file_is_an_error_not_a_shorter_split(tmp_path):
+    (tmp_path / "train.txt").write_text("some text")
+    held_out = gzip.compress("".join(f"held out {i}\n\n" for i in range(2000)).encode())
+    (tmp_path / "held.txt.gz").write_bytes(held_out[: len(held_out) // 2])
+    corpus = TextFiles(tmp_path / "train.txt", validation_files=tmp_path / "held.txt.gz")
+    with pytest.raises(CorpusError, match=r"held\.txt\.gz"):
+        write_cache(tmp_path / "cache", corpus, ByteVocabulary(), progress=False)
+    assert not Cache.exists(tmp_path / "cache")
 
 
 def test_missing_validation_files_are_an_error(tmp_path):

@@ -122,13 +122,17 @@ def test_fingerprint_is_of_content_and_reading_not_of_place(tmp_path):
     assert len({reference, *others}) == 7
 
 
-def test_fingerprint_of_a_large_file_covers_both_ends_and_the_size(tmp_path):
+def test_fingerprint_covers_the_size_both_ends_and_all_of_a_file_up_to_a_mebibyte(tmp_path):
     path = tmp_path / "a.txt"
     seen = set()
-    for content in (b"a" * 300_000, b"a" * 300_001, b"b" + b"a" * 299_999, b"a" * 299_999 + b"b"):
-        path.write_bytes(content)
-        seen.add(TextFiles("a.txt").fingerprint())
-    assert len(seen) == 4
+    for size in (1_000_000, 1_000_001, 30_000_000):
+        for changed in (None, 0, size - 1, *((123_456, 777_777) if size < 1 << 20 else ())):
+            content = bytearray(b"a") * size
+            if changed is not None:
+                content[changed] = ord("b")
+            path.write_bytes(content)
+            seen.add(TextFiles("a.txt").fingerprint())
+    assert len(seen) == 5 + 5 + 3
 
 
 @pytest.mark.parametrize(

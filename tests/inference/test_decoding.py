@@ -63,8 +63,8 @@ def uncached(model, *, eos):
     "changes",
     [
         {},
-        {"mlp": GatedMlp, "tied_logits": False},
-        {"relative_bias_per_layer": True, "scan_unroll": 0},
+        pytest.param({"mlp": GatedMlp, "tied_logits": False}, marks=pytest.mark.slow),
+        pytest.param({"relative_bias_per_layer": True, "scan_unroll": 0}, marks=pytest.mark.slow),
     ],
     ids=["1.0", "1.1", "umT5 unrolled"],
 )

@@ -42,6 +42,7 @@ def bias():
     return RelativeBias(3, bidirectional=True, rngs=nnx.Rngs(0))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=8)
 @given(queries=st.integers(1, 12), keys=st.integers(1, 12), bidirectional=st.booleans())
 def test_bias_is_the_table_at_the_bucket_of_each_pair(queries, keys, bidirectional):

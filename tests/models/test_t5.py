@@ -139,6 +139,7 @@ def test_packed_examples_score_as_each_does_alone(tiny):
     np.testing.assert_allclose(logits_of(model, alone), packed[:, 3:6], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_unrolled_layers_compute_what_scanned_ones_do(tiny, padded_batch):
     key = jax.random.key(1)
 
@@ -154,6 +155,7 @@ def test_unrolled_layers_compute_what_scanned_ones_do(tiny, padded_batch):
     )
 
 
+@pytest.mark.slow
 def test_bfloat16_computes_close_to_float32_with_float32_parameters(tiny, padded_batch):
     model, low = make(tiny), make(tiny, dtype="bfloat16")
     assert {x.dtype for x in jax.tree.leaves(low)} == {jnp.dtype("float32")}
@@ -258,6 +260,7 @@ def test_flops_count_what_a_row_without_padding_computes(tiny):
     assert model.flops(padded) == flops
 
 
+@pytest.mark.slow
 def test_every_mesh_gives_the_same_loss_and_gradients(tiny):
     config = dataclasses.replace(tiny, vocab_size=64, dropout_rate=0.1)
     tokens = jax.random.randint(jax.random.key(0), (8, 16), 1, 64)
