@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from types import ModuleType
 
@@ -23,10 +24,15 @@ def require(module: str, extra: str, *, purpose: str = "this") -> ModuleType:
     """
     package = module.partition(".")[0]
     try:
-        return importlib.import_module(module)
+        found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package:
             raise
         raise MissingExtraError(
             f"{purpose} needs {package}: pip install 't5x_like[{extra}]'"
         ) from error
+    if module == "tensorflow":
+        # It only reads text here, and would take the memory of GPUs that JAX trains on.
+        with contextlib.suppress(RuntimeError):  # a user's module has used it before
+            found.config.set_visible_devices([], "GPU")
+    return found

@@ -55,7 +55,7 @@ def plan_rows(needs: np.ndarray, capacity: Sequence[int]) -> Plan:
     rows = 0
     for record in range(needs.shape[1]):
         need = needs[:, record : record + 1]
-        fits = (room >= need).all(axis=0)
+        fits = np.asarray((room >= need).all(axis=0))
         place = int(fits.argmax())
         if not fits[place]:
             place = int((room / limits).min(axis=0).argmin())

@@ -1,4 +1,5 @@
 import sys
+import types
 
 import pytest
 
@@ -23,3 +24,14 @@ def test_a_failure_inside_the_package_is_not_hidden(tmp_path, monkeypatch):
     with pytest.raises(ModuleNotFoundError, match="another_missing_one") as caught:
         extras.require("half_installed", "data")
     assert not isinstance(caught.value, extras.MissingExtraError)
+
+
+def test_tensorflow_leaves_the_gpus_to_jax(monkeypatch):
+    hidden = []
+    stand_in = types.ModuleType("tensorflow")
+    stand_in.config = types.SimpleNamespace(
+        set_visible_devices=lambda devices, kind: hidden.append((devices, kind))
+    )
+    monkeypatch.setitem(sys.modules, "tensorflow", stand_in)
+    assert extras.require("tensorflow", "data") is stand_in
+    assert hidden == [([], "GPU")]
