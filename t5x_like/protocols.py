@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import jax
+
+    from t5x_like.objectives.formats import FeatureSpec
 
     Batch = Mapping[str, jax.Array]
     Metrics = dict[str, tuple[jax.Array, jax.Array]]
@@ -28,7 +30,10 @@ class TokenIds:
     """What an objective may know of a vocabulary: its size and its special ids.
 
     `vocab_size` counts the ids in use, extra ids included (32,100 for T5), not the rows of an
-    embedding table. `word_starts` is bool [vocab_size]: the pieces that begin a word.
+    embedding table. `named` are further special tokens by their text, such as `<eod>` or `[R]`.
+    `word_starts` and `full_stops` are bool [vocab_size]: the pieces that begin a word, and those
+    that end a sentence. `counts` is int64 [vocab_size]: how often each id occurs in the training
+    text of a corpus; a vocabulary by itself has none.
     """
 
     vocab_size: int
@@ -39,27 +44,66 @@ class TokenIds:
     cls: int | None = None
     sep: int | None = None
     mask: int | None = None
+    named: Mapping[str, int] = dataclasses.field(default_factory=dict)
     word_starts: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)
+    full_stops: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)
+    counts: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def sentinel(self, k: int) -> int:
         """The id of sentinel k: they count down from the top id (T5, section 3.1.4)."""
         return self.vocab_size - 1 - k
 
-    def to_json(self) -> dict[str, int | None]:
-        """The scalar fields; `word_starts` is stored as an array by whoever keeps it."""
+    @property
+    def special(self) -> tuple[int, ...]:
+        """Every special id, ascending: none of them is a piece of text."""
+        single = (self.pad, self.eos, self.unk, self.bos, self.cls, self.sep, self.mask)
+        return tuple(sorted({i for i in (*single, *self.named.values()) if i is not None}))
+
+    def missing(self, needs: Sequence[str]) -> list[str]:
+        """Those of `needs` (names of fields, or of `named` tokens) that this vocabulary lacks."""
+        return [
+            name for name in needs if getattr(self, name, None) is None and name not in self.named
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the arrays, which are stored by whoever keeps them."""
         return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name != "word_starts"
+            if field.name not in self.ARRAYS
         }
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, int | None]) -> TokenIds:
-        return cls(**fields)  # type: ignore[arg-type]
+    def from_json(cls, fields: Mapping[str, Any]) -> TokenIds:
+        return cls(**fields)
+
+    ARRAYS: ClassVar = ("word_starts", "full_stops", "counts")
 
 
 class Objective(Protocol):
-    """A frozen object around a pure NumPy function from a sample of tokens to features."""
+    """A frozen object around a pure NumPy function from a sample of tokens to features.
+
+    Attributes:
+      kind: which models read its examples: "encoder_decoder", "encoder" or "decoder".
+      needs: what the vocabulary must have: names of `TokenIds` fields or of its named tokens.
+      steps: names of `data.post_cache.STEPS` that run on its features.
+      static: draws the same noise for a sample in every epoch.
+    """
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def needs(self) -> tuple[str, ...]: ...
+
+    @property
+    def steps(self) -> tuple[str, ...]: ...
+
+    @property
+    def static(self) -> bool: ...
+
+    def lengths(self, tokens: int) -> dict[str, int]:
+        """Feature lengths that go together for a model that reads `tokens` tokens a row."""
 
     def geometry(self, lengths: Mapping[str, int]) -> Any:
         """Which tokens make a sample, for these feature lengths (an `objectives.geometry` object).
@@ -68,10 +112,13 @@ class Objective(Protocol):
           ValueError: the feature lengths do not fit the objective; says which would.
         """
 
+    def features(self, lengths: Mapping[str, int]) -> Mapping[str, FeatureSpec]:
+        """What an example holds, at most: every feature after `steps`, end of sequence included."""
+
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """Features without end-of-sequence ids. Never drops a sample."""
+        """Features before `steps` run. Never drops a sample."""
 
 
 @runtime_checkable
@@ -96,6 +143,9 @@ class Vocabulary(Protocol):
         """As `encode`, with each written `<extra_id_n>` becoming its single id."""
 
     def decode(self, ids: Sequence[int]) -> str: ...
+
+    def piece(self, i: int) -> str:
+        """Token `i` as people read it: its text, or a special token's name; "▁" is a space."""
 
     def to_json(self) -> dict[str, Any]: ...
 

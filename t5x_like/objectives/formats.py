@@ -1,0 +1,77 @@
+"""What an objective's examples look like to the models that read them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSpec:
+    """One feature of an example.
+
+    Attributes:
+      length: values at most; None where the feature is a single number (an array of no axes).
+      dtype: "int32" or "float32".
+    """
+
+    length: int | None
+    dtype: str = "int32"
+
+
+class EncoderDecoder:
+    """Examples of `inputs` and `targets`, to which end of sequence is appended later."""
+
+    kind = "encoder_decoder"
+    needs: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ("append_eos_after_trim",)
+    static = False
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """`inputs` and `targets`, as long as `lengths` says."""
+        return {name: FeatureSpec(lengths[name]) for name in ("inputs", "targets")}
+
+
+class MaskedEncoder:
+    """Examples of an encoder that predicts some of its own positions.
+
+    `inputs` and `token_type_ids` int32 [n]; `masked_positions` (ascending), `masked_targets` int32
+    [k] and `masked_loss_weights` float32 [k]. Objectives may add features.
+    """
+
+    kind = "encoder"
+    needs: tuple[str, ...] = ("cls", "sep", "mask")
+    steps: tuple[str, ...] = ()
+    static = False
+
+    def lengths(self, tokens: int) -> dict[str, int]:
+        """`inputs` of all the tokens."""
+        return {"inputs": tokens}
+
+
+def masked_features(inputs: int, predictions: int) -> dict[str, FeatureSpec]:
+    """The features of a `MaskedEncoder` with at most so many positions and predictions."""
+    return {
+        "inputs": FeatureSpec(inputs),
+        "token_type_ids": FeatureSpec(inputs),
+        "masked_positions": FeatureSpec(predictions),
+        "masked_targets": FeatureSpec(predictions),
+        "masked_loss_weights": FeatureSpec(predictions, "float32"),
+    }
+
+
+class Decoder:
+    """Examples of `targets` alone, for a model that reads from left to right."""
+
+    kind = "decoder"
+    needs: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    static = False
+
+    def lengths(self, tokens: int) -> dict[str, int]:
+        """`targets` of all the tokens."""
+        return {"targets": tokens}
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """`targets`, as long as `lengths` says."""
+        return {"targets": FeatureSpec(lengths["targets"])}
