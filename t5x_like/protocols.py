@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     import jax
 
-    from t5x_like.objectives.formats import FeatureSpec
-
     Batch = Mapping[str, jax.Array]
     Metrics = dict[str, tuple[jax.Array, jax.Array]]
 
@@ -78,6 +76,19 @@ class TokenIds:
         return cls(**fields)
 
     ARRAYS: ClassVar = ("word_starts", "full_stops", "counts")
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSpec:
+    """One feature of an example.
+
+    Attributes:
+      length: values at most; None where the feature is a single number (an array of no axes).
+      dtype: "int32" or "float32".
+    """
+
+    length: int | None
+    dtype: str = "int32"
 
 
 class Objective(Protocol):

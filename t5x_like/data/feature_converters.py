@@ -1,4 +1,4 @@
-"""From task features to the arrays a model reads, named as SeqIO and T5X name them.
+"""From an objective's examples to the arrays a model reads, named as SeqIO and T5X name them.
 
 L is the declared length of a feature; examples are laid end to end in a row of L.
 """
@@ -7,126 +7,225 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
+
+from t5x_like.data.rows import LaidRow, padded
+from t5x_like.protocols import FeatureSpec, Objective, TokenIds
+
+Example = Mapping[str, np.ndarray]
+Features = Mapping[str, FeatureSpec]
+Row = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderDecoder:
     """Inputs to the encoder, targets to the decoder: `seqio.EncDecFeatureConverter` in NumPy.
 
-    With `pack`, a row holds several examples and says where each begins: segment ids count them
-    from 1 (0 is padding) and positions restart at 0. Unlike SeqIO's, segments are numbered by
-    example, so that one with an empty feature keeps encoder and decoder aligned.
+    `decoder_start` names the id that a decoder reads first: "pad" in T5, "eos" in BART. With
+    `pack`, a row holds several examples and says where each begins: segment ids count them from 1
+    (0 is padding) and positions restart at 0. Unlike SeqIO's, segments are numbered by example, so
+    that one with an empty feature keeps encoder and decoder aligned.
     """
 
     pack: bool = False
+    decoder_start: str = "pad"
 
-    task_features = ("inputs", "targets")
+    task_features: ClassVar = ("inputs", "targets")
 
-    def shapes(self, lengths: Mapping[str, int]) -> dict[str, tuple[tuple[int], np.dtype]]:
-        """Shape and dtype of each array of a row, in the order of `convert`."""
-        encoder, decoder = (lengths["inputs"],), (lengths["targets"],)
-        tokens, weights = np.dtype(np.int32), np.dtype(np.float32)
-        shapes = {
-            "encoder_input_tokens": (encoder, tokens),
-            "decoder_target_tokens": (decoder, tokens),
-            "decoder_input_tokens": (decoder, tokens),
-            "decoder_loss_weights": (decoder, weights),
-        }
-        if self.pack:
-            shapes |= {
-                "encoder_segment_ids": (encoder, tokens),
-                "encoder_positions": (encoder, tokens),
-                "decoder_segment_ids": (decoder, tokens),
-                "decoder_positions": (decoder, tokens),
-            }
-        return shapes
-
-    def convert(
-        self, examples: Sequence[Mapping[str, np.ndarray]], lengths: Mapping[str, int]
-    ) -> dict[str, np.ndarray]:
-        """One row from the examples that share it, each trimmed to `lengths` first.
+    def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
+        """One row from the examples that share it, each trimmed to L first.
 
         Args:
           examples: `inputs` and `targets`, int [n] each; at most one without `pack`, and none for
-            a row of padding. Targets are scored where they are not 0, or as an example's own
+            a row of padding. Every target is scored, or as an example's own
             `targets_loss_weights` (float [m]) says; tokens past its end, such as an EOS that was
             appended later, weigh 1.
-          lengths: L of `inputs` and `targets`.
+          features: with L of `inputs` and `targets`.
+          ids: of the vocabulary.
 
         Returns:
-          The arrays of `shapes`.
+          int32 `encoder_input_tokens`, `decoder_target_tokens`, `decoder_input_tokens`, float32
+          `decoder_loss_weights`; with `pack` int32 `encoder_segment_ids`, `encoder_positions`,
+          `decoder_segment_ids` and `decoder_positions`.
 
         Raises:
           ValueError: a feature is missing, or the examples do not fit the row.
         """
-        if len(examples) > 1 and not self.pack:
-            raise ValueError(f"{len(examples)} examples for one row need EncoderDecoder(pack=True)")
-        for example in examples:
-            if missing := {"inputs", "targets"} - example.keys():
-                raise ValueError(
-                    f"an encoder-decoder example needs inputs and targets; {sorted(missing)} "
-                    f"missing from {sorted(example)}"
-                )
-        encoder = _Row([example["inputs"] for example in examples], lengths["inputs"], "inputs")
-        decoder = _Row([example["targets"] for example in examples], lengths["targets"], "targets")
-        shifted = np.zeros_like(decoder.tokens)
-        shifted[1:] = decoder.tokens[:-1]
-        shifted[decoder.starts] = 0
-        if self.pack:  # SeqIO leaves the last token in the padding of an unpacked row
-            shifted[decoder.used :] = 0
-        row = {
-            "encoder_input_tokens": encoder.tokens,
-            "decoder_target_tokens": decoder.tokens,
-            "decoder_input_tokens": shifted,
-            "decoder_loss_weights": _loss_weights(examples, decoder),
-        }
+        encoder = _laid(self, examples, "inputs", features=features, ids=ids)
+        decoder = _laid(self, examples, "targets", features=features, ids=ids)
+        row = {"encoder_input_tokens": encoder.tokens} | _decoder(self, decoder, ids=ids)
+        row["decoder_loss_weights"] = _loss_weights(examples, decoder)
         if self.pack:
             row["encoder_segment_ids"], row["encoder_positions"] = encoder.segments()
             row["decoder_segment_ids"], row["decoder_positions"] = decoder.segments()
         return row
 
 
-class _Row:
-    """Sequences end to end in int32 [length], and where each one lies."""
+@dataclasses.dataclass(frozen=True)
+class Decoder:
+    """Targets alone, predicted from left to right: `seqio.LMFeatureConverter` in NumPy.
 
-    def __init__(self, sequences: Sequence[np.ndarray], length: int, name: str) -> None:
-        sequences = [sequence[:length] for sequence in sequences]
-        self.ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
-        self.used = int(self.ends[-1]) if sequences else 0
-        if self.used > length:
+    `decoder_start` and `pack` are as in `EncoderDecoder`. The start is by default the id that
+    separates documents (GPT-2); T5X starts with "pad".
+    """
+
+    pack: bool = False
+    decoder_start: str = "eos"
+
+    task_features: ClassVar = ("targets",)
+
+    def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
+        """As `EncoderDecoder.convert`, the `decoder_*` arrays alone."""
+        decoder = _laid(self, examples, "targets", features=features, ids=ids)
+        row = _decoder(self, decoder, ids=ids)
+        row["decoder_loss_weights"] = _loss_weights(examples, decoder)
+        if self.pack:
+            row["decoder_segment_ids"], row["decoder_positions"] = decoder.segments()
+        return row
+
+
+@dataclasses.dataclass(frozen=True)
+class PrefixDecoder:
+    """Inputs and targets as one sequence: `seqio.PrefixLMFeatureConverter` in NumPy.
+
+    `decoder_causal_attention` is 1 where attention is bidirectional: on the inputs and on the
+    place after them, which still reads an input. Targets alone are scored.
+    """
+
+    pack: bool = False
+    decoder_start: str = "pad"
+
+    task_features: ClassVar = ("inputs", "targets")
+
+    def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
+        """As `EncoderDecoder.convert`, in rows of the lengths of inputs and targets together."""
+        _check(self, examples)
+        limits = [_length(features, name) for name in ("inputs", "targets")]
+        pairs = [(one["inputs"][: limits[0]], one["targets"][: limits[1]]) for one in examples]
+        joined = [np.concatenate(pair) for pair in pairs]
+        decoder = LaidRow(joined, sum(limits), pad=ids.pad, name="inputs and targets")
+        weights, prefix = np.zeros(sum(limits), np.float32), np.zeros(sum(limits), np.int32)
+        for one, (inputs, targets), span in zip(examples, pairs, decoder.spans, strict=True):
+            first = span.start + len(inputs)
+            weights[first : span.stop] = _scored(one, len(targets))
+            prefix[span.start : min(first + 1, span.stop)] = 1
+        row = _decoder(self, decoder, ids=ids)
+        row |= {"decoder_loss_weights": weights, "decoder_causal_attention": prefix}
+        if self.pack:
+            row["decoder_segment_ids"], row["decoder_positions"] = decoder.segments()
+        return row
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoder:
+    """One example a row to an encoder, which is told what to predict at which positions.
+
+    `inputs` become `encoder_input_tokens`, with an int32 `encoder_attention_mask` (1 for tokens, 0
+    for padding), and `token_type_ids` become `encoder_token_type_ids`. Every other feature keeps
+    its name, filled up with zeros; where nothing is predicted, `masked_loss_weights` is 0.
+    """
+
+    task_features: ClassVar = ("inputs",)
+
+    def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
+        """One row from at most one example; none makes a row of padding.
+
+        Args:
+          examples: the features that `features` declares.
+          features: L and dtype of each; those without a length become numbers without axes.
+          ids: of the vocabulary.
+
+        Raises:
+          ValueError: a feature is missing, or there are several examples.
+        """
+        _check(self, examples, names=features)
+        row = {}
+        for name, spec in features.items():
+            if not examples:
+                values = np.zeros(() if spec.length is None else 0, spec.dtype)
+            else:
+                values = examples[0][name]
+            if spec.length is None:
+                row[name] = np.asarray(values, spec.dtype)
+            elif name == "inputs":
+                row["encoder_input_tokens"] = padded(values, spec.length, fill=ids.pad)
+                row["encoder_attention_mask"] = mask = np.zeros(spec.length, np.int32)
+                mask[: len(values)] = 1
+            else:
+                known_as = "encoder_token_type_ids" if name == "token_type_ids" else name
+                row[known_as] = padded(values, spec.length, dtype=spec.dtype)
+        return row
+
+
+def default_converter(objective: Objective | None) -> EncoderDecoder | Decoder | Encoder:
+    """The rows of the kind of model that an objective is for; None is text-to-text."""
+    match "encoder_decoder" if objective is None else objective.kind:
+        case "encoder_decoder":
+            return EncoderDecoder(decoder_start=getattr(objective, "decoder_start", "pad"))
+        case "decoder":
+            return Decoder()
+        case "encoder":
+            return Encoder()
+        case other:
             raise ValueError(
-                f"{len(sequences)} examples with {self.used} tokens of {name!r} do not fit a row "
-                f"of {length}"
+                f"{objective} is of kind {other!r}: known are encoder_decoder, encoder, decoder"
             )
-        self.tokens = np.zeros(length, np.int32)
-        if sequences:
-            self.tokens[: self.used] = np.concatenate(sequences)
-
-    @property
-    def spans(self) -> list[slice]:
-        return [slice(start, end) for start, end in zip([0, *self.ends], self.ends, strict=False)]
-
-    @property
-    def starts(self) -> np.ndarray:
-        """Where a sequence begins, inside the row."""
-        starts = np.array([span.start for span in self.spans], np.int64)
-        return starts[starts < len(self.tokens)]
-
-    def segments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Segment ids and positions, int32 [length] each, 0 in the padding."""
-        ids, positions = np.zeros_like(self.tokens), np.zeros_like(self.tokens)
-        for number, span in enumerate(self.spans, start=1):
-            ids[span] = number
-            positions[span] = np.arange(span.stop - span.start)
-        return ids, positions
 
 
-def _loss_weights(examples: Sequence[Mapping[str, np.ndarray]], decoder: _Row) -> np.ndarray:
-    weights = (decoder.tokens != 0).astype(np.float32)
+def _check(
+    converter: Any, examples: Sequence[Example], *, names: Mapping[str, Any] | None = None
+) -> None:
+    kind = type(converter).__name__
+    if len(examples) > 1 and not getattr(converter, "pack", False):
+        raise ValueError(f"{len(examples)} examples for one row need {kind}(pack=True)")
+    wanted = converter.task_features if names is None else names
+    for example in examples:
+        if missing := [name for name in wanted if name not in example]:
+            raise ValueError(
+                f"{kind} rows are made of {', '.join(wanted)}; {missing} missing from "
+                f"{sorted(example)}"
+            )
+
+
+def _length(features: Features, name: str) -> int:
+    length = features[name].length
+    if length is None:
+        raise ValueError(f"feature {name!r} is a single number, not a sequence of tokens")
+    return length
+
+
+def _laid(
+    converter: Any, examples: Sequence[Example], name: str, *, features: Features, ids: TokenIds
+) -> LaidRow:
+    _check(converter, examples)
+    sequences = [example[name] for example in examples]
+    return LaidRow(sequences, _length(features, name), pad=ids.pad, name=name)
+
+
+def _decoder(converter: Any, decoder: LaidRow, *, ids: TokenIds) -> Row:
+    start = getattr(ids, converter.decoder_start)
+    if start is None:
+        raise ValueError(
+            f"decoder_start is {converter.decoder_start!r}, which this vocabulary has not: choose "
+            "another, such as 'pad'"
+        )
+    shifted = decoder.shifted(start=start, pad=ids.pad, clean=converter.pack)
+    return {"decoder_target_tokens": decoder.tokens, "decoder_input_tokens": shifted}
+
+
+def _scored(example: Example, length: int) -> np.ndarray:
+    """float32 [length]: the weight of each target of an example."""
+    weights = np.ones(length, np.float32)
+    if "targets_loss_weights" in example:
+        given = example["targets_loss_weights"][:length]
+        weights[: len(given)] = given
+    return weights
+
+
+def _loss_weights(examples: Sequence[Example], decoder: LaidRow) -> np.ndarray:
+    weights = np.zeros(len(decoder.tokens), np.float32)
     for example, span in zip(examples, decoder.spans, strict=True):
-        if "targets_loss_weights" in example:
-            given = example["targets_loss_weights"][: span.stop - span.start]
-            weights[span.start : span.start + len(given)] = given
+        weights[span] = _scored(example, span.stop - span.start)
     return weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Objective
@@ -17,12 +17,25 @@ def presets() -> dict[str, Objective]:
     Raises:
       ValueError: two modules claim one name.
     """
-    found: dict[str, Objective] = {}
+    return _union("PRESETS")
+
+
+def summaries() -> dict[str, str]:
+    """What each preset does, in a line, and whose it is: the union of the modules' `SUMMARIES`.
+
+    Raises:
+      ValueError: two modules claim one name.
+    """
+    return _union("SUMMARIES")
+
+
+def _union(attribute: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for module in pkgutil.iter_modules(__path__):
-        names = getattr(importlib.import_module(f"{__name__}.{module.name}"), "PRESETS", {})
-        if twice := found.keys() & names.keys():
+        named = getattr(importlib.import_module(f"{__name__}.{module.name}"), attribute, {})
+        if twice := found.keys() & named.keys():
             raise ValueError(f"objective presets {sorted(twice)} are defined twice; rename one")
-        found.update(names)
+        found.update(named)
     return found
 
 

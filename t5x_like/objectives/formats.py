@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
-
-@dataclasses.dataclass(frozen=True)
-class FeatureSpec:
-    """One feature of an example.
-
-    Attributes:
-      length: values at most; None where the feature is a single number (an array of no axes).
-      dtype: "int32" or "float32".
-    """
-
-    length: int | None
-    dtype: str = "int32"
+from t5x_like.protocols import FeatureSpec
 
 
 class EncoderDecoder:
-    """Examples of `inputs` and `targets`, to which end of sequence is appended later."""
+    """Examples of `inputs` and `targets`, to which end of sequence is appended later.
+
+    `decoder_start` names the id (a field of `TokenIds`) that the decoder reads first.
+    """
 
     kind = "encoder_decoder"
+    decoder_start = "pad"
     needs: tuple[str, ...] = ()
     steps: tuple[str, ...] = ("append_eos_after_trim",)
     static = False

@@ -49,6 +49,21 @@ class SplitDocuments:
 
 
 @dataclasses.dataclass(frozen=True)
+class Duplicated:
+    """The n samples of a geometry `times` over: sample i, of n * times, is its sample i % n.
+
+    Each has an index, and with it a noise, of its own: static maskings of a text that differ.
+    """
+
+    geometry: ConcatenateAndSplit | SplitDocuments
+    times: int
+
+    def __post_init__(self) -> None:
+        if self.times < 1:
+            raise ValueError(f"samples are there at least once, got times={self.times}")
+
+
+@dataclasses.dataclass(frozen=True)
 class PerRecord:
     """One cached record is one sample (text-to-text tasks)."""
 
@@ -68,7 +83,8 @@ class Sentences(Protocol):
     def __getitem__(self, document: int) -> np.ndarray:
         """int64 [S + 1]: the offsets at which its S >= 1 segments start, then its end.
 
-        A separator belongs to the last segment of its document.
+        They ascend strictly. Document 0 starts at 0, each other one where the last one ends, and
+        the last ends at `total`. A separator belongs to the last segment of its document.
         """
 
 
@@ -100,7 +116,10 @@ class Planned(Protocol):
     def plan(
         self, sentences: Sentences, rng: np.random.Generator
     ) -> Iterable[list[tuple[int, ...]]]:
-        """The rows, in order, a few at a time; reads documents one by one, so that memory is bounded."""
+        """The rows in order, some at a time; a function of the fields and the generator alone.
+
+        Holds one document at a time, so that memory is bounded, and may read any of them again.
+        """
 
 
 class Carried(Protocol):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+
+from t5x_like.objectives.shares import check_share
 
 
 def span_counts(length: int, *, noise_density: float, mean_span_length: float) -> tuple[int, int]:
@@ -18,17 +22,46 @@ def span_counts(length: int, *, noise_density: float, mean_span_length: float) -
     return noise, min(spans, length - noise)
 
 
-def random_parts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:
-    """Splits `total` into `parts` positive integers (int64 [parts]), every composition as likely.
+def random_cuts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:
+    """Cuts `total` in `parts` of at least one: int64 [parts + 1] from 0 to `total`.
 
-    The cuts are the `parts - 1` of the `total - 1` inner gaps with the smallest random keys.
+    Every composition is as likely: the cuts are the `parts - 1` of the `total - 1` inner gaps with
+    the smallest random keys.
     """
-    edges = np.empty(parts + 1, np.int64)
-    edges[0], edges[-1] = 0, total
+    cuts = np.empty(parts + 1, np.int64)
+    cuts[0], cuts[-1] = 0, total
     if parts > 1:
         keys = rng.random(total - 1)
-        edges[1:-1] = np.flatnonzero(keys <= np.partition(keys, parts - 2)[parts - 2]) + 1
-    return edges[1:] - edges[:-1]
+        ordered = keys.copy()
+        ordered.partition(parts - 2)
+        cuts[1:-1] = (keys <= ordered[parts - 2]).nonzero()[0] + 1
+    return cuts
+
+
+def random_span_starts(
+    length: int, rng: np.random.Generator, *, noise_density: float, mean_span_length: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the clean and the noise runs of `random_spans` start: int64 [spans] each.
+
+    Clean runs come first. The order of the two draws is part of the data of every run: do not
+    change it.
+    """
+    if length < 2:
+        return np.arange(length), np.arange(0)
+    noise, spans = span_counts(
+        length, noise_density=noise_density, mean_span_length=mean_span_length
+    )
+    noise_cuts = random_cuts(noise, spans, rng)[:-1]
+    clean_cuts = random_cuts(length - noise, spans, rng)
+    return clean_cuts[:-1] + noise_cuts, clean_cuts[1:] + noise_cuts
+
+
+def mask_of_spans(length: int, clean_starts: np.ndarray, noise_starts: np.ndarray) -> np.ndarray:
+    """The noise mask whose runs start there: bool [length]."""
+    change = np.zeros(length, np.int8)
+    change[noise_starts] = 1
+    change[clean_starts[1:]] = -1
+    return change.cumsum(dtype=np.int8).view(np.bool_)
 
 
 def random_spans(
@@ -37,14 +70,70 @@ def random_spans(
     """Alternating clean and noise runs of random lengths: bool [length] (T5, section 3.1.4).
 
     Starts clean and ends in noise; the numbers of noise tokens and runs are those of
-    `span_counts`. The order of the two draws is part of the data of every run: do not change it.
+    `span_counts`.
     """
-    noise, spans = span_counts(
-        length, noise_density=noise_density, mean_span_length=mean_span_length
+    starts = random_span_starts(
+        length, rng, noise_density=noise_density, mean_span_length=mean_span_length
     )
-    runs = np.empty(2 * spans, np.int64)
-    runs[1::2] = random_parts(noise, spans, rng)
-    runs[0::2] = random_parts(max(length, 2) - noise, spans, rng)
-    is_noise = np.zeros(2 * spans, np.bool_)
-    is_noise[1::2] = True
-    return np.repeat(is_noise, runs)[:length]
+    return mask_of_spans(length, *starts)
+
+
+@dataclasses.dataclass(frozen=True)
+class IidNoise:
+    """Each token is noise or not by itself, with probability `density` (BERT, section 3.1)."""
+
+    density: float = 0.15
+
+    def __post_init__(self) -> None:
+        check_share(self, "density")
+
+    def __call__(self, length: int, rng: np.random.Generator) -> np.ndarray:
+        """A mask, bool [length]."""
+        return rng.random(length) < self.density
+
+
+@dataclasses.dataclass(frozen=True)
+class SuffixNoise:
+    """All tokens from a random place on are noise, a share `density` of them on average.
+
+    The clean prefix has `(1 - 2 * density) * (n - 1)` to n - 1 tokens, at least one, every number
+    as likely (the published code of T5): 0.5 cuts anywhere, 0.25 in the second half.
+    """
+
+    density: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_share(self, "density")
+        if self.density > 0.5:
+            raise ValueError(f"SuffixNoise: density is at most 0.5, got {self.density}")
+
+    def __call__(self, length: int, rng: np.random.Generator) -> np.ndarray:
+        """A mask, bool [length]; a single token is noise."""
+        mask = np.ones(length, np.bool_)
+        if length > 1:
+            shortest = max(1, round((1 - 2 * self.density) * (length - 1)))
+            mask[: rng.integers(shortest, length)] = False
+        return mask
+
+
+@dataclasses.dataclass(frozen=True)
+class FragmentNoise:
+    """One run of tokens is noise: a share `density` of them, from a random place.
+
+    Every place but the very start, since the first token is never noise (MASS, section 3.2 and the
+    published code).
+    """
+
+    density: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_share(self, "density")
+
+    def __call__(self, length: int, rng: np.random.Generator) -> np.ndarray:
+        """A mask, bool [length]; it has at least one True unless there is but one token."""
+        mask = np.zeros(length, np.bool_)
+        if length > 1:
+            size = min(max(1, int(length * self.density)), length - 1)
+            start = rng.integers(1, length - size + 1)
+            mask[start : start + size] = True
+        return mask

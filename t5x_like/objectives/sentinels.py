@@ -10,13 +10,17 @@ if TYPE_CHECKING:
     from t5x_like.protocols import TokenIds
 
 
-def replace_runs(tokens: np.ndarray, mask: np.ndarray, *, ids: TokenIds) -> np.ndarray:
+def replace_runs(
+    tokens: np.ndarray, mask: np.ndarray, *, ids: TokenIds, starts: np.ndarray | None = None
+) -> np.ndarray:
     """The k-th run of True becomes sentinel k, other tokens stay (T5, section 3.1.4).
 
     Args:
       tokens: int32 [n].
       mask: bool [n].
-      ids: the vocabulary whose highest ids are the sentinels.
+      ids: the vocabulary whose highest ids are the sentinels. Where a text has more runs than it
+        has sentinels, the ids below stand for them, ordinary pieces, as in T5's published code.
+      starts: where the runs start (int [runs], ascending), if the caller knows.
 
     Returns:
       int32 [tokens outside the mask + runs].
@@ -24,16 +28,20 @@ def replace_runs(tokens: np.ndarray, mask: np.ndarray, *, ids: TokenIds) -> np.n
     Raises:
       ValueError: more runs than the vocabulary has ids above its special ones.
     """
-    starts = mask.copy()
-    starts[1:] &= ~mask[:-1]
-    where = np.flatnonzero(starts)
+    kept = ~mask
+    if starts is None:
+        first = mask.copy()
+        first[1:] &= kept[:-1]
+        starts = first.nonzero()[0]
+    runs = len(starts)
     special = max(ids.pad, ids.eos or 0, ids.unk or 0)
-    if len(where) and ids.sentinel(len(where) - 1) <= special:
+    if runs and ids.sentinel(runs - 1) <= special:
         raise ValueError(
-            f"{len(where)} spans need as many sentinels, but the vocabulary of {ids.vocab_size} "
+            f"{runs} spans need as many sentinels, but the vocabulary of {ids.vocab_size} "
             f"ids has {ids.vocab_size - 1 - special} above its special ids; use longer spans, "
             "shorter inputs or a larger vocabulary"
         )
     replaced = tokens.copy()
-    replaced[where] = np.arange(ids.sentinel(0), ids.sentinel(len(where)), -1)
-    return replaced[starts | ~mask]
+    replaced[starts] = np.arange(ids.sentinel(0), ids.sentinel(runs), -1)
+    kept[starts] = True
+    return replaced[kept]

@@ -5,20 +5,41 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from t5x_like.objectives.formats import EncoderDecoder
 from t5x_like.objectives.geometry import ConcatenateAndSplit
-from t5x_like.objectives.noise_masks import random_spans, span_counts
+from t5x_like.objectives.noise_masks import mask_of_spans, random_span_starts, span_counts
 from t5x_like.objectives.sentinels import replace_runs
 
 if TYPE_CHECKING:
     from t5x_like.protocols import TokenIds
 
 
+def corrupted_lengths(
+    raw: int, *, noise_density: float, mean_noise_span_length: float, marks: int = 1
+) -> tuple[int, int]:
+    """The lengths of inputs and targets made from `raw` tokens, EOS included.
+
+    `marks` is how many tokens a span leaves in the inputs, and a gap between spans in the targets.
+    """
+    if raw < 2:
+        return raw + 1, raw * marks + 1
+    noise, spans = span_counts(
+        raw, noise_density=noise_density, mean_span_length=mean_noise_span_length
+    )
+    added = marks * spans + 1
+    return raw - noise + added, noise + added
+
+
 def random_spans_lengths(
-    inputs_length: int, *, noise_density: float = 0.15, mean_noise_span_length: float = 3.0
+    inputs_length: int,
+    *,
+    noise_density: float = 0.15,
+    mean_noise_span_length: float = 3.0,
+    marks: int = 1,
 ) -> tuple[int, int]:
     """The raw tokens that fill `inputs_length`, and the targets length they need, EOS included.
 
@@ -34,14 +55,18 @@ def random_spans_lengths(
         )
 
     def corrupted(raw: int) -> tuple[int, int]:
-        noise, spans = span_counts(
-            raw, noise_density=noise_density, mean_span_length=mean_noise_span_length
+        return corrupted_lengths(
+            raw,
+            noise_density=noise_density,
+            mean_noise_span_length=mean_noise_span_length,
+            marks=marks,
         )
-        return raw - noise + spans + 1, noise + spans + 1
 
     # Inputs grow with the raw length, by a token at most, and keep the clean share of it.
     longest = int(inputs_length / (1 - noise_density))
-    raw = bisect.bisect_right(range(1, longest), inputs_length, key=lambda raw: corrupted(raw)[0])
+    raw = bisect.bisect_right(
+        range(1, longest + 1), inputs_length, key=lambda raw: corrupted(raw)[0]
+    )
     targets_length = corrupted(raw)[1]
     # T5's rule for its 50 % presets: targets no longer than inputs.
     if noise_density == 0.5 and targets_length > inputs_length:
@@ -50,7 +75,7 @@ def random_spans_lengths(
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanCorruption:
+class SpanCorruption(EncoderDecoder):
     """Inputs: the sample with each noise span as one sentinel; targets: the spans, so marked.
 
     "c1 <0> c2 <1>" and "<0> n1 <1> n2", without a closing sentinel (T5, section 3.1.4 and the
@@ -66,14 +91,22 @@ class SpanCorruption:
         object.__setattr__(self, "mean_noise_span_length", float(self.mean_noise_span_length))
         if not 0 < self.noise_density < 1:
             raise ValueError(
-                f"SpanCorruption: noise_density is a share of the tokens between 0 and 1 (both "
-                f"excluded), got {self.noise_density}"
+                f"{type(self).__name__}: noise_density is a share of the tokens between 0 and 1 "
+                f"(both excluded), got {self.noise_density}"
             )
         if not self.mean_noise_span_length >= 1:
             raise ValueError(
-                "SpanCorruption: mean_noise_span_length is at least 1 token, got "
+                f"{type(self).__name__}: mean_noise_span_length is at least 1 token, got "
                 f"{self.mean_noise_span_length}"
             )
+
+    def lengths(self, tokens: int) -> dict[str, int]:
+        """`inputs` of all the tokens, and `targets` of the spans of a sample that fills them.
+
+        Raises:
+          ValueError: no room for a clean token, a sentinel and EOS.
+        """
+        return {"inputs": tokens, "targets": random_spans_lengths(tokens, **self._shape())[1]}
 
     def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit:
         """Samples of as many tokens as fill the inputs once corrupted.
@@ -87,11 +120,7 @@ class SpanCorruption:
                 f"span corruption needs the lengths of inputs and targets; {sorted(missing)} "
                 f"missing from {dict(lengths)}"
             )
-        raw, needed = random_spans_lengths(
-            lengths["inputs"],
-            noise_density=self.noise_density,
-            mean_noise_span_length=self.mean_noise_span_length,
-        )
+        raw, needed = random_spans_lengths(lengths["inputs"], **self._shape())
         if lengths["targets"] < needed:
             raise ValueError(
                 f"{self} with inputs of {lengths['inputs']} tokens has targets of {needed} tokens, "
@@ -100,21 +129,77 @@ class SpanCorruption:
             )
         return ConcatenateAndSplit(raw)
 
+    def sizes(self, n: np.ndarray) -> dict[str, np.ndarray]:
+        """The features' lengths for samples of `n` tokens (int [samples]), EOS included."""
+        different, places = np.unique(n, return_inverse=True)
+        known = [corrupted_lengths(raw, **self._shape()) for raw in different.tolist()]
+        inputs, targets = np.array(known, np.int64).reshape(-1, 2)[places].T
+        return {"inputs": inputs, "targets": targets}
+
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
         """Corrupts `sample["targets"]` (int [n], any n): int32 inputs and targets, no EOS."""
         tokens = np.asarray(sample["targets"], dtype=np.int32)
-        noise = random_spans(
+        clean_starts, noise_starts = random_span_starts(
             len(tokens),
             rng,
             noise_density=self.noise_density,
             mean_span_length=self.mean_noise_span_length,
         )
+        noise = mask_of_spans(len(tokens), clean_starts, noise_starts)
         return {
-            "inputs": replace_runs(tokens, noise, ids=ids),
-            "targets": replace_runs(tokens, ~noise, ids=ids),
+            "inputs": self._without(tokens, noise, noise_starts, ids),
+            "targets": self._without(tokens, ~noise, clean_starts, ids),
         }
 
+    def _shape(self) -> dict[str, Any]:
+        return {
+            "noise_density": self.noise_density,
+            "mean_noise_span_length": self.mean_noise_span_length,
+            "marks": self._marks,
+        }
 
-PRESETS = {"span_corruption": SpanCorruption()}
+    # What a span, or a gap between spans, leaves where it is taken out: how many tokens, and which.
+    _marks = 1
+
+    @staticmethod
+    def _without(
+        tokens: np.ndarray, mask: np.ndarray, starts: np.ndarray, ids: TokenIds
+    ) -> np.ndarray:
+        return replace_runs(tokens, mask, ids=ids, starts=starts)
+
+
+@dataclasses.dataclass(frozen=True)
+class DropSpans(SpanCorruption):
+    """Inputs: the sample without its noise spans; targets: these, one after another (T5, 3.3)."""
+
+    _marks = 0
+
+    @staticmethod
+    def _without(
+        tokens: np.ndarray, mask: np.ndarray, starts: np.ndarray, ids: TokenIds
+    ) -> np.ndarray:
+        return tokens[~mask]
+
+
+PRESETS = {
+    "span_corruption": SpanCorruption(),
+    "span_corruption_rate_10": SpanCorruption(0.10, 3.0),
+    "span_corruption_rate_25": SpanCorruption(0.25, 3.0),
+    "span_corruption_rate_50": SpanCorruption(0.50, 3.0),
+    "span_corruption_length_2": SpanCorruption(0.15, 2.0),
+    "span_corruption_length_5": SpanCorruption(0.15, 5.0),
+    "span_corruption_length_10": SpanCorruption(0.15, 10.0),
+    "drop_spans": DropSpans(0.15, 3.0),
+}
+SUMMARIES = {
+    "span_corruption": "spans of 3 tokens on average, 15 %, each replaced by a sentinel (T5)",
+    "span_corruption_rate_10": "as span_corruption, with 10 % of the tokens (T5)",
+    "span_corruption_rate_25": "as span_corruption, with 25 % of the tokens (T5)",
+    "span_corruption_rate_50": "as span_corruption, with 50 % of the tokens (T5)",
+    "span_corruption_length_2": "as span_corruption, in spans of 2 tokens on average (T5)",
+    "span_corruption_length_5": "as span_corruption, in spans of 5 tokens on average (T5)",
+    "span_corruption_length_10": "as span_corruption, in spans of 10 tokens on average (T5)",
+    "drop_spans": "the spans left out of a text, 15 %, 3 tokens each on average (T5)",
+}

@@ -1,4 +1,4 @@
-"""Random-span masks: exact counts, and distributions against their closed forms."""
+"""Noise masks: exact counts, and distributions against their closed forms."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ import math
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 
-from t5x_like.objectives.noise_masks import random_parts, random_spans, span_counts
+from t5x_like.objectives.noise_masks import (
+    FragmentNoise,
+    IidNoise,
+    SuffixNoise,
+    random_cuts,
+    random_spans,
+    span_counts,
+)
+from tests.objectives.binomial import assert_mean_within_5_sigma, assert_within_5_sigma
 
 RAW, NOISE, SPANS = 568, 85, 28
 DRAWS = 20_000
@@ -20,14 +29,8 @@ def generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=seed))
 
 
-def assert_within_5_sigma(counts: np.ndarray, probabilities: np.ndarray, draws: int) -> None:
-    """Binomial counts; cells too rare for the normal approximation are pooled into one."""
-    common = draws * probabilities * (1 - probabilities) > 10
-    for observed, p in [
-        *zip(counts[common], probabilities[common], strict=True),
-        (counts[~common].sum(), probabilities[~common].sum()),
-    ]:
-        assert abs(observed - draws * p) <= 5 * math.sqrt(draws * p * (1 - p)) + 1e-9
+def random_parts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:
+    return np.diff(random_cuts(total, parts, rng))
 
 
 def part_pmf(total: int, parts: int) -> np.ndarray:
@@ -132,3 +135,68 @@ def test_parts_are_positive_and_add_up(total: int, data: st.DataObject):
     assert len(split) == parts
     assert split.min() >= 1
     assert split.sum() == total
+
+
+def test_iid_noise_has_binomial_counts_and_geometric_runs():
+    rng, p, n, draws = generator(4), 0.15, 511, 10_000
+    masks = np.array([IidNoise(p)(n, rng) for _ in range(draws)])
+    assert_within_5_sigma(masks.sum(axis=0), np.full(n, p), draws)
+    counts = masks.sum(axis=1)
+    assert_mean_within_5_sigma(counts, n * p, math.sqrt(n * p * (1 - p)))
+    assert_mean_within_5_sigma((counts - n * p) ** 2, n * p * (1 - p), 1.5 * n * p * (1 - p))
+    # A run starts where noise follows clean: never at two places next to each other.
+    runs = masks[:, 0] + (masks[:, 1:] & ~masks[:, :-1]).sum(axis=1)
+    start = p * (1 - p)
+    assert_mean_within_5_sigma(
+        runs, p + (n - 1) * start, math.sqrt(n * (start * (1 - start) - 2 * start**2)) + 1
+    )
+    assert IidNoise(1.0)(50, rng).all()
+
+
+@pytest.mark.parametrize(("density", "shortest"), [(0.5, 1), (0.25, 50), (0.1, 80)])
+def test_a_suffix_starts_uniformly(density: float, shortest: int):
+    rng, n, draws = generator(5), 101, 20_000
+    masks = np.array([SuffixNoise(density)(n, rng) for _ in range(draws)])
+    prefixes = n - masks.sum(axis=1)
+    assert all(not mask[:prefix].any() for mask, prefix in zip(masks, prefixes, strict=True))
+    expected = np.zeros(n)
+    expected[shortest:] = 1 / (n - shortest)
+    assert_within_5_sigma(np.bincount(prefixes, minlength=n), expected, draws)
+
+
+@pytest.mark.parametrize(("density", "size"), [(0.5, 32), (0.15, 9), (1.0, 63), (0.001, 1)])
+def test_a_fragment_is_anywhere_but_at_the_start(density: float, size: int):
+    rng, n, draws = generator(6), 64, 10_000
+    masks = np.array([FragmentNoise(density)(n, rng) for _ in range(draws)])
+    assert (masks.sum(axis=1) == size).all()
+    starts = masks.argmax(axis=1)
+    assert all(mask[i : i + size].all() for mask, i in zip(masks, starts, strict=True))
+    places = n - size
+    expected = np.zeros(n)
+    expected[1 : places + 1] = 1 / places
+    assert_within_5_sigma(np.bincount(starts, minlength=n), expected, draws)
+
+
+@pytest.mark.parametrize(
+    ("noise", "of_none", "of_one", "of_two"),
+    [
+        (IidNoise(1.0), [], [True], [True, True]),
+        (SuffixNoise(0.5), [], [True], [False, True]),
+        (FragmentNoise(0.5), [], [False], [False, True]),
+    ],
+)
+def test_the_shortest_masks(noise, of_none: list, of_one: list, of_two: list):
+    for n, expected in enumerate((of_none, of_one, of_two)):
+        mask = noise(n, generator(n))
+        assert mask.dtype == np.bool_
+        assert mask.tolist() == expected
+
+
+@pytest.mark.parametrize("noise", [IidNoise, SuffixNoise, FragmentNoise])
+def test_densities_out_of_range(noise):
+    for density in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ValueError, match=f"{noise.__name__}: density"):
+            noise(density)
+    assert repr(IidNoise(1)) == "IidNoise(density=1.0)"
+    with pytest.raises(ValueError, match=r"at most 0\.5"):
+        SuffixNoise(0.6)

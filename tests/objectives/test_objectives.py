@@ -31,6 +31,9 @@ def test_two_modules_cannot_claim_a_name(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "t5x_like.objectives.geometry", twin)
     with pytest.raises(ValueError, match="defined twice"):
         objectives.presets()
+    twin.SUMMARIES = {"span_corruption": "another"}
+    with pytest.raises(ValueError, match="defined twice"):
+        objectives.summaries()
 
 
 def test_an_empty_sample_is_no_geometry():

@@ -46,3 +46,22 @@ def test_sentinels_stop_above_the_special_ids():
     assert replace_runs(tokens, mask, ids=TokenIds(vocab_size=6)).tolist() == [5, 3, 4, 3, 3, 3]
     with pytest.raises(ValueError, match=r"3 spans .* vocabulary of 5 ids has 2 above"):
         replace_runs(tokens, mask, ids=TokenIds(vocab_size=5))
+
+
+def test_known_starts_give_the_same():
+    tokens = np.arange(10, 18, dtype=np.int32)
+    mask = np.array([True, True, False, True, False, False, True, True])
+    assert (
+        replace_runs(tokens, mask, ids=IDS, starts=np.array([0, 3, 6])).tolist()
+        == replace_runs(tokens, mask, ids=IDS).tolist()
+        == [99, 12, 98, 14, 15, 97]
+    )
+    assert mask.sum() == 5
+
+
+def test_more_runs_than_sentinels_take_the_pieces_below():
+    ids = TokenIds(vocab_size=32100)
+    mask = np.arange(256) % 2 == 0
+    replaced = replace_runs(np.full(256, 7, np.int32), mask, ids=ids)
+    assert replaced[::2].tolist() == list(range(32099, 32099 - 128, -1))
+    assert replaced[-2] == 31972

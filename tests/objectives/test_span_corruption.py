@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from t5x_like.objectives.geometry import ConcatenateAndSplit
-from t5x_like.objectives.span_corruption import SpanCorruption, random_spans_lengths
+from t5x_like.objectives.span_corruption import (
+    PRESETS,
+    DropSpans,
+    SpanCorruption,
+    random_spans_lengths,
+)
 from t5x_like.protocols import TokenIds
 
 IDS = TokenIds(vocab_size=32100)
@@ -60,7 +65,8 @@ def test_published_lengths(inputs: int, density: float, mean: float, raw: int, t
         targets,
     )
     objective = SpanCorruption(density, mean)
-    assert objective.geometry({"inputs": inputs, "targets": targets}) == ConcatenateAndSplit(raw)
+    assert objective.lengths(inputs) == {"inputs": inputs, "targets": targets}
+    assert objective.geometry(objective.lengths(inputs)) == ConcatenateAndSplit(raw)
     a, b = corrupted(np.arange(3, 3 + raw), objective, 0)
     assert len(b) + 1 == targets
     # Nothing is trimmed; T5 gives up an input token where its targets would be the longer.
@@ -134,3 +140,51 @@ def test_targets_may_be_longer_than_needed_but_not_shorter():
 def test_fields_out_of_range(fields: tuple[float, float]):
     with pytest.raises(ValueError, match="SpanCorruption: "):
         SpanCorruption(*fields)
+
+
+def test_the_variants_of_the_paper():
+    raw = {n: o.geometry(o.lengths(512)).length for n, o in PRESETS.items()}
+    assert raw == {
+        "span_corruption": 568,
+        "span_corruption_rate_10": 548,
+        "span_corruption_rate_25": 614,
+        "span_corruption_rate_50": 766,
+        "span_corruption_length_2": 552,
+        "span_corruption_length_5": 581,
+        "span_corruption_length_10": 591,
+        "drop_spans": 601,  # 511 clean tokens, 90 in spans
+    }
+    assert DropSpans().lengths(512) == {"inputs": 512, "targets": 91}
+
+
+@hypothesis.given(inputs=st.integers(3, 700), density=densities, mean=means, seed=st.integers(0, 9))
+def test_dropped_spans_fill_the_inputs_and_are_the_targets(
+    inputs: int, density: float, mean: float, seed: int
+):
+    objective = DropSpans(density, mean)
+    lengths = objective.lengths(inputs)
+    raw = objective.geometry(lengths).length
+    hypothesis.assume(raw < 5000)
+    a, b = corrupted(np.arange(raw), objective, seed)
+    assert sorted(a + b) == list(range(raw))
+    assert a == sorted(a)
+    assert b == sorted(b)
+    assert len(b) + 1 <= lengths["targets"]
+    assert inputs - (density == 0.5) <= len(a) + 1 <= inputs
+    # It is the same noise: other words for the same spans.
+    marked = corrupted(np.arange(3, 3 + raw), SpanCorruption(density, mean), seed)[1]
+    assert [token - 3 for token in marked if token - 3 < raw] == b
+
+
+@hypothesis.given(
+    objective=st.builds(DropSpans, densities, means) | objectives,
+    n=st.lists(st.integers(0, 600), max_size=5),
+)
+@hypothesis.example(objective=SpanCorruption(), n=[0, 1, 2])
+@hypothesis.example(objective=DropSpans(), n=[0, 1, 2])
+def test_sizes_are_those_of_the_features(objective: SpanCorruption, n: list[int]):
+    sizes = objective.sizes(np.array(n, np.int64))
+    for i, tokens in enumerate(n):
+        a, b = corrupted(np.full(tokens, 5), objective, i)
+        assert (sizes["inputs"][i], sizes["targets"][i]) == (len(a) + 1, len(b) + 1)
+    assert all(size.shape == (len(n),) for size in sizes.values())

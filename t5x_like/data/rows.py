@@ -1,0 +1,78 @@
+"""Sequences end to end in a row of fixed length: tokens, segments, what a decoder reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def padded(values: np.ndarray, length: int, *, fill: int = 0, dtype: str = "int32") -> np.ndarray:
+    """`values` [n], cut or filled up to [length]."""
+    row = np.full(length, fill, dtype) if fill else np.zeros(length, dtype)
+    row[: len(values)] = values[:length]
+    return row
+
+
+class LaidRow:
+    """Sequences end to end in int32 [length], the rest padding, and where each one lies.
+
+    Attributes:
+      tokens: int32 [length].
+      used: how many of them are not padding.
+
+    Raises:
+      ValueError: they do not fit. A single one is cut instead.
+    """
+
+    def __init__(
+        self, sequences: Sequence[np.ndarray], length: int, *, pad: int, name: str
+    ) -> None:
+        if len(sequences) == 1:
+            self.tokens = padded(sequences[0], length, fill=pad)
+            self.used = min(len(sequences[0]), length)
+            self.bounds = [0, self.used]
+            return
+        sequences = [sequence[:length] for sequence in sequences]
+        self.bounds = [0]
+        for sequence in sequences:
+            self.bounds.append(self.bounds[-1] + len(sequence))
+        self.used = self.bounds[-1]
+        if self.used > length:
+            raise ValueError(
+                f"{len(sequences)} examples with {self.used} tokens of {name!r} do not fit a row "
+                f"of {length}"
+            )
+        empty = np.zeros(0, np.int32)
+        self.tokens = padded(np.concatenate([empty, *sequences]), length, fill=pad)
+
+    @property
+    def spans(self) -> list[slice]:
+        """Of each sequence."""
+        return [slice(a, b) for a, b in zip(self.bounds, self.bounds[1:], strict=False)]
+
+    def segments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Segment ids, counted from 1, and positions in them: int32, 0 in the padding."""
+        ids, positions = np.zeros_like(self.tokens), np.zeros_like(self.tokens)
+        for number, span in enumerate(self.spans, start=1):
+            ids[span] = number
+            positions[span] = np.arange(span.stop - span.start)
+        return ids, positions
+
+    def shifted(self, *, start: int, pad: int, clean: bool) -> np.ndarray:
+        """What a decoder reads to predict `tokens`: each sequence one place later, after `start`.
+
+        Args:
+          start: the id that every sequence begins with.
+          pad: fills the rest.
+          clean: whether a sequence's last token is left out of the padding behind it. SeqIO does
+            so in packed rows only.
+        """
+        shifted = np.empty_like(self.tokens)
+        shifted[1:] = self.tokens[:-1]
+        for place in self.bounds[:-1] or [0]:
+            if place < len(shifted):
+                shifted[place] = start
+        if clean or not self.used:
+            shifted[self.used :] = pad
+        return shifted

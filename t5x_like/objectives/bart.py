@@ -1,0 +1,123 @@
+"""BART's denoising: a decoder restores a text that any composition of noise has changed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from t5x_like.objectives.document_rotation import DocumentRotation
+from t5x_like.objectives.formats import EncoderDecoder
+from t5x_like.objectives.sentence_blocks import SentenceBlocks
+from t5x_like.objectives.sentence_permutation import SentencePermutation
+from t5x_like.objectives.text_infilling import TextInfilling
+from t5x_like.objectives.token_noise import TokenDeletion, TokenMasking
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+SPECIALS = 2
+
+
+class Noise(Protocol):
+    """Changes a text: a frozen dataclass, whose repr names the noise.
+
+    Attributes:
+      needs: what the vocabulary must have, as in `protocols.Objective`.
+    """
+
+    @property
+    def needs(self) -> tuple[str, ...]: ...
+
+    def __call__(self, tokens: np.ndarray, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
+        """int32 [at most n] for int32 [n], any n; never changes `tokens` itself."""
+
+
+def enclosed(text: np.ndarray, ids: TokenIds) -> np.ndarray:
+    """int32 [n + 2]: "<s> text </s>". Where a vocabulary has no <s>, [CLS] is the same."""
+    tokens = np.empty(len(text) + SPECIALS, np.int32)
+    tokens[0] = ids.cls if ids.bos is None else ids.bos
+    tokens[1:-1] = text
+    tokens[-1] = ids.eos
+    return tokens
+
+
+@dataclasses.dataclass(frozen=True)
+class Denoising(EncoderDecoder):
+    """Inputs: a block of sentences with noise; targets: the whole block (BART, section 2).
+
+    Both as "<s> text </s>". The `noises` change the text one after the other. The decoder starts
+    from </s>, so the first token it learns to predict is <s>.
+    """
+
+    steps = ()
+    decoder_start = "eos"
+
+    noises: tuple[Noise, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noises", tuple(self.noises))
+        needs = [name for noise in self.noises for name in noise.needs]
+        # A vocabulary that begins texts with <s> has [CLS] as another name of it.
+        object.__setattr__(self, "needs", tuple(dict.fromkeys(["cls", "eos", *needs])))
+
+    def lengths(self, tokens: int) -> dict[str, int]:
+        """Inputs and targets of all the tokens."""
+        return {"inputs": tokens, "targets": tokens}
+
+    def geometry(self, lengths: Mapping[str, int]) -> SentenceBlocks:
+        """Whole sentences of one document, as many as fit between <s> and </s>.
+
+        Raises:
+          ValueError: `lengths` misses a feature, or leaves no room for text.
+        """
+        if missing := {"inputs", "targets"} - set(lengths):
+            raise ValueError(
+                f"denoising needs the lengths of inputs and targets; {sorted(missing)} missing "
+                f"from {dict(lengths)}"
+            )
+        # Noise never makes a text longer, so that both hold what either has room for.
+        shorter = min(lengths["inputs"], lengths["targets"])
+        if shorter <= SPECIALS:
+            raise ValueError(
+                f"inputs and targets need {SPECIALS + 1} tokens at least (<s>, a token, </s>), "
+                f"got {dict(lengths)}"
+            )
+        return SentenceBlocks(shorter - SPECIALS, cross_documents=False)
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """Adds noise to `sample["targets"]` (int [n], any n): int32 inputs and targets.
+
+        Raises:
+          ValueError: the vocabulary lacks some of `needs`.
+        """
+        if missing := ids.missing(self.needs):
+            raise ValueError(f"{self} needs a vocabulary with {', '.join(missing)}")
+        text = np.asarray(sample["targets"], np.int32)
+        noisy = text
+        for noise in self.noises:
+            noisy = noise(noisy, rng, ids)
+        return {"inputs": enclosed(noisy, ids), "targets": enclosed(text, ids)}
+
+
+PRESETS = {
+    "bart": Denoising((SentencePermutation(), TextInfilling())),
+    # The rate of masking and of deletion is BERT's, which the paper follows; it gives none itself.
+    "token_masking": Denoising((TokenMasking(),)),
+    "token_deletion": Denoising((TokenDeletion(),)),
+    "text_infilling": Denoising((TextInfilling(),)),
+    "sentence_permutation": Denoising((SentencePermutation(),)),
+    "document_rotation": Denoising((DocumentRotation(),)),
+}
+SUMMARIES = {
+    "bart": "sentences in random order, then spans of words as one mask each (BART, section 5.1)",
+    "token_masking": "restore a text from one with 15 % of its tokens masked (BART, section 2.2)",
+    "token_deletion": "restore a text from one without 15 % of its tokens (BART, section 2.2)",
+    "text_infilling": "restore spans of words, 30 % in all, each one mask (BART, section 2.2)",
+    "sentence_permutation": "restore the order of shuffled sentences (BART, section 2.2)",
+    "document_rotation": "find where a rotated text begins (BART, section 2.2)",
+}

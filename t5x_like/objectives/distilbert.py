@@ -1,0 +1,84 @@
+"""DistilBERT's masking: rare tokens are predicted more often than frequent ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t5x_like.objectives import masking
+from t5x_like.objectives.derived import once_per_vocabulary
+from t5x_like.objectives.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.geometry import SplitDocuments
+from t5x_like.protocols import FeatureSpec
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+SMOOTHING = 0.7
+
+
+@once_per_vocabulary
+def _scales(ids: TokenIds) -> np.ndarray:
+    """float64 [vocab_size]: the inverse of each id's weight, infinite for special ids.
+
+    An id that occurs c times has weight max(c, 1) ** -0.7 (the published code).
+    """
+    if ids.counts is None:
+        raise ValueError(
+            "rare tokens are told by how often the training text has them, but this vocabulary "
+            "comes without such counts: use a task with a cache, which has counted them"
+        )
+    scales = np.maximum(ids.counts, 1) ** SMOOTHING
+    scales[list(ids.special)] = np.inf
+    return scales
+
+
+@dataclasses.dataclass(frozen=True)
+class RareTokens(MaskedEncoder):
+    """Predicts 15 % of the tokens, rare ones rather than frequent ones, 80/10/10 as BERT does.
+
+    "[CLS] text [SEP]" of a document. Tokens are drawn one after another without replacement, each
+    with a probability proportional to count ** -0.7; special tokens never are. The published code
+    draws ceil(0.15 n) of the n tokens of a whole batch, so that examples differ in their numbers;
+    here each example has its own ceil(0.15 n). It also leaves out lines of 11 tokens or fewer.
+    """
+
+    needs = (*MaskedEncoder.needs, "counts")
+
+    masked_rate: float = 0.15
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
+
+    def geometry(self, lengths: Mapping[str, int]) -> SplitDocuments:
+        """Documents in pieces two tokens shorter than the inputs.
+
+        Raises:
+          ValueError: `lengths` has no inputs, or they are too short.
+        """
+        return SplitDocuments(masking.text_room(lengths, 2))
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """Those of a masked encoder, with as many predictions as full inputs have."""
+        return masked_features(lengths["inputs"], math.ceil(self.masked_rate * lengths["inputs"]))
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """Masks `sample["targets"]` (int [n], any n)."""
+        inputs, token_type_ids = masking.with_specials(ids, sample["targets"])
+        # The first arrivals of clocks that run at the rates of the weights are such draws.
+        arrivals = rng.standard_exponential(len(inputs)) * _scales(ids).take(inputs)
+        first = np.argsort(arrivals)[: math.ceil(self.masked_rate * len(inputs))]
+        positions = first[arrivals[first] < np.inf]
+        noisy = masking.replaced(inputs, positions, rng, ids)
+        return masking.example(noisy, token_type_ids, inputs, positions)
+
+
+PRESETS = {"distilbert": RareTokens()}
+
+SUMMARIES = {"distilbert": "masked tokens of a document, rare ones more often (DistilBERT)"}

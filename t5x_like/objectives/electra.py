@@ -1,0 +1,117 @@
+"""ELECTRA's examples: text in one or two segments, masked for the generator."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t5x_like.objectives import masking
+from t5x_like.objectives.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.sentence_blocks import LineBlocks
+from t5x_like.protocols import FeatureSpec
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+ONE_SEGMENT = 0.1
+MASK = 0.85
+
+
+def slots(length: int, masked_rate: float) -> int:
+    """Predictions at most of an example of `length` tokens: 19 of 128 and 79 of 512 at 0.15."""
+    return max(1, int((masked_rate + 0.005) * length))
+
+
+def in_first_segment(sizes: list[int], goal: float, coins: list[float]) -> list[bool]:
+    """Which lines go to the first of two segments (the published code).
+
+    The first line does, and every one with which the segment stays below its goal; so may, by the
+    toss of a coin, the one with which it reaches it. Once the second segment has a line, a later
+    one can still go to the first.
+    """
+    first = second = 0
+    chosen = []
+    for size, coin in zip(sizes, coins, strict=True):
+        crosses = second == 0 and first < goal and coin < 0.5
+        chosen.append(first == 0 or first + size < goal or crosses)
+        if chosen[-1]:
+            first += size
+        else:
+            second += size
+    return chosen
+
+
+@dataclasses.dataclass(frozen=True)
+class ELECTRA(MaskedEncoder):
+    """Masked tokens for a generator, whose samples a discriminator is to tell from the original.
+
+    "[CLS] A [SEP] B [SEP]" of lines of one document, B being absent from many. There are
+    `masked_rate` times as many slots as tokens, and each takes a position of the text whatever the
+    others took: `masked_positions` may hold one twice. A slot makes its position [MASK] with
+    probability 0.85 and leaves it otherwise (ELECTRA, section 3.1 and the published code).
+
+    The original tokens are `inputs` with `masked_targets` put at `masked_positions`; from them the
+    model makes what the discriminator reads. So the paper's ablations ELECTRA 15 %, Replace MLM and
+    All-Tokens MLM (section 3.5) are choices of the model on these same examples.
+
+    Attributes:
+      masked_rate: slots per token, special ones counted; 0.25 for the large model.
+    """
+
+    masked_rate: float = 0.15
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
+
+    def geometry(self, lengths: Mapping[str, int]) -> LineBlocks:
+        """Lines that reach the length of the inputs, or a little more.
+
+        Raises:
+          ValueError: `lengths` has no inputs, or they are too short.
+        """
+        return LineBlocks(masking.text_room(lengths, 4) + 4)
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """Those of a masked encoder."""
+        return masked_features(lengths["inputs"], slots(lengths["inputs"], self.masked_rate))
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """Cuts `sample["targets"]` (int [n], any n) to size and masks it.
+
+        The sample holds the `segments` of the targets, `max_tokens` that they were to reach, and
+        `length`, that of the inputs.
+        """
+        length = int(sample["length"])
+        inputs, token_type_ids = masking.with_specials(ids, *self._segments(sample, length, rng))
+        candidates = masking.text_positions(inputs, ids)
+        candidates = candidates[inputs[candidates] != ids.mask]
+        count = min(max(1, round(len(inputs) * self.masked_rate)), slots(length, self.masked_rate))
+        # No text at all is the one case without a slot.
+        drawn = rng.integers(max(1, len(candidates)), size=count if len(candidates) else 0)
+        positions = candidates[drawn]
+        noisy = masking.replaced(inputs, positions, rng, ids, mask=MASK, random=0)
+        return masking.example(noisy, token_type_ids, inputs, positions)
+
+    @staticmethod
+    def _segments(
+        sample: Mapping[str, np.ndarray], length: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The two segments, cut at their ends so that they fit; the second may be empty."""
+        tokens = sample["targets"]
+        sizes = np.diff(sample["segments"], prepend=0, append=len(tokens))
+        alone, *coins = rng.random(1 + len(sizes)).tolist()
+        goal = math.inf if alone < ONE_SEGMENT else (int(sample["max_tokens"]) - 3) // 2
+        is_first = np.repeat(in_first_segment(sizes.tolist(), goal, coins), sizes)
+        first = tokens[is_first][: length - 2]
+        return first, tokens[~is_first][: max(0, length - len(first) - 3)]
+
+
+PRESETS = {"electra": ELECTRA()}
+
+SUMMARIES = {"electra": "masked tokens for a generator and a discriminator (ELECTRA)"}

@@ -1,0 +1,73 @@
+"""Language modelling: predict every token of a text from those before it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t5x_like.objectives.formats import Decoder
+from t5x_like.objectives.geometry import ConcatenateAndSplit
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModeling(Decoder):
+    """Targets: the corpus as it is, documents separated, cut in rows (GPT-2, section 2).
+
+    Nothing is masked: a row may hold several documents, and begin anywhere in one.
+    """
+
+    needs = ("eos",)
+
+    def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit:
+        """Samples that fill the targets.
+
+        Raises:
+          ValueError: `lengths` misses the targets, or gives them no room for text.
+        """
+        return ConcatenateAndSplit(_room(lengths, 0), separators=True)
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """`sample["targets"]` (int [n], any n) as int32."""
+        return {"targets": np.asarray(sample["targets"], dtype=np.int32)}
+
+
+@dataclasses.dataclass(frozen=True)
+class EndedLanguageModeling(LanguageModeling):
+    """Targets: the corpus with nothing between documents, each row ended by EOS (T5, 3.2.3)."""
+
+    steps = ("append_eos_after_trim",)
+
+    def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit:
+        """Samples that fill the targets with the end of sequence.
+
+        Raises:
+          ValueError: `lengths` misses the targets, or gives them no room for text.
+        """
+        return ConcatenateAndSplit(_room(lengths, 1))
+
+
+def _room(lengths: Mapping[str, int], ends: int) -> int:
+    """The tokens of text in a row that holds so many ends of sequence."""
+    if "targets" not in lengths:
+        raise ValueError(f"a language model needs the length of targets, got only {dict(lengths)}")
+    if lengths["targets"] <= ends:
+        raise ValueError(
+            f"targets of {lengths['targets']} tokens have no room for text; set their length to "
+            f"{ends + 1} or more"
+        )
+    return lengths["targets"] - ends
+
+
+PRESETS = {"lm": LanguageModeling(), "lm_t5": EndedLanguageModeling()}
+SUMMARIES = {
+    "lm": "every token from those before it, documents separated (GPT-2)",
+    "lm_t5": "every token from those before it, each row ended by EOS (T5)",
+}

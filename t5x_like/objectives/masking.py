@@ -1,0 +1,165 @@
+"""Masking for encoders: special tokens around text, masked positions, and their features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+RandomIds = Callable[[np.random.Generator, "TokenIds", int], np.ndarray]
+
+
+def checked_rate(objective: object, masked_rate: float) -> float:
+    """An objective's `masked_rate` as a float: noise is derived from reprs, 1 is to be 1.0.
+
+    Raises:
+      ValueError: it is no share of the tokens.
+    """
+    if not 0 < masked_rate <= 1:
+        raise ValueError(
+            f"{type(objective).__name__}: masked_rate is a share of the tokens above 0 and at most "
+            f"1, got {masked_rate}"
+        )
+    return float(masked_rate)
+
+
+def budget(tokens: int, rate: float) -> int:
+    """How many of `tokens` tokens, special ones counted, are masked: at least 1 (BERT's code).
+
+    Halves are rounded to even: 19 of 128, 77 of 512, 2 of 10, 4 of 30 at a rate of 0.15.
+    """
+    return max(1, round(tokens * rate))
+
+
+def text_room(lengths: Mapping[str, int], specials: int) -> int:
+    """The tokens of text that `inputs` hold beside so many special tokens.
+
+    Raises:
+      ValueError: `lengths` has no inputs, or leaves no room for text in them.
+    """
+    if "inputs" not in lengths:
+        raise ValueError(f"masking needs the length of inputs, got only {dict(lengths)}")
+    if lengths["inputs"] <= specials:
+        raise ValueError(
+            f"inputs of {lengths['inputs']} tokens have no room for text: {specials} of them are "
+            f"special tokens; set the inputs length to {specials + 1} or more"
+        )
+    return lengths["inputs"] - specials
+
+
+def with_specials(
+    ids: TokenIds, first: np.ndarray, second: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """BERT's inputs "[CLS] first [SEP]" or "[CLS] first [SEP] second [SEP]" (BERT, figure 2).
+
+    Args:
+      ids: the vocabulary, which must have cls and sep.
+      first: int [a].
+      second: int [b]; where it is empty there is one segment, too.
+
+    Returns:
+      inputs int32 [a + 2] or [a + b + 3], and their token_type_ids int32: 1 from `second` on.
+    """
+    assert ids.cls is not None  # an objective's `needs` name it
+    split = len(first) + 2
+    if second is None or not len(second):
+        inputs = np.full(split, ids.sep, np.int32)
+    else:
+        inputs = np.full(split + len(second) + 1, ids.sep, np.int32)
+        inputs[split:-1] = second
+    inputs[0] = ids.cls
+    inputs[1 : split - 1] = first
+    token_type_ids = np.zeros(len(inputs), np.int32)
+    token_type_ids[split:] = 1
+    return inputs, token_type_ids
+
+
+def text_positions(inputs: np.ndarray, ids: TokenIds) -> np.ndarray:
+    """int64: where `inputs` hold neither [CLS] nor [SEP]."""
+    return np.flatnonzero((inputs != ids.cls) & (inputs != ids.sep))
+
+
+def fitting(words: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
+    """Those of `words`, in their order, that fit into `room` tokens together (BERT's code).
+
+    A word that would overflow the room is passed over; shorter ones after it may still fit.
+    """
+    chosen = []
+    for word, size in zip(words.tolist(), sizes[words].tolist(), strict=True):
+        if size <= room:
+            chosen.append(word)
+            room -= size
+            if not room:
+                break
+    return np.array(chosen, np.int64)
+
+
+def covered(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """int64: the positions of spans that begin at `starts` and have `sizes`, span after span."""
+    before = np.cumsum(sizes) - sizes
+    return np.repeat(starts - before, sizes) + np.arange(sizes.sum())
+
+
+def any_id(rng: np.random.Generator, ids: TokenIds, size: int) -> np.ndarray:
+    """Ids drawn from the whole vocabulary, special ones included, as in BERT's code."""
+    return rng.integers(ids.vocab_size, size=size)
+
+
+def replaced(
+    tokens: np.ndarray,
+    positions: np.ndarray,
+    rng: np.random.Generator,
+    ids: TokenIds,
+    *,
+    mask: float = 0.8,
+    random: float = 0.1,
+    random_from: RandomIds = any_id,
+    draws: np.ndarray | None = None,
+) -> np.ndarray:
+    """A copy in which each position becomes [MASK], or a random id, or stays (BERT, section 3.1).
+
+    Args:
+      tokens: int [n].
+      positions: int [k], in any order; one that occurs twice is decided upon twice.
+      rng: the example's generator.
+      ids: the vocabulary, which must have mask.
+      mask: the share of positions that become [MASK].
+      random: the share of them that become a random id.
+      random_from: draws so many random ids.
+      draws: float [k] in [0, 1), what decides upon each position; a fresh draw each where None.
+        Positions of the same draw (those of a span) are all masked, all random or all kept.
+    """
+    if draws is None:
+        draws = rng.random(len(positions))
+    masked = draws < mask
+    noisy = tokens.copy()
+    noisy[positions[masked]] = ids.mask
+    if random:
+        others = positions[~masked & (draws < mask + random)]
+        noisy[others] = random_from(rng, ids, len(others))
+    return noisy
+
+
+def example(
+    inputs: np.ndarray, token_type_ids: np.ndarray, originals: np.ndarray, positions: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The features of a `formats.MaskedEncoder`.
+
+    Args:
+      inputs: int32 [n], noise and special tokens included.
+      token_type_ids: int32 [n].
+      originals: int32 [n], the inputs before the noise.
+      positions: int [k] in any order: those to predict.
+    """
+    positions = np.sort(positions)
+    return {
+        "inputs": inputs,
+        "token_type_ids": token_type_ids,
+        "masked_positions": positions.astype(np.int32),
+        "masked_targets": originals[positions],
+        "masked_loss_weights": np.ones(len(positions), np.float32),
+    }

@@ -1,0 +1,176 @@
+"""BERT's objectives: masked tokens or words, alone or with sentence pairs, masked once or anew."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t5x_like.objectives import masking
+from t5x_like.objectives.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.geometry import ConcatenateAndSplit, Duplicated
+from t5x_like.objectives.sentence_order import in_random_order
+from t5x_like.objectives.sentence_pairs import SentencePairs
+from t5x_like.objectives.words import word_bounds, word_starts
+from t5x_like.protocols import FeatureSpec
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedLM(MaskedEncoder):
+    """Predicts 15 % of the tokens: 80 % of these are [MASK], 10 % a random id, 10 % themselves.
+
+    "[CLS] text [SEP]" of running text (BERT, section 3.1). The share counts the special tokens,
+    which themselves are never predicted.
+
+    Attributes:
+      masked_rate: the share of the inputs to predict.
+      max_predictions: predictions at most, of any example; None for as many as `masked_rate` gives
+        (BERT's code: 20 at length 128).
+      whole_words: takes the pieces of a word all or none; each is replaced on its own.
+      static: masks a sample alike in every epoch.
+      duplicates: how many samples, each with its own noise, are made of each text in an epoch.
+    """
+
+    masked_rate: float = 0.15
+    max_predictions: int | None = None
+    whole_words: bool = False
+    static: bool = False
+    duplicates: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
+        name = type(self).__name__
+        if self.max_predictions is not None and self.max_predictions < 1:
+            raise ValueError(
+                f"{name}: max_predictions is at least 1, or None for as many as the rate gives, "
+                f"got {self.max_predictions}"
+            )
+        if self.duplicates < 1:
+            raise ValueError(f"{name}: duplicates is at least 1, got {self.duplicates}")
+        if self.whole_words:
+            object.__setattr__(self, "needs", (*type(self).needs, "word_starts"))
+
+    def geometry(self, lengths: Mapping[str, int]) -> Any:
+        """Running text of two tokens less than the inputs.
+
+        Raises:
+          ValueError: `lengths` has no inputs, or they are too short.
+        """
+        text = ConcatenateAndSplit(masking.text_room(lengths, 2))
+        return text if self.duplicates == 1 else Duplicated(text, self.duplicates)
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """Those of a masked encoder, with as many predictions as full inputs have."""
+        return masked_features(lengths["inputs"], self._budget(lengths["inputs"]))
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """Masks `sample["targets"]` (int [n], any n)."""
+        return self._masked(*masking.with_specials(ids, sample["targets"]), rng, ids)
+
+    def _budget(self, tokens: int) -> int:
+        return min(masking.budget(tokens, self.masked_rate), self.max_predictions or tokens)
+
+    def _masked(
+        self,
+        inputs: np.ndarray,
+        token_type_ids: np.ndarray,
+        rng: np.random.Generator,
+        ids: TokenIds,
+    ) -> dict[str, np.ndarray]:
+        """The features of these inputs (int32 [n], special tokens included)."""
+        choose = _pieces_of_words if self.whole_words else _tokens
+        positions = choose(inputs, self._budget(len(inputs)), rng, ids)
+        noisy = masking.replaced(inputs, positions, rng, ids)
+        return masking.example(noisy, token_type_ids, inputs, positions)
+
+
+def _tokens(inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
+    """The positions of so many tokens of text, or of all where there are fewer."""
+    text = masking.text_positions(inputs, ids)
+    return rng.choice(text, min(budget, len(text)), replace=False, shuffle=False)
+
+
+def _pieces_of_words(
+    inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds
+) -> np.ndarray:
+    """The positions of whole words of so many pieces in all, or a few less (BERT's code)."""
+    bounds = word_bounds(word_starts(inputs, ids))
+    starts, sizes = bounds[:-1], bounds[1:] - bounds[:-1]
+    words = rng.permutation(masking.text_positions(inputs[starts], ids))
+    chosen = masking.fitting(words, sizes, budget)
+    return masking.covered(starts[chosen], sizes[chosen])
+
+
+@dataclasses.dataclass(frozen=True)
+class NextSentence(MaskedLM):
+    """Masked tokens of "[CLS] A [SEP] B [SEP]", and whether B follows A in the text or is random.
+
+    `next_sentence_label` is 0 where it follows and 1 where it is random (BERT, section 3.1 and the
+    published code, which draws the masks and the pairs once for each of its 10 duplicates).
+    """
+
+    def geometry(self, lengths: Mapping[str, int]) -> SentencePairs:
+        """Pairs of segments, three tokens less than the inputs; new ones for each duplicate."""
+        return SentencePairs(masking.text_room(lengths, 3), passes=self.duplicates)
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """Those of a masked encoder, and `next_sentence_label`, a number."""
+        return super().features(lengths) | {"next_sentence_label": FeatureSpec(None)}
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """Masks `sample["first"]` and `sample["second"]` (int [a] and [b])."""
+        inputs, token_type_ids = masking.with_specials(ids, sample["first"], sample["second"])
+        features = self._masked(inputs, token_type_ids, rng, ids)
+        return features | {"next_sentence_label": np.asarray(sample["is_random"], np.int32)}
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceOrder(MaskedLM):
+    """Masked tokens of two successive segments, and whether they are in their order or swapped.
+
+    `sentence_order_label` is 0 in order and 1 swapped, which half of the pairs are; a segment that
+    has no successor gets a random one, and label 1 (ALBERT, section 3.1 and the published code).
+    """
+
+    def geometry(self, lengths: Mapping[str, int]) -> SentencePairs:
+        """Pairs of successive segments, three tokens less than the inputs."""
+        room = masking.text_room(lengths, 3)
+        return SentencePairs(room, passes=self.duplicates, random_probability=0.0)
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """Those of a masked encoder, and `sentence_order_label`, a number."""
+        return super().features(lengths) | {"sentence_order_label": FeatureSpec(None)}
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """Swaps or not, then masks `sample["first"]` and `sample["second"]` (int [a] and [b])."""
+        first, second, label = in_random_order(sample, rng)
+        features = self._masked(*masking.with_specials(ids, first, second), rng, ids)
+        return features | {"sentence_order_label": label}
+
+
+PRESETS = {
+    "mlm": MaskedLM(),
+    "mlm_static": MaskedLM(static=True, duplicates=10),
+    "mlm_whole_word": MaskedLM(whole_words=True),
+    "mlm_nsp": NextSentence(static=True, duplicates=10),
+    "mlm_sop": SentenceOrder(),
+}
+
+SUMMARIES = {
+    "mlm": "masked tokens of running text, masked anew in every epoch (BERT, RoBERTa)",
+    "mlm_static": "masked tokens of running text, ten fixed maskings of each (BERT)",
+    "mlm_whole_word": "masked whole words of running text (BERT, whole word masking)",
+    "mlm_nsp": "masked tokens of sentence pairs, and next sentence prediction (BERT)",
+    "mlm_sop": "masked tokens of sentence pairs, and sentence order prediction (ALBERT)",
+}

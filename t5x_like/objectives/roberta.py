@@ -1,0 +1,189 @@
+"""RoBERTa's dynamic masking, on its four input formats."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t5x_like.objectives import masking
+from t5x_like.objectives.derived import once_per_vocabulary
+from t5x_like.objectives.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.sentence_blocks import SentenceBlocks
+from t5x_like.objectives.sentence_pairs import SentencePairs, SingleSentencePairs
+from t5x_like.objectives.words import word_bounds, word_starts
+from t5x_like.protocols import FeatureSpec
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+
+@dataclasses.dataclass(frozen=True)
+class _DynamicMasking(MaskedEncoder):
+    """What the formats share: the noise, and token_type_ids of 0, as RoBERTa has no segments.
+
+    Every position may be predicted, those of special tokens too. Of n positions `masked_rate` * n
+    are, on average: the number is rounded up or down at random (the published code).
+
+    Attributes:
+      masked_rate: the share of the inputs to predict.
+      whole_words: takes that share of the words, and all pieces of a word; what becomes of it is
+        decided for the word. To bound the predictions, words that would raise them to more than
+        twice the share of the tokens are passed over (the published code has no bound).
+    """
+
+    masked_rate: float = 0.15
+    whole_words: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
+        if self.whole_words:
+            object.__setattr__(self, "needs", (*type(self).needs, "word_starts"))
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """Those of a masked encoder, with as many predictions as full inputs have at most."""
+        return masked_features(lengths["inputs"], self._most(lengths["inputs"]))
+
+    def _most(self, tokens: int) -> int:
+        most = math.ceil(self.masked_rate * tokens)
+        return min(2 * most, tokens) if self.whole_words else most
+
+    def _masked(
+        self, inputs: np.ndarray, rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """The features of these inputs (int32 [n], special tokens included)."""
+        draws = None
+        if self.whole_words:
+            bounds = word_bounds(word_starts(inputs, ids))
+            starts, sizes = bounds[:-1], bounds[1:] - bounds[:-1]
+            words = _uniform(len(sizes), self.masked_rate, rng, shuffle=True)
+            words = masking.fitting(words, sizes, self._most(len(inputs)))
+            positions = masking.covered(starts[words], sizes[words])
+            draws = np.repeat(rng.random(len(words)), sizes[words])
+        else:
+            positions = _uniform(len(inputs), self.masked_rate, rng)
+        noisy = masking.replaced(inputs, positions, rng, ids, random_from=_not_special, draws=draws)
+        return masking.example(noisy, np.zeros_like(inputs), inputs, positions)
+
+
+def _uniform(n: int, rate: float, rng: np.random.Generator, *, shuffle: bool = False) -> np.ndarray:
+    """Distinct numbers below n, `rate` * n of them on average: that, rounded up or down."""
+    fraction, whole = math.modf(rate * n)
+    chosen = int(whole) + (rng.random() < fraction)
+    return rng.choice(n, chosen, replace=False, shuffle=shuffle)
+
+
+@once_per_vocabulary
+def _replacements(ids: TokenIds) -> np.ndarray:
+    """The ids that may replace others: all but the special ones, [MASK] being allowed.
+
+    In RoBERTa's vocabulary these are all but the first four.
+    """
+    return np.delete(np.arange(ids.vocab_size), [i for i in ids.special if i != ids.mask])
+
+
+def _not_special(rng: np.random.Generator, ids: TokenIds, size: int) -> np.ndarray:
+    allowed = _replacements(ids)
+    return allowed[rng.integers(len(allowed), size=size)]
+
+
+def _separated(tokens: np.ndarray, ends: np.ndarray, ids: TokenIds) -> np.ndarray:
+    """int32: "<s>", then the tokens with "</s>" at each of `ends`, which are ascending offsets.
+
+    An offset that occurs twice gets two.
+    """
+    assert ids.cls is not None  # an objective's `needs` name it
+    inputs = np.full(1 + len(tokens) + len(ends), ids.sep, np.int32)
+    inputs[0] = ids.cls
+    is_text = np.ones(len(inputs), np.bool_)
+    is_text[0] = False
+    is_text[ends + np.arange(1, len(ends) + 1)] = False
+    inputs[is_text] = tokens
+    return inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class PairedSegments(_DynamicMasking):
+    """Masked tokens of "<s> A </s> </s> B </s>", and whether B follows A in the text or is random.
+
+    `next_sentence_label` is 0 where it follows and 1 where it is random (RoBERTa, section 4.2).
+
+    Attributes:
+      single_sentences: SENTENCE-PAIR, of two sentences; otherwise SEGMENT-PAIR, of two segments of
+        several sentences, as in BERT.
+    """
+
+    single_sentences: bool = False
+
+    def geometry(self, lengths: Mapping[str, int]) -> SentencePairs | SingleSentencePairs:
+        """Pairs four tokens shorter than the inputs.
+
+        Raises:
+          ValueError: `lengths` has no inputs, or they are too short.
+        """
+        room = masking.text_room(lengths, 4)
+        return SingleSentencePairs(room) if self.single_sentences else SentencePairs(room)
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """Those of a masked encoder, and `next_sentence_label`, a number."""
+        return super().features(lengths) | {"next_sentence_label": FeatureSpec(None)}
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """Masks `sample["first"]` and `sample["second"]` (int [a] and [b])."""
+        tokens = np.concatenate((sample["first"], sample["second"]))
+        end = len(sample["first"])
+        inputs = _separated(tokens, np.array([end, end, len(tokens)]), ids)
+        label = np.asarray(sample["is_random"], np.int32)
+        return self._masked(inputs, rng, ids) | {"next_sentence_label": label}
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedSentences(_DynamicMasking):
+    """Masked tokens of as many whole sentences as fit: "<s> sentence </s> sentence </s> ...".
+
+    The separators are those of the published code: one after each sentence, and one more between
+    two documents (RoBERTa, section 4.2).
+
+    Attributes:
+      cross_documents: FULL-SENTENCES, which goes on with the next document; otherwise
+        DOC-SENTENCES, which does not.
+    """
+
+    cross_documents: bool = True
+
+    def geometry(self, lengths: Mapping[str, int]) -> SentenceBlocks:
+        """Whole sentences that fill the inputs together with their separators.
+
+        Raises:
+          ValueError: `lengths` has no inputs, or they are too short.
+        """
+        room = masking.text_room(lengths, 2) + 1
+        return SentenceBlocks(room, self.cross_documents, per_segment=1, per_document=1)
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """Masks `sample["targets"]` (int [n], any n), with separators where it has segments."""
+        tokens = sample["targets"]
+        ends = np.concatenate((sample["segments"], sample["documents"], [len(tokens)]))
+        return self._masked(_separated(tokens, np.sort(ends), ids), rng, ids)
+
+
+PRESETS = {
+    "segment_pair": PairedSegments(),
+    "sentence_pair": PairedSegments(single_sentences=True),
+    "full_sentences": PackedSentences(),
+    "doc_sentences": PackedSentences(cross_documents=False),
+}
+
+SUMMARIES = {
+    "segment_pair": "masked tokens of two segments, and next sentence prediction (RoBERTa)",
+    "sentence_pair": "masked tokens of two sentences, and next sentence prediction (RoBERTa)",
+    "full_sentences": "masked tokens of whole sentences, across documents (RoBERTa)",
+    "doc_sentences": "masked tokens of whole sentences of one document (RoBERTa)",
+}

@@ -1,0 +1,53 @@
+"""Sentence permutation: the sentences of a text in random order."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t5x_like.objectives.shares import check_share
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+
+def sentence_ends(tokens: np.ndarray, ids: TokenIds) -> np.ndarray:
+    """int64 [sentences]: one past the last token of each sentence, ascending.
+
+    A sentence ends with a full stop, the first where several follow each other, and the last token
+    counts as one. So after several full stops at the very end the last ones are in no sentence.
+    """
+    stops = ids.full_stops.take(tokens)  # type: ignore[union-attr]
+    stops[-1:] = True
+    stops[1:] &= ~stops[:-1]
+    return np.flatnonzero(stops) + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class SentencePermutation:
+    """Shuffles sentences, as full stops divide the text into (BART, section 2.2).
+
+    Of n sentences ceil(n * `share`) random ones exchange their places; any order of them is as
+    likely, the right one too.
+    """
+
+    needs = ("full_stops",)
+
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_share(self, "share")
+
+    def __call__(self, tokens: np.ndarray, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
+        """int32 [n] for int32 [n], any n."""
+        ends = sentence_ends(tokens, ids).tolist()
+        # A random part of a random permutation is a random subset in random order: both draws.
+        moved = rng.permutation(len(ends))[: math.ceil(len(ends) * self.share)]
+        order = np.arange(len(ends))
+        order[np.sort(moved)] = moved
+        bounds = [0, *ends]
+        parts = [tokens[bounds[i] : bounds[i + 1]] for i in order.tolist()]
+        return np.concatenate([*parts, tokens[bounds[-1] :]])

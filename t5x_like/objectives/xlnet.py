@@ -1,0 +1,156 @@
+"""XLNet: predict spans in a random order, each seeing the spans before it in that order."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t5x_like.objectives import masking
+from t5x_like.objectives.carried_rows import SPECIALS, CarriedRows
+from t5x_like.objectives.context_spans import context_spans
+from t5x_like.objectives.drawing import thresholds, uniforms
+from t5x_like.objectives.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.permutation import visibility
+from t5x_like.objectives.words import word_starts
+from t5x_like.protocols import FeatureSpec
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+
+def sequence(
+    reused: np.ndarray, first: np.ndarray, second: np.ndarray, *, ids: TokenIds
+) -> tuple[np.ndarray, np.ndarray]:
+    """ "reused first [SEP] second [SEP] [CLS]" and its segments: int32 [n] each.
+
+    Segments are 0 up to the first [SEP], 1 up to the second, and 2 for [CLS]; only whether two
+    positions have the same one matters to the model.
+    """
+    split, separator = len(reused), len(reused) + len(first)
+    inputs = np.empty(separator + len(second) + SPECIALS, np.int32)
+    inputs[:split] = reused
+    inputs[split:separator] = first
+    inputs[separator] = inputs[-2] = ids.sep
+    inputs[separator + 1 : -2] = second
+    inputs[-1] = ids.cls
+    token_type_ids = np.zeros(len(inputs), np.int32)
+    token_type_ids[separator + 1 : -1] = 1
+    token_type_ids[-1] = 2
+    return inputs, token_type_ids
+
+
+@dataclasses.dataclass(frozen=True)
+class XLNet(MaskedEncoder):
+    """Predicts spans of tokens in a random order, from the rest and the spans before (XLNet).
+
+    Inputs are the original tokens. The first part of a sequence goes on where that of the previous
+    sample in its row ended, so that the model's memory of one serves the other; two texts follow.
+    The random order is drawn for the part and the texts separately, and comes as two int32 [n]:
+    position i may not see j where `permutation_query_order[i] <= permutation_key_order[j]` (see
+    `permutation.visibility`). Of the positions to predict, those that fall on a special token are
+    left out. `reset_memory` is 1 where memory of the row is to be forgotten, `backward` 1 where the
+    row is read from right to left, which the model tells by its relative positions.
+
+    Attributes:
+      partial_prediction: K of the paper (section 2.3): one token in K is predicted, half of them in
+        each part, and a span of n has K * n tokens around it.
+      max_ngram: the longest span; of n tokens with probability proportional to 1/n.
+      perm_size: tokens that are permuted together, in blocks which keep their order; None for all
+        those of a part.
+      reuse: tokens of the first part; None for half of the sequence.
+      bidirectional: whether half of the rows of a batch are read from right to left.
+    """
+
+    partial_prediction: int = 6
+    max_ngram: int = 5
+    perm_size: int | None = None
+    reuse: int | None = None
+    bidirectional: bool = True
+
+    needs = ("cls", "sep", "word_starts")
+
+    def __post_init__(self) -> None:
+        for name in ("partial_prediction", "max_ngram", "perm_size", "reuse"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"XLNet: {name} is a number of tokens, at least 1, got {value}")
+
+    @functools.cached_property
+    def _lengths(self) -> tuple[float, ...]:
+        return thresholds([1 / n for n in range(1, self.max_ngram + 1)])
+
+    def _predictions(self, length: int) -> int:
+        return round(length / self.partial_prediction)
+
+    def geometry(self, lengths: Mapping[str, int]) -> CarriedRows:
+        """Rows of text that go on from batch to batch, and two texts after each piece of them."""
+        length = masking.text_room(lengths, SPECIALS) + SPECIALS
+        reuse = length // 2 if self.reuse is None else self.reuse
+        return CarriedRows(length, reuse, self.bidirectional)
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """Those of a masked encoder, the two orders, `reset_memory` and `backward`."""
+        length = lengths["inputs"]
+        return {
+            **masked_features(length, self._predictions(length)),
+            "permutation_query_order": FeatureSpec(length),
+            "permutation_key_order": FeatureSpec(length),
+            "reset_memory": FeatureSpec(None),
+            "backward": FeatureSpec(None),
+        }
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """From a sample of `CarriedRows`; texts of any length, none included."""
+        backward = bool(sample["backward"])
+        parts = [sample[name] for name in ("inputs", "first", "second")]
+        if backward:
+            parts = [part[::-1] for part in parts]
+        split = len(parts[0])
+        inputs, token_type_ids = sequence(*parts, ids=ids)
+        functional = [split + len(parts[1]), len(inputs) - 2, len(inputs) - 1]
+        masked = self._masked(inputs, split, backward=backward, rng=rng, ids=ids)
+        query, key = visibility(masked, functional, split=split, block=self.perm_size, rng=rng)
+        masked[functional] = False
+        return {
+            **masking.example(inputs, token_type_ids, inputs, np.flatnonzero(masked)),
+            "permutation_query_order": query,
+            "permutation_key_order": key,
+            "reset_memory": np.asarray(sample["reset_memory"], np.int32),
+            "backward": np.asarray(sample["backward"], np.int32),
+        }
+
+    def _masked(
+        self,
+        inputs: np.ndarray,
+        split: int,
+        *,
+        backward: bool,
+        rng: np.random.Generator,
+        ids: TokenIds,
+    ) -> np.ndarray:
+        """What to predict, special tokens included: bool [n]. Spans run as the text is read."""
+        # The text of a backward row is read from its end: words and spans are found there.
+        reading = -1 if backward else 1
+        starts = word_starts(inputs[::reading], ids)[::reading]
+        goal, draws = self._predictions(len(inputs)), uniforms(rng)
+        marked = bytearray()
+        for part, share in ((starts[:split], goal - goal // 2), (starts[split:], goal // 2)):
+            spans = context_spans(
+                part[::reading].tobytes(),
+                min(share, len(part)),
+                lengths=self._lengths,
+                context=self.partial_prediction,
+                draws=draws,
+            )
+            marked += spans[::reading]
+        return np.frombuffer(marked, np.bool_)
+
+
+PRESETS = {"xlnet": XLNet()}
+SUMMARIES = {"xlnet": "spans predicted in a random order, with memory of the text before (XLNet)"}

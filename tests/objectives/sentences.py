@@ -1,0 +1,57 @@
+"""Corpora in memory for tests of plans: documents given by the lengths of their segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+
+CORPORA = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=6)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+class InMemory:
+    """A `geometry.Sentences`; a separator, where there are any, is a token of a last segment."""
+
+    def __init__(self, documents: Sequence[Sequence[int]]) -> None:
+        self.documents = []
+        self.total = 0
+        for segments in documents:
+            self.documents.append(self.total + np.cumsum([0, *segments], dtype=np.int64))
+            self.total += sum(segments)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __getitem__(self, document: int) -> np.ndarray:
+        return self.documents[document]
+
+    @property
+    def starts(self) -> np.ndarray:
+        """int64 [documents + 1]: where each document starts, then the end of all."""
+        return np.array([*(bounds[0] for bounds in self.documents), self.total])
+
+    @property
+    def segment_starts(self) -> np.ndarray:
+        """int64 [segments]: where each segment starts, of all documents in order."""
+        return np.concatenate([bounds[:-1] for bounds in self.documents])
+
+    def document_at(self, offsets: np.ndarray) -> np.ndarray:
+        """The document in which the token at each offset lies."""
+        return np.searchsorted(self.starts, offsets, side="right") - 1
+
+
+def planned(geometry, documents, seed=0) -> dict[str, np.ndarray]:
+    """The columns of a plan of the corpus of these documents: int64 [rows] each."""
+    lists = list(geometry.plan(InMemory(documents), np.random.default_rng(seed)))
+    assert all(lists)
+    rows = [row for rows in lists for row in rows]
+    assert all(type(row) is tuple and all(type(value) is int for value in row) for row in rows)
+    table = np.array(rows, dtype=np.int64).reshape(len(rows), len(geometry.columns))
+    return dict(zip(geometry.columns, table.T, strict=True))
+
+
+def sigmas(count: int, draws: int, probability: float) -> float:
+    """How many standard deviations a count of draws lies from what a probability makes likely."""
+    return abs(count - draws * probability) / np.sqrt(draws * probability * (1 - probability))
