@@ -21,6 +21,7 @@ CORE = [
     "orbax-checkpoint>=0.12.8,<0.13",
     "sentencepiece>=0.2.2,<0.3",
     "tensorboardX>=2.6.4,<3",
+    "tokenizers>=0.22.0,<0.24",
     "tqdm>=4.67,<5",
     "zstandard>=0.23,<1",
 ]

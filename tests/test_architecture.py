@@ -205,7 +205,7 @@ def test_breaches_are_found(module, source, why):
         ("models.t5", "from t5x_like.layers.basic import Linear\nfrom flax import nnx"),
         ("data.x", "def f():\n  import grain.python as grain"),
         ("data.x", "if TYPE_CHECKING:\n  import seqio"),
-        ("data.seqio_adapter", "import seqio\nimport tensorflow as tf"),
+        ("data.objective_step", "import seqio\nimport tensorflow as tf"),
         ("cli.train", "import jax"),
         ("launch.tpu_vm", "def main():\n  import jax"),
         ("training.x", "from t5x_like import __version__"),

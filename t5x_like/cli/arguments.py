@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from t5x_like.data.opening import Data
+    from t5x_like.data.vocabulary_choice import VocabularyChoice
+    from t5x_like.protocols import Objective
+
+VOCAB_TYPES = ("unigram", "bpe", "wordpiece", "byte_bpe", "characters")
+"""`vocabularies.recipes.KINDS`, which `--help` has no time to import."""
 
 
 def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
@@ -131,10 +136,51 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_vocabulary(parser: argparse.ArgumentParser, *, size: int) -> None:
+    """Adds what names the vocabulary, or says how to train one of `size` pieces."""
+    group = parser.add_argument_group("vocabulary")
+    group.add_argument(
+        "--vocabulary",
+        metavar="V",
+        help="bytes, a .model, vocab.txt or tokenizer.json file, or a directory that one was saved "
+        "in (default: one is trained)",
+    )
+    group.add_argument(
+        "--vocab_size",
+        type=int,
+        default=size,
+        metavar="N",
+        help=f"of one that is trained (default: {size})",
+    )
+    group.add_argument("--vocab_type", default="unigram", choices=VOCAB_TYPES)
+
+
+def vocabulary_choice(args: argparse.Namespace) -> VocabularyChoice:
+    """What the arguments of `add_vocabulary` name."""
+    from t5x_like.data.vocabulary_choice import VocabularyChoice
+
+    return VocabularyChoice(name=args.vocabulary, size=args.vocab_size, kind=args.vocab_type)
+
+
+def feature_lengths(text: str) -> dict[str, int]:
+    """The type of `--lengths inputs=512,targets=114`."""
+    return {name: int(length) for name, length in (part.split("=") for part in text.split(","))}
+
+
 def text_data(
-    args: argparse.Namespace, *, lengths: Mapping[str, int] | None = None, **fields: Any
+    args: argparse.Namespace,
+    *,
+    lengths: Mapping[str, int] | None = None,
+    objective: Objective | None = None,
+    **fields: Any,
 ) -> Data:
     """The `Data` that the arguments of `add_text` name.
+
+    Args:
+      args: the arguments.
+      lengths: of the task features.
+      objective: for a corpus that is named without one; any, where only its text is wanted.
+      **fields: of `Data`.
 
     Raises:
       ValueError: neither a task nor files are named, or both.
@@ -155,7 +201,7 @@ def text_data(
             user_corpus, field=args.field, separator=args.separator, validation=args.validation
         ),
         # A cache serves every objective; a corpus needs one to be a task at all.
-        objective=next(iter(objectives.presets().values())),
+        objective=objective or next(iter(objectives.presets().values())),
         cache_dir=args.cache_dir,
         **fields,
     )

@@ -32,23 +32,17 @@ def main(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_text(parser)
-    group = parser.add_argument_group("vocabulary")
-    group.add_argument(
-        "--vocabulary",
-        metavar="V",
-        help="bytes, a .model file or a saved directory (default: one is trained)",
-    )
-    group.add_argument(
-        "--vocab_size", type=int, default=32000, help="of one that is trained (default: 32000)"
-    )
-    group.add_argument("--vocab_type", default="unigram", choices=["unigram", "bpe"])
+    arguments.add_vocabulary(parser, size=32000)
     group = parser.add_argument_group("work")
     group.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
     group.add_argument("--overwrite", action="store_true", help="make a complete cache anew")
     group = parser.add_argument_group("a whole task, for one that training cannot finish itself")
     group.add_argument("--materialize", action="store_true", help="keep its very last features")
     group.add_argument(
-        "--lengths", type=_lengths, metavar="F=N,F=N", help="task feature lengths to make it for"
+        "--lengths",
+        type=arguments.feature_lengths,
+        metavar="F=N,F=N",
+        help="task feature lengths to make it for",
     )
     group.add_argument("--seed", type=int, default=0, help="(default: 0)")
     group.add_argument("--epochs", type=int, default=1, help="different copies (default: 1)")
@@ -56,14 +50,10 @@ def main(argv: list[str]) -> int:
     if args.materialize != bool(args.lengths):
         parser.error("--materialize and --lengths inputs=512,targets=114 go together")
 
-    from t5x_like.data.vocabulary_choice import VocabularyChoice
-
     data = arguments.text_data(
         args,
         lengths=args.lengths,
-        vocabulary=VocabularyChoice(
-            name=args.vocabulary, size=args.vocab_size, kind=args.vocab_type
-        ),
+        vocabulary=arguments.vocabulary_choice(args),
         workers=args.workers,
     )
     if args.materialize:
@@ -73,10 +63,6 @@ def main(argv: list[str]) -> int:
     for cache in caches:
         _print(cache)
     return 0
-
-
-def _lengths(text: str) -> dict[str, int]:
-    return {name: int(length) for name, length in (part.split("=") for part in text.split(","))}
 
 
 def _print(cache: Cache) -> None:

@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
             batch_size=args.batch_size,
             batches=args.batches,
         )
-        for component in opened.components("validation")
+        for component in opened.components("validation", rows=args.batch_size, alone=True)
     }
     if not results:
         raise ValueError(f"the tasks of {args.model_dir} hold no documents out")
@@ -84,7 +84,6 @@ def _losses(
     held_out = list(
         eval_stream(
             component,
-            lengths=run.data.lengths,
             converter=run.feature_converter,
             batch_size=batch_size,
             seed=run.options.seed,

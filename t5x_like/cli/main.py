@@ -13,7 +13,9 @@ COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
     "eval": "held-out losses of a run, beside a unigram model and a blanked encoder",
     "infer": "fill in the blanks of a text with a trained model",
-    "vocab": "train a SentencePiece vocabulary on a corpus or task",
+    "objectives": "list the pretraining objectives, or explain one",
+    "show": "print examples of a task or mixture as people read them",
+    "vocab": "train a vocabulary of any kind on a corpus or task",
     "cache": "tokenise a corpus or task once, to sharded files that training reads",
     "plot": "draw the loss curves of one or several runs to a PNG",
 }

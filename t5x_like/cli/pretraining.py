@@ -156,13 +156,14 @@ class _Batches:
     @classmethod
     def of(cls, run: Run, opened: Opened) -> _Batches:
         pack = getattr(run.feature_converter, "pack", False)
-        train, validation = (opened.components(s, pack=pack) for s in ("train", "validation"))
+        rows = run.options.batch_size
+        train = opened.components("train", pack=pack, rows=rows)
+        validation = opened.components("validation", pack=pack, rows=rows, alone=True)
         return cls(train, validation, ToDevice(run.layout, run.options.batch_size), run)
 
     @property
     def _common(self) -> dict[str, Any]:
         return {
-            "lengths": self.run.data.lengths,
             "converter": self.run.feature_converter,
             "batch_size": self.run.options.batch_size,
             "seed": self.run.options.seed,

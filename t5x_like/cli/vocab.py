@@ -1,10 +1,9 @@
-"""`t5x_like vocab`: trains a SentencePiece vocabulary on a corpus or task."""
+"""`t5x_like vocab`: trains a vocabulary of any kind on a corpus or task."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.cli import arguments
@@ -16,25 +15,67 @@ _EPILOG = """\
 examples:
   t5x_like vocab stdlib_docs --size 4000 --output docs.model
   t5x_like vocab --corpus 'data/*.jsonl.gz' --size 32000 --type bpe --output mine.model
+  t5x_like vocab stdlib_docs --size 8000 --type wordpiece --lowercase --output uncased
 
-Train with it: t5x_like train ... --gin.VOCABULARY="'mine.model'". Sentinels (<extra_id_0> ...) are
-added when it is loaded; VOCABULARY='bytes' needs no training at all.
+Train with it: t5x_like train ... --gin.VOCABULARY="'mine.model'". unigram and bpe (SentencePiece)
+make one .model file, which gets its sentinels (<extra_id_0> ...) when it is loaded; the others make
+a directory. Each has the special tokens of every objective. VOCABULARY='bytes' needs no training.
 """
 
 
 def main(argv: list[str]) -> int:
-    """Trains a vocabulary, writes its `.model` file and says how large it is."""
+    """Trains a vocabulary, writes its file or directory and says how large it is."""
     parser = argparse.ArgumentParser(
         prog="t5x_like vocab",
-        description="Trains a SentencePiece vocabulary on a bounded sample of a corpus or task.",
+        description="Trains a vocabulary on a bounded sample of a corpus or task.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_text(parser)
+    _add_vocabulary(parser)
+    args = parser.parse_args(argv)
+
+    from t5x_like.vocabularies.loading import load
+    from t5x_like.vocabularies.recipes import Recipe, train
+
+    recipe = Recipe(
+        kind=args.type,
+        size=args.size,
+        max_sentences=args.max_sentences,
+        seed=args.seed,
+        character_coverage=args.character_coverage,
+        byte_fallback=args.byte_fallback,
+        lowercase=args.lowercase,
+        **({} if args.extra_ids is None else {"extra_ids": args.extra_ids}),
+    )
+    if recipe.makes_file and args.extra_ids is not None:
+        parser.error(f"--extra_ids: a model of type {args.type} gets them when it is loaded")
+    path = train(_texts(arguments.text_data(args)), args.output, recipe)
+    vocabulary = load(path)
+    pieces = vocabulary.vocab_size - recipe.extra_ids
+    print(f"{path}: {pieces} pieces, {vocabulary.vocab_size} ids with sentinels")
+    return 0
+
+
+def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("vocabulary")
-    group.add_argument("--output", required=True, metavar="FILE", help="the .model file to write")
+    group.add_argument(
+        "--output",
+        required=True,
+        metavar="PATH",
+        help="the .model file to write (unigram, bpe), or the new directory (the others)",
+    )
     group.add_argument("--size", type=int, default=32000, help="pieces (default: 32000)")
-    group.add_argument("--type", default="unigram", choices=["unigram", "bpe"])
+    group.add_argument("--type", default="unigram", choices=arguments.VOCAB_TYPES)
+    group.add_argument(
+        "--lowercase", action="store_true", help="wordpiece: no capitals and no accents"
+    )
+    group.add_argument(
+        "--extra_ids",
+        type=int,
+        metavar="N",
+        help="sentinels saved with a directory (default: 100)",
+    )
     group.add_argument(
         "--max_sentences",
         type=int,
@@ -46,26 +87,9 @@ def main(argv: list[str]) -> int:
         "--character_coverage", type=float, default=0.9995, metavar="F", help="(default: 0.9995)"
     )
     group.add_argument(
-        "--byte_fallback", action="store_true", help="spell rare characters as bytes, not <unk>"
+        "--byte_fallback", action="store_true", help="unigram, bpe: spell rare characters as bytes"
     )
     group.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
-    args = parser.parse_args(argv)
-
-    from t5x_like.vocabularies.loading import load
-    from t5x_like.vocabularies.training import train_sentencepiece
-
-    file = train_sentencepiece(
-        _texts(arguments.text_data(args)),
-        args.output,
-        vocab_size=args.size,
-        model_type=args.type,
-        max_sentences=args.max_sentences,
-        seed=args.seed,
-        character_coverage=args.character_coverage,
-        byte_fallback=args.byte_fallback,
-    )
-    print(f"{Path(file)}: {args.size} pieces, {load(file).vocab_size} ids with sentinels")
-    return 0
 
 
 def _texts(data: Data) -> Iterator[str]:

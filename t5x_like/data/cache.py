@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import dataclasses
 import functools
 import itertools
 import threading
@@ -15,11 +16,12 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
 from t5x_like.data.cache_format import (
+    FLAGS,
     MANIFEST,
-    WORD_STARTS,
     CacheError,
     Manifest,
     counts_name,
+    flags_name,
     new_document_name,
     offsets_name,
     read_manifest,
@@ -84,11 +86,15 @@ class Cache:
 
     @functools.cached_property
     def token_ids(self) -> TokenIds:
-        """The special ids, with the word starts if the vocabulary has them."""
-        fields = self.manifest.token_ids.to_json()
-        path = self.directory / WORD_STARTS
-        starts = np.load(path, allow_pickle=False) if path.exists() else None
-        return TokenIds(**fields, word_starts=starts)  # type: ignore[arg-type]
+        """The special ids, what is known of each id, and how often it is in the training text."""
+        ids = self.manifest.token_ids
+        arrays: dict[str, Any] = {}
+        for name in FLAGS:
+            path = self.directory / flags_name(name)
+            arrays[name] = np.load(path, allow_pickle=False) if path.exists() else None
+        if "train" in self.manifest.splits and "targets" in self.manifest.features:
+            arrays["counts"] = self.split("train").counts["targets"][: ids.vocab_size]
+        return dataclasses.replace(ids, **arrays)
 
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that is kept in the cache."""
@@ -130,12 +136,26 @@ class CacheSplit:
         self._ends = list(itertools.accumulate(shard.records for shard in self.info.shards))
         self._readers: collections.OrderedDict[int, Any] = collections.OrderedDict()
         self._lock = threading.Lock()
+        self._latest = (-1, b"")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CacheSplit, (self.directory, self.manifest, self.name)
 
     def __len__(self) -> int:
         return self.info.records
+
+    @property
+    def content(self) -> str:
+        """Differs wherever the records do."""
+        made_of = self.manifest
+        return repr(
+            (
+                made_of.content_hash,
+                made_of.vocabulary_fingerprint,
+                made_of.segmentation,
+                made_of.piece_tokens,
+            )
+        )
 
     @functools.cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
@@ -162,6 +182,10 @@ class CacheSplit:
         """{feature: int32 [n]} of record `i`; arrays of the caller's own."""
         return self._codec.decode(self._read(i))
 
+    def stored(self, i: int, feature: str) -> np.ndarray:
+        """[n]: a feature of record `i` in its stored dtype, not to be changed."""
+        return self._codec.stored(self._read(i), feature)
+
     def segments(self, i: int) -> np.ndarray:
         """int32 [S]: the positions in record `i` at which a segment starts.
 
@@ -170,6 +194,14 @@ class CacheSplit:
         return self._codec.segments(self._read(i))
 
     def _read(self, i: int) -> bytes:
+        # Often asked for again at once: for another range of its tokens, or for its segments.
+        number, data = self._latest
+        if number != i:
+            data = self._read_anew(i)
+            self._latest = (i, data)
+        return data
+
+    def _read_anew(self, i: int) -> bytes:
         if not 0 <= i < len(self):
             raise IndexError(f"no record {i} among {len(self)} of split {self.name!r}")
         shard = bisect.bisect_right(self._ends, i)

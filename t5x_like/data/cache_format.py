@@ -6,13 +6,17 @@
         train.offsets.npy        int64 [features, records + 1], tokens before each record
         train.new_document.npy   bool [records], False where a record continues a document
         train.counts.npy         int64 [features, vocabulary], occurrences of each id
+        word_starts.npy ...      bool [vocabulary], for each such array that the vocabulary has
+        train.plan-<key>         tables worked out of the records later on (`data.plans`)
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
+import struct
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,10 +26,11 @@ import numpy as np
 
 from t5x_like.protocols import TokenIds
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
-WORD_STARTS = "word_starts.npy"
 FLOAT = "float32"
+FLAGS = tuple(name for name in TokenIds.ARRAYS if name != "counts")
+"""What a vocabulary says of each of its ids; how often one occurs is a matter of the text."""
 
 
 class CacheError(ValueError):
@@ -57,6 +62,16 @@ def counts_name(split: str) -> str:
     return f"{split}.counts.npy"
 
 
+def flags_name(array: str) -> str:
+    """The file of one of `FLAGS`."""
+    return f"{array}.npy"
+
+
+def plan_name(split: str, key: str) -> str:
+    """The file of a table that `data.plans` keeps."""
+    return f"{split}.plan-{key}"
+
+
 @dataclasses.dataclass(frozen=True)
 class RecordCodec:
     """A record as bytes: int32 lengths, the segments' starts, then each feature's values.
@@ -85,20 +100,33 @@ class RecordCodec:
 
     def decode(self, data: bytes) -> dict[str, np.ndarray]:
         """{feature: int32 (or float32) [n]} of a record; the arrays are the caller's own."""
-        header = np.frombuffer(data, "<i4", len(self.features) + 1)
-        position = header.nbytes + 4 * int(header[-1])
-        record = {}
-        for (name, stored), length in zip(self.features.items(), header.tolist(), strict=False):
-            dtype = _little_endian(stored)
-            values = np.frombuffer(data, dtype, length, position)
-            record[name] = values.astype(np.float32 if stored == FLOAT else np.int32)
-            position += values.nbytes
-        return record
+        return {
+            name: self.stored(data, name).astype(np.float32 if stored == FLOAT else np.int32)
+            for name, stored in self.features.items()
+        }
+
+    def stored(self, data: bytes, feature: str) -> np.ndarray:
+        """[n] of the stored dtype: one feature of a record, in place and not to be changed."""
+        lengths = self._header.unpack_from(data)
+        position = self._header.size + 4 * lengths[-1]
+        for (name, dtype), length in zip(self._types.items(), lengths, strict=False):
+            if name == feature:
+                return np.frombuffer(data, dtype, length, position)
+            position += length * dtype.itemsize
+        raise KeyError(f"records have no feature {feature!r}, only {', '.join(self.features)}")
+
+    @functools.cached_property
+    def _header(self) -> struct.Struct:
+        return struct.Struct(f"<{len(self.features) + 1}i")
+
+    @functools.cached_property
+    def _types(self) -> dict[str, np.dtype]:
+        return {name: _little_endian(stored) for name, stored in self.features.items()}
 
     def segments(self, data: bytes) -> np.ndarray:
         """int32 [S]: where segments start in a record's first feature."""
-        header = np.frombuffer(data, "<i4", len(self.features) + 1)
-        return np.frombuffer(data, "<i4", int(header[-1]), header.nbytes).astype(np.int32)
+        count = self._header.unpack_from(data)[-1]
+        return np.frombuffer(data, "<i4", count, self._header.size).astype(np.int32)
 
 
 def _little_endian(dtype: str) -> np.dtype:

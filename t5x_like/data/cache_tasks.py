@@ -26,7 +26,7 @@ from t5x_like.data.cache_text import Record
 from t5x_like.data.cache_workers import default_workers, spread
 from t5x_like.data.cache_writer import keep_or_clear, shard_plan
 from t5x_like.data.extras import require
-from t5x_like.data.seqio_adapter import before_cache, describe
+from t5x_like.data.seqio_steps import before_cache, describe
 from t5x_like.data.sources import import_module
 from t5x_like.protocols import Vocabulary
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -21,7 +21,7 @@ from t5x_like.data.cache_format import (
 )
 from t5x_like.data.cache_lock import sole_writer
 from t5x_like.data.cache_shards import ShardPlan, finalise
-from t5x_like.data.cache_text import Document
+from t5x_like.data.cache_text import Document, Record
 from t5x_like.data.cache_workers import default_workers, spread
 from t5x_like.data.corpora import Corpus, ReadReport
 from t5x_like.protocols import Vocabulary
@@ -42,21 +42,23 @@ class _Block:
 
 @dataclasses.dataclass(frozen=True)
 class _Tokenise:
-    """What a worker does with a block; returns the bytes of text."""
+    """What a worker does with some blocks; returns the bytes of text."""
 
     plan: ShardPlan
     vocabulary: Vocabulary
 
-    def __call__(self, block: _Block) -> int:
-        if block.documents is not None:
-            features = tuple(self.plan.features)
-            records = (
-                cache_text.plain_records(block.documents, self.vocabulary)
-                if features == corpora.TARGETS
-                else cache_text.text_to_text_records(block.documents, self.vocabulary, features)
-            )
-            self.plan.write(block.split, block.number, records=records, content=block.content)
-        return block.bytes
+    def __call__(self, blocks: list[_Block]) -> int:
+        for block in blocks:
+            if block.documents is not None:
+                records = self._records(block.documents)
+                self.plan.write(block.split, block.number, records=records, content=block.content)
+        return sum(block.bytes for block in blocks)
+
+    def _records(self, documents: list[Document]) -> Iterator[Record]:
+        features = tuple(self.plan.features)
+        if features == corpora.TARGETS:
+            return cache_text.plain_records(documents, self.vocabulary)
+        return cache_text.text_to_text_records(documents, self.vocabulary, features)
 
 
 def write_cache(
@@ -104,62 +106,82 @@ def write_cache(
             return complete
         plan = shard_plan(directory, manifest)
         shards, skipped = {}, {}
-        for split in corpus.splits:
-            blocks = _Blocks(corpus, split, plan)
+        for splits in corpus.readings:
+            blocks = _Blocks(corpus, splits, plan)
             _spread_with_bar(
                 _Tokenise(plan, vocabulary),
                 blocks,
                 workers=workers or default_workers(),
                 progress=progress,
             )
-            shards[split], skipped[split] = blocks.number, blocks.report.skipped
+            shards |= blocks.shards
+            skipped |= dict.fromkeys(splits, blocks.report.skipped)
             if blocks.report.skipped:
-                print(f"{corpus.name} ({split}): {blocks.report}", file=sys.stderr)
+                print(f"{blocks.title}: {blocks.report}", file=sys.stderr)
         return finalise(plan, manifest, vocabulary, shards=shards, skipped=skipped)
 
 
-class _Blocks:
-    """The documents of a split in blocks of about `BLOCK_BYTES`, the same in every run."""
+class _Gathered:
+    """The documents of a shard to be, while it is not full."""
 
-    def __init__(self, corpus: Corpus, split: str, plan: ShardPlan) -> None:
+    def __init__(self) -> None:
+        self.documents: list[Document] = []
+        self.bytes = 0
+        self._digest = hashlib.sha256()
+
+    def add(self, document: Document) -> None:
+        self.documents.append(document)
+        for feature, text in document.items():
+            data = text.encode()
+            self._digest.update(f"{feature} {len(data)} ".encode())
+            self._digest.update(data)
+            self.bytes += len(data)
+
+    @property
+    def content(self) -> str:
+        return self._digest.hexdigest()
+
+
+class _Blocks:
+    """The documents of one reading in blocks of about `BLOCK_BYTES`, the same in every run.
+
+    What the splits have left in the end comes all at once: a small corpus is a single job.
+    """
+
+    def __init__(self, corpus: Corpus, splits: Sequence[str], plan: ShardPlan) -> None:
+        self.title = f"{corpus.name} ({', '.join(splits)})"
         self.corpus = corpus
-        self.split = split
         self.plan = plan
         self.report = ReadReport()
-        self.number = 0
+        self.shards = dict.fromkeys(splits, 0)
 
-    def __iter__(self) -> Iterator[_Block]:
-        documents: list[Document] = []
-        digest, size = hashlib.sha256(), 0
-        for document in self._documents():
-            documents.append(document)
-            for feature, text in document.items():
-                data = text.encode()
-                digest.update(f"{feature} {len(data)} ".encode())
-                digest.update(data)
-                size += len(data)
-            if size >= BLOCK_BYTES:
-                yield self._block(documents, digest.hexdigest(), size)
-                documents, digest, size = [], hashlib.sha256(), 0
-        if documents:
-            yield self._block(documents, digest.hexdigest(), size)
+    def __iter__(self) -> Iterator[list[_Block]]:
+        gathered = {split: _Gathered() for split in self.shards}
+        for split, document in self._documents():
+            gathered[split].add(document)
+            if gathered[split].bytes >= BLOCK_BYTES:
+                yield [self._block(split, gathered[split])]
+                gathered[split] = _Gathered()
+        yield [self._block(split, rest) for split, rest in gathered.items() if rest.documents]
 
-    def _block(self, documents: list[Document], content: str, size: int) -> _Block:
-        number = self.number
-        self.number += 1
-        finished = self.plan.finished(self.split, number, content=content)
-        return _Block(self.split, number, content, None if finished else documents, size)
+    def _block(self, split: str, text: _Gathered) -> _Block:
+        number = self.shards[split]
+        self.shards[split] += 1
+        finished = self.plan.finished(split, number, content=text.content)
+        documents = None if finished else text.documents
+        return _Block(split, number, text.content, documents, text.bytes)
 
-    def _documents(self) -> Iterator[Document]:
+    def _documents(self) -> Iterator[tuple[str, Document]]:
         try:
-            yield from self.corpus.documents(self.split, report=self.report)
+            yield from self.corpus.sorted_documents(tuple(self.shards), report=self.report)
         except corpora.NothingHeldOutError as error:
             print(f"{error}; going on without", file=sys.stderr)
 
 
 def _spread_with_bar(work: _Tokenise, blocks: _Blocks, *, workers: int, progress: bool) -> None:
-    title = f"{blocks.corpus.name} {blocks.split}"
-    with tqdm(desc=title, unit="B", unit_scale=True, disable=not progress, mininterval=0.5) as bar:
+    with tqdm(
+        desc=blocks.title, unit="B", unit_scale=True, disable=not progress, mininterval=0.5
+    ) as bar:
         for size in spread(work, iter(blocks), workers=workers):
             report = blocks.report
             # Files may be compressed: then only what is read of them has a known total.

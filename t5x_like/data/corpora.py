@@ -9,7 +9,7 @@ import functools
 import hashlib
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 TARGETS = ("targets",)
 """Features of plain text."""
@@ -80,6 +80,11 @@ class Corpus(abc.ABC):
     def description(self) -> str:
         """One line for people."""
 
+    @property
+    def readings(self) -> tuple[tuple[str, ...], ...]:
+        """The splits, those together that one reading of the text gives."""
+        return tuple((split,) for split in self.splits) if self.held_out is None else (self.splits,)
+
     def documents(
         self, split: str, *, report: ReadReport | None = None
     ) -> Iterator[dict[str, str]]:
@@ -93,26 +98,45 @@ class Corpus(abc.ABC):
                 f"corpus {self.name!r} has no split {split!r}, only {', '.join(self.splits)}"
             )
         report = ReadReport() if report is None else report
-        in_split = self._chooser(split)
-        found = False
-        for document in self.read(split, report):
+        for _, document in self.sorted_documents((split,), report=report):
+            yield document
+
+    def sorted_documents(
+        self, splits: Sequence[str], *, report: ReadReport
+    ) -> Iterator[tuple[str, dict[str, str]]]:
+        """Documents with their splits, in the order of the text: read once for all the splits.
+
+        Args:
+          splits: of one of `readings`.
+          report: filled in meanwhile.
+
+        Raises:
+          CorpusError: in the end, a split got nothing; the first such split.
+        """
+        split_of = self._chooser(splits[0])
+        found = set()
+        for document in self.read(splits[0], report):
             if not any(document.values()):
                 continue
             report.documents += 1
             if not all(map(_encodable, document.values())):
                 report.skipped += 1
+                continue
             # References of the same input must not be divided between the splits.
-            elif in_split(next(iter(document.values()))):
-                found = True
-                yield document
-        if not found:
-            raise self._nothing(split, report)
+            split = split_of(next(iter(document.values())))
+            if split in splits:
+                found.add(split)
+                yield split, document
+        for split in splits:
+            if split not in found:
+                raise self._nothing(split, report)
 
-    def _chooser(self, split: str) -> Callable[[str], bool]:
+    def _chooser(self, split: str) -> Callable[[str], str]:
+        """Which split a document with this first feature is in; `split` where nothing is held out."""
         if not self.held_out:
-            return lambda content: True
+            return lambda content: split
         held_out = HeldOut(self.held_out)
-        return lambda content: held_out(content) == (split == "validation")
+        return lambda content: "validation" if held_out(content) else "train"
 
     def _nothing(self, split: str, report: ReadReport) -> CorpusError:
         where = f"corpus {self.name!r} ({self.description()})"

@@ -14,7 +14,7 @@ from t5x_like import objectives
 from t5x_like.data import cache_location, corpora, sources, task_records
 from t5x_like.data.cache import Cache
 from t5x_like.data.corpora import Corpus
-from t5x_like.data.opened import Opened, check_materialized
+from t5x_like.data.opened import Opened, check_materialized, check_vocabulary
 from t5x_like.data.task_records import TaskRecord
 from t5x_like.data.user_corpus import TFDS, user_corpus
 from t5x_like.data.vocabulary_choice import (
@@ -102,6 +102,8 @@ class Data:
             sources.check_trainable(source, self.lengths)
         vocabulary = self.open_vocabulary(found, once=once, check=check)
         check(vocabulary.vocab_size, vocabulary.fingerprint)
+        for source in found:
+            check_vocabulary(source.name, source.objective, vocabulary.token_ids, counted=False)
         records = [self.make_cache(source, vocabulary, once=once) for source in found]
         self._record(found, records, once=once)
         return self._opened(records, vocabulary, found)
@@ -139,6 +141,20 @@ class Data:
         if found is None:
             raise ValueError(self._no_such_name(self.mixture_or_task_name or ""))
         return found
+
+    def usual_lengths(self, tokens: int) -> dict[str, int]:
+        """Feature lengths that go together in rows of `tokens` tokens: those of the objective.
+
+        Raises:
+          ValueError: nothing has this name.
+        """
+        if isinstance(self.corpus, str) and Cache.exists(Path(self.corpus)):
+            objective = self.objective
+        else:
+            objective = self.find_sources()[0].objective
+        if objective is None:
+            return dict.fromkeys(corpora.TEXT_TO_TEXT, tokens)
+        return objective.lengths(tokens)
 
     def make_caches(self, *, overwrite: bool = False) -> list[Cache]:
         """Makes the caches of all tasks named, and records the tasks for training without SeqIO.
@@ -275,15 +291,10 @@ class Data:
         plain = tuple(cache.manifest.features) == corpora.TARGETS
         if plain and self.objective is None:
             raise ValueError(f"{directory} holds plain text: name an objective (OBJECTIVE)")
-        ids = cache.manifest.token_ids
-        eos = {} if ids.eos is None else dict.fromkeys(corpora.TEXT_TO_TEXT, ids.eos)
-        record = TaskRecord(
-            cache.manifest.corpus,
-            str(directory.absolute()),
-            self.objective if plain else None,
-            ("append_eos_after_trim",),
-            eos,
-        )
+        objective = self.objective if plain else None
+        steps = sources.steps_of(objective)
+        eos = sources.appended_eos(steps, cache.manifest.token_ids)
+        record = TaskRecord(cache.manifest.corpus, str(directory.absolute()), objective, steps, eos)
         return self._opened([record], None, ())
 
     def _opened(
@@ -301,6 +312,7 @@ class Data:
             )
             vocabulary = vocabulary or cache.vocabulary()
             check_materialized(record, cache, self.lengths)
+            check_vocabulary(record.name, record.objective, cache.token_ids)
             caches.append(cache)
         assert vocabulary is not None
         return Opened(tuple(records), tuple(caches), vocabulary, dict(self.lengths))

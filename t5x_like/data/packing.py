@@ -1,159 +1,261 @@
-"""Packed rows: which records share a row, planned once from their lengths, kept with the cache."""
+"""Packed rows: which samples share a row, planned once from their sizes, kept with the cache."""
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import functools
-import hashlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from t5x_like.data import plans
 from t5x_like.data.cache import CacheSplit
-from t5x_like.data.cache_format import temporary_name
-from t5x_like.data.samples import Sample
+from t5x_like.data.planned_samples import PlannedSamples, split_documents
+from t5x_like.data.samples import RecordSamples, Sample, Samples
+from t5x_like.data.token_stream import Split, TokenStream
+from t5x_like.objectives.geometry import SplitDocuments
+from t5x_like.protocols import Objective
 
-_VERSION = 1
 _OPEN_ROWS = 256
+_LEVELS = 32
+_BLOCK = 1 << 16
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Which records make each row.
+class Needs(Protocol):
+    """How many tokens each sample takes; a frozen dataclass, whose repr names them."""
 
-    Attributes:
-      ends: int64 [rows]: where in `members` each row ends.
-      members: int64 [records]: record numbers, row after row.
-    """
-
-    ends: np.ndarray
-    members: np.ndarray
-
-    def row(self, i: int) -> np.ndarray:
-        """int64 [n]: the records of row `i`, in the order of the cache."""
-        return self.members[self.ends[i - 1] if i else 0 : self.ends[i]]
+    def __call__(self, first: int, last: int) -> np.ndarray:
+        """int64 [features, last - first]: of samples `first` to `last`."""
 
 
-def plan_rows(needs: np.ndarray, capacity: Sequence[int]) -> Plan:
-    """First fit: each record, in order, goes to the first of the open rows that has room.
+def first_fit(blocks: Iterable[np.ndarray], capacity: Sequence[int]) -> Iterator[list[int]]:
+    """Rows of samples: each, in order, goes to the first of the open rows that has room.
 
-    At most 256 rows are open; where one more is needed, the fullest is closed. So planning is
-    linear in the number of records, and a row's records lie near each other in the cache.
+    At most 256 rows are open; where one more is needed, the fullest is closed, to a 32nd of a row.
+    So planning is linear in the number of samples, takes little memory, and a row's samples lie
+    near each other.
 
     Args:
-      needs: int64 [features, records]: the tokens of each record, at most `capacity`.
+      blocks: int64 [features, n]: the tokens of the next n samples, at most `capacity`.
       capacity: tokens of a row for each feature.
 
-    Returns:
-      Rows in the order in which they were opened; the same for the same arguments.
+    Yields:
+      The numbers of a row's samples, ascending, as rows are closed.
     """
-    limits = np.asarray(capacity, np.int64)[:, None]
-    room = np.tile(limits, _OPEN_ROWS)
-    row_at = [-1] * _OPEN_ROWS
-    row_of = np.empty(needs.shape[1], np.int64)
-    rows = 0
-    for record in range(needs.shape[1]):
-        need = needs[:, record : record + 1]
-        fits = np.asarray((room >= need).all(axis=0))
-        place = int(fits.argmax())
-        if not fits[place]:
-            place = int((room / limits).min(axis=0).argmin())
-            room[:, place] = limits[:, 0]
-            row_at[place] = -1
-        if row_at[place] < 0:
-            row_at[place] = rows
-            rows += 1
-        room[:, place] -= need[:, 0]
-        row_of[record] = row_at[place]
-    members = np.argsort(row_of, kind="stable")
-    return Plan(np.cumsum(np.bincount(row_of, minlength=rows)), members)
+    steps = [max(1, -(-limit // _LEVELS)) for limit in capacity]
+    everywhere = (1 << _OPEN_ROWS) - 1
+    # roomy[f][k]: a bit for each open row, set where feature f has room for k steps or more.
+    roomy = [
+        [everywhere] * (limit // step + 1) for limit, step in zip(capacity, steps, strict=True)
+    ]
+    room = [[limit] * _OPEN_ROWS for limit in capacity]
+    members: list[list[int]] = [[] for _ in range(_OPEN_ROWS)]
+    features = list(zip(room, roomy, steps, strict=True))
+    sample = 0
+    for block in blocks:
+        for need in zip(*block.tolist(), strict=True):
+            bit, place = _place(need, features, everywhere)
+            if not bit:
+                bit = _fullest(roomy, everywhere)
+                place = bit.bit_length() - 1
+                yield members[place]
+                members[place] = []
+                for (rooms, levels, _), limit in zip(features, capacity, strict=True):
+                    rooms[place] = limit
+                    levels[:] = [level | bit for level in levels]
+            members[place].append(sample)
+            for (rooms, levels, step), tokens in zip(features, need, strict=True):
+                before = rooms[place]
+                rooms[place] = after = before - tokens
+                for level in range(after // step + 1, before // step + 1):
+                    levels[level] ^= bit
+            sample += 1
+    yield from filter(None, members)
 
 
-def added_tokens(post_cache: Sequence[str], eos: Mapping[str, int]) -> dict[str, int]:
-    """How many tokens the named steps of `post_cache.STEPS` add to each feature."""
-    appended = sum(step.startswith("append_eos") for step in post_cache)
-    return dict.fromkeys(eos, appended)
+def _place(need: tuple[int, ...], features: Sequence[Any], everywhere: int) -> tuple[int, int]:
+    """The bit and the number of the first row with room for `need`; the bit is 0 for none."""
+    possible = everywhere
+    for (_, levels, step), tokens in zip(features, need, strict=True):
+        possible &= levels[tokens // step]
+    while possible:
+        bit = possible & -possible
+        place = bit.bit_length() - 1
+        for (rooms, _, _), tokens in zip(features, need, strict=True):
+            if rooms[place] < tokens:
+                break
+        else:
+            return bit, place
+        possible ^= bit
+    return 0, 0
+
+
+def _fullest(roomy: Sequence[Sequence[int]], everywhere: int) -> int:
+    """The bit of the first of those rows that have the least room in any feature."""
+    for level in range(1, max(map(len, roomy))):
+        rooms = everywhere
+        for levels in roomy:
+            rooms &= levels[min(level, len(levels) - 1)]
+        if full := everywhere & ~rooms:
+            return full & -full
+    return 1
 
 
 class PackedSamples:
-    """Rows of several records each, as many as fit.
+    """Rows of several samples each, as many as fit.
 
-    The plan is computed at the first use, written beside the cache (if that can be written),
-    and mapped from there.
+    The plan is computed once, and kept beside the cache. Use `packed_records` or
+    `packed_documents`.
 
     Args:
-      split: the cached records.
+      samples: what is packed.
+      split: that they are of.
+      needs: tokens of each sample; larger ones than a row are trimmed.
+      capacity: tokens of a row for each feature, in the order of `needs`.
+    """
+
+    def __init__(
+        self, samples: Samples, split: Split, *, needs: Needs, capacity: Mapping[str, int]
+    ) -> None:
+        self.samples = samples
+        self.capacity = dict(capacity)
+        self._needs = needs
+        what = f"packed {self.capacity} {needs}"
+        self._plan = plans.kept(split, what, self._rows)
+        # The samples of all rows, then where each row ends among them, then how many rows.
+        numbers = self._plan.values[:, 0]
+        self._size = int(numbers[-1])
+        self._first_end = len(numbers) - 1 - self._size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, i: int) -> tuple[Sample, ...]:
+        return tuple(self.samples[number][0] for number in self.row(i))
+
+    def row(self, i: int) -> list[int]:
+        """The samples of row `i`, in the order of the cache."""
+        if not 0 <= i < self._size:
+            raise IndexError(f"no row {i} among {self._size}")
+        numbers = self._plan.values[:, 0]
+        place = self._first_end + i
+        return numbers[numbers[place - 1] if i else 0 : numbers[place]].tolist()
+
+    @functools.cached_property
+    def efficiency(self) -> dict[str, float]:
+        """The fraction of each feature's places that hold tokens, by what samples need."""
+        totals = np.zeros(len(self.capacity), np.int64)
+        for block in self._blocks():
+            totals += block.sum(axis=1)
+        return {
+            name: total / (max(1, len(self)) * length)
+            for (name, length), total in zip(self.capacity.items(), totals.tolist(), strict=True)
+        }
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        limits = np.array(list(self.capacity.values()))[:, None]
+        for first in range(0, len(self.samples), _BLOCK):
+            last = min(first + _BLOCK, len(self.samples))
+            yield np.minimum(self._needs(first, last), limits)
+
+    def _rows(self) -> Iterator[np.ndarray]:
+        ends = array.array("q")
+        placed = 0
+        pending: list[int] = []
+        for row in first_fit(self._blocks(), list(self.capacity.values())):
+            pending += row
+            placed += len(row)
+            ends.append(placed)
+            if len(pending) >= _BLOCK:
+                yield np.array(pending, np.int64)
+                pending = []
+        yield np.array([*pending, *ends, len(ends)], np.int64)
+
+
+@dataclasses.dataclass(frozen=True)
+class _RecordNeeds:
+    """Their own tokens, and those that steps after the cache add."""
+
+    split: CacheSplit = dataclasses.field(repr=False)
+    extra: Mapping[str, int]
+
+    def __call__(self, first: int, last: int) -> np.ndarray:
+        return np.stack(
+            [
+                np.diff(self.split.offsets[name][first : last + 1]) + added
+                for name, added in self.extra.items()
+            ]
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _ExampleNeeds:
+    """What the objective says of a sample's examples."""
+
+    samples: PlannedSamples = dataclasses.field(repr=False)
+    length: int
+    objective: Any
+    features: tuple[str, ...]
+
+    def __call__(self, first: int, last: int) -> np.ndarray:
+        starts, ends = self.samples.plan.values[first:last].T
+        sizes = self.objective.sizes(ends - starts)
+        return np.stack([np.asarray(sizes[name], np.int64) for name in self.features])
+
+
+def packed_records(
+    split: CacheSplit,
+    lengths: Mapping[str, int],
+    *,
+    post_cache: Sequence[str] = (),
+    eos: Mapping[str, int],
+) -> PackedSamples:
+    """Rows of records.
+
+    Args:
+      split: the records.
       lengths: tokens of a row for each feature; longer records are trimmed to it.
-      extra: tokens that steps after the cache add to each record's features (`added_tokens`).
+      post_cache: names of `post_cache.STEPS` that run on each record.
+      eos: the id that they append to each feature that takes one.
 
     Raises:
       ValueError: the cache lacks a feature.
     """
-
-    def __init__(
-        self, split: CacheSplit, lengths: Mapping[str, int], *, extra: Mapping[str, int]
-    ) -> None:
-        missing = sorted(lengths.keys() - split.manifest.features.keys())
-        if missing:
-            known = ", ".join(split.manifest.features)
-            raise ValueError(f"the cache {split.directory} has no feature {missing}, only {known}")
-        self.split = split
-        self.lengths = dict(lengths)
-        self.extra = {name: extra.get(name, 0) for name in lengths}
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return functools.partial(PackedSamples, extra=self.extra), (self.split, self.lengths)
-
-    def __len__(self) -> int:
-        return len(self.plan.ends)
-
-    def __getitem__(self, i: int) -> tuple[Sample, ...]:
-        return tuple(self.split.record(int(record)) for record in self.plan.row(i))
-
-    @functools.cached_property
-    def plan(self) -> Plan:
-        """Which records make each row."""
-        path = self.split.directory / f"{self.split.name}.packed-{self._key()}.npy"
-        if not path.exists():
-            made = plan_rows(self._needs(), list(self.lengths.values()))
-            try:
-                _save(path, made)
-            except OSError:
-                return made  # a cache that cannot be written: planned again in each process
-        return _load(path)
-
-    @functools.cached_property
-    def efficiency(self) -> dict[str, float]:
-        """The fraction of each feature's places that hold tokens."""
-        totals = self._needs().sum(axis=1).tolist()
-        places = {name: len(self) * length for name, length in self.lengths.items()}
-        return {
-            name: total / places[name] for name, total in zip(self.lengths, totals, strict=True)
-        }
-
-    def _needs(self) -> np.ndarray:
-        rows = [
-            np.minimum(self.split.lengths(name) + self.extra[name], length)
-            for name, length in self.lengths.items()
-        ]
-        return np.stack(rows)
-
-    def _key(self) -> str:
-        content = self.split.manifest.content_hash
-        decisive = [_VERSION, content, sorted(self.lengths.items()), sorted(self.extra.items())]
-        return hashlib.sha256(repr(decisive).encode()).hexdigest()[:16]
+    missing = sorted(lengths.keys() - split.manifest.features.keys())
+    if missing:
+        known = ", ".join(split.manifest.features)
+        raise ValueError(f"the cache {split.directory} has no feature {missing}, only {known}")
+    appended = sum(step.startswith("append_eos") for step in post_cache)
+    extra = {name: appended if name in eos else 0 for name in lengths}
+    needs = _RecordNeeds(split, extra)
+    return PackedSamples(RecordSamples(split), split, needs=needs, capacity=lengths)
 
 
-def _save(path: Path, plan: Plan) -> None:
-    """One file, so that it is whole or absent: the number of rows, their ends, the members."""
-    temporary = temporary_name(path)
-    with temporary.open("wb") as file:
-        np.save(file, np.concatenate([[len(plan.ends)], plan.ends, plan.members]))
-    temporary.rename(path)
+def packed_documents(
+    split: Split, objective: Objective, lengths: Mapping[str, int]
+) -> PackedSamples:
+    """Rows of samples that are documents, or parts of long ones.
 
+    Args:
+      split: the documents.
+      objective: with a method `sizes(n)`: for samples of n tokens (int64 [m]), how many each
+        feature of their examples has at most, end of sequence included ({feature: int64 [m]}).
+      lengths: feature lengths, those of a row.
 
-def _load(path: Path) -> Plan:
-    values = np.load(path, mmap_mode="r", allow_pickle=False)
-    rows = int(values[0])
-    return Plan(values[1 : rows + 1], values[rows + 1 :])
+    Raises:
+      ValueError: the objective has no such method, or its samples are not parts of documents.
+    """
+    shape = objective.geometry(lengths)
+    if not hasattr(objective, "sizes") or not isinstance(shape, SplitDocuments):
+        raise ValueError(
+            f"{objective} cannot be packed: that takes samples of one document each, and a method "
+            "`sizes` that says how long their examples get. Choose a converter with pack=False"
+        )
+    samples = split_documents(TokenStream(split), shape.length)
+    features = objective.features(lengths)
+    sized = objective.sizes(np.zeros(1, np.int64))
+    capacity = {n: length for n in sized if (length := features[n].length) is not None}
+    needs = _ExampleNeeds(samples, shape.length, objective, tuple(capacity))
+    return PackedSamples(samples, split, needs=needs, capacity=capacity)

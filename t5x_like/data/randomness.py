@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import threading
 
 import numpy as np
 
@@ -43,3 +44,28 @@ def example_rng(seed: int, task: str, n: int) -> np.random.Generator:
     # An explicit uint64 array: NumPy makes a float of a list whose items straddle 2**63.
     key = np.array([_hash64(seed, task), n], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key))
+
+
+class _Reused(threading.local):
+    """A generator of a thread, with the state of one that has drawn nothing."""
+
+    def __init__(self) -> None:
+        self.philox = np.random.Philox(key=0)
+        self.generator = np.random.Generator(self.philox)
+        self.state = self.philox.state
+        self.key = self.state["state"]["key"]
+
+
+_REUSED = _Reused()
+
+
+def reused_rng(seed: int, task: str, n: int) -> np.random.Generator:
+    """As `example_rng`, several times faster; good until this thread asks for the next one.
+
+    One generator a thread, set to the state that a new one would have.
+    """
+    reused = _REUSED
+    reused.key[0] = _hash64(seed, task)
+    reused.key[1] = n
+    reused.philox.state = reused.state
+    return reused.generator

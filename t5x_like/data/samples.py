@@ -1,12 +1,14 @@
-"""Which cached tokens make sample i: index arithmetic over the lengths of records."""
+"""Which cached tokens make sample i, in every shape that an objective may ask for."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
-from t5x_like.data.cache import CacheSplit
+from t5x_like.data import planned_samples
+from t5x_like.data.token_stream import FEATURE, Split, TokenStream
 from t5x_like.objectives import geometry
 
 Sample = dict[str, np.ndarray]
@@ -18,67 +20,120 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, i: int) -> tuple[Sample, ...]:
-        """The samples that share row `i`, each {feature: int32 [n]}: one, unless packed."""
+        """The samples that share row `i`: one, unless packed.
+
+        Each is {feature: int32 [n], or without axes}; of text-to-text records, as they are stored.
+        """
 
 
 class ConcatenatedSamples:
-    """All tokens of a feature end to end, cut every `length`; the last sample may be shorter.
+    """A stream of tokens cut every `stride`; the last sample, which reaches its end, may be short.
 
     Args:
-      split: the cached records.
+      stream: the tokens.
       length: tokens of a sample.
-      feature: which feature.
+      stride: from one sample's start to the next; None for `length`.
+      constants: further features of every sample.
     """
 
-    def __init__(self, split: CacheSplit, length: int, *, feature: str = "targets") -> None:
-        self.split = split
+    def __init__(
+        self,
+        stream: TokenStream,
+        length: int,
+        *,
+        stride: int | None = None,
+        constants: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.stream = stream
         self.length = length
-        self.feature = feature
-        self._total = int(split.offsets[feature][-1])
+        self.stride = stride or length
+        self.constants = dict(constants or {})
+        # After the one that reaches the end, a sample would hold nothing new.
+        further = max(stream.total - length, 0)
+        self._size = 1 - (-further // self.stride) if stream.total else 0
 
     def __len__(self) -> int:
-        return -(-self._total // self.length)
+        return self._size
 
-    def __getitem__(self, i: int) -> tuple[Sample, ...]:
-        start = i * self.length
-        if not 0 <= start < self._total:
-            raise IndexError(f"no sample {i} among {len(self)}")
-        end = min(start + self.length, self._total)
-        offsets = self.split.offsets[self.feature]
-        # 'right' steps over empty records that start at the same token.
-        record = int(np.searchsorted(offsets, start, side="right")) - 1
-        parts = []
-        while start < end:
-            first = int(offsets[record])
-            tokens = self.split.record(record)[self.feature][start - first : end - first]
-            parts.append(tokens)
-            start += len(tokens)
-            record += 1
-        return ({self.feature: parts[0] if len(parts) == 1 else np.concatenate(parts)},)
+    def __getitem__(self, i: int) -> tuple[Sample]:
+        if not 0 <= i < self._size:
+            raise IndexError(f"no sample {i} among {self._size}")
+        start = i * self.stride
+        end = min(start + self.length, self.stream.total)
+        return ({FEATURE: self.stream.read(start, end), **self.constants},)
 
 
 class RecordSamples:
     """One cached record is one sample."""
 
-    def __init__(self, split: CacheSplit) -> None:
+    def __init__(self, split: Split) -> None:
         self.split = split
 
     def __len__(self) -> int:
         return len(self.split)
 
-    def __getitem__(self, i: int) -> tuple[Sample, ...]:
+    def __getitem__(self, i: int) -> tuple[Sample]:
         return (self.split.record(i),)
 
 
-def make_samples(shape: object, split: CacheSplit) -> Samples:
+class DuplicatedSamples:
+    """Other samples, `times` over, one whole pass after another."""
+
+    def __init__(self, samples: Samples, times: int) -> None:
+        self.samples = samples
+        self.times = times
+
+    def __len__(self) -> int:
+        return len(self.samples) * self.times
+
+    def __getitem__(self, i: int) -> tuple[Sample, ...]:
+        if not 0 <= i < len(self):
+            raise IndexError(f"no sample {i} among {len(self)}")
+        return self.samples[i % len(self.samples)]
+
+
+def make_samples(
+    shape: Any, split: Split, *, separator: int | None = None, rows: int | None = None
+) -> Samples:
     """The samples of a split in the shape, of `objectives.geometry`, that an objective asks for.
+
+    Those that need a plan are planned now, unless that was done before.
+
+    Args:
+      shape: the geometry.
+      split: the records.
+      separator: the id between documents, for shapes that have separators.
+      rows: of a batch, for shapes whose rows go on from batch to batch.
 
     Raises:
       TypeError: nothing here makes samples of that shape.
+      ValueError: it needs a separator, or rows; or the plan does not fit the split.
     """
     match shape:
-        case geometry.ConcatenateAndSplit(length):
-            return ConcatenatedSamples(split, length)
         case geometry.PerRecord():
             return RecordSamples(split)
+        case geometry.Duplicated():
+            base = make_samples(shape.geometry, split, separator=separator, rows=rows)
+            return DuplicatedSamples(base, shape.times)
+    separated = getattr(shape, "separators", False)
+    if separated and separator is None:
+        raise ValueError(
+            f"{shape} separates documents, and the vocabulary has no token for it, neither <eod> "
+            "nor an end of sequence nor [SEP]; train one that has it with `t5x_like vocab`"
+        )
+    stream = TokenStream(split, separator=separator if separated else None)
+    constants = {
+        name: np.array(value, np.int32) for name, value in geometry.constants(shape).items()
+    }
+    if isinstance(shape, geometry.ConcatenateAndSplit):
+        return ConcatenatedSamples(stream, shape.length, stride=shape.stride, constants=constants)
+    if isinstance(shape, geometry.SplitDocuments):
+        return planned_samples.split_documents(stream, shape.length)
+    if is_carried(shape) or hasattr(shape, "plan"):
+        return planned_samples.planned(stream, shape, constants=constants, rows=rows)
     raise TypeError(f"no samples of geometry {shape!r} can be made; see t5x_like.data.samples")
+
+
+def is_carried(shape: object) -> bool:
+    """Whether a geometry is a `geometry.Carried`."""
+    return hasattr(shape, "plan_rows")

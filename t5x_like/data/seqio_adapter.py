@@ -1,12 +1,10 @@
-"""The edge to SeqIO: our objectives as its preprocessors, our corpora as its tasks, and back."""
+"""Our corpora and objectives as SeqIO tasks, so that any SeqIO tool works on them."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +12,10 @@ from t5x_like import objectives
 from t5x_like.data import cache_text, corpora
 from t5x_like.data.corpora import Corpus
 from t5x_like.data.extras import require
-from t5x_like.data.randomness import example_rng, noise_source
+from t5x_like.data.objective_step import Features, ObjectiveStep
+from t5x_like.data.seqio_steps import TWINS
 from t5x_like.data.seqio_vocabulary import SeqioVocabulary
-from t5x_like.objectives.geometry import ConcatenateAndSplit, PerRecord
-from t5x_like.protocols import Objective, TokenIds, Vocabulary
+from t5x_like.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
 
 if TYPE_CHECKING:
     import seqio
@@ -26,96 +24,7 @@ else:
     seqio = require("seqio", "data", purpose="a SeqIO task")
     tf = require("tensorflow", "data", purpose="a SeqIO task")
 
-TWINS: Sequence[tuple[Callable, str]] = (
-    (seqio.preprocessors.append_eos, "append_eos"),
-    (seqio.preprocessors.append_eos_after_trim, "append_eos_after_trim"),
-    (seqio.utils.trim_dataset, "trim"),
-)
-"""SeqIO's steps that have a twin in `post_cache`, and its name there."""
-
-
-class ObjectiveStep:
-    """An objective as a SeqIO preprocessor: gathers samples, corrupts each.
-
-    Example n of an unshuffled, unsharded first epoch equals example n of the Grain path with the
-    same seed. Elsewhere the distribution is the same: SeqIO numbers what it is given, and repeats
-    before it concatenates.
-
-    Args:
-      objective: its feature names must be output features of the task.
-      ids: special ids of the task's vocabulary.
-      task: name of the task, part of what the noise is derived from.
-      seed: the other part.
-    """
-
-    def __init__(self, objective: Objective, *, ids: TokenIds, task: str, seed: int = 0) -> None:
-        self.objective = objective
-        self.ids = ids
-        self.seed = seed
-        self.source = noise_source(task, objective)
-
-    def __call__(
-        self,
-        ds: tf.data.Dataset,
-        sequence_length: Mapping[str, int] | None,
-        output_features: Mapping[str, seqio.Feature],
-    ) -> tf.data.Dataset:
-        """Tokenised documents to features; `sequence_length` decides the samples.
-
-        Raises:
-          ValueError: no `sequence_length`, or one that does not fit the objective.
-        """
-        if sequence_length is None:
-            raise ValueError(
-                f"{self.objective} cuts samples by sequence length: pass sequence_length, such as "
-                "{'inputs': 512, 'targets': 114}, to get_dataset"
-            )
-        samples = gather(ds, self.objective.geometry(sequence_length), names=list(output_features))
-        names = list(samples.element_spec)
-        dtypes = {name: feature.dtype for name, feature in output_features.items()}
-
-        def corrupt(n: np.int64, *tokens: np.ndarray) -> tuple[np.ndarray, ...]:
-            sample = dict(zip(names, tokens, strict=True))
-            rng = example_rng(self.seed, self.source, int(n))
-            features = self.objective(sample, rng, self.ids)
-            return tuple(
-                np.asarray(features[name], dtype.as_numpy_dtype) for name, dtype in dtypes.items()
-            )
-
-        def convert(n: tf.Tensor, sample: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            features = tf.numpy_function(
-                corrupt,
-                [n, *(sample[name] for name in names)],
-                list(dtypes.values()),
-                stateful=False,
-            )
-            return {
-                name: tf.ensure_shape(feature, [None])
-                for name, feature in zip(dtypes, features, strict=True)
-            }
-
-        return samples.enumerate().map(convert, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-def gather(
-    ds: tf.data.Dataset, geometry: ConcatenateAndSplit | PerRecord, *, names: Sequence[str]
-) -> tf.data.Dataset:
-    """Documents to samples, as `data.samples` cuts them from a cache.
-
-    Args:
-      ds: elements with int features [n], of which `names` are kept where they occur.
-      geometry: what makes a sample.
-      names: features of a record; a concatenation is of `targets`.
-
-    Raises:
-      ValueError: no counterpart of this geometry in tf.data.
-    """
-    if isinstance(geometry, ConcatenateAndSplit):
-        tokens = ds.map(lambda document: document["targets"]).rebatch(geometry.length)
-        return tokens.map(lambda sample: {"targets": sample})
-    if isinstance(geometry, PerRecord):
-        return ds.map(lambda record: {name: record[name] for name in names if name in record})
-    raise ValueError(f"{geometry} cannot be cut from a SeqIO dataset; train from a cache instead")
+_STEPS = {name: step for step, name in TWINS}
 
 
 def register(
@@ -125,6 +34,8 @@ def register(
     objective: str | Objective | None,
     name: str | None = None,
     seed: int = 0,
+    token_ids: TokenIds | None = None,
+    rows: int | None = None,
 ) -> seqio.Task:
     """Registers `<corpus>.<objective>` with SeqIO, or `<corpus>` for text-to-text.
 
@@ -134,10 +45,14 @@ def register(
       objective: a preset's name or an objective; None for text-to-text, which needs none.
       name: of the task, where the objective is no preset.
       seed: of the noise.
+      token_ids: those of a cache of this text, for objectives that look at how often an id occurs;
+        None for the vocabulary's.
+      rows: of a global batch, for objectives whose rows are carried from batch to batch.
 
     Raises:
-      ValueError: the name is taken or cannot be derived, the preset does not exist, or the
-        corpus does not go with it: plain text needs an objective, text-to-text takes none.
+      ValueError: the name is taken or cannot be derived, the preset does not exist, the vocabulary
+        lacks what it needs, or the corpus does not go with it: plain text needs an objective,
+        text-to-text takes none.
     """
     plain = corpus.features == corpora.TARGETS
     if plain != (objective is not None):
@@ -154,20 +69,55 @@ def register(
         else seqio.preprocessors.tokenize
     )
     steps = [tokenize, seqio.CacheDatasetPlaceholder()]
+    after: Sequence[str] = ("append_eos_after_trim",)
+    specs: Features = dict.fromkeys(corpora.TEXT_TO_TEXT, FeatureSpec(512))
     if made is not None:
-        steps.append(ObjectiveStep(made, ids=vocabulary.token_ids, task=name, seed=seed))
-    steps.append(seqio.preprocessors.append_eos_after_trim)
-    feature = seqio.Feature(
-        SeqioVocabulary(vocabulary), add_eos=vocabulary.token_ids.eos is not None
-    )
+        ids = token_ids or vocabulary.token_ids
+        steps.append(ObjectiveStep(made, ids=ids, task=name, seed=seed, rows=rows))
+        after, specs = made.steps, made.features(made.lengths(512))
+    steps += [_STEPS[step] for step in after]
     return seqio.TaskRegistry.add(
         name,
         source=seqio.FunctionDataSource(
             functools.partial(_documents, corpus=corpus), splits=corpus.splits
         ),
         preprocessors=steps,
-        output_features={"inputs": feature, "targets": feature},
+        output_features=_output_features(specs, vocabulary, add_eos=bool(after)),
     )
+
+
+def register_all(corpus: Corpus, vocabulary: Vocabulary, **options: Any) -> list[seqio.Task]:
+    """Registers `<corpus>.<objective>` for every preset that the vocabulary has the ids for.
+
+    Args:
+      corpus: plain text.
+      vocabulary: of all features.
+      **options: of `register`: seed, token_ids, rows.
+    """
+    ids = options.get("token_ids") or vocabulary.token_ids
+    return [
+        register(corpus, vocabulary, objective=name, **options)
+        for name, objective in objectives.presets().items()
+        if not ids.missing(objective.needs)
+    ]
+
+
+def _output_features(
+    specs: Features, vocabulary: Vocabulary, *, add_eos: bool
+) -> dict[str, seqio.Feature]:
+    """Tokens in the vocabulary; positions, labels and weights as the numbers they are."""
+    found = {}
+    for name, spec in specs.items():
+        rank, dtype = int(spec.length is not None), tf.as_dtype(spec.dtype)
+        if name in corpora.TEXT_TO_TEXT or name == "masked_targets":
+            eos = add_eos and vocabulary.token_ids.eos is not None
+            found[name] = seqio.Feature(SeqioVocabulary(vocabulary), add_eos=eos, rank=rank)
+        elif dtype.is_floating:
+            found[name] = seqio.ContinuousFeature(dtype=dtype, rank=rank)
+        else:
+            numbers = seqio.PassThroughVocabulary(np.iinfo(np.int32).max)
+            found[name] = seqio.Feature(numbers, add_eos=False, dtype=dtype, rank=rank)
+    return found
 
 
 def _task_name(corpus: Corpus, objective: str | Objective | None) -> str:
@@ -192,115 +142,27 @@ def _documents(
 
 
 def tokenize_plain_text(ds: tf.data.Dataset, *, vocabulary: Vocabulary) -> tf.data.Dataset:
-    """Documents to int32 `targets`, segment by segment as the cache tokenises them."""
+    """Documents to int32 `targets`, tokenised segment by segment as for a cache, and `segments`.
 
-    def encode(text: bytes) -> np.ndarray:
-        records = cache_text.plain_records([{"targets": text.decode()}], vocabulary)
-        pieces = [record.features["targets"] for record in records]
-        return np.concatenate([np.zeros(0, np.int32), *pieces])
+    These are the positions in `targets` at which segments start.
+    """
+
+    def encode(text: bytes) -> tuple[np.ndarray, np.ndarray]:
+        tokens, segments = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        position = 0
+        for record in cache_text.plain_records([{"targets": text.decode()}], vocabulary):
+            tokens.append(record.features["targets"])
+            segments.append(record.segments + np.int32(position))
+            position += len(tokens[-1])
+        return np.concatenate(tokens), np.concatenate(segments)
 
     def convert(document: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        ids = tf.numpy_function(encode, [document["targets"]], tf.int32, stateful=False)
-        return {"targets": tf.ensure_shape(ids, [None])}
+        found = tf.numpy_function(
+            encode, [document["targets"]], [tf.int32, tf.int32], stateful=False
+        )
+        return {
+            name: tf.ensure_shape(values, [None])
+            for name, values in zip(("targets", "segments"), found, strict=True)
+        }
 
     return ds.map(convert, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-@dataclasses.dataclass(frozen=True)
-class PostCache:
-    """What a SeqIO task does to a cached record, in terms of this package.
-
-    Attributes:
-      objective: ours, if it has one; runs first.
-      steps: names in `post_cache.STEPS`, in order; the final trimming goes without saying.
-      refused: the first later step that has no counterpart, None if the task trains as it is.
-      cached_steps: how many of `task.preprocessors` run before the cache.
-      eos: the id to append to each feature that takes one.
-    """
-
-    objective: Objective | None
-    steps: tuple[str, ...]
-    refused: str | None
-    cached_steps: int
-    eos: Mapping[str, int]
-
-
-def describe(task: seqio.Task) -> PostCache:
-    """Reads the steps of a task after its `CacheDatasetPlaceholder`.
-
-    Recognised are an `ObjectiveStep`, if it comes first, and the functions of `TWINS` themselves;
-    a partial application of one that binds arguments is another step.
-
-    Without a placeholder, the cache holds everything before the recognised steps at the end,
-    provided none of it draws random numbers or looks at the sequence length: SeqIO passes both in
-    by argument name. If one does, it and what follows count as later steps.
-    """
-    steps = list(task.preprocessors)
-    marks = [isinstance(step, seqio.CacheDatasetPlaceholder) for step in steps]
-    cached = marks.index(True) if any(marks) else _cache_point(steps)
-    objective: Objective | None = None
-    names: list[str] = []
-    refused = None
-    for step in steps[cached + any(marks) :]:
-        twin = _twin(step)
-        if isinstance(step, ObjectiveStep) and objective is None and not names:
-            objective = step.objective
-        elif twin:
-            names.append(twin)
-        else:
-            refused = _step_name(step)
-            break
-    eos = {
-        name: feature.vocabulary.eos_id
-        for name, feature in task.output_features.items()
-        if feature.add_eos
-    }
-    return PostCache(objective, tuple(names), refused, cached, eos)
-
-
-def before_cache(task: seqio.Task, ds: tf.data.Dataset) -> tf.data.Dataset:
-    """Runs the steps of `task` that precede its cache point, with or without a placeholder."""
-    with seqio.utils.map_seed_manager(0):
-        for step in task.preprocessors[: describe(task).cached_steps]:
-            ds = seqio.utils.add_kwargs_to_transform(
-                step, sequence_length=None, output_features=task.output_features
-            )(ds)
-    return ds
-
-
-def _cache_point(steps: Sequence[Callable]) -> int:
-    """Where the cache of a task without a placeholder lies: the index of its first later step."""
-    point = len(steps)
-    while point and (isinstance(steps[point - 1], ObjectiveStep) or _twin(steps[point - 1])):
-        point -= 1
-    at_run_time = (i for i, step in enumerate(steps) if _is_run_time(step))
-    return min(point, next(at_run_time, point))
-
-
-def _is_run_time(step: Callable) -> bool:
-    """Depends on what a run decides: the sequence length or a seed."""
-    if dataclasses.is_dataclass(step):
-        arguments = {field.name for field in dataclasses.fields(step)}
-    else:
-        arguments = set(inspect.signature(step).parameters)
-    if isinstance(step, functools.partial):
-        arguments -= step.keywords.keys()
-    return not arguments.isdisjoint({"sequence_length", "seed", "seeds"})
-
-
-def _twin(step: Callable) -> str | None:
-    """Its name in `post_cache`, also through an empty partial application or gin's wrapper."""
-    while True:
-        if isinstance(step, functools.partial) and not step.args and not step.keywords:
-            step = step.func
-        elif getattr(step, "__globals__", {}).get("__name__") == "gin.config":
-            step = inspect.unwrap(step)
-        else:
-            return next((name for function, name in TWINS if function is step), None)
-
-
-def _step_name(step: Callable) -> str:
-    while isinstance(step, functools.partial):
-        step = step.func
-    named = step if hasattr(step, "__qualname__") else type(step)
-    return f"{named.__module__}.{named.__qualname__}"

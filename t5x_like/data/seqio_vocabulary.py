@@ -110,7 +110,7 @@ def from_seqio(vocabulary: seqio.Vocabulary) -> Vocabulary:
         ours = SentencePieceVocabulary(
             vocabulary.sentencepiece_model_file, extra_ids=vocabulary.extra_ids
         )
-        if ours.vocab_size == vocabulary.vocab_size:
+        if ours.vocab_size == vocabulary.vocab_size and not ours.cleans_text:
             return ours
     return PassThroughVocabulary(vocabulary.vocab_size, eos=vocabulary.eos_id)
 

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_like.data import cache_writer, corpora
 from t5x_like.data.corpora import Corpus
-from t5x_like.protocols import Objective, Vocabulary
+from t5x_like.protocols import Objective, TokenIds, Vocabulary
 
 if TYPE_CHECKING:
     import seqio
@@ -40,13 +40,15 @@ class CorpusSource:
     objective: Objective | None
     weight: int = 1
 
-    steps = ("append_eos_after_trim",)
     vocabulary = None
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        return steps_of(self.objective)
 
     def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:
         """The id to append to each feature that takes one."""
-        eos = vocabulary.token_ids.eos
-        return {} if eos is None else {"inputs": eos, "targets": eos}
+        return appended_eos(self.steps, vocabulary.token_ids)
 
     def fingerprint(self) -> str:
         """Of the text and how it is read; cheap."""
@@ -55,6 +57,18 @@ class CorpusSource:
     def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
         """Makes the cache."""
         cache_writer.write_cache(directory, self.corpus, vocabulary, **options)
+
+
+def steps_of(objective: Objective | None) -> tuple[str, ...]:
+    """What runs on an objective's features, or on text-to-text ones (None)."""
+    return ("append_eos_after_trim",) if objective is None else objective.steps
+
+
+def appended_eos(steps: Sequence[str], ids: TokenIds) -> dict[str, int]:
+    """The id that `steps` append to each feature; none where they append nothing."""
+    if ids.eos is None or not any(step.startswith("append_eos") for step in steps):
+        return {}
+    return dict.fromkeys(corpora.TEXT_TO_TEXT, ids.eos)
 
 
 def from_corpus(corpus: Corpus, objective: Objective | None, *, text: str = "") -> CorpusSource:
@@ -176,7 +190,7 @@ def from_seqio(name: str, *, module: str | None = None) -> tuple[SeqioSource, ..
         return None
     import seqio
 
-    from t5x_like.data.seqio_adapter import describe
+    from t5x_like.data.seqio_steps import describe
 
     if name in seqio.MixtureRegistry.names():
         mixture = seqio.MixtureRegistry.get(name)

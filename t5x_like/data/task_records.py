@@ -5,6 +5,7 @@ With it a cached SeqIO task or mixture trains where SeqIO is not installed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -50,9 +51,7 @@ def holds(file: Path, records: Sequence[TaskRecord]) -> bool:
 
 
 def _encoded(records: Sequence[TaskRecord]) -> bytes:
-    rows = [
-        {**vars(record), "objective": _objective_to_json(record.objective)} for record in records
-    ]
+    rows = [{**vars(record), "objective": _to_json(record.objective)} for record in records]
     return json.dumps(rows, indent=1).encode()
 
 
@@ -81,32 +80,53 @@ def load(file: Path) -> tuple[TaskRecord, ...]:
         ) from error
 
 
-def _objective_to_json(objective: Objective | None) -> dict[str, Any] | None:
-    if objective is None:
-        return None
-    kind = type(objective)
-    return {
-        "class": f"{kind.__module__}:{kind.__qualname__}",
-        "fields": dataclasses.asdict(objective),  # type: ignore[call-overload]
-    }
+def _to_json(value: Any) -> Any:
+    """A dataclass as its class and fields; a tuple as a list; numbers and text as they are."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kind = type(value)
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
+        return {
+            "class": f"{kind.__module__}:{kind.__qualname__}",
+            "fields": {name: _to_json(getattr(value, name)) for name in fields},
+        }
+    if isinstance(value, tuple):
+        return [_to_json(part) for part in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(
+        f"{value!r} cannot be kept in a task record: make the fields of an objective numbers, "
+        "text, tuples of these, or frozen dataclasses"
+    )
 
 
-def _objective_from_json(fields: dict[str, Any] | None, file: Path) -> Objective | None:
-    if fields is None:
-        return None
-    module, _, name = fields["class"].partition(":")
+def _from_json(value: Any, file: Path) -> Any:
+    if isinstance(value, list):
+        return tuple(_from_json(part, file) for part in value)
+    if not isinstance(value, dict):
+        return value
+    fields = {name: _from_json(part, file) for name, part in value["fields"].items()}
+    return _class(value["class"], file)(**fields)
+
+
+def _class(address: str, file: Path) -> Any:
+    module, _, name = address.partition(":")
     # A file must not be able to import what it likes: ours, or what the user has imported.
     if module.startswith("t5x_like.objectives."):
-        importlib.import_module(module)
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(module)
     if module not in sys.modules:
         raise ValueError(
-            f"{file} names objective {fields['class']}: import its module first, with "
+            f"{file} names {address}: import its module first, with "
             f"MIXTURE_OR_TASK_MODULE='{module}'"
         )
     kind = getattr(sys.modules[module], name, None)
-    if not (
-        isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "geometry")
-    ):
-        raise ValueError(f"{file} names {fields['class']}, which is no objective")
-    made: Any = kind(**fields["fields"])
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        raise ValueError(f"{file} names {address}, which is no objective, nor part of one")
+    return kind
+
+
+def _objective_from_json(fields: dict[str, Any] | None, file: Path) -> Objective | None:
+    made: Any = _from_json(fields, file)
+    if made is not None and not hasattr(made, "geometry"):
+        raise ValueError(f"{file} names {made}, which is no objective")
     return made

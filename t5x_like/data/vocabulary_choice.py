@@ -9,8 +9,12 @@ from pathlib import Path
 from t5x_like.data import cache_location
 from t5x_like.data.corpora import Corpus
 from t5x_like.protocols import Vocabulary
-from t5x_like.vocabularies import loading, training
-from t5x_like.vocabularies.sentencepiece import USUAL_EXTRA_IDS
+from t5x_like.vocabularies import files, loading
+from t5x_like.vocabularies.recipes import Recipe, train
+from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
+
+_SPECIAL_TOKENS = 2
+"""In the names of trained vocabularies: changes with the special tokens that they have."""
 
 Once = Callable[[str, Path, Callable[[], bool], Callable[[], None]], None]
 """(name, path, exists, make): where `path` is missing, one process makes it, the others wait."""
@@ -36,11 +40,12 @@ class VocabularyChoice:
     """A vocabulary as a configuration names it.
 
     Attributes:
-      name: `bytes`, a SentencePiece `.model` file, or a directory that one was saved in; None
-        trains a SentencePiece vocabulary on the corpus at its first use.
+      name: what `vocabularies.loading.load` takes, such as `bytes`, a `.model` file or a directory;
+        None trains a vocabulary on the corpus at its first use.
       size: pieces of a trained vocabulary, special ids included, sentinels not.
-      kind: `unigram` or `bpe`.
-      extra_ids: sentinels; None for the usual number (100, none for bytes).
+      kind: of a trained vocabulary, one of `vocabularies.recipes.KINDS`.
+      extra_ids: sentinels; None for the usual number (100 for trained ones and `.model` files, none
+        for the others).
     """
 
     name: str | None = None
@@ -49,8 +54,14 @@ class VocabularyChoice:
     extra_ids: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.size, int) or self.size < 4:
-            raise ValueError(f"VOCAB_SIZE must be a whole number of at least 4, not {self.size!r}")
+        try:
+            self._recipe()
+        except ValueError as error:
+            raise ValueError(f"VOCAB_TYPE or VOCAB_SIZE: {error}") from error
+
+    def _recipe(self) -> Recipe:
+        extra_ids = USUAL_EXTRA_IDS if self.extra_ids is None else self.extra_ids
+        return Recipe(kind=self.kind, size=self.size, extra_ids=extra_ids)
 
     def open(
         self, corpus: Corpus | None, root: Path, *, once: Once = alone, check: Check = no_check
@@ -71,24 +82,28 @@ class VocabularyChoice:
         if corpus is None:
             raise ValueError(
                 "no vocabulary is named and there is no text to train one on: set VOCABULARY to "
-                "'bytes' or to the .model file that the cache was made with"
+                "'bytes' or to the vocabulary that the cache was made with"
             )
+        recipe = self._recipe()
         file = cache_location.vocabulary_file(
-            root, corpus.name, fingerprint=corpus.fingerprint(), kind=self.kind, size=self.size
+            root,
+            corpus.name,
+            fingerprint=corpus.fingerprint(),
+            kind=f"{self.kind}.{_SPECIAL_TOKENS}",
+            size=self.size,
         )
+        path = file if recipe.makes_file else file.with_suffix(f".{recipe.extra_ids}")
+        check(recipe.size + recipe.extra_ids, None)
 
-        extra_ids = USUAL_EXTRA_IDS if self.extra_ids is None else self.extra_ids
-        check(self.size + extra_ids, None)
+        def exists() -> bool:
+            return path.is_file() or (path / files.DESCRIPTION).is_file()
 
-        def train() -> None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            print(f"training a {self.kind} vocabulary of {self.size} pieces: {file}", flush=True)
-            training.train_sentencepiece(
-                training_texts(corpus), file, vocab_size=self.size, model_type=self.kind
-            )
+        def make() -> None:
+            print(f"training a {self.kind} vocabulary of {self.size} pieces: {path}", flush=True)
+            train(training_texts(corpus), path, recipe)
 
-        once(f"vocabulary {file.name}", file, file.is_file, train)
-        return loading.load(file, extra_ids=self.extra_ids)
+        once(f"vocabulary {path.name}", path, exists, make)
+        return loading.load(path, extra_ids=self.extra_ids)
 
 
 @dataclasses.dataclass(frozen=True)

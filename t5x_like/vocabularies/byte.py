@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from t5x_like.protocols import TokenIds
-from t5x_like.vocabularies import files, sentinels
+from t5x_like.vocabularies import files, pieces, sentinels, special_tokens
 
 _SPECIAL = 3
 _SHARED_SENTINELS = 100
+_IN_NO_TEXT = 11
+"""UTF-8 has none of the bytes from 0xF5 on."""
 _INVALID = re.compile("[\udc80-\udcff]")
 
 
@@ -47,9 +47,10 @@ class ByteVocabulary:
 
     @property
     def token_ids(self) -> TokenIds:
-        word_starts = np.zeros([self.vocab_size], dtype=bool)
-        word_starts[_SPECIAL + ord(" ")] = True
-        return TokenIds(vocab_size=self.vocab_size, word_starts=word_starts)
+        texts = [None] * _SPECIAL + [chr(byte) for byte in range(128)]
+        return TokenIds(
+            vocab_size=self.vocab_size, **pieces.marks(texts, vocab_size=self.vocab_size)
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -97,6 +98,18 @@ class ByteVocabulary:
         i = ord(match[0]) - 0xDC00 + _SPECIAL
         number = self.vocab_size - 1 - i
         return "" if self._extra_ids or number >= _SHARED_SENTINELS else sentinels.written(number)
+
+    def piece(self, i: int) -> str:
+        """Byte, special token or sentinel i.
+
+        Where sentinels share their ids with bytes, those ids that occur in no text are sentinels.
+        """
+        if i < _SPECIAL:
+            return special_tokens.TRAINED[i]
+        number = self.vocab_size - 1 - i
+        if number < self._extra_ids or (not self._extra_ids and number < _IN_NO_TEXT):
+            return sentinels.written(number)
+        return pieces.readable(bytes([i - _SPECIAL]))
 
     def to_json(self) -> dict[str, Any]:
         return {"class": "Byte", "extra_ids": self._extra_ids, "fingerprint": self.fingerprint}

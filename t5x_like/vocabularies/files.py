@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from t5x_like.protocols import Vocabulary
+
 DESCRIPTION = "vocabulary.json"
 MODEL = "vocabulary.model"
+TOKENIZER = "tokenizer.json"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -20,7 +24,7 @@ def write_atomically(path: Path, content: bytes) -> None:
       OSError: the directory cannot be made or written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    unfinished = _beside(path)
     try:
         unfinished.write_bytes(content)
         os.replace(unfinished, path)
@@ -28,8 +32,40 @@ def write_atomically(path: Path, content: bytes) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def save(directory: Path, fields: Mapping[str, Any], *, model: bytes | None = None) -> None:
-    """Writes the model file if there is one, then the description, which marks a whole save."""
-    if model is not None:
-        write_atomically(Path(directory) / MODEL, model)
+def save(
+    directory: Path, fields: Mapping[str, Any], *, parts: Mapping[str, bytes] | None = None
+) -> None:
+    """Writes the parts, by file name, then the description, which marks a whole save."""
+    for name, content in (parts or {}).items():
+        write_atomically(Path(directory) / name, content)
     write_atomically(Path(directory) / DESCRIPTION, json.dumps(dict(fields), indent=2).encode())
+
+
+def save_whole(vocabulary: Vocabulary, directory: Path) -> None:
+    """Saves in a new directory that appears when it is complete.
+
+    Raises:
+      OSError: the directory cannot be made, or has files in it.
+    """
+    unfinished = _beside(directory)
+    try:
+        vocabulary.save(unfinished)
+        os.replace(unfinished, directory)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def check_writable(path: Path) -> None:
+    """Makes the folder of `path`, and a file beside it for a moment.
+
+    Raises:
+      OSError: that cannot be done.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    probe = _beside(path)
+    probe.touch()
+    probe.unlink()
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")

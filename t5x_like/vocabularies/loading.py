@@ -1,4 +1,4 @@
-"""A vocabulary from what a user wrote: `bytes`, a `.model` file or a saved directory."""
+"""A vocabulary from what a user wrote: `bytes`, a file, or a directory of files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.protocols import Vocabulary
-from t5x_like.vocabularies import files
+from t5x_like.vocabularies import byte_bpe, files, subwords, wordpiece
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
-from t5x_like.vocabularies.sentencepiece import USUAL_EXTRA_IDS, SentencePieceVocabulary
+from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
+from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
+from t5x_like.vocabularies.subwords import SubwordVocabulary
 
 BYTES = "bytes"
+WORDPIECE = "vocab.txt"
 
 _FROM_SAVED: dict[str, Callable[[Path, Mapping[str, Any]], Vocabulary]] = {
     "Byte": ByteVocabulary.from_saved,
+    "Characters": CharacterVocabulary.from_saved,
     "PassThrough": PassThroughVocabulary.from_saved,
     "SentencePiece": SentencePieceVocabulary.from_saved,
+    "Subword": SubwordVocabulary.from_saved,
 }
 
 
@@ -27,9 +33,11 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
     """The vocabulary that `spec` names.
 
     Args:
-      spec: `bytes`, a SentencePiece model file, or a directory that a vocabulary was saved in.
-      extra_ids: sentinels to add; None for the usual number (100, none for bytes). A saved
-        vocabulary has its own, which it must agree with.
+      spec: `bytes`, a SentencePiece `.model` file, BERT's `vocab.txt`, a `tokenizer.json`, or a
+        directory: one that a vocabulary was saved in, or with `tokenizer.json`, `vocab.json` and
+        `merges.txt`, or `vocab.txt`.
+      extra_ids: sentinels to add; None for the usual number (100 for a `.model` file, none for the
+        others). A saved vocabulary has its own, which it must agree with.
 
     Raises:
       FileNotFoundError: nothing of this name; says what is there.
@@ -39,21 +47,46 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
     if str(spec) == BYTES:
         return ByteVocabulary(extra_ids or 0)
     if path.is_dir():
-        return _saved(path, extra_ids)
+        return _of_directory(path, extra_ids)
     if path.is_file():
-        return SentencePieceVocabulary(path, USUAL_EXTRA_IDS if extra_ids is None else extra_ids)
+        return _of_file(path, extra_ids)
     raise FileNotFoundError(
-        f"no vocabulary {str(spec)!r}: give {BYTES!r}, a SentencePiece .model file or a directory "
-        f"with {files.DESCRIPTION}{_nearest(path)}"
+        f"no vocabulary {str(spec)!r}: give {BYTES!r}, a SentencePiece .model file, a "
+        f"{WORDPIECE}, a {files.TOKENIZER} or a directory{_nearest(path)}"
+    )
+
+
+def _of_file(path: Path, extra_ids: int | None) -> Vocabulary:
+    if path.name == files.DESCRIPTION:
+        return _saved(path.parent, extra_ids)
+    if path.suffix == ".json":
+        return subwords.read(path, extra_ids=extra_ids or 0)
+    if path.suffix == ".txt":
+        return wordpiece.read(path, extra_ids=extra_ids or 0)
+    return SentencePieceVocabulary(path, USUAL_EXTRA_IDS if extra_ids is None else extra_ids)
+
+
+def _of_directory(directory: Path, extra_ids: int | None) -> Vocabulary:
+    if (directory / files.DESCRIPTION).is_file():
+        return _saved(directory, extra_ids)
+    for name in (files.TOKENIZER, WORDPIECE):
+        if (directory / name).is_file():
+            return _of_file(directory / name, extra_ids)
+    for names in byte_bpe.FILES:
+        vocab, merges = (directory / name for name in names)
+        if vocab.is_file() and merges.is_file():
+            return byte_bpe.read(vocab, merges, extra_ids=extra_ids or 0)
+    models = ", ".join(sorted(str(path) for path in directory.glob("*.model")))
+    advice = f"; give the file itself: {models}" if models else ""
+    known = ", ".join([files.DESCRIPTION, files.TOKENIZER, WORDPIECE])
+    raise ValueError(
+        f"{directory} holds no vocabulary: none of {known}, nor "
+        f"{' with '.join(byte_bpe.FILES[0])}{advice}"
     )
 
 
 def _saved(directory: Path, extra_ids: int | None) -> Vocabulary:
     description = directory / files.DESCRIPTION
-    if not description.is_file():
-        models = ", ".join(sorted(str(path) for path in directory.glob("*.model")))
-        advice = f"; give the file itself: {models}" if models else ""
-        raise ValueError(f"{directory} holds no {files.DESCRIPTION}{advice}")
     try:
         fields = json.loads(description.read_bytes())
         made = _FROM_SAVED[fields["class"]](directory, fields)

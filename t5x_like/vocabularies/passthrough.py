@@ -69,6 +69,9 @@ class PassThroughVocabulary:
             cut = cut[: cut.index(self._eos)]
         return " ".join(map(str, cut))
 
+    def piece(self, i: int) -> str:
+        return str(i)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "class": "PassThrough",

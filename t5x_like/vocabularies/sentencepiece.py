@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import numpy as np
 import sentencepiece as spm
 
 from t5x_like.protocols import TokenIds
-from t5x_like.vocabularies import files, sentinels
+from t5x_like.vocabularies import files, lower_case, pieces, sentinels, special_tokens
 
-_WORD_START = "▁"
+_WORD_START = pieces.SPACE
 _OWN_SENTINEL = re.compile(rf"{_WORD_START}?<extra_id_(\d+)>")
 
 # Serialised protobufs merge when concatenated: these four bytes are a ModelProto that says only
@@ -23,22 +23,19 @@ _OWN_SENTINEL = re.compile(rf"{_WORD_START}?<extra_id_(\d+)>")
 _NO_SPACE_BEFORE = b"\x1a\x02\x18\x00"
 
 
-USUAL_EXTRA_IDS = 100
-"""T5's number of sentinels."""
-
-
 class SentencePieceVocabulary:
     """Pieces of a `.model` file, then `extra_ids` sentinels; `<extra_id_0>` has the highest id.
 
-    The special ids are the model's; where it has no pad piece, id 0 is the padding, as in SeqIO.
-    A model whose own top pieces already are the sentinels (umT5) gets no more of them.
+    The special ids are the model's, and those of pieces with a special token's name; where there
+    is no pad piece, id 0 is the padding, as in SeqIO. A model whose own top pieces already are
+    the sentinels (umT5) gets no more of them. Text for a model of ALBERT's is cleaned up first.
 
     Raises:
       FileNotFoundError: there is no such file.
       ValueError: it is not a SentencePiece model, or holds sentinels elsewhere than at its top.
     """
 
-    def __init__(self, model_file: str | Path, extra_ids: int = USUAL_EXTRA_IDS) -> None:
+    def __init__(self, model_file: str | Path, extra_ids: int = sentinels.USUAL_EXTRA_IDS) -> None:
         self._model = Path(model_file).read_bytes()
         self._extra_ids = extra_ids
         try:
@@ -81,21 +78,52 @@ class SentencePieceVocabulary:
     def vocab_size(self) -> int:
         return len(self._pieces) + (0 if self._own_sentinels else self._extra_ids)
 
+    @property
+    def cleans_text(self) -> bool:
+        """Whether text is changed before the model file's own rules change it (ALBERT)."""
+        return self._clean is not None
+
+    @functools.cached_property
+    def _clean(self) -> Callable[[str], str] | None:
+        return lower_case.alberts if lower_case.is_alberts(self._pieces) else None
+
+    @functools.cached_property
+    def _special(self) -> dict[str, int]:
+        ordinary = self._pieces[: len(self._pieces) - self._own_sentinels]
+        of_model = (self._processor.is_control, self._processor.is_unknown)
+        return {
+            piece: i
+            for i, piece in enumerate(ordinary)
+            if special_tokens.is_special(piece) or any(test(i) for test in of_model)
+        }
+
     @functools.cached_property
     def token_ids(self) -> TokenIds:
-        places = {piece: i for i, piece in enumerate(self._pieces)}
-        special = {name: places.get(f"[{name.upper()}]") for name in ("cls", "sep", "mask")}
-        word_starts = np.zeros([self.vocab_size], dtype=bool)
-        ordinary = len(self._pieces) - self._own_sentinels
-        word_starts[:ordinary] = [p.startswith(_WORD_START) for p in self._pieces[:ordinary]]
+        ids_of_model = {
+            "pad": self._processor.pad_id(),
+            "eos": self._processor.eos_id(),
+            "unk": self._processor.unk_id(),
+            "bos": self._processor.bos_id(),
+        }
+        # SentencePiece gives -1 for what the model lacks.
+        given = {role: i for role, i in ids_of_model.items() if i >= 0}
+        special = special_tokens.by_role(self._special) | given
+        named = special_tokens.named(self._special, special)
+        pad = special.pop("pad")
+        none = {
+            *self._special.values(),
+            *range(len(self._pieces) - self._own_sentinels, self.vocab_size),
+        }
+        texts = [
+            None if i in none else piece.replace(_WORD_START, " ")
+            for i, piece in enumerate(self._pieces)
+        ]
         return TokenIds(
             vocab_size=self.vocab_size,
-            pad=max(self._processor.pad_id(), 0),
-            eos=_present(self._processor.eos_id()),
-            unk=_present(self._processor.unk_id()),
-            bos=_present(self._processor.bos_id()),
-            word_starts=word_starts,
+            pad=0 if pad is None else pad,
+            named=named,
             **special,
+            **pieces.marks(texts, vocab_size=self.vocab_size, punctuation=True),
         )
 
     @functools.cached_property
@@ -105,11 +133,12 @@ class SentencePieceVocabulary:
         return digest.hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        return self._processor.encode(text)
+        return self._processor.encode(self._clean(text) if self._clean else text)
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, in this thread: callers parallelise over processes."""
-        return self._processor.encode(list(texts), num_threads=1) if texts else []
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """int32 ids of each text, in this thread: callers parallelise over processes."""
+        cleaned = list(map(self._clean, texts) if self._clean else texts)
+        return self._processor.encode(cleaned, num_threads=1, return_type="numpy")
 
     def encode_with_sentinels(self, text: str) -> list[int]:
         """As `encode`, with each written `<extra_id_n>` becoming its id.
@@ -120,7 +149,9 @@ class SentencePieceVocabulary:
           ValueError: the vocabulary has no such sentinel.
         """
         ids: list[int] = []
-        for part in sentinels.split(text, count=self.num_sentinels):
+        # Sentinels are lower-case: cleaning leaves them as they are.
+        cleaned = self._clean(text) if self._clean else text
+        for part in sentinels.split(cleaned, count=self.num_sentinels):
             if isinstance(part, int):
                 ids.append(self.vocab_size - 1 - part)
             elif part.strip():
@@ -132,26 +163,27 @@ class SentencePieceVocabulary:
     def decode(self, ids: Sequence[int]) -> str:
         """Text before the first end of sequence; sentinels written out, foreign ids as unknown."""
         unknown = max(self._processor.unk_id(), 0)
-        lowest_sentinel = self.vocab_size - self.num_sentinels
-        text, run = "", list[int]()
-        for raw in ids:
-            i = int(raw)
-            if i == self._processor.eos_id():
-                break
-            if not lowest_sentinel <= i < self.vocab_size:
-                run.append(i if 0 <= i < lowest_sentinel else unknown)
+        known = range(self.vocab_size - self.num_sentinels)
+        text = ""
+        for part in sentinels.runs(
+            ids,
+            vocab_size=self.vocab_size,
+            count=self.num_sentinels,
+            eos=self._processor.eos_id(),
+        ):
+            if isinstance(part, int):
+                text += " " * bool(text) + sentinels.written(part)
                 continue
-            text = self._joined(text, run)
-            text += " " * bool(text) + sentinels.written(self.vocab_size - 1 - i)
-            run = []
-        return self._joined(text, run)
+            run = [i if i in known else unknown for i in part]
+            # SentencePiece strips the space at a text's start.
+            space = text and self._pieces[run[0]].startswith(_WORD_START)
+            text += " " * bool(space) + self._processor.decode(run)
+        return text
 
-    def _joined(self, text: str, run: list[int]) -> str:
-        """Appends decoded pieces, with the space that SentencePiece strips at a text's start."""
-        if not run:
-            return text
-        space = text and self._pieces[run[0]].startswith(_WORD_START)
-        return text + " " * bool(space) + self._processor.decode(run)
+    def piece(self, i: int) -> str:
+        """Piece i as the model has it, sentinels as they are written."""
+        number = self.vocab_size - 1 - i
+        return sentinels.written(number) if number < self.num_sentinels else self._pieces[i]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -161,7 +193,7 @@ class SentencePieceVocabulary:
         }
 
     def save(self, directory: Path) -> None:
-        files.save(directory, self.to_json(), model=self._model)
+        files.save(directory, self.to_json(), parts={files.MODEL: self._model})
 
     @classmethod
     def from_saved(cls, directory: Path, fields: Mapping[str, Any]) -> SentencePieceVocabulary:
@@ -169,16 +201,11 @@ class SentencePieceVocabulary:
         return cls(Path(directory) / files.MODEL, extra_ids=fields["extra_ids"])
 
 
-def _present(i: int) -> int | None:
-    """SentencePiece gives -1 for a special id the model lacks."""
-    return None if i < 0 else i
-
-
-def _own_sentinels(pieces: Sequence[str], model_file: str | Path) -> int:
+def _own_sentinels(model_pieces: Sequence[str], model_file: str | Path) -> int:
     """How many sentinels the model itself has, counting down from its top id."""
-    matches = ((i, _OWN_SENTINEL.fullmatch(piece)) for i, piece in enumerate(pieces))
+    matches = ((i, _OWN_SENTINEL.fullmatch(piece)) for i, piece in enumerate(model_pieces))
     found = {i: int(match[1]) for i, match in matches if match}
-    if found != {len(pieces) - 1 - n: n for n in range(len(found))}:
+    if found != {len(model_pieces) - 1 - n: n for n in range(len(found))}:
         raise ValueError(
             f"{model_file} holds pieces like {sentinels.written(0)}, but not as its top ids "
             "counting down: train a vocabulary without them, loading it adds the sentinels"

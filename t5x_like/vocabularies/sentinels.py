@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+
+USUAL_EXTRA_IDS = 100
+"""T5's number of sentinels."""
 
 _WRITTEN = re.compile(r"<extra_id_(\d+)>")
 
@@ -28,3 +32,26 @@ def split(text: str, *, count: int) -> list[str | int]:
             )
         parts[place] = number
     return parts
+
+
+def runs(
+    ids: Iterable[int], *, vocab_size: int, count: int, eos: int | None
+) -> Iterator[list[int] | int]:
+    """Cuts ids at their sentinels, the reverse of `split`: runs of ids, and sentinel numbers.
+
+    Ends before the first `eos`. Runs are not empty; foreign ids stay in them.
+    """
+    run: list[int] = []
+    for raw in ids:
+        i = int(raw)
+        if i == eos:
+            break
+        if not vocab_size - count <= i < vocab_size:
+            run.append(i)
+            continue
+        if run:
+            yield run
+        yield vocab_size - 1 - i
+        run = []
+    if run:
+        yield run

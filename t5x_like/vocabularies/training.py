@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import io
-import itertools
-import math
-import random
 import re
-import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import sentencepiece as spm
 
-from t5x_like.vocabularies import files
+from t5x_like.vocabularies import files, sampling, special_tokens
 
 MODEL_TYPES = ("unigram", "bpe")
-MAX_SENTENCE = 1000
-"""Characters after which a line is cut, at a space where it has one."""
-MAX_SAMPLE = 100_000_000
-"""Characters of a whole sample; the trainer takes about 10 bytes for each."""
 
 # The trainer divides its sums by thread: a number that depended on the machine would make the
 # model depend on it too.
@@ -39,10 +31,12 @@ def train_sentencepiece(
     num_threads: int | None = None,
     progress: bool = True,
 ) -> Path:
-    """Writes a model with T5's special ids: padding 0, end 1, unknown 2, no beginning.
+    """Writes a model whose first ids are T5's (padding 0, end 1, unknown 2), then the others.
+
+    The special tokens are `special_tokens.TRAINED`, so that one cache serves every objective.
 
     The same documents and arguments give the same bytes. Memory is bounded whatever the corpus:
-    at most `max_sentences` lines, drawn uniformly, and `MAX_SAMPLE` characters are kept.
+    at most `max_sentences` lines, drawn uniformly, and `sampling.MAX_SAMPLE` characters are kept.
 
     Args:
       documents: texts; their lines are the sentences.
@@ -57,14 +51,8 @@ def train_sentencepiece(
     path = Path(model_file)
     if model_type not in MODEL_TYPES:
         raise ValueError(f"no model type {model_type!r}: choose one of {', '.join(MODEL_TYPES)}")
-    if isinstance(documents, str):
-        raise TypeError("documents is one string: give a list of texts")
-    _check_writable(path)
-    sample = sample_sentences(
-        _shown(documents) if progress else documents, max_sentences=max_sentences, seed=seed
-    )
-    if not sample:
-        raise ValueError("no text to train a vocabulary on: every document is empty")
+    files.check_writable(path)
+    sample = sampling.sample(documents, max_sentences=max_sentences, seed=seed, progress=progress)
     model = io.BytesIO()
     try:
         spm.SentencePieceTrainer.train(
@@ -74,11 +62,12 @@ def train_sentencepiece(
             model_type=model_type,
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
-            max_sentence_length=4 * MAX_SENTENCE,
+            max_sentence_length=4 * sampling.MAX_SENTENCE,
             pad_id=0,
             eos_id=1,
             unk_id=2,
             bos_id=-1,
+            control_symbols=list(special_tokens.TRAINED[3:]),
             num_threads=num_threads or _NUM_THREADS,
             minloglevel=2,
         )
@@ -86,64 +75,6 @@ def train_sentencepiece(
         raise _explained(error, vocab_size, sample) from error
     files.write_atomically(path, model.getvalue())
     return path
-
-
-def sample_sentences(documents: Iterable[str], *, max_sentences: int, seed: int) -> list[str]:
-    """At most `max_sentences` lines, each equally likely (reservoir sampling with skips).
-
-    Li (1994), "Reservoir-sampling algorithms of time complexity O(n(1 + log(N/n)))", algorithm L.
-    """
-    rng = random.Random(seed)
-    lines = _sentences(documents)
-    kept = list(itertools.islice(lines, max_sentences))
-
-    def shrink() -> float:
-        return math.exp(math.log(1.0 - rng.random()) / max_sentences)
-
-    weight = shrink()
-    while len(kept) == max_sentences:
-        skipped = int(math.log(1.0 - rng.random()) / math.log1p(-weight))
-        line = next(itertools.islice(lines, skipped, None), None)
-        if line is None:
-            break
-        kept[rng.randrange(max_sentences)] = line
-        weight *= shrink()
-    return _within(kept, rng)
-
-
-def _within(sentences: list[str], rng: random.Random) -> list[str]:
-    """A uniform part of the sentences with at most MAX_SAMPLE characters."""
-    if sum(map(len, sentences)) <= MAX_SAMPLE:
-        return sentences
-    rng.shuffle(sentences)
-    ends = itertools.accumulate(map(len, sentences))
-    return sentences[: sum(1 for _ in itertools.takewhile(MAX_SAMPLE.__ge__, ends))]
-
-
-def _sentences(documents: Iterable[str]) -> Iterator[str]:
-    for document in documents:
-        for line in document.split("\n"):
-            rest = line.strip()
-            while len(rest) > MAX_SENTENCE:
-                cut = rest.rfind(" ", 1, MAX_SENTENCE + 1)
-                cut = cut if cut > 0 else MAX_SENTENCE
-                yield rest[:cut]
-                rest = rest[cut:].lstrip()
-            if rest:
-                yield rest
-
-
-def _shown(documents: Iterable[str]) -> Iterable[str]:
-    import tqdm
-
-    return tqdm.tqdm(documents, desc="reading text for the vocabulary", unit=" documents")
-
-
-def _check_writable(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    probe = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-    probe.touch()
-    probe.unlink()
 
 
 def _explained(error: RuntimeError, vocab_size: int, sample: list[str]) -> Exception:

@@ -11,6 +11,7 @@ from t5x_like.data.cache import Cache
 from t5x_like.data.cache_format import CacheError
 from t5x_like.vocabularies.byte import ByteVocabulary
 
+ENCODE = ByteVocabulary().encode
 TEXTS = [f"document {i}" * (i % 5 + 1) for i in range(50)]
 
 
@@ -18,8 +19,11 @@ def test_vocabulary_and_ids_come_with_the_cache(make_cache):
     opened = make_cache(TEXTS)
     assert opened.vocabulary() == ByteVocabulary()
     assert opened.token_ids == ByteVocabulary().token_ids
-    starts = ByteVocabulary().token_ids.word_starts
-    assert opened.token_ids.word_starts.tolist() == starts.tolist()
+    for array in ("word_starts", "full_stops"):
+        expected = getattr(ByteVocabulary().token_ids, array)
+        assert getattr(opened.token_ids, array).tolist() == expected.tolist()
+    expected = np.bincount(ENCODE("".join(TEXTS)), minlength=ByteVocabulary().vocab_size)
+    assert opened.token_ids.counts.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("name", ["train-00000.arrayrecord", "train.offsets.npy"])
@@ -103,3 +107,15 @@ def test_threads_share_a_split_with_few_open_shards(make_cache, monkeypatch):
 def test_segments_are_kept(make_cache):
     split = make_cache(["one\ntwo\n\nthree"]).split("train")
     assert split.segments(0).tolist() == [0, 4, 9]
+
+
+def test_records_as_they_are_stored(make_cache):
+    pairs = [{"inputs": "i" * i, "targets": "t" * (3 - i)} for i in range(4)]
+    split = make_cache(pairs, pairs[:1]).split("train")
+    for i in (2, 2, 0, 3, 1):
+        for name, values in split.record(i).items():
+            stored = split.stored(i, name)
+            assert (stored.tolist(), stored.dtype) == (values.tolist(), np.uint16)
+            assert not stored.flags.writeable
+    with pytest.raises(KeyError, match="no feature 'other', only inputs, targets"):
+        split.stored(0, "other")

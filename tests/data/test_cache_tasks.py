@@ -75,6 +75,9 @@ def test_cache_holds_what_precedes_the_placeholder(tmp_path, files):
         expected = reference(task.preprocess_precache(source))
         assert len(expected) > 5
         assert records(tmp_path / "cache", split) == expected
+    ids = Cache.open(tmp_path / "cache").token_ids
+    targets = [i for record in records(tmp_path / "cache", "train") for i in record["targets"]]
+    assert ids.counts.tolist() == np.bincount(targets, minlength=ids.vocab_size).tolist()
 
 
 @pytest.mark.slow

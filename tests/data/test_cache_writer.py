@@ -153,11 +153,12 @@ def test_undecodable_documents_are_counted_and_reported(tmp_path, capsys):
 
 
 def test_id_outside_the_vocabulary_is_an_error(tmp_path, make_corpus):
-    class Small(ByteVocabulary):
-        vocab_size = 50
+    class Wrong(ByteVocabulary):
+        def encode_batch(self, texts):
+            return [[300] for _ in texts]
 
-    with pytest.raises(CacheError, match="id 100, but its vocabulary has ids 0 to 49"):
-        write_cache(tmp_path, make_corpus(["a"], ["b"]), Small(), workers=1, progress=False)
+    with pytest.raises(CacheError, match="id 300, but its vocabulary has ids 0 to 258"):
+        write_cache(tmp_path, make_corpus(["a"], ["b"]), Wrong(), workers=1, progress=False)
 
 
 KILLED = """
@@ -169,8 +170,8 @@ from t5x_like.vocabularies.byte import ByteVocabulary
 
 class Killing(TextFiles):
     # Once some shards are done, and others are not, the writer is killed.
-    def documents(self, split, *, report=None):
-        for i, document in enumerate(super().documents(split, report=report)):
+    def read(self, split, report):
+        for i, document in enumerate(super().read(split, report)):
             if sys.argv[3] == "kill" and i == 200:
                 while len(list(Path(sys.argv[2]).glob("*.json"))) < 3:
                     time.sleep(0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from t5x_like.data.opening import Data
 from t5x_like.data.stream import eval_stream
 from t5x_like.data.user_corpus import user_corpus
 from t5x_like.data.vocabulary_choice import VocabularyChoice
+from t5x_like.objectives.formats import Decoder
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.vocabularies.byte import ByteVocabulary
 
@@ -83,7 +85,6 @@ def test_cache_is_opened_by_its_directory_alone(data: Callable, registered: str)
         list(
             eval_stream(
                 one.components("train")[0],
-                lengths=LENGTHS,
                 converter=EncoderDecoder(),
                 batch_size=2,
                 seed=0,
@@ -97,6 +98,108 @@ def test_cache_is_opened_by_its_directory_alone(data: Callable, registered: str)
             np.testing.assert_array_equal(ours[name], theirs[name])
     with pytest.raises(ValueError, match="name an objective"):
         data(corpus=directory, objective=None).open()
+
+
+def test_an_objective_says_what_runs_after_it(data: Callable, registered: str) -> None:
+    class NotEnded(SpanCorruption):
+        steps = ("trim",)
+
+    opened = data(mixture_or_task_name=registered, objective=NotEnded()).open()
+    directory = str(opened.caches[0].directory)
+    for one in (opened, data(corpus=directory, objective=NotEnded()).open()):
+        (record,) = one.records
+        assert (record.steps, dict(record.eos)) == (("trim",), {})
+
+
+@dataclasses.dataclass(frozen=True)
+class Needy(SpanCorruption):
+    """Needs what bytes have not, or what every cache has."""
+
+    needs: tuple[str, ...] = ("mask", "counts", "[R]")
+
+
+def test_vocabulary_that_lacks_something_is_refused_before_text_is_tokenised(
+    data: Callable, registered: str, tmp_path: Path
+) -> None:
+    message = r"Needy.* needs a vocabulary with mask, \[R\].*t5x_like vocab"
+    with pytest.raises(ValueError, match=message):
+        data(mixture_or_task_name=registered, objective=Needy()).open()
+    assert not (tmp_path / "root" / "tokens").exists()
+    opened = data(mixture_or_task_name=registered, objective=Needy(needs=("counts",))).open()
+    with pytest.raises(ValueError, match=message):
+        data(corpus=str(opened.caches[0].directory), objective=Needy()).open()
+
+
+def test_packed_tables_say_how_well_they_pack(
+    data: Callable, make_corpus: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [{"inputs": "a" * (i % 9), "targets": "b" * (1 + i % 5)} for i in range(40)]
+    monkeypatch.setitem(corpora._REGISTERED, "memory", make_corpus(pairs, pairs[:3]))
+    opened = data(mixture_or_task_name="memory", objective=None).open()
+    found = opened.packing_efficiency("train")["memory"]
+    (component,) = opened.components("train", pack=True)
+    tokens = sum(len(pair["targets"]) + 1 for pair in pairs)
+    places = LENGTHS["targets"] * len(component.samples)
+    assert found["targets"] == pytest.approx(tokens / places)
+    assert max(found.values()) > 0.8
+
+
+def test_text_under_an_objective_without_sizes_is_not_packed(
+    data: Callable, registered: str
+) -> None:
+    opened = data(mixture_or_task_name=registered).open()
+    with pytest.raises(ValueError, match=r"SpanCorruption.*cannot be packed"):
+        opened.components("train", pack=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class CarriedTokens:
+    """Row r reads the r-th part of the stream, token by token."""
+
+    columns = ("targets_start", "targets_end")
+    separators = False
+    segments_of = None
+
+    def plan_rows(self, sentences, rng, rows):
+        steps = sentences.total // rows
+        for step in range(steps):
+            yield [(row * steps + step, row * steps + step + 1) for row in range(rows)]
+
+
+class CarriedObjective(Decoder):
+    """The samples as they are."""
+
+    def __repr__(self) -> str:
+        return "CarriedObjective()"
+
+    def geometry(self, lengths):
+        return CarriedTokens()
+
+    def __call__(self, sample, rng, ids):
+        return {"targets": sample["targets"]}
+
+
+def test_carried_tasks_share_a_batch_and_are_evaluated_alone(
+    data: Callable, registered: str
+) -> None:
+    named = data(
+        mixture_or_task_name=registered, objective=CarriedObjective(), lengths={"targets": 4}
+    )
+    opened = named.open()
+    first = dataclasses.replace(opened.records[0], weight=3)
+    second = dataclasses.replace(first, name="other", weight=1)
+    mixture = dataclasses.replace(opened, records=(first, second), caches=opened.caches * 2)
+    train = mixture.components("train", rows=8)
+    assert [(c.rows, c.carried, len(c.samples) % c.rows) for c in train] == [
+        (6, True, 0),
+        (2, True, 0),
+    ]
+    evaluated = mixture.components("validation", rows=8, alone=True)
+    assert [component.rows for component in evaluated] == [8, 8]
+    with pytest.raises(ValueError, match=r"at least 2 rows.*got 1"):
+        mixture.components("train", rows=1)
+    with pytest.raises(ValueError, match="say how many a batch has"):
+        mixture.components("train")
 
 
 def test_complete_cache_is_kept_and_made_anew_on_request(data: Callable, registered: str) -> None:
@@ -151,7 +254,7 @@ def test_another_text_of_the_same_name_has_another_identity(data: Callable, tmp_
     [
         ({}, "nothing to read: set CORPUS"),
         ({"mixture_or_task_name": "memery"}, r"no task or mixture 'memery'; nearest: memory"),
-        ({"mixture_or_task_name": "memory.span"}, "no objective 'span'.*span_corruption"),
+        ({"mixture_or_task_name": "memory.span_corrupt"}, "no objective 'span_.*span_corruption"),
         ({"mixture_or_task_name": "memory", "objective": None}, "name an objective"),
         ({"corpus": "no/such.txt"}, "no file matches 'no/such.txt'"),
         ({"corpus": "/proc"}, "it is a directory"),

@@ -10,7 +10,7 @@ import seqio
 import tensorflow as tf
 
 from t5x_like.data import post_cache
-from t5x_like.data.seqio_adapter import TWINS
+from t5x_like.data.seqio_steps import TWINS
 
 EOS = {"inputs": 1, "targets": 9}
 LENGTHS = [
@@ -84,6 +84,20 @@ def test_records_are_left_as_they_were():
     assert out["targets"].tolist() == [5, 6, 1]
     assert out["targets"].dtype == np.uint16
     assert record["targets"].tolist() == [5, 6]
+
+
+def test_what_nobody_limits_is_left_alone():
+    features = {
+        "inputs": np.arange(2, 9),
+        "label": np.array(1, np.int32),
+        "weights": np.ones(9, np.float32),
+    }
+    limits = {"inputs": 4, "label": None}
+    steps = ["append_eos_after_trim", "append_eos", "trim"]
+    out = post_cache.apply(steps, features, lengths=limits, eos={"inputs": 1})
+    assert out["inputs"].tolist() == [2, 3, 4, 1]
+    assert (out["label"].shape, out["label"].item()) == ((), 1)
+    assert len(out["weights"]) == 9
 
 
 def test_an_unknown_step_is_refused():

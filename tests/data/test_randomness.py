@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
-from t5x_like.data.randomness import example_rng, noise_source
+from t5x_like.data.randomness import example_rng, noise_source, reused_rng
 from t5x_like.objectives.span_corruption import SpanCorruption
 
 
@@ -35,6 +36,41 @@ def test_keys_above_the_sign_bit_stay_apart():
     # A key that went through float64 would lose the low bits of n and of the hash.
     seen = {tuple(draws(seed, "a", n)) for seed in range(50) for n in (2**62, 2**62 + 1)}
     assert len(seen) == 100
+
+
+def everything(rng: np.random.Generator) -> list[object]:
+    """Draws of every kind, so that all parts of a generator's state are used up unevenly."""
+    return [
+        rng.integers(0, 9, 3, dtype=np.uint32).tolist(),
+        rng.random(3).tolist(),
+        rng.permutation(11).tolist(),
+        rng.integers(0, 2**40, 2).tolist(),
+        rng.standard_normal(3).tolist(),
+        rng.random(dtype=np.float32),
+    ]
+
+
+def test_a_reused_generator_draws_as_a_new_one():
+    for n in (0, 1, 7, 2**62, 7):
+        assert everything(reused_rng(3, "a", n)) == everything(example_rng(3, "a", n))
+        reused_rng(3, "b", n).integers(0, 9, 3, dtype=np.uint32)  # leaves half a word behind
+
+
+def test_threads_do_not_share_a_reused_generator():
+    wrong: list[int] = []
+
+    def draw(seed: int) -> None:
+        for n in range(300):
+            rng = reused_rng(seed, "a", n)
+            if [rng.random() for _ in range(4)] != draws(seed, "a", n):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=draw, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 def test_draws_are_uniform_over_examples():

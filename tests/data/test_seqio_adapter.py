@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
-import gin
 import numpy as np
 import pytest
 import seqio
@@ -19,9 +17,12 @@ from t5x_like.data.cache import Cache
 from t5x_like.data.cache_writer import write_cache
 from t5x_like.data.corpora import Corpus, ReadReport
 from t5x_like.data.feature_converters import EncoderDecoder
-from t5x_like.data.samples import make_samples
-from t5x_like.data.seqio_adapter import ObjectiveStep, PostCache, describe
-from t5x_like.data.stream import Component, train_stream
+from t5x_like.data.objective_step import ObjectiveStep
+from t5x_like.data.opened import Opened
+from t5x_like.data.seqio_steps import describe
+from t5x_like.data.stream import train_stream
+from t5x_like.data.task_records import TaskRecord
+from t5x_like.objectives import formats
 from t5x_like.objectives.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption, random_spans_lengths
 from t5x_like.protocols import TokenIds
@@ -29,9 +30,6 @@ from t5x_like.vocabularies.byte import ByteVocabulary
 
 LENGTHS = {"inputs": 64, "targets": 14}
 VOCABULARY = ByteVocabulary(extra_ids=100)
-append_eos = seqio.preprocessors.append_eos
-append_eos_after_trim = seqio.preprocessors.append_eos_after_trim
-MARK = seqio.CacheDatasetPlaceholder()
 
 
 class Memory(Corpus):
@@ -75,18 +73,10 @@ def cached_rows(
     cache = Cache.open(folder)
     described = describe(task)
     assert described.refused is None
-    shape = described.objective.geometry(LENGTHS) if described.objective else PerRecord()
-    component = Component(
-        name=task.name,
-        samples=make_samples(shape, cache.split("train")),
-        objective=described.objective,
-        post_cache=described.steps,
-        eos=described.eos,
-        token_ids=cache.token_ids,
-    )
+    record = TaskRecord(task.name, str(folder), described.objective, described.steps, described.eos)
+    opened = Opened((record,), (cache,), VOCABULARY, LENGTHS)
     stream = train_stream(
-        [component],
-        lengths=LENGTHS,
+        opened.components("train"),
         converter=EncoderDecoder(),
         batch_size=1,
         seed=seed,
@@ -185,7 +175,7 @@ def test_names_of_registered_tasks():
         register(objective=SpanCorruption())
     with pytest.raises(ValueError, match="pass a name"):
         register(objective=SpanCorruption(0.2))
-    with pytest.raises(ValueError, match="nearest: span_corruption"):
+    with pytest.raises(ValueError, match="nearest: spanbert"):
         register(objective="span")
     with pytest.raises(ValueError, match=r"has targets: name an objective \(.*span_corruption"):
         register(objective=None)
@@ -202,8 +192,11 @@ def test_lengths_are_needed_and_checked():
 
 
 @dataclasses.dataclass(frozen=True)
-class Reverse:
+class Reverse(formats.EncoderDecoder):
     """An objective of a user's own, on whole records."""
+
+    def lengths(self, tokens: int) -> dict[str, int]:
+        return {"inputs": tokens, "targets": tokens}
 
     def geometry(self, lengths: dict[str, int]) -> PerRecord:
         return PerRecord()
@@ -223,143 +216,3 @@ def test_an_objective_on_records_sees_each_alone():
         {"inputs": [3, 4], "targets": [4, 3]},
         {"inputs": [], "targets": []},
     ]
-
-
-def test_a_geometry_of_another_kind_is_refused():
-    ds = tf.data.Dataset.from_tensors({"targets": [1]})
-    with pytest.raises(ValueError, match="cannot be cut from a SeqIO dataset"):
-        seqio_adapter.gather(ds, SimpleNamespace(), names=["targets"])
-
-
-# Steps as a user's file holds them.
-
-
-@seqio.map_over_dataset
-def upper(example: dict) -> dict:
-    return {**example, "inputs": example["inputs"] + 1}
-
-
-@seqio.map_over_dataset(num_seeds=1)
-def jitter(example: dict, seed: tf.Tensor) -> dict:
-    return example
-
-
-def cut(ds: tf.data.Dataset, sequence_length: dict) -> tf.data.Dataset:
-    return ds
-
-
-@dataclasses.dataclass
-class Window:
-    """A transform that SeqIO hands the lengths as a field."""
-
-    sequence_length: dict | None = None
-
-    def __call__(self, ds: tf.data.Dataset) -> tf.data.Dataset:
-        return ds
-
-
-def gin_wrapped(function: Callable) -> Callable:
-    return gin.external_configurable(function, name=f"test_{function.__name__}", module="tests")
-
-
-OBJECTIVE = ObjectiveStep(SpanCorruption(), ids=TokenIds(300), task="t")
-FIXED_CUT = functools.partial(cut, sequence_length={"inputs": 4})
-
-
-def make_task(steps: Sequence[Callable], **features: bool) -> seqio.Task:
-    vocabulary = seqio.PassThroughVocabulary(300, eos_id=1)
-    spec = {name: tf.TensorSpec([None], tf.int32) for name in ("inputs", "targets")}
-
-    def read(split: str, shuffle_files: bool) -> tf.data.Dataset:
-        rows = [{"inputs": [3, 4], "targets": [5]}]
-        return tf.data.Dataset.from_generator(lambda: iter(rows), output_signature=spec)
-
-    return seqio.Task(
-        "described",
-        source=seqio.FunctionDataSource(read, ["train"]),
-        preprocessors=steps,
-        output_features={
-            name: seqio.Feature(vocabulary, add_eos=features.get(name, True))
-            for name in ("inputs", "targets")
-        },
-    )
-
-
-@pytest.mark.parametrize(
-    ("steps", "names", "refused", "cached"),
-    [
-        ([upper, MARK, append_eos], ["append_eos"], None, 1),
-        ([MARK, append_eos_after_trim], ["append_eos_after_trim"], None, 0),
-        ([upper, MARK], [], None, 1),
-        ([upper, MARK, seqio.utils.trim_dataset, append_eos], ["trim", "append_eos"], None, 1),
-        ([upper, MARK, functools.partial(append_eos)], ["append_eos"], None, 1),
-        ([upper, MARK, append_eos, upper], ["append_eos"], "upper", 1),
-        ([MARK, jitter, append_eos], [], "jitter", 0),
-        ([MARK, cut], [], "cut", 0),
-        ([MARK, FIXED_CUT], [], "cut", 0),
-        ([MARK, Window()], [], "Window", 0),
-        ([MARK, functools.partial(append_eos, output_features={})], [], "append_eos", 0),
-        # Without a placeholder.
-        ([], [], None, 0),
-        ([upper], [], None, 1),
-        ([upper, append_eos], ["append_eos"], None, 1),
-        (
-            [upper, append_eos, append_eos_after_trim],
-            ["append_eos", "append_eos_after_trim"],
-            None,
-            1,
-        ),
-        ([append_eos, upper], [], None, 2),
-        ([FIXED_CUT, append_eos], ["append_eos"], None, 1),
-        ([upper, append_eos_after_trim, upper], ["append_eos_after_trim"], "upper", 1),
-        ([upper, jitter, append_eos], [], "jitter", 1),
-        ([cut, append_eos], [], "cut", 0),
-        ([upper, Window(), append_eos], [], "Window", 1),
-    ],
-)
-def test_describe(steps: Sequence[Callable], names: list[str], refused: str | None, cached: int):
-    described = describe(make_task(steps))
-    assert described.objective is None
-    assert list(described.steps) == names
-    assert (described.refused or "").rpartition(".")[2] == (refused or "")
-    assert described.cached_steps == cached
-
-
-def test_a_refused_step_is_named_with_its_module():
-    assert describe(make_task([MARK, cut])).refused == f"{cut.__module__}.cut"
-
-
-@pytest.mark.parametrize("mark", [[MARK], []])
-def test_describe_finds_the_objective_where_it_comes_first(mark: list):
-    described = describe(make_task([upper, *mark, OBJECTIVE, append_eos_after_trim]))
-    assert described == PostCache(
-        objective=SpanCorruption(),
-        steps=("append_eos_after_trim",),
-        refused=None,
-        cached_steps=1,
-        eos={"inputs": 1, "targets": 1},
-    )
-    late = describe(make_task([upper, MARK, append_eos, OBJECTIVE]))
-    assert late.refused == "t5x_like.data.seqio_adapter.ObjectiveStep"
-    twice = describe(make_task([MARK, OBJECTIVE, OBJECTIVE]))
-    assert twice.refused == "t5x_like.data.seqio_adapter.ObjectiveStep"
-
-
-def test_describe_sees_through_gin():
-    assert describe(make_task([MARK, gin_wrapped(append_eos)])).steps == ("append_eos",)
-    assert describe(make_task([MARK, gin_wrapped(cut)])).refused.endswith(".cut")
-
-
-def test_eos_goes_where_the_task_wants_it():
-    assert describe(make_task([append_eos], inputs=False)).eos == {"targets": 1}
-
-
-@pytest.mark.parametrize("mark", [[MARK], []])
-def test_what_precedes_the_cache(mark: list):
-    task = make_task([upper, *mark, append_eos])
-    ds = seqio_adapter.before_cache(task, task.source.get_dataset("train", shuffle=False))
-    (row,) = ds.as_numpy_iterator()
-    assert {name: value.tolist() for name, value in row.items()} == {
-        "inputs": [4, 5],
-        "targets": [5],
-    }

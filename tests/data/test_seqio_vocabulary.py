@@ -6,12 +6,15 @@ import copy
 from pathlib import Path
 
 import pytest
+import sentencepiece as spm
 import seqio
 import tensorflow as tf
 
 from t5x_like.data.seqio_vocabulary import SeqioVocabulary, from_seqio
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.loading import load
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
+from t5x_like.vocabularies.recipes import Recipe, train
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.training import train_sentencepiece
 
@@ -66,6 +69,31 @@ def test_works_inside_a_graph(pair):
     assert [ids.tolist() for ids in ds.as_numpy_iterator()] == [adapter.encode(t) for t in TEXTS]
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "characters"])
+def test_other_kinds_adapt(kind: str, tmp_path: Path):
+    words = [f"the quick brown fox number {i} jumps over" for i in range(50)]
+    ours = load(train(words, tmp_path / kind, Recipe(kind=kind, size=320), progress=False))
+    adapter = SeqioVocabulary(ours)
+    assert (adapter.vocab_size, adapter.extra_ids) == (ours.vocab_size, 100)
+    assert (adapter.pad_id, adapter.eos_id, adapter.unk_id, adapter.bos_id) == (0, 1, 2, None)
+    for text in TEXTS:
+        ids = ours.encode(text)
+        assert adapter.encode(text) == ids
+        assert adapter.encode_tf(tf.constant(text)).numpy().tolist() == ids
+        assert adapter.decode([*ids, 1, *ids]) == ours.decode(ids)
+    sentinel = ours.vocab_size - 1
+    decoded = adapter.decode_tf(tf.constant([*ours.encode("the fox"), sentinel], tf.int32))
+    assert decoded.numpy().decode() == ours.decode([*ours.encode("the fox"), sentinel])
+    assert copy.deepcopy(adapter) == adapter
+
+
+def test_without_an_end_everything_is_decoded(tmp_path: Path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\nthe\nfox\n")
+    adapter = SeqioVocabulary(load(tmp_path))
+    assert (adapter.eos_id, adapter.unk_id) == (None, 1)
+    assert adapter.decode([2, 3, 1, 2, 0]) == "the fox [UNK] the"
+
+
 def test_from_seqio_finds_the_counterpart(pair):
     ours, theirs = pair
     found = from_seqio(theirs)
@@ -81,6 +109,25 @@ def test_without_a_counterpart_ids_pass_through(model_file: Path):
         assert isinstance(found, PassThroughVocabulary)
         assert found.vocab_size == theirs.vocab_size
         assert found.token_ids.eos == theirs.eos_id
+
+
+def test_a_model_of_alberts_has_no_counterpart(tmp_path: Path):
+    # SeqIO does not clean its text.
+    file = tmp_path / "spiece.model"
+    with file.open("wb") as model:
+        spm.SentencePieceTrainer.train(
+            sentence_iterator=iter(["some words for a model"] * 9),
+            model_writer=model,
+            vocab_size=24,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+            hard_vocab_limit=False,
+            minloglevel=2,
+        )
+    assert isinstance(from_seqio(seqio.SentencePieceVocabulary(str(file))), PassThroughVocabulary)
 
 
 def test_equality_is_that_of_the_ids(model_file: Path):

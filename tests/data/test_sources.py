@@ -16,6 +16,12 @@ from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 
 
+class Unfinished(SpanCorruption):
+    """An objective whose examples have no end of sequence."""
+
+    steps = ("trim",)
+
+
 def test_plain_text_needs_an_objective_and_a_table_takes_none(make_corpus: Callable) -> None:
     plain = make_corpus(["text"])
     table = make_corpus([{"inputs": "a", "targets": "b"}])
@@ -30,6 +36,12 @@ def test_end_of_sequence_is_appended_where_there_is_one(make_corpus: Callable) -
     source = sources.from_corpus(make_corpus(["text"]), SpanCorruption())
     assert source.eos(ByteVocabulary()) == {"inputs": 1, "targets": 1}
     assert source.eos(PassThroughVocabulary(10, eos=None)) == {}
+    table = sources.from_corpus(make_corpus([{"inputs": "a", "targets": "b"}]), None)
+    assert table.steps == ("append_eos_after_trim",)
+    assert table.eos(ByteVocabulary()) == {"inputs": 1, "targets": 1}
+    without = sources.from_corpus(make_corpus(["text"]), Unfinished())
+    assert without.steps == ("trim",)
+    assert without.eos(ByteVocabulary()) == {}
 
 
 def test_file_is_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

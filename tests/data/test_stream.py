@@ -4,17 +4,16 @@ import dataclasses
 import itertools
 import subprocess
 import sys
-from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from t5x_like.data import stream
 from t5x_like.data.feature_converters import EncoderDecoder
-from t5x_like.data.samples import make_samples
+from t5x_like.data.samples import DuplicatedSamples, make_samples
 from t5x_like.data.stream import Component, Examples, eval_stream, train_stream
+from t5x_like.objectives import formats
 from t5x_like.objectives.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.protocols import TokenIds
@@ -26,8 +25,10 @@ STEPS = ("append_eos_after_trim",)
 
 
 @dataclasses.dataclass(frozen=True)
-class Noisy:
+class Noisy(formats.EncoderDecoder):
     """Inputs are the sample, so that rows tell where they come from; targets are noise."""
+
+    static: bool = False
 
     def geometry(self, lengths):
         return PerRecord()
@@ -41,11 +42,12 @@ class Noisy:
 
 def component(cache, objective=Noisy(), *, name="task", weight=1, split="train") -> Component:
     samples = make_samples(objective.geometry(LENGTHS), cache.split(split))
-    return Component(name, samples, objective, STEPS, EOS, cache.token_ids, weight)
+    features = objective.features(LENGTHS)
+    return Component(name, samples, objective, features, STEPS, EOS, cache.token_ids, weight)
 
 
 def batches(components, count, **options):
-    defaults = {"lengths": LENGTHS, "converter": EncoderDecoder(), "batch_size": BATCH, "seed": 3}
+    defaults = {"converter": EncoderDecoder(), "batch_size": BATCH, "seed": 3}
     iterator = train_stream(components, **(defaults | {"num_threads": 0} | options))
     return list(itertools.islice(iterator, count))
 
@@ -118,7 +120,7 @@ def test_each_epoch_has_every_sample_once_in_another_order_under_other_noise(mak
 def test_noise_is_that_of_epoch_times_size_plus_index(make_cache):
     size = 7
     task = component(make_cache([f"text {i}" for i in range(size)]))
-    examples = Examples(task, LENGTHS, 3, EncoderDecoder())
+    examples = Examples(task, 3, EncoderDecoder())
     place = {examples[n]["decoder_target_tokens"].tobytes(): n for n in range(3 * size)}
     rows = batches([task], 3 * size, batch_size=1)
     numbers = [place[row["decoder_target_tokens"].tobytes()] for row in rows]
@@ -131,25 +133,69 @@ def test_noise_is_that_of_epoch_times_size_plus_index(make_cache):
     )
 
 
-@pytest.mark.parametrize("weights", [(3, 2), (1, 99), (1, 2, 4), (7, 7), (200, 1)])
-def test_mixture_has_exactly_its_weights(make_cache, weights):
-    texts = "abc"
-    tasks = [
-        component(make_cache([texts[i] * 3] * 5), name=texts[i], weight=weight)
-        for i, weight in enumerate(weights)
+@pytest.mark.parametrize("static", [False, True])
+def test_static_noise_is_that_of_the_first_epoch(make_cache, static):
+    size = 12
+    task = component(make_cache([f"text {i}" for i in range(size)]), Noisy(static=static))
+    rows = batches([task], 2 * size, batch_size=1)
+    epochs = [
+        {
+            row["encoder_input_tokens"].tobytes(): row["decoder_target_tokens"].tobytes()
+            for row in rows[epoch * size : (epoch + 1) * size]
+        }
+        for epoch in range(2)
     ]
-    total = sum(weights)
-    rows = batches(tasks, 2 * total, batch_size=1, converter=Which())
-    found = [row["which"].item() for row in rows]
-    for period in (found[:total], found[total:]):
-        assert Counter(period) == {ord(texts[i]) + 3: w for i, w in enumerate(weights)}
+    assert len(set(epochs[0].values())) == size
+    assert (epochs[0] == epochs[1]) == static
+
+
+def test_duplicates_under_static_noise_differ_and_stay(make_cache):
+    cache = make_cache([f"text {i}" for i in range(5)])
+    samples = DuplicatedSamples(make_samples(PerRecord(), cache.split("train")), 3)
+    task = dataclasses.replace(component(cache, Noisy(static=True)), samples=samples)
+    examples = Examples(task, 0, EncoderDecoder())
+    noise = [examples[n]["decoder_target_tokens"].tobytes() for n in range(30)]
+    assert len(set(noise)) == 15
+    assert noise[15:] == noise[:15]
 
 
 class Which:
     """A row is the first id of its inputs."""
 
-    def convert(self, examples, lengths):
-        return {"which": examples[0]["inputs"][:1]}
+    def convert(self, examples, *, features, ids):
+        return {"which": examples[0]["inputs"][:1], "number": np.array(len(examples))}
+
+
+def carried(cache, name: str, rows: int) -> Component:
+    return dataclasses.replace(component(cache, name=name), rows=rows)
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(start=st.integers(0, 30), threads=st.integers(0, 2), part=st.integers(0, 4))
+def test_carried_rows_are_in_their_place_whatever_is_asked_for(make_cache, start, threads, part):
+    letters = "abcdefgh"
+    tasks = [
+        carried(make_cache(list(letters)), "low", 2),
+        carried(make_cache(list(letters[:6].upper())), "high", 3),
+    ]
+    options = {"batch_size": 5, "converter": Which(), "num_threads": threads}
+    found = batches(tasks, 4, start_step=start, **options)
+    for step, batch in enumerate(found, start=start):
+        expected = [letters[(2 * step + row) % 8] for row in range(2)]
+        expected += [letters[(3 * step + row) % 6].upper() for row in range(3)]
+        assert [chr(row - 3) for row in batch["which"].ravel()] == expected
+        assert batch["number"].shape == (5,)
+    (one,) = batches(tasks, 1, start_step=start, rows=[part], **options)
+    assert one["which"].item() == found[0]["which"][part].item()
+
+
+def test_carried_rows_have_the_noise_of_their_place(make_cache):
+    task = carried(make_cache([f"text {i}" for i in range(6)]), "task", 3)
+    examples = Examples(task, 3, EncoderDecoder())
+    for step, batch in enumerate(batches([task], 5, batch_size=3)):
+        for row in range(3):
+            one = {name: value[row] for name, value in batch.items()}
+            assert_equal([one], [examples[3 * step + row]])
 
 
 def test_seed_and_name_decide_the_order(make_cache):
@@ -165,31 +211,12 @@ def test_seed_and_name_decide_the_order(make_cache):
     assert len(set(map(tuple, different))) == 3
 
 
-def test_seeds_of_neighbours_share_no_epoch(make_cache):
-    """Grain's shuffle adds the epoch to its seed: seed 0, epoch 1 must not be seed 1, epoch 0."""
-    task = component(make_cache([f"text {i}" for i in range(40)]))
-
-    def inputs(seed: int, start: int) -> list[bytes]:
-        rows = batches([task], 40, batch_size=1, seed=seed, start_step=start)
-        return [row["encoder_input_tokens"].tobytes() for row in rows]
-
-    assert inputs(0, 40) != inputs(1, 0)
-
-
-def test_order_of_a_seed_is_fixed(make_cache):
-    # Runs are resumed by later versions of this code and of Grain.
-    assert [stream._component_seed(0, n) for n in ("a", "b")] == [2598482685, 4059100481]
-    texts = [chr(ord("a") + i) for i in range(8)]
-    rows = batches([component(make_cache(texts))], 16, batch_size=1, converter=Which())
-    assert "".join(chr(row["which"].item() - 3) for row in rows) == "cdbfehgaefdcgbah"
-
-
 def test_evaluation_is_in_order_repeatable_and_padded(make_cache):
     task = component(make_cache(["x"], [f"text {i}" for i in range(8)]), split="validation")
-    options = {"lengths": LENGTHS, "converter": EncoderDecoder(), "batch_size": 5, "seed": 1}
+    options = {"converter": EncoderDecoder(), "batch_size": 5, "seed": 1}
     found = list(eval_stream(task, **options))
     assert_equal(found, list(eval_stream(task, **options)))
-    examples = Examples(task, LENGTHS, 1, EncoderDecoder())
+    examples = Examples(task, 1, EncoderDecoder())
     rows = {name: np.concatenate([b[name] for b in found]) for name in found[0]}
     for n in range(8):
         assert_equal([{name: value[n] for name, value in rows.items()}], [examples[n]])
@@ -215,12 +242,14 @@ def test_bad_arguments_are_errors(make_cache):
     with pytest.raises(ValueError, match="'task' has no samples"):
         batches([nothing], 1)
     with pytest.raises(ValueError, match="'task' has no samples"):
-        eval_stream(nothing, lengths=LENGTHS, converter=EncoderDecoder(), batch_size=1, seed=0)
+        eval_stream(nothing, converter=EncoderDecoder(), batch_size=1, seed=0)
+    with pytest.raises(ValueError, match="carries rows for batches of 2, not of 3"):
+        eval_stream(carried(cache, "task", 2), converter=EncoderDecoder(), batch_size=3, seed=0)
 
 
 def test_closing_ends_the_stream(mixture):
     iterator = train_stream(
-        mixture, lengths=LENGTHS, converter=EncoderDecoder(), batch_size=2, seed=0, num_threads=1
+        mixture, converter=EncoderDecoder(), batch_size=2, seed=0, num_threads=1
     )
     next(iterator)
     iterator.close()
@@ -238,8 +267,9 @@ from t5x_like.data.stream import Component, train_stream
 from t5x_like.objectives.span_corruption import SpanCorruption
 cache, lengths = Cache.open(sys.argv[1]), {"inputs": 32, "targets": 14}
 samples = make_samples(SpanCorruption().geometry(lengths), cache.split("train"))
-task = Component("task", samples, SpanCorruption(), (), {}, cache.token_ids)
-batches = train_stream([task], lengths=lengths, converter=EncoderDecoder(), batch_size=2, seed=0)
+features = SpanCorruption().features(lengths)
+task = Component("task", samples, SpanCorruption(), features, (), {}, cache.token_ids)
+batches = train_stream([task], converter=EncoderDecoder(), batch_size=2, seed=0)
 next(batches)
 """
     done = subprocess.run(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from t5x_like import objectives
 from t5x_like.data import task_records
 from t5x_like.data.task_records import TaskRecord
+from t5x_like.objectives.formats import EncoderDecoder
+from t5x_like.objectives.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption
 
 RECORDS = (
@@ -24,6 +31,52 @@ def test_records_come_back(tmp_path: Path) -> None:
     assert task_records.load(file) == RECORDS
     assert task_records.holds(file, RECORDS)
     assert not task_records.holds(file, RECORDS[:1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of an objective."""
+
+    rate: float
+    spans: tuple[tuple[int, float], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Nested(EncoderDecoder):
+    """An objective of parts, some of them objectives."""
+
+    parts: tuple[Any, ...] = ()
+    name: str | None = None
+    exactly: bool = True
+
+    def geometry(self, lengths):
+        return PerRecord()
+
+
+def test_objectives_of_parts_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As a user's module would be; a test file is imported under no name.
+    monkeypatch.setitem(sys.modules, __name__, types.SimpleNamespace(Part=Part, Nested=Nested))
+    objective = Nested((Part(0.5, ((1, 2.0), (3, 4.5))), SpanCorruption(0.3), (1, (2,))), None)
+    file = tmp_path / "task.json"
+    task_records.save(file, [TaskRecord("a", "tokens/a", objective, (), {})])
+    (record,) = task_records.load(file)
+    assert record.objective == objective
+    assert repr(record.objective) == repr(objective), "noise is derived from it"
+
+
+def test_all_presets_come_back(tmp_path: Path) -> None:
+    for name, objective in objectives.presets().items():
+        file = tmp_path / f"{name}.json"
+        task_records.save(file, [TaskRecord(name, "tokens/a", objective, (), {})])
+        (record,) = task_records.load(file)
+        assert (record.objective, repr(record.objective)) == (objective, repr(objective))
+
+
+@pytest.mark.parametrize("field", [[1], {"a": 1}, object(), SpanCorruption])
+def test_fields_that_would_not_come_back_are_refused(field: Any, tmp_path: Path) -> None:
+    record = TaskRecord("a", "tokens/a", Nested((field,)), (), {})
+    with pytest.raises(ValueError, match=r"cannot be kept in a task record.*frozen dataclasses"):
+        task_records.save(tmp_path / "task.json", [record])
 
 
 @pytest.mark.parametrize("content", ["", "{}x", "[1]", '[{"name": "a"}]', "null"])

@@ -35,6 +35,26 @@ def test_trained_once_for_a_text_a_kind_and_a_size(make_corpus: Callable, tmp_pa
     assert len(list((tmp_path / "vocabularies").glob("*.model"))) == 4
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "characters"])
+def test_other_kinds_are_directories(make_corpus: Callable, tmp_path: Path, kind: str) -> None:
+    corpus = make_corpus(DOCUMENTS)
+    choice = VocabularyChoice(size=300, kind=kind)
+    first = choice.open(corpus, tmp_path)
+    assert first.encode_with_sentinels("<extra_id_99>") == [first.vocab_size - 100]
+    (directory,) = (tmp_path / "vocabularies").iterdir()
+    made = directory.stat().st_mtime_ns
+    assert choice.open(corpus, tmp_path) == first
+    assert directory.stat().st_mtime_ns == made
+    fewer = VocabularyChoice(size=300, kind=kind, extra_ids=5).open(corpus, tmp_path)
+    assert fewer.vocab_size == first.vocab_size - 95
+
+
+@pytest.mark.parametrize("fields", [{"size": 4}, {"size": 30.0}, {"kind": "word"}])
+def test_what_cannot_be_trained_is_refused(fields: dict) -> None:
+    with pytest.raises(ValueError, match="VOCAB_TYPE or VOCAB_SIZE: "):
+        VocabularyChoice(**fields)
+
+
 def test_the_process_that_trains_is_chosen_by_once(make_corpus: Callable, tmp_path: Path) -> None:
     asked = []
 
@@ -50,7 +70,7 @@ def test_the_process_that_trains_is_chosen_by_once(make_corpus: Callable, tmp_pa
 
 
 def test_nothing_to_train_on(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"set VOCABULARY to 'bytes' or to the \.model file"):
+    with pytest.raises(ValueError, match=r"set VOCABULARY to 'bytes' or to the vocabulary that"):
         VocabularyChoice().open(None, tmp_path)
 
 

@@ -1,10 +1,11 @@
-"""A tiny SentencePiece model."""
+"""A tiny vocabulary of every kind, trained on the same few sentences."""
 
 from pathlib import Path
 
 import pytest
 
-from t5x_like.vocabularies import training
+from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies import loading, recipes, training
 
 TEXT = [
     "The quick brown fox jumps over the lazy dog while walking in the park.",
@@ -17,5 +18,18 @@ TEXT = [
 def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sentencepiece") / "tiny.model"
     return training.train_sentencepiece(
-        TEXT * 10, path, vocab_size=90, model_type="bpe", progress=False
+        TEXT * 10, path, vocab_size=97, model_type="bpe", progress=False
     )
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Vocabulary]:
+    """By kind."""
+    sizes = {"unigram": 60, "wordpiece": 150, "byte_bpe": 330}
+    folder = tmp_path_factory.mktemp("trained")
+    made = {}
+    for kind in recipes.KINDS:
+        path = folder / (f"{kind}.model" if kind in training.MODEL_TYPES else kind)
+        recipe = recipes.Recipe(kind=kind, size=sizes.get(kind, 80), character_coverage=1.0)
+        made[kind] = loading.load(recipes.train(TEXT * 10, path, recipe, progress=False))
+    return made

@@ -1,5 +1,6 @@
 import hypothesis
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 
 from t5x_like import protocols
@@ -18,11 +19,25 @@ def test_ids_are_those_of_byt5():
     assert isinstance(vocabulary, protocols.Vocabulary)
 
 
-def test_words_start_at_a_space():
+def test_words_start_at_white_space():
     vocabulary = ByteVocabulary(extra_ids=5)
     starts = vocabulary.token_ids.word_starts
     assert starts.shape == (264,)
-    assert [i for i in range(264) if starts[i]] == vocabulary.encode(" ")
+    text = "one two\nthree\tfour."
+    assert [text[i] for i, b in enumerate(vocabulary.encode(text)) if starts[b]] == [*" \n\t"]
+    assert not starts[:3].any()
+    assert not starts[128 + 3 :].any()
+    assert np.flatnonzero(vocabulary.token_ids.full_stops).tolist() == vocabulary.encode(".")
+
+
+def test_bytes_as_people_read_them():
+    shown = [ByteVocabulary().piece(i) for i in [0, 1, 2, *ByteVocabulary().encode("a é\n")]]
+    assert shown == ["<pad>", "</s>", "<unk>", "a", "▁", "<0xC3>", "<0xA9>", "<0x0A>"]
+    # No text has the bytes from 0xF5 on.
+    assert ByteVocabulary().piece(258) == "<extra_id_0>"
+    assert ByteVocabulary().piece(247) == "<0xF4>"
+    assert ByteVocabulary(extra_ids=1).piece(259) == "<extra_id_0>"
+    assert ByteVocabulary(extra_ids=1).piece(258) == "<0xFF>"
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)

@@ -10,6 +10,7 @@ def test_ids_are_their_own_text():
     assert vocabulary.encode_with_sentinels("3") == [3]
     assert vocabulary.decode([7, 49, 1, 3]) == "7 49"
     assert PassThroughVocabulary(50).decode([7, 1]) == "7 1"
+    assert vocabulary.piece(7) == "7"
 
 
 @pytest.mark.parametrize("text", ["50", "-1", "a word"])

@@ -28,29 +28,40 @@ def _with_pieces(model_file: Path, pieces: list[str], *, to: Path) -> Path:
 
 
 def test_size_and_special_ids_are_those_of_t5(vocabulary):
-    assert vocabulary.vocab_size == 190
+    assert vocabulary.vocab_size == 197
     ids = vocabulary.token_ids
-    assert ids == protocols.TokenIds(vocab_size=190, pad=0, eos=1, unk=2, bos=None)
-    assert ids.sentinel(0) == 189
+    assert ids == protocols.TokenIds(
+        vocab_size=197,
+        pad=0,
+        eos=1,
+        unk=2,
+        bos=None,
+        cls=3,
+        sep=4,
+        mask=5,
+        named={"[R]": 6, "[S]": 7, "[X]": 8, "<eod>": 9},
+    )
+    assert ids.sentinel(0) == 196
     assert isinstance(vocabulary, protocols.Vocabulary)
 
 
-def test_word_starts_are_the_pieces_that_begin_with_a_space(vocabulary):
+def test_word_starts_are_pieces_with_a_space_and_punctuation(vocabulary):
     starts = vocabulary.token_ids.word_starts
     ids = vocabulary.encode("walking in the park.")
     words = "".join("_" if starts[i] else "." for i in ids)
-    assert words.count("_") == 4
+    assert words.count("_") == 5  # The full stop is a word.
     assert words.startswith("_")
     assert starts.dtype == bool
-    assert starts.shape == (190,)
-    assert not starts[:3].any()
-    assert not starts[90:].any()
+    assert starts.shape == (197,)
+    assert not starts[:10].any()
+    assert [vocabulary.piece(i) for i in np.flatnonzero(vocabulary.token_ids.full_stops)] == ["."]
+    assert not starts[97:].any()
 
 
 def test_text_survives(vocabulary):
     text = "the lazy dog was walking"
     assert vocabulary.decode(vocabulary.encode(text)) == text
-    assert vocabulary.encode_batch([text, "", "dog"]) == [
+    assert [ids.tolist() for ids in vocabulary.encode_batch([text, "", "dog"])] == [
         vocabulary.encode(text),
         [],
         vocabulary.encode("dog"),
@@ -63,7 +74,7 @@ def test_decoding_stops_at_the_end_and_shows_foreign_ids_as_unknown(vocabulary):
     assert vocabulary.decode([*dog, 0, 0]) == "dog"
     assert vocabulary.decode([*dog, 1, *dog]) == "dog"
     unknown = vocabulary.decode([2])
-    assert vocabulary.decode(np.array([190])) == vocabulary.decode([-1]) == unknown != ""
+    assert vocabulary.decode(np.array([197])) == vocabulary.decode([-1]) == unknown != ""
     assert vocabulary.decode([]) == ""
 
 
@@ -91,14 +102,14 @@ def test_text_around_sentinels_gets_the_ids_it_has_in_running_text(vocabulary):
         ("the walking fox", "the <extra_id_0> walking fox"),
     ]:
         ids = vocabulary.encode_with_sentinels(split)
-        text = [i for i in ids if i < 90]
+        text = [i for i in ids if i < 97]
         assert vocabulary.decode(text) == vocabulary.decode(vocabulary.encode(whole))
-        assert ids.count(189) == 1
+        assert ids.count(196) == 1
     assert vocabulary.encode_with_sentinels("the walking fox") == walking
     # A sentinel takes the place of a word and of the space before it.
     assert vocabulary.encode_with_sentinels("the <extra_id_0> fox") == [
         *vocabulary.encode("the"),
-        189,
+        196,
         *vocabulary.encode("fox"),
     ]
 
@@ -134,16 +145,25 @@ def test_fingerprint_tells_sentinels_and_models_apart(vocabulary, model_file, tm
     assert SentencePieceVocabulary(str(model_file)).fingerprint in fingerprints
 
 
+def test_pieces_as_people_read_them(vocabulary):
+    shown = [vocabulary.piece(i) for i in vocabulary.encode_with_sentinels("the <extra_id_7> dog")]
+    assert "".join(shown) == "▁the<extra_id_7>▁dog"
+    assert [vocabulary.piece(i) for i in (0, 3, 9, 196)] == [
+        *("<pad>", "[CLS]", "<eod>", "<extra_id_0>")
+    ]
+
+
 def test_sentinels_of_the_model_itself_are_not_added_twice(model_file, tmp_path):
     pieces = ["▁<extra_id_2>", "▁<extra_id_1>", "▁<extra_id_0>"]
     vocabulary = SentencePieceVocabulary(
         _with_pieces(model_file, pieces, to=tmp_path / "own.model")
     )
-    assert vocabulary.vocab_size == 93
+    assert vocabulary.vocab_size == 100
     assert vocabulary.num_sentinels == 3
-    assert 92 in vocabulary.encode_with_sentinels("the <extra_id_0> dog")
-    assert vocabulary.decode([92, *vocabulary.encode("dog"), 90]) == "<extra_id_0> dog <extra_id_2>"
-    assert not vocabulary.token_ids.word_starts[90:].any()
+    assert vocabulary.piece(98) == "<extra_id_1>"
+    assert 99 in vocabulary.encode_with_sentinels("the <extra_id_0> dog")
+    assert vocabulary.decode([99, *vocabulary.encode("dog"), 97]) == "<extra_id_0> dog <extra_id_2>"
+    assert not vocabulary.token_ids.word_starts[97:].any()
 
 
 def test_sentinels_in_another_order_are_refused(model_file, tmp_path):
@@ -166,9 +186,33 @@ def test_special_ids_of_other_models(tmp_path, model_file):
     ids = SentencePieceVocabulary(tmp_path / "default.model", extra_ids=0).token_ids
     assert (ids.pad, ids.unk, ids.bos, ids.eos) == (0, 0, 1, 2)
 
-    bert = _with_pieces(model_file, ["[CLS]", "[SEP]", "[MASK]"], to=tmp_path / "bert.model")
-    ids = SentencePieceVocabulary(bert, extra_ids=0).token_ids
-    assert (ids.cls, ids.sep, ids.mask) == (90, 91, 92)
+    size = SentencePieceVocabulary(tmp_path / "default.model", extra_ids=0).vocab_size
+    own = _with_pieces(
+        tmp_path / "default.model", ["<cls>", "<sep>", "<mask>", "<eop>"], to=tmp_path / "own.model"
+    )
+    ids = SentencePieceVocabulary(own, extra_ids=0).token_ids
+    assert (ids.cls, ids.sep, ids.mask) == (size, size + 1, size + 2)
+    assert ids.named == {"<eop>": size + 3}
+
+
+def test_xlnets_special_tokens(tmp_path):
+    trained = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(["some words for a model", "and more words"] * 20),
+        model_writer=trained,
+        vocab_size=50,
+        control_symbols=["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"],
+        user_defined_symbols=["<eop>", "."],
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    (tmp_path / "spiece.model").write_bytes(trained.getvalue())
+    vocabulary = SentencePieceVocabulary(tmp_path / "spiece.model", extra_ids=0)
+    ids = vocabulary.token_ids
+    assert (ids.unk, ids.bos, ids.eos, ids.cls, ids.sep, ids.pad, ids.mask) == (*range(7),)
+    assert ids.named == {"<eod>": 7, "<eop>": 8}
+    assert np.flatnonzero(ids.full_stops).tolist() == [9]
+    assert not set(vocabulary.encode("<cls> words <mask>.<eod>")) & {1, 2, 3, 4, 5, 6, 7}
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path):

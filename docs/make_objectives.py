@@ -1,0 +1,116 @@
+# ruff: noqa: E501 (prose)
+"""Writes docs/objectives.md: every objective with an example, as `t5x_like show` prints it.
+
+    python docs/make_objectives.py
+
+Run it when an objective or the look of examples changes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from t5x_like import objectives
+
+INTRODUCTION = """\
+# Objectives
+
+What a model is to learn from plain text: which tokens it sees, and which it must predict. Each
+objective below is a task on any corpus, `<corpus>.<objective>`, and one cache of a corpus serves
+them all, at any length. `t5x_like objectives` lists them, `t5x_like objectives NAME` prints the fields
+of one, and `gin/objectives/NAME.gin` sets them in a run. [new_objective.md](new_objective.md) adds one.
+
+```sh
+t5x_like show stdlib_docs.mlm                     # three examples of the text you name, in colour
+t5x_like show --corpus 'data/*.txt' --objective xlnet --html xlnet.html
+```
+
+Without colour, `{braces}` stand around a token that was replaced by a random one, `=signs=` around
+one that was kept and is predicted all the same, `[brackets]` around what is predicted. The examples
+are of the documentation inside Python 3.11, under a vocabulary of 8,000 pieces trained on it; the
+line above each example says how full its rows are on that text.
+
+Noise is drawn anew in every epoch, from the run's seed and the example's number alone, so that a
+resumed run, another number of hosts and SeqIO see the same; a `static` objective repeats its noise.
+Sentences are the lines of a document. Where a paper's text and its published code differ, the code
+is followed, and the docstring of the class says so.
+"""
+
+FAMILIES = {
+    "T5": (
+        "For encoder-decoders (Raffel et al. 2020, section 3.3). Sentinels `<extra_id_0>`, ... are the "
+        "highest ids of the vocabulary. Rows of `iid_*` draw each token by itself; variants exist for "
+        "other rates (`_rate_10`, `_rate_25`, `_rate_50`) and mean lengths of spans (`_length_2`, "
+        "`_length_5`, `_length_10`).",
+        "span_corruption drop_spans iid_replace iid_drop bert_style mass_style deshuffling prefix_lm",
+    ),
+    "MASS": ("For encoder-decoders (Song et al. 2019).", "mass"),
+    "UL2": (
+        "For encoder-decoders (Tay et al. 2022). Each example draws one of seven denoisers and says "
+        "which kind in a mode token.",
+        "ul2",
+    ),
+    "BART": (
+        "For encoder-decoders (Lewis et al. 2020, section 2.2): five kinds of noise, alone or one "
+        "after another, and always the whole text as the target.",
+        "bart text_infilling token_masking token_deletion sentence_permutation document_rotation",
+    ),
+    "BERT": (
+        "For encoders (Devlin et al. 2019, section 3.1). A share of the tokens is predicted; of those, "
+        "80 % are masked, 10 % replaced and 10 % kept.",
+        "mlm mlm_static mlm_whole_word mlm_nsp",
+    ),
+    "RoBERTa": (
+        "For encoders (Liu et al. 2019, section 4.2): masking anew in every epoch, in four input formats.",
+        "segment_pair sentence_pair full_sentences doc_sentences",
+    ),
+    "SpanBERT": ("For encoders (Joshi et al. 2020, section 3).", "spanbert"),
+    "ALBERT": ("For encoders (Lan et al. 2020, section 3.1).", "albert mlm_sop"),
+    "ELECTRA": (
+        "For a generator and a discriminator (Clark et al. 2020, section 3). The ablations of its "
+        "section 3.5 (ELECTRA 15 %, Replace MLM, All-Tokens MLM) read the same examples.",
+        "electra",
+    ),
+    "DistilBERT": ("For a student beside its teacher (Sanh et al. 2019).", "distilbert"),
+    "XLNet": (
+        "For encoders with memory (Yang et al. 2019, sections 2.2 to 2.4). Rows go on from batch to "
+        "batch. Position i may not look at position j where its `permutation_query_order` is at most "
+        "the other's `permutation_key_order`: all that a model needs to make its masks.",
+        "xlnet",
+    ),
+    "Language models": ("For decoders.", "lm lm_t5"),
+}
+
+
+def main() -> None:
+    """Writes the page."""
+    parts = [INTRODUCTION]
+    summaries = objectives.summaries()
+    for family, (about, names) in FAMILIES.items():
+        parts.append(f"## {family}\n\n{textwrap.fill(about, 100)}\n")
+        for name in names.split():
+            command = f"t5x_like show stdlib_docs.{name} -n 1 --length 64"
+            summary = summaries[name][0].upper() + summaries[name][1:]
+            parts.append(f"### {name}\n\n{summary}.\n")
+            parts.append(f"```\n$ {command}\n{_output(command)}\n```\n")
+    Path(__file__).with_name("objectives.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def _output(command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *command.split(), "--color", "never"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # What was made on the first use, and what the page says once.
+    lines = done.stdout.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("stdlib_docs"))
+    return "\n".join(line for line in lines[first:] if not line.startswith("marks:")).strip()
+
+
+if __name__ == "__main__":
+    main()

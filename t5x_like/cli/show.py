@@ -1,0 +1,162 @@
+"""`t5x_like show`: prints examples of a task or mixture as people read them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from t5x_like.cli import arguments
+
+if TYPE_CHECKING:
+    from t5x_like.cli.shown import Shown
+    from t5x_like.data.opened import Opened
+    from t5x_like.data.stream import Component, Examples
+
+_EPILOG = """\
+examples:
+  t5x_like show stdlib_docs.span_corruption
+  t5x_like show stdlib_docs.mlm_nsp -n 5 --length 64
+  t5x_like show --corpus 'data/*.txt' --objective bart --vocabulary mine.model --html bart.html
+  t5x_like show my_mixture --module my_tasks.py --lengths inputs=128,targets=32 --pack
+
+Text is tokenised first, once: the cache it makes is the one that training reads. Examples come in
+the order of the cache, with the noise of the first epoch.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Prints examples of every task named, or writes them as a page."""
+    args = _parser().parse_args(argv)
+
+    from t5x_like.cli import shown_html, shown_text
+
+    groups: dict[str, list[Shown]] = {}
+    summaries = {}
+    opened = _opened(args)
+    for component, examples in _components(opened, args):
+        groups[component.name] = list(_examples(component, examples, opened, args))
+        summaries[component.name] = _summary(component, examples)
+    if args.html:
+        title = args.task or ", ".join(args.corpus)
+        headings = {f"{name}: {summaries[name]}": group for name, group in groups.items()}
+        Path(args.html).write_text(shown_html.page(title, headings), encoding="utf-8")
+        print(f"wrote {args.html}")
+        return 0
+    colour = _colour(args.color)
+    width = min(shutil.get_terminal_size().columns, 120)
+    for name, group in groups.items():
+        print(f"{name}: {summaries[name]}")
+        for number, example in enumerate(group, start=args.start):
+            print(f"\nexample {number}")
+            print(shown_text.render(example, colour=colour, width=width))
+    if not colour:
+        print(f"\nmarks: {shown_text.LEGEND}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="t5x_like show",
+        description="Prints examples of a task or mixture: inputs over targets, what is masked, "
+        "replaced or kept, lengths, padding and loss weights.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments.add_text(parser)
+    parser.add_argument("--objective", metavar="O", help="for a corpus that is named without one")
+    arguments.add_vocabulary(parser, size=8000)
+    group = parser.add_argument_group("examples")
+    group.add_argument("-n", type=int, default=3, metavar="N", help="how many (default: 3)")
+    group.add_argument("--start", type=int, default=0, metavar="I", help="first (default: 0)")
+    group.add_argument("--split", default="train", choices=["train", "validation"])
+    group.add_argument(
+        "--length", type=int, default=128, metavar="L", help="tokens of a row (default: 128)"
+    )
+    group.add_argument(
+        "--lengths",
+        type=arguments.feature_lengths,
+        metavar="F=N,F=N",
+        help="task feature lengths, instead of those that go with --length",
+    )
+    group.add_argument("--pack", action="store_true", help="several short examples in a row")
+    group.add_argument("--seed", type=int, default=0, help="of the noise (default: 0)")
+    group = parser.add_argument_group("output")
+    group.add_argument("--color", default="auto", choices=["auto", "always", "never"])
+    group.add_argument("--html", metavar="FILE", help="write a page instead")
+    return parser
+
+
+def _opened(args: argparse.Namespace) -> Opened:
+    from t5x_like import objectives
+
+    data = arguments.text_data(
+        args,
+        objective=objectives.preset(args.objective) if args.objective else None,
+        vocabulary=arguments.vocabulary_choice(args),
+    )
+    lengths = args.lengths or data.usual_lengths(args.length)
+    return dataclasses.replace(data, lengths=lengths).open()
+
+
+def _components(opened: Opened, args: argparse.Namespace) -> Iterator[tuple[Component, Examples]]:
+    from t5x_like.data.feature_converters import default_converter
+    from t5x_like.data.stream import Examples
+
+    rows = 2  # of objectives that carry rows from batch to batch; an even number suits them all
+    found = opened.components(args.split, pack=args.pack, rows=rows)
+    if not found:
+        raise ValueError(f"no task has examples in split {args.split!r}")
+    for component in found:
+        converter = default_converter(component.objective)
+        if args.pack:
+            converter = dataclasses.replace(converter, pack=True)
+        yield component, Examples(component, args.seed, converter)
+
+
+def _examples(
+    component: Component, examples: Examples, opened: Opened, args: argparse.Namespace
+) -> Iterator[Shown]:
+    from t5x_like.cli.shown import shown
+
+    for n in range(args.start, min(args.start + args.n, len(examples))):
+        for features in examples.features(n):
+            yield shown(features, component.features, opened.vocabulary)
+
+
+_LOOKED_AT = 100
+
+
+def _summary(component: Component, examples: Examples) -> str:
+    """How many rows there are, and how much of the first hundred is padding or predicted."""
+    looked_at = min(len(examples), _LOOKED_AT)
+    filled: dict[str, list[float]] = {}
+    for n in range(looked_at):
+        for name, share in _shares(examples[n]).items():
+            filled.setdefault(name, []).append(share)
+    shares = ", ".join(f"{name} {sum(values) / looked_at:.1%}" for name, values in filled.items())
+    epoch = f"{len(examples):,} rows an epoch"
+    return f"{epoch}; of the first {looked_at}: {shares}" if looked_at else epoch
+
+
+def _shares(row: Mapping) -> dict[str, float]:
+    """Of the places of a row: how many hold tokens, and how much loss weight there is."""
+    found = {}
+    if "encoder_attention_mask" in row:
+        found["tokens in inputs"] = float(row["encoder_attention_mask"].mean())
+    if "masked_loss_weights" in row:
+        found["predictions used"] = float(row["masked_loss_weights"].mean())
+    if "decoder_loss_weights" in row:
+        found["targets scored"] = float((row["decoder_loss_weights"] > 0).mean())
+    return found
+
+
+def _colour(wanted: str) -> bool:
+    if wanted == "auto":
+        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return wanted == "always"

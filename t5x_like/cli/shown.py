@@ -1,0 +1,155 @@
+"""An example as people read it: lines of coloured tokens, and the numbers that belong to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from t5x_like.protocols import FeatureSpec, TokenIds, Vocabulary
+
+Features = Mapping[str, np.ndarray]
+
+_SENTINEL = re.compile(r"<extra_id_(\d+)>")
+_SPACE = "▁"
+_MASKED = {"masked_positions", "masked_targets", "masked_loss_weights"}
+_FIRST = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Token:
+    """One token of a line.
+
+    Attributes:
+      text: with a leading space where it begins a word.
+      role: what colours it: "text", "special", "masked", "replaced", "kept", "target", "context",
+        or "sentinel" with its number modulo six.
+    """
+
+    text: str
+    role: str = "text"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """An example.
+
+    Attributes:
+      lines: tokens by the name of what they are.
+      numbers: further values by name, and lengths.
+    """
+
+    lines: Mapping[str, Sequence[Token]]
+    numbers: Mapping[str, str]
+
+
+def shown(features: Features, specs: Mapping[str, FeatureSpec], vocabulary: Vocabulary) -> Shown:
+    """What people want to see of an example's features (after end of sequence was appended).
+
+    Args:
+      features: as an objective makes them.
+      specs: their declared lengths.
+      vocabulary: of the tokens.
+    """
+    ids = vocabulary.token_ids
+    if "masked_positions" in features:
+        lines = _masked(features, vocabulary, ids)
+    else:
+        weights = features.get("targets_loss_weights")
+        lines = {
+            name: _tokens(features[name], vocabulary, ids)
+            for name in ("inputs", "targets")
+            if name in features
+        }
+        if weights is not None:
+            lines["targets"] = [
+                dataclasses.replace(token, role="context") if i < len(weights) and not w else token
+                for i, (token, w) in enumerate(
+                    zip(lines["targets"], _filled(weights, len(lines["targets"])), strict=True)
+                )
+            ]
+    return Shown(lines, _numbers(features, specs))
+
+
+def _filled(weights: np.ndarray, length: int) -> list[float]:
+    return [*weights[:length].tolist(), *[1.0] * (length - len(weights))]
+
+
+def _tokens(
+    tokens: np.ndarray, vocabulary: Vocabulary, ids: TokenIds, *, roles: Mapping[int, str] = {}
+) -> list[Token]:
+    """Tokens with the roles that their ids give them, unless `roles` has one for the place."""
+    special = set(ids.special)
+    found = []
+    for place, i in enumerate(tokens.tolist()):
+        piece = vocabulary.piece(i)
+        if match := _SENTINEL.fullmatch(piece):
+            role = f"sentinel{int(match[1]) % 6}"
+        elif i == ids.mask:
+            role = "masked"
+        else:
+            role = "special" if i in special else "text"
+        text = " " + piece[1:] if piece.startswith(_SPACE) else piece
+        found.append(Token(f" {text} " if role != "text" else text, roles.get(place, role)))
+    return found
+
+
+def _masked(features: Features, vocabulary: Vocabulary, ids: TokenIds) -> dict[str, list[Token]]:
+    """The corrupted row over the original one, the predicted tokens marked in both."""
+    inputs, places = features["inputs"], features["masked_positions"]
+    originals = inputs.copy()
+    originals[places] = features["masked_targets"]
+    predicts_itself = "permutation_query_order" in features
+    roles = {}
+    for place in places.tolist():
+        if predicts_itself:
+            roles[place] = "target"
+        elif inputs[place] == ids.mask:
+            roles[place] = "masked"
+        else:
+            roles[place] = "kept" if inputs[place] == originals[place] else "replaced"
+    context = dict.fromkeys(range(len(inputs)), "context")
+    lines = {"inputs": _tokens(inputs, vocabulary, ids, roles=roles)}
+    targets = context | dict.fromkeys(places.tolist(), "target")
+    lines["targets"] = _tokens(originals, vocabulary, ids, roles=targets)
+    if predicts_itself:
+        order = places[np.argsort(features["permutation_query_order"][places], kind="stable")]
+        lines["in the order"] = _tokens(inputs[order], vocabulary, ids)
+    return lines
+
+
+def _numbers(features: Features, specs: Mapping[str, FeatureSpec]) -> dict[str, str]:
+    numbers = {}
+    for name in ("inputs", "targets"):
+        if name in features and name in specs:
+            used, length = len(features[name]), specs[name].length or 0
+            numbers[f"{name} length"] = f"{used} of {length} ({1 - used / length:.0%} padding)"
+    if "masked_positions" in features:
+        inputs, places = features["inputs"], features["masked_positions"]
+        share = len(places) / max(len(inputs), 1)
+        numbers["predicted"] = f"{len(places)} of {len(inputs)} tokens ({share:.1%})"
+        numbers["loss weights"] = f"{features['masked_loss_weights'].sum():g} in all"
+    elif "targets" in features:
+        weights = features.get("targets_loss_weights", np.zeros(0, np.float32))
+        total = sum(_filled(weights, len(features["targets"])))
+        numbers["loss weights"] = f"{total:g} in all"
+    for name, values in features.items():
+        if name in {"inputs", "targets", "targets_loss_weights"} | _MASKED:
+            continue
+        if values.ndim == 0:
+            numbers[name] = f"{values.item():g}"
+        elif values.any():
+            numbers[name] = _brief(values)
+    return numbers
+
+
+def _brief(values: np.ndarray) -> str:
+    """Runs of equal values where they are few, else the first values."""
+    starts = np.flatnonzero(np.diff(values, prepend=values[0] - 1))
+    if len(starts) <= _FIRST / 2:
+        runs = zip(values[starts].tolist(), np.diff([*starts, len(values)]).tolist(), strict=True)
+        return ", ".join(f"{value:g} x {times}" for value, times in runs)
+    more = " ..." if len(values) > _FIRST else ""
+    return " ".join(f"{value:g}" for value in values[:_FIRST].tolist()) + more

@@ -1,0 +1,108 @@
+"""What a trained vocabulary is to be, of whatever kind, and making it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+from t5x_like.vocabularies import files, sampling, special_tokens, subword_training, training
+from t5x_like.vocabularies.characters import CharacterVocabulary
+from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
+from t5x_like.vocabularies.subwords import SubwordVocabulary
+
+KINDS = (*training.MODEL_TYPES, "wordpiece", "byte_bpe", "characters")
+MIN_SIZE = len(special_tokens.TRAINED) + 3
+"""Special tokens, space, the end of a line, and something to say."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How to train a vocabulary.
+
+    Attributes:
+      kind: one of `KINDS`; the first two are SentencePiece's.
+      size: pieces, special ids included, sentinels not. The most there can be of them, but for
+        SentencePiece, which makes exactly so many or none.
+      extra_ids: sentinels that are saved with it; a SentencePiece model gets them when loaded.
+      max_sentences: lines to sample.
+      seed: of the sample.
+      character_coverage: share of the text whose characters the vocabulary has (byte-level BPE has
+        all bytes).
+      byte_fallback: SentencePiece alone: spells other characters as bytes.
+      lowercase: WordPiece alone: lower-cases text and strips accents.
+    """
+
+    kind: str = "unigram"
+    size: int = 32_000
+    extra_ids: int = USUAL_EXTRA_IDS
+    max_sentences: int = 1_000_000
+    seed: int = 0
+    character_coverage: float = 0.9995
+    byte_fallback: bool = False
+    lowercase: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"no kind of vocabulary {self.kind!r}: one of {', '.join(KINDS)}")
+        if not isinstance(self.size, int) or self.size < MIN_SIZE:
+            raise ValueError(
+                f"the size of a vocabulary must be a whole number of at least {MIN_SIZE}, not "
+                f"{self.size!r}"
+            )
+        if self.byte_fallback and not self.makes_file:
+            raise ValueError(f"byte_fallback is for {' and '.join(training.MODEL_TYPES)} alone")
+        if self.lowercase and self.kind != "wordpiece":
+            raise ValueError("lowercase is for wordpiece alone")
+
+    @property
+    def makes_file(self) -> bool:
+        """Whether the vocabulary is a `.model` file; else it is a directory."""
+        return self.kind in training.MODEL_TYPES
+
+
+def train(
+    documents: Iterable[str], path: str | Path, recipe: Recipe, *, progress: bool = True
+) -> Path:
+    """Trains on a bounded sample; writes a file or directory for `loading.load`, whole or not.
+
+    The same documents and recipe give the same bytes.
+
+    Raises:
+      ValueError: no text, or a size that the text does not allow.
+      OSError: `path` cannot be written, or is a directory with something in it; found before any
+        document is read.
+    """
+    if recipe.makes_file:
+        return training.train_sentencepiece(
+            documents,
+            path,
+            vocab_size=recipe.size,
+            model_type=recipe.kind,
+            max_sentences=recipe.max_sentences,
+            seed=recipe.seed,
+            character_coverage=recipe.character_coverage,
+            byte_fallback=recipe.byte_fallback,
+            progress=progress,
+        )
+    directory = Path(path)
+    files.check_writable(directory)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise FileExistsError(f"{directory} is there already: name a directory that is not")
+    sentences = sampling.sample(
+        documents, max_sentences=recipe.max_sentences, seed=recipe.seed, progress=progress
+    )
+    files.save_whole(_made(sentences, recipe), directory)
+    return directory
+
+
+def _made(sentences: list[str], recipe: Recipe) -> SubwordVocabulary | CharacterVocabulary:
+    sizes = {"size": recipe.size, "extra_ids": recipe.extra_ids}
+    if recipe.kind == "byte_bpe":
+        return subword_training.train_byte_bpe(sentences, **sizes)
+    coverage = recipe.character_coverage
+    if recipe.kind == "characters":
+        return subword_training.train_characters(sentences, **sizes, character_coverage=coverage)
+    return subword_training.train_wordpiece(
+        sentences, **sizes, character_coverage=coverage, lowercase=recipe.lowercase
+    )

@@ -1,0 +1,80 @@
+"""A bounded, uniform sample of a corpus's lines to train a vocabulary on."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator
+
+MAX_SENTENCE = 1000
+"""Characters after which a line is cut, at a space where it has one."""
+MAX_SAMPLE = 100_000_000
+"""Characters of a whole sample; a trainer takes about 10 bytes for each."""
+
+
+def sample(documents: Iterable[str], *, max_sentences: int, seed: int, progress: bool) -> list[str]:
+    """As `sample_sentences`, with a bar on standard error where there is to be one.
+
+    Raises:
+      ValueError: there is no text.
+    """
+    if isinstance(documents, str):
+        raise TypeError("documents is one string: give a list of texts")
+    kept = sample_sentences(
+        _shown(documents) if progress else documents, max_sentences=max_sentences, seed=seed
+    )
+    if not kept:
+        raise ValueError("no text to train a vocabulary on: every document is empty")
+    return kept
+
+
+def sample_sentences(documents: Iterable[str], *, max_sentences: int, seed: int) -> list[str]:
+    """At most `max_sentences` lines, each equally likely (reservoir sampling with skips).
+
+    Li (1994), "Reservoir-sampling algorithms of time complexity O(n(1 + log(N/n)))", algorithm L.
+    """
+    rng = random.Random(seed)
+    lines = _sentences(documents)
+    kept = list(itertools.islice(lines, max_sentences))
+
+    def shrink() -> float:
+        return math.exp(math.log(1.0 - rng.random()) / max_sentences)
+
+    weight = shrink()
+    while len(kept) == max_sentences:
+        skipped = int(math.log(1.0 - rng.random()) / math.log1p(-weight))
+        line = next(itertools.islice(lines, skipped, None), None)
+        if line is None:
+            break
+        kept[rng.randrange(max_sentences)] = line
+        weight *= shrink()
+    return _within(kept, rng)
+
+
+def _within(sentences: list[str], rng: random.Random) -> list[str]:
+    """A uniform part of the sentences with at most MAX_SAMPLE characters."""
+    if sum(map(len, sentences)) <= MAX_SAMPLE:
+        return sentences
+    rng.shuffle(sentences)
+    ends = itertools.accumulate(map(len, sentences))
+    return sentences[: sum(1 for _ in itertools.takewhile(MAX_SAMPLE.__ge__, ends))]
+
+
+def _sentences(documents: Iterable[str]) -> Iterator[str]:
+    for document in documents:
+        for line in document.split("\n"):
+            rest = line.strip()
+            while len(rest) > MAX_SENTENCE:
+                cut = rest.rfind(" ", 1, MAX_SENTENCE + 1)
+                cut = cut if cut > 0 else MAX_SENTENCE
+                yield rest[:cut]
+                rest = rest[cut:].lstrip()
+            if rest:
+                yield rest
+
+
+def _shown(documents: Iterable[str]) -> Iterable[str]:
+    import tqdm
+
+    return tqdm.tqdm(documents, desc="reading text for the vocabulary", unit=" documents")

@@ -1,0 +1,201 @@
+"""WordPiece and byte-level BPE: a `tokenizer.json` of the `tokenizers` library, with sentinels."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from t5x_like.protocols import TokenIds
+from t5x_like.vocabularies import (
+    byte_level,
+    files,
+    pieces,
+    sentinels,
+    special_tokens,
+    tokenizer_json,
+)
+
+# Callers spread over processes; threads of the library as well would be too many for the cores,
+# and none of them survives a fork.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+class SubwordVocabulary:
+    """The tokens of a `tokenizer.json` with its ids, then `extra_ids` sentinels from the top.
+
+    Special tokens are known by name; raw text never becomes one, however it is written. Where no
+    token pads, the end of the text does (GPT-2). Nothing is put around a text.
+
+    Raises:
+      ValueError: it is not such a file, or one of another kind than WordPiece and byte-level BPE.
+    """
+
+    def __init__(self, text: str, extra_ids: int = 0, *, origin: str | Path = "this") -> None:
+        """`text` is the file's, `origin` its name in errors."""
+        self._json = text
+        self._extra_ids = extra_ids
+        self._prefix = tokenizer_json.continuing_prefix(text, origin)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("_json", "_extra_ids", "_prefix")}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SubwordVocabulary) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        kind = "byte-level BPE" if self._prefix is None else "WordPiece"
+        return f"SubwordVocabulary({kind}, {self.vocab_size} ids, {self.fingerprint[:12]})"
+
+    @functools.cached_property
+    def _tokenizer(self) -> tokenizers.Tokenizer:
+        tokenizer = tokenizers.Tokenizer.from_str(self._json)
+        tokenizer.encode_special_tokens = True  # What looks like a special token is text.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @functools.cached_property
+    def _tokens(self) -> list[str | None]:
+        """By id; None where the file skips an id."""
+        places = self._tokenizer.get_vocab(with_added_tokens=True)
+        tokens: list[str | None] = [None] * (max(places.values()) + 1)
+        for token, i in places.items():
+            tokens[i] = token
+        return tokens
+
+    @functools.cached_property
+    def _special(self) -> dict[str, int]:
+        marked = self._tokenizer.get_added_tokens_decoder()
+        return {
+            token: i
+            for i, token in enumerate(self._tokens)
+            if token and (special_tokens.is_special(token) or (i in marked and marked[i].special))
+        }
+
+    @property
+    def num_sentinels(self) -> int:
+        return self._extra_ids
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._tokens) + self._extra_ids
+
+    @functools.cached_property
+    def token_ids(self) -> TokenIds:
+        special = special_tokens.by_role(self._special)
+        named = special_tokens.named(self._special, special)
+        pad = special.pop("pad")
+        texts = [
+            None if token is None or token in self._special else self._text(token)
+            for token in self._tokens
+        ]
+        return TokenIds(
+            vocab_size=self.vocab_size,
+            pad=(special["eos"] or 0) if pad is None else pad,
+            named=named,
+            **special,
+            **pieces.marks(texts, vocab_size=self.vocab_size),
+        )
+
+    def _text(self, token: str) -> str:
+        """A token's text, with the space that it begins with."""
+        if self._prefix is None:
+            return byte_level.to_bytes(token).decode(errors="replace")
+        return token.removeprefix(self._prefix) if token.startswith(self._prefix) else f" {token}"
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(f"Subword {self._extra_ids} ".encode())
+        digest.update(self._json.encode())
+        return digest.hexdigest()
+
+    def encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, in this thread: callers parallelise over processes."""
+        encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encoded]
+
+    def encode_with_sentinels(self, text: str) -> list[int]:
+        """As `encode`, with each written `<extra_id_n>` becoming its id.
+
+        One space before a sentinel is dropped: corruption replaces a word with the space before it.
+
+        Raises:
+          ValueError: the vocabulary has no such sentinel.
+        """
+        *parts, last = sentinels.split(text, count=self._extra_ids)
+        ids: list[int] = []
+        for part in parts:
+            if isinstance(part, int):
+                ids.append(self.vocab_size - 1 - part)
+            else:
+                ids.extend(self.encode(part.removesuffix(" ")))
+        return ids + self.encode(str(last))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text before the first end of sequence, sentinels written out.
+
+        Special ids other than the unknown token, and foreign ones, are dropped.
+        """
+        text = ""
+        dropped = set(self._special.values()) - {self.token_ids.unk}
+        for part in sentinels.runs(
+            ids,
+            vocab_size=self.vocab_size,
+            count=self._extra_ids,
+            eos=self.token_ids.eos,
+        ):
+            if isinstance(part, int):
+                text += " " * bool(text) + sentinels.written(part)
+                continue
+            kept = [i for i in part if 0 <= i < len(self._tokens) and i not in dropped]
+            words = self._tokenizer.decode(kept, skip_special_tokens=False)
+            # The words of WordPiece have lost the spaces between them.
+            text += " " * bool(text and words and self._prefix is not None) + words
+        return text
+
+    def piece(self, i: int) -> str:
+        """Token i as people read it: `▁` is a space in byte-level BPE, `##` none in WordPiece."""
+        if i >= len(self._tokens):
+            return sentinels.written(self.vocab_size - 1 - i)
+        token = self._tokens[i]
+        if token is None:
+            return f"<{i}>"
+        if self._prefix is not None or token in self._special:
+            return token
+        return pieces.readable(byte_level.to_bytes(token))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "class": "Subword",
+            "extra_ids": self._extra_ids,
+            "fingerprint": self.fingerprint,
+        }
+
+    def save(self, directory: Path) -> None:
+        files.save(directory, self.to_json(), parts={files.TOKENIZER: self._json.encode()})
+
+    @classmethod
+    def from_saved(cls, directory: Path, fields: Mapping[str, Any]) -> SubwordVocabulary:
+        """The vocabulary that `save` wrote; `fields` is its description."""
+        return read(Path(directory) / files.TOKENIZER, extra_ids=fields["extra_ids"])
+
+
+def read(path: Path, *, extra_ids: int = 0) -> SubwordVocabulary:
+    """A `tokenizer.json`.
+
+    Raises:
+      FileNotFoundError, ValueError: as the class says.
+    """
+    return SubwordVocabulary(path.read_text(encoding="utf-8"), extra_ids, origin=path)

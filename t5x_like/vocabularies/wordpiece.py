@@ -1,0 +1,64 @@
+"""WordPiece (BERT): reading `vocab.txt`, cased or uncased."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from t5x_like.vocabularies import lower_case
+from t5x_like.vocabularies.subwords import SubwordVocabulary
+from t5x_like.vocabularies.tokenizer_json import describe
+
+UNKNOWN = "[UNK]"
+PREFIX = "##"
+
+
+def read(
+    vocab_file: Path, *, extra_ids: int = 0, lowercase: bool | None = None
+) -> SubwordVocabulary:
+    """The vocabulary of a file with a token a line.
+
+    Args:
+      vocab_file: BERT's `vocab.txt`.
+      extra_ids: sentinels to add.
+      lowercase: whether text is lower-cased and stripped of accents; None where no token of the
+        file has a capital letter.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: it is not a WordPiece vocabulary.
+    """
+    try:
+        tokens = Path(vocab_file).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{vocab_file} is not text in UTF-8") from error
+    if UNKNOWN not in tokens:
+        raise ValueError(f"{vocab_file} is not a WordPiece vocabulary: no line of it is {UNKNOWN}")
+    if lowercase is None:
+        lowercase = lower_case.has_no_capitals(tokens)
+    text = tokenizer_json({token: i for i, token in enumerate(tokens)}, lowercase=lowercase)
+    return SubwordVocabulary(text, extra_ids, origin=vocab_file)
+
+
+def tokenizer_json(vocab: Mapping[str, int], *, lowercase: bool) -> str:
+    """The text of a `tokenizer.json`: BERT's clean-up, splitting and longest match first."""
+    normalizer = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": True,
+        "strip_accents": None,
+        "lowercase": lowercase,
+    }
+    model = {
+        "type": "WordPiece",
+        "unk_token": UNKNOWN,
+        "continuing_subword_prefix": PREFIX,
+        "max_input_chars_per_word": 100,
+    }
+    return describe(
+        model,
+        vocab,
+        normalizer=normalizer,
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        decoder={"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
+    )

@@ -1,0 +1,92 @@
+"""Every preset, from a cache to batches: within its declared features, and the same anywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from t5x_like import objectives
+from t5x_like.data import post_cache, sources
+from t5x_like.data.cache import Cache
+from t5x_like.data.cache_writer import write_cache
+from t5x_like.data.feature_converters import default_converter
+from t5x_like.data.opened import Opened
+from t5x_like.data.stream import Examples, train_stream
+from t5x_like.data.task_records import TaskRecord
+from t5x_like.vocabularies.byte import ByteVocabulary
+
+ROWS = 4
+TEXTS = [
+    "\n".join(f"Sentence {i} of document {j}, {'words ' * (i % 5)}end." for i in range(1 + j % 7))
+    for j in range(40)
+]
+
+
+@pytest.fixture(scope="module")
+def cache(make_corpus: type, tmp_path_factory: pytest.TempPathFactory) -> Cache:
+    """Of bytes, with ids of rare ones for whatever special token an objective may need."""
+    directory: Path = tmp_path_factory.mktemp("cache")
+    write_cache(
+        directory, make_corpus(TEXTS, TEXTS[:3]), ByteVocabulary(), workers=1, progress=False
+    )
+    made = Cache.open(directory)
+    needs = sorted({name for o in objectives.presets().values() for name in o.needs})
+    special = {name: 140 + i for i, name in enumerate(needs)}
+    fields = {f.name for f in dataclasses.fields(made.token_ids)}
+    ids = dataclasses.replace(
+        made.token_ids,
+        **{name: special[name] for name in needs if getattr(made.token_ids, name, 0) is None},
+        named={name: special[name] for name in needs if name not in fields},
+    )
+    made.__dict__["token_ids"] = ids  # as a cache of a vocabulary with all of them would have it
+    return made
+
+
+def opened(cache: Cache, preset: str, lengths: dict[str, int]) -> Opened:
+    objective = objectives.preset(preset)
+    steps = sources.steps_of(objective)
+    eos = sources.appended_eos(steps, cache.token_ids)
+    record = TaskRecord(preset, str(cache.directory), objective, steps, eos)
+    return Opened((record,), (cache,), ByteVocabulary(), lengths)
+
+
+@pytest.mark.parametrize("preset", sorted(objectives.presets()))
+def test_examples_stay_within_their_features(preset: str, cache: Cache) -> None:
+    objective = objectives.preset(preset)
+    for tokens in (64, 200):
+        (component,) = opened(cache, preset, objective.lengths(tokens)).components(
+            "train", rows=ROWS
+        )
+        examples = Examples(component, 0, default_converter(objective))
+        size = len(examples)
+        assert size >= ROWS
+        for n in {*range(min(size, 20)), size - 1, size}:
+            rng = np.random.default_rng(n)
+            (sample,) = component.samples[n % size]
+            made = objective(sample, rng, component.token_ids)
+            # Independent noise may come to more than its length; others need no trimming.
+            limits = {name: spec.length for name, spec in component.features.items()}
+            lengths = limits if component.post_cache else {}
+            made = post_cache.apply(component.post_cache, made, lengths=lengths, eos=component.eos)
+            for name, spec in component.features.items():
+                value = made[name]
+                assert (value.dtype, value.ndim) == (spec.dtype, int(spec.length is not None))
+                assert spec.length is None or len(value) <= spec.length
+            assert all(np.isfinite(value).all() for value in examples[n].values())
+
+
+@pytest.mark.parametrize("preset", sorted(objectives.presets()))
+def test_rows_do_not_depend_on_who_asks(preset: str, cache: Cache) -> None:
+    objective = objectives.preset(preset)
+    components = opened(cache, preset, objective.lengths(64)).components("train", rows=ROWS)
+    options = {"converter": default_converter(objective), "batch_size": ROWS, "seed": 5}
+    whole = list(itertools.islice(train_stream(components, num_threads=0, **options), 4))
+    some = train_stream(components, rows=[2, 0], start_step=2, num_threads=2, **options)
+    for ours, theirs in zip(itertools.islice(some, 2), whole[2:], strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            np.testing.assert_array_equal(value, theirs[name][[2, 0]], strict=True)
