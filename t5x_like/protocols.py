@@ -28,7 +28,8 @@ class TokenIds:
     """What an objective may know of a vocabulary: its size and its special ids.
 
     `vocab_size` counts the ids in use, extra ids included (32,100 for T5), not the rows of an
-    embedding table. `named` are further special tokens by their text, such as `<eod>` or `[R]`.
+    embedding table. `sentinels` of them, from the top down, stand for spans; None where there are
+    none. `named` are further special tokens by their text, such as `<eod>` or `[R]`.
     `word_starts` and `full_stops` are bool [vocab_size]: the pieces that begin a word, and those
     that end a sentence. `counts` is int64 [vocab_size]: how often each id occurs in the training
     text of a corpus; a vocabulary by itself has none.
@@ -42,6 +43,7 @@ class TokenIds:
     cls: int | None = None
     sep: int | None = None
     mask: int | None = None
+    sentinels: int | None = None
     named: Mapping[str, int] = dataclasses.field(default_factory=dict)
     word_starts: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)
     full_stops: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)

@@ -76,7 +76,7 @@ RULES = {
     "launch": Rule(ours="anything", others="absl ml_collections", in_functions="anything"),
 }
 # Files of data/ that only the making of a cache imports.
-SEQIO_FILES = ("cache_tasks", "seqio_")
+SEQIO_FILES = ("cache_tasks", "objective_step", "seqio_")
 # A model that is made of another: {"electra": {"bert"}} lets electra.py import bert.py.
 CONTAINED_MODELS: dict[str, set[str]] = {}
 

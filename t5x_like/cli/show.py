@@ -113,9 +113,7 @@ def _components(opened: Opened, args: argparse.Namespace) -> Iterator[tuple[Comp
     if not found:
         raise ValueError(f"no task has examples in split {args.split!r}")
     for component in found:
-        converter = default_converter(component.objective)
-        if args.pack:
-            converter = dataclasses.replace(converter, pack=True)
+        converter = default_converter(component.objective, pack=args.pack)
         yield component, Examples(component, args.seed, converter)
 
 
@@ -134,14 +132,21 @@ _LOOKED_AT = 100
 
 def _summary(component: Component, examples: Examples) -> str:
     """How many rows there are, and how much of the first hundred is padding or predicted."""
+    from t5x_like.data.packing import PackedSamples
+
     looked_at = min(len(examples), _LOOKED_AT)
     filled: dict[str, list[float]] = {}
     for n in range(looked_at):
         for name, share in _shares(examples[n]).items():
             filled.setdefault(name, []).append(share)
     shares = ", ".join(f"{name} {sum(values) / looked_at:.1%}" for name, values in filled.items())
-    epoch = f"{len(examples):,} rows an epoch"
-    return f"{epoch}; of the first {looked_at}: {shares}" if looked_at else epoch
+    parts = [f"{len(examples):,} rows an epoch"]
+    if isinstance(component.samples, PackedSamples):
+        full = component.samples.efficiency
+        parts.append("packed " + ", ".join(f"{name} {share:.1%}" for name, share in full.items()))
+    if looked_at:
+        parts.append(f"of the first {looked_at}: {shares}")
+    return "; ".join(parts)
 
 
 def _shares(row: Mapping) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Sequence
 
 from t5x_like.cli.shown import Shown, Token
 
@@ -33,7 +34,7 @@ def render(example: Shown, *, colour: bool, width: int = 100) -> str:
     return "\n".join(parts)
 
 
-def _wrapped(tokens: list[Token], *, colour: bool, width: int) -> list[str]:
+def _wrapped(tokens: Sequence[Token], *, colour: bool, width: int) -> list[str]:
     lines, line, used = [], "", 0
     for token in tokens:
         text = re.sub(r"\s", " ", token.text)

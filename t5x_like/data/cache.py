@@ -207,7 +207,8 @@ class CacheSplit:
         shard = bisect.bisect_right(self._ends, i)
         position = i - self._ends[shard] + self.info.shards[shard].records
         try:
-            return self._reader(shard).read([position])[0]
+            # As a range: a list of positions takes thrice as long.
+            return self._reader(shard).read(position, position + 1)[0]
         except (IndexError, RuntimeError, ValueError) as error:
             path = self.directory / self.info.shards[shard].file
             raise CacheError(

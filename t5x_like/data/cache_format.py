@@ -89,14 +89,10 @@ class RecordCodec:
           record: one 1-D array a feature.
           segments: int32 [S], positions of the first feature at which a segment starts.
         """
-        starts = np.zeros(0, "<i4") if segments is None else np.asarray(segments, "<i4")
-        header = [len(record[name]) for name in self.features] + [len(starts)]
-        values = [
-            np.ascontiguousarray(record[name], _little_endian(dtype))
-            for name, dtype in self.features.items()
-        ]
-        parts = [np.asarray(header, "<i4"), starts, *values]
-        return b"".join(part.tobytes() for part in parts)
+        starts = np.zeros(0, "<i4") if segments is None else segments.astype("<i4", copy=False)
+        values = [record[name].astype(dtype, copy=False) for name, dtype in self._types.items()]
+        header = self._header.pack(*map(len, values), len(starts))
+        return b"".join([header, starts.tobytes(), *(array.tobytes() for array in values)])
 
     def decode(self, data: bytes) -> dict[str, np.ndarray]:
         """{feature: int32 (or float32) [n]} of a record; the arrays are the caller's own."""

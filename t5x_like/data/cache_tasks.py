@@ -12,7 +12,7 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +155,7 @@ def write_cache_from_task(
         source = f"{manifest.corpus_fingerprint} {len(parts)}"
         plan = dataclasses.replace(
             shard_plan(directory, manifest, source=source),
-            vocab_size=max(vocabulary.vocab_size, _largest_vocabulary(task)),
+            vocab_size=_ids(task, vocabulary, manifest.features),
         )
         find_task: Callable[[], seqio.Task] = lambda: task  # noqa: E731
         if module and any(part.of > 1 for part in parts):
@@ -183,7 +183,7 @@ def _manifest(
         vocabulary=vocabulary.to_json(),
         vocabulary_fingerprint=vocabulary.fingerprint,
         token_ids=vocabulary.token_ids,
-        features=_features(features, task),
+        features=_features(features, task, vocabulary),
         seqio_task=True,
     )
 
@@ -200,18 +200,25 @@ def _registered(name: str, module: str) -> seqio.Task:
     return seqio.TaskRegistry.get(name)
 
 
-def _largest_vocabulary(task: seqio.Task) -> int:
-    return max(feature.vocabulary.vocab_size for feature in task.output_features.values())
+def _ids(task: seqio.Task, vocabulary: Vocabulary, names: Iterable[str]) -> int:
+    """How many ids the features have that are there where the cache lies."""
+    outputs = task.output_features
+    sizes = [outputs[name].vocabulary.vocab_size for name in names if name in outputs]
+    return max([vocabulary.vocab_size, *sizes])
 
 
-def _features(spec: Mapping[str, tf.TensorSpec], task: seqio.Task) -> dict[str, str]:
+def _features(
+    spec: Mapping[str, tf.TensorSpec], task: seqio.Task, vocabulary: Vocabulary
+) -> dict[str, str]:
     """Stored dtypes of the output features, and of loss weights that come with them.
+
+    The text of a task that is under an objective of ours is `targets`, whatever its outputs.
 
     Raises:
       CacheError: one is neither integers nor weights, or has several axes.
     """
     stored = {}
-    outputs = list(task.output_features)
+    outputs = dict.fromkeys([*task.output_features, "targets"])
     for name in [*outputs, *(f"{output}_loss_weights" for output in outputs)]:
         if name not in spec:
             continue
@@ -222,7 +229,7 @@ def _features(spec: Mapping[str, tf.TensorSpec], task: seqio.Task) -> dict[str, 
                 "cache lies; only integers or weights with one axis can be cached. Tokenise "
                 "before the cache placeholder"
             )
-        stored[name] = FLOAT if dtype.is_floating else token_dtype(_largest_vocabulary(task))
+        stored[name] = FLOAT if dtype.is_floating else token_dtype(_ids(task, vocabulary, spec))
     if "targets" not in stored:
         raise CacheError(
             f"task {task.name!r} has no feature 'targets' where its cache lies, only "
@@ -234,7 +241,10 @@ def _features(spec: Mapping[str, tf.TensorSpec], task: seqio.Task) -> dict[str, 
 def _records(
     examples: tf.data.Dataset, task: seqio.Task, *, plan: ShardPlan, digest: hashlib._Hash
 ) -> Iterator[Record]:
-    """Records of examples; `digest` takes in their values as they pass."""
+    """Records of examples; `digest` takes in their values as they pass.
+
+    `segments`, which our own tokenising step adds, are where segments of the text start.
+    """
     no_segments = np.zeros(0, np.int32)
     for example in examples.as_numpy_iterator():
         features = {}
@@ -248,7 +258,7 @@ def _records(
             features[name] = values.astype(np.float32 if dtype == FLOAT else np.int64)
             digest.update(f"{name} {len(values)} ".encode())
             digest.update(features[name].tobytes())
-        yield Record(features, no_segments, True)
+        yield Record(features, example.get("segments", no_segments), True)
 
 
 def task_fingerprint(task: seqio.Task) -> str:

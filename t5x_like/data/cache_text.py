@@ -14,10 +14,10 @@ next line. Either way the tokens of a line do not depend on what is around it.
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,13 +27,12 @@ SEGMENTATION = "newlines-kept-v1"
 PIECE_TOKENS = 8192
 MAX_SEGMENT = 1 << 16
 _BATCH_CHARACTERS = 1 << 18
-_LINE = re.compile(r"[^\n]*\n+|[^\n]+")
+_LINE = re.compile(r".*\n+|.+")
 
 Document = Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """What becomes one record of a shard.
 
     Attributes:
@@ -49,8 +48,11 @@ class Record:
 
 def split_segments(text: str) -> list[str]:
     """The segments of a document; joined, they are the text."""
+    lines: list[str] = _LINE.findall(text)
+    if len(text) <= MAX_SEGMENT:
+        return lines
     segments = []
-    for line in _LINE.findall(text):
+    for line in lines:
         start = 0
         while len(line) - start > MAX_SEGMENT:
             # A line without spaces is cut anywhere: memory is bounded by the segment.

@@ -119,11 +119,13 @@ class Corpus(abc.ABC):
             if not any(document.values()):
                 continue
             report.documents += 1
-            if not all(map(_encodable, document.values())):
+            try:
+                first, *_ = [text.encode() for text in document.values()]
+            except UnicodeEncodeError:
                 report.skipped += 1
                 continue
             # References of the same input must not be divided between the splits.
-            split = split_of(next(iter(document.values())))
+            split = split_of(first)
             if split in splits:
                 found.add(split)
                 yield split, document
@@ -131,7 +133,7 @@ class Corpus(abc.ABC):
             if split not in found:
                 raise self._nothing(split, report)
 
-    def _chooser(self, split: str) -> Callable[[str], str]:
+    def _chooser(self, split: str) -> Callable[[bytes], str]:
         """Which split a document with this first feature is in; `split` where nothing is held out."""
         if not self.held_out:
             return lambda content: split
@@ -164,8 +166,8 @@ class HeldOut:
         self._first: bytes | None = None
         self._second: bytes | None = None
 
-    def __call__(self, content: str) -> bool:
-        digest = hashlib.blake2b(content.encode(), digest_size=8).digest()
+    def __call__(self, content: bytes) -> bool:
+        digest = hashlib.blake2b(content, digest_size=8).digest()
         if self._first is None:
             self._first = digest
         if digest == self._first:
@@ -173,14 +175,6 @@ class HeldOut:
         if self._second is None:
             self._second = digest
         return digest == self._second or int.from_bytes(digest) < self._below
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 _REGISTERED: dict[str, Corpus] = {}

@@ -159,15 +159,23 @@ class Encoder:
         return row
 
 
-def default_converter(objective: Objective | None) -> EncoderDecoder | Decoder | Encoder:
-    """The rows of the kind of model that an objective is for; None is text-to-text."""
+def default_converter(
+    objective: Objective | None, *, pack: bool = False
+) -> EncoderDecoder | Decoder | Encoder:
+    """The rows of the kind of model that an objective is for; None is text-to-text.
+
+    Raises:
+      ValueError: of a kind that is not known, or cannot be packed.
+    """
     match "encoder_decoder" if objective is None else objective.kind:
         case "encoder_decoder":
-            return EncoderDecoder(decoder_start=getattr(objective, "decoder_start", "pad"))
+            return EncoderDecoder(pack, getattr(objective, "decoder_start", "pad"))
         case "decoder":
-            return Decoder()
-        case "encoder":
+            return Decoder(pack)
+        case "encoder" if not pack:
             return Encoder()
+        case "encoder":
+            raise ValueError(f"{objective} fills a row with one example: it cannot be packed")
         case other:
             raise ValueError(
                 f"{objective} is of kind {other!r}: known are encoder_decoder, encoder, decoder"

@@ -122,7 +122,8 @@ class SeqioSource:
     def vocabulary(self) -> Vocabulary:
         from t5x_like.data.seqio_vocabulary import from_seqio
 
-        return from_seqio(self.task.output_features["targets"].vocabulary)
+        features = self.task.output_features
+        return from_seqio(features["targets" if "targets" in features else "inputs"].vocabulary)
 
     def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:
         del vocabulary

@@ -170,6 +170,11 @@ class Segments:
         """Documents, empty ones left out."""
         return len(self._firsts) - 1
 
+    def document_at(self, offset: int) -> int:
+        """The document that holds the token at `offset`."""
+        record = self._starts.searchsorted(offset, "right") - 1
+        return int(self._firsts.searchsorted(record, "right")) - 1
+
     def __getitem__(self, document: int) -> np.ndarray:
         """int64 [S + 1]: the offsets at which its S >= 1 segments start, then its end.
 

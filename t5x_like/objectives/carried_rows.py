@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,11 +14,6 @@ if TYPE_CHECKING:
 SPECIALS = 3
 """[SEP] after each of the two texts, and [CLS]."""
 RANGES = ("inputs", "first", "second")
-
-
-def document_at(sentences: Sentences, offset: int) -> int:
-    """The document that holds the token at `offset`."""
-    return bisect.bisect(range(len(sentences)), offset, key=lambda i: int(sentences[i][0])) - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +40,7 @@ class _Row:
         Ascending. The ends of the row are limits. 0 <= start < end <= len(row).
         """
         first, last = self.span(start, end)
-        document = document_at(self.sentences, first)
+        document = self.sentences.document_at(first)
         offsets: set[int] = set()
         while max(offsets, default=first) < last:
             limits = self.sentences[document]
@@ -60,7 +54,7 @@ class _Row:
     def begins_document(self, position: int) -> bool:
         """Whether the token there is the first of its document to be read."""
         first, last = self.span(position, position + 1)
-        limits = self.sentences[document_at(self.sentences, first)]
+        limits = self.sentences[self.sentences.document_at(first)]
         return bool(limits[-1] == last if self.backward else limits[0] == first)
 
 
@@ -109,6 +103,11 @@ class CarriedRows:
                 f"CarriedRows: a sample has a token to reuse and two texts of a token or more "
                 f"beside {SPECIALS} special tokens, got length {self.length} and reuse {self.reuse}"
             )
+
+    @property
+    def rows_multiple(self) -> int:
+        """Rows come in pairs where half of them are read backward."""
+        return 2 if self.bidirectional else 1
 
     @property
     def _pair(self) -> int:

@@ -1,14 +1,15 @@
 """Corruptions: what becomes of a text under a noise mask, in inputs or in targets.
 
 Each is called with tokens (int32 [n]), their mask (bool [n], True is noise), a generator and the
-vocabulary's ids, and returns new tokens, int32 [m] with m <= n. T5 has one mask token: sentinel 0,
+vocabulary's ids, and returns new tokens, int32 [m] with m <= n. `needs`, where it has one, names
+what the vocabulary must have, as in `protocols.Objective`. T5 has one mask token: sentinel 0,
 whether or not the vocabulary has a [MASK] besides.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -54,6 +55,8 @@ class NoiseTokens:
 class NoiseToSentinels:
     """Each run of noise becomes a sentinel, the k-th run sentinel k."""
 
+    needs: ClassVar = ("sentinels",)
+
     def __call__(
         self, tokens: np.ndarray, mask: np.ndarray, rng: np.random.Generator, ids: TokenIds
     ) -> np.ndarray:
@@ -67,6 +70,8 @@ class CleanToSentinels:
     Counted by itself, as in T5's code: of a text that begins with noise, sentinel k stands before
     the noise that is sentinel k + 1 in `NoiseToSentinels`, and the first noise has none before it.
     """
+
+    needs: ClassVar = ("sentinels",)
 
     def __call__(
         self, tokens: np.ndarray, mask: np.ndarray, rng: np.random.Generator, ids: TokenIds
@@ -82,6 +87,8 @@ class MaskNoise:
       random: the probability of a random token, any but a special one (sentinels are not special).
       kept: the probability that it stays as it is.
     """
+
+    needs: ClassVar = ("sentinels",)
 
     random: float = 0.0
     kept: float = 0.0

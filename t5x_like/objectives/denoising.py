@@ -51,6 +51,10 @@ class Denoising(EncoderDecoder):
 
     def __post_init__(self) -> None:
         check_share(self, "targets_share")
+        needs = [
+            name for part in (self.inputs, self.targets) for name in getattr(part, "needs", ())
+        ]
+        object.__setattr__(self, "needs", tuple(dict.fromkeys(needs)))
 
     def lengths(self, tokens: int) -> dict[str, int]:
         """`inputs` of all the tokens, and `targets` of their share."""

@@ -80,6 +80,9 @@ class Sentences(Protocol):
     def __len__(self) -> int:
         """Documents, empty ones left out."""
 
+    def document_at(self, offset: int) -> int:
+        """The document that holds the token at `offset`."""
+
     def __getitem__(self, document: int) -> np.ndarray:
         """int64 [S + 1]: the offsets at which its S >= 1 segments start, then its end.
 
@@ -96,12 +99,14 @@ class Planned(Protocol):
     equal); every other column it holds as a number (int32, no axes). A frozen dataclass, whose
     repr names the plan.
 
+    Samples of a geometry that has `constants`, as `ConcatenateAndSplit`, hold them too.
+
     Attributes:
       columns: names of the columns.
       separators: whether documents are separated in the stream.
       segments_of: the token feature whose segments a sample is to have: as "segments" (int32 [s],
-        the positions in it, other than 0, at which a segment starts) and as "documents" (those of
-        them at which a document starts). None for neither.
+        the positions in it, other than 0, at which a segment starts; where a plan cuts one is not
+        among them) and as "documents" (those of them at which a document starts). None for neither.
     """
 
     @property
@@ -126,7 +131,11 @@ class Carried(Protocol):
     """As `Planned`, for models that carry memory: sample n * rows + r continues (n - 1) * rows + r.
 
     Such samples are never shuffled. `reset_memory` is a column: 1 where a sample continues nothing.
+    `rows` is a multiple of `rows_multiple`.
     """
+
+    @property
+    def rows_multiple(self) -> int: ...
 
     @property
     def columns(self) -> tuple[str, ...]: ...

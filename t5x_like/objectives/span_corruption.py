@@ -82,6 +82,8 @@ class SpanCorruption(EncoderDecoder):
     published code).
     """
 
+    needs = ("sentinels",)
+
     noise_density: float = 0.15
     mean_noise_span_length: float = 3.0
 
@@ -173,6 +175,8 @@ class SpanCorruption(EncoderDecoder):
 @dataclasses.dataclass(frozen=True)
 class DropSpans(SpanCorruption):
     """Inputs: the sample without its noise spans; targets: these, one after another (T5, 3.3)."""
+
+    needs = ()
 
     _marks = 0
 

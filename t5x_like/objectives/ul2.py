@@ -76,7 +76,8 @@ class UL2(EncoderDecoder):
         if not self.denoisers:
             raise ValueError("UL2: denoisers is empty; name at least one")
         modes = [denoiser.mode for denoiser in self.denoisers] if self.mode_tokens else []
-        object.__setattr__(self, "needs", tuple(dict.fromkeys(modes)))
+        needs = [*modes, *(name for one in self.denoisers for name in one.objective.needs)]
+        object.__setattr__(self, "needs", tuple(dict.fromkeys(needs)))
 
     def lengths(self, tokens: int) -> dict[str, int]:
         """`inputs` of all the tokens, and the longest `targets` of any denoiser."""

@@ -49,7 +49,9 @@ class ByteVocabulary:
     def token_ids(self) -> TokenIds:
         texts = [None] * _SPECIAL + [chr(byte) for byte in range(128)]
         return TokenIds(
-            vocab_size=self.vocab_size, **pieces.marks(texts, vocab_size=self.vocab_size)
+            vocab_size=self.vocab_size,
+            sentinels=self.num_sentinels,
+            **pieces.marks(texts, vocab_size=self.vocab_size),
         )
 
     @property

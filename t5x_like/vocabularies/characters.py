@@ -40,6 +40,7 @@ class CharacterVocabulary:
         roles = special_tokens.by_role(ids)
         return TokenIds(
             vocab_size=self.vocab_size,
+            sentinels=self.num_sentinels or None,
             named=special_tokens.named(ids, roles),
             **roles,
             **pieces.marks([None] * len(_SPECIAL) + [*self.characters], vocab_size=self.vocab_size),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.protocols import TokenIds
-from t5x_like.vocabularies import files
+from t5x_like.vocabularies import files, sentinels
 
 
 class PassThroughVocabulary:
@@ -33,7 +33,10 @@ class PassThroughVocabulary:
 
     @property
     def token_ids(self) -> TokenIds:
-        return TokenIds(vocab_size=self._size, eos=self._eos, unk=None)
+        # Unknown here, and taken on trust: a task whose spans become sentinels brings them.
+        return TokenIds(
+            vocab_size=self._size, eos=self._eos, unk=None, sentinels=sentinels.USUAL_EXTRA_IDS
+        )
 
     @property
     def fingerprint(self) -> str:

@@ -120,6 +120,7 @@ class SentencePieceVocabulary:
         ]
         return TokenIds(
             vocab_size=self.vocab_size,
+            sentinels=self.num_sentinels or None,
             pad=0 if pad is None else pad,
             named=named,
             **special,

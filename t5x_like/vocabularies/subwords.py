@@ -100,6 +100,7 @@ class SubwordVocabulary:
         ]
         return TokenIds(
             vocab_size=self.vocab_size,
+            sentinels=self.num_sentinels or None,
             pad=(special["eos"] or 0) if pad is None else pad,
             named=named,
             **special,

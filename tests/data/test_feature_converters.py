@@ -14,8 +14,7 @@ from t5x_like.data.feature_converters import (
     PrefixDecoder,
     default_converter,
 )
-from t5x_like.protocols import FeatureSpec
-from t5x_like.protocols import TokenIds
+from t5x_like.protocols import FeatureSpec, TokenIds
 
 LENGTHS = {"inputs": 10, "targets": 7}
 FEATURES = {name: FeatureSpec(length) for name, length in LENGTHS.items()}
@@ -246,5 +245,8 @@ def test_the_default_follows_the_objective():
     bart = type("Bart", (), {"kind": "encoder_decoder", "decoder_start": "eos"})()
     assert default_converter(bart) == EncoderDecoder(decoder_start="eos")
     assert default_converter(None) == EncoderDecoder()
+    assert default_converter(None, pack=True) == EncoderDecoder(pack=True)
+    with pytest.raises(ValueError, match="cannot be packed"):
+        default_converter(type("Fake", (), {"kind": "encoder"})(), pack=True)
     with pytest.raises(ValueError, match="known are"):
         default_converter(type("Fake", (), {"kind": "other"})())

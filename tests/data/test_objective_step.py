@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ import tensorflow as tf
 from t5x_like import objectives
 from t5x_like.data import seqio_adapter
 from t5x_like.data.cache import Cache
+from t5x_like.data.cache_tasks import write_cache_from_task
 from t5x_like.data.cache_writer import write_cache
 from t5x_like.data.feature_converters import default_converter
 from t5x_like.data.objective_step import ObjectiveStep
 from t5x_like.data.opened import Opened
+from t5x_like.data.samples import make_samples
 from t5x_like.data.seqio_steps import describe
 from t5x_like.data.stream import Examples
 from t5x_like.data.task_records import TaskRecord
@@ -53,7 +56,9 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
 @pytest.fixture(scope="module")
 def cache(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Cache:
     folder = tmp_path_factory.mktemp("cache") / "memory"
-    write_cache(folder, MemoryCorpus(documents(), documents(1)), vocabulary, workers=1, progress=False)
+    write_cache(
+        folder, MemoryCorpus(documents(), documents(1)), vocabulary, workers=1, progress=False
+    )
     return Cache.open(folder)
 
 
@@ -102,17 +107,37 @@ def test_all_objectives_are_registered_at_once(vocabulary: Vocabulary, cache: Ca
 def test_what_the_vocabulary_lacks_is_named():
     with pytest.raises(ValueError, match=r"needs cls, sep, mask"):
         ObjectiveStep(MaskedLM(), ids=TokenIds(100), task="t")
+    with pytest.raises(ValueError, match=r"needs sentinels"):
+        ObjectiveStep(SpanCorruption(), ids=TokenIds(100), task="t")
 
 
 def test_plans_need_text_that_ends(vocabulary: Vocabulary, cache: Cache):
-    task = seqio_adapter.register(MemoryCorpus(documents(), documents(1)), vocabulary, objective="mlm_nsp")
+    task = seqio_adapter.register(
+        MemoryCorpus(documents(), documents(1)), vocabulary, objective="mlm_nsp"
+    )
     with pytest.raises(ValueError, match="num_epochs"):
         task.get_dataset({"inputs": 32}, "train", shuffle=False, num_epochs=None)
 
 
 def test_features_must_be_the_objective_s():
-    step = ObjectiveStep(SpanCorruption(), ids=TokenIds(100), task="t")
+    step = ObjectiveStep(SpanCorruption(), ids=TokenIds(100, sentinels=100), task="t")
     ds = tf.data.Dataset.from_tensors({"targets": [1]})
     feature = seqio.Feature(seqio.PassThroughVocabulary(10))
     with pytest.raises(ValueError, match="makes no feature labels"):
         step(ds, SpanCorruption().lengths(32), {"labels": feature})
+
+
+@pytest.mark.parametrize("name", ["mlm_nsp", "full_sentences", "spanbert"])
+def test_a_cached_seqio_task_keeps_its_segments(
+    name: str, vocabulary: Vocabulary, cache: Cache, tmp_path: Path
+):
+    corpus = MemoryCorpus(documents(), documents(1))
+    task = seqio_adapter.register(corpus, vocabulary, objective=name, token_ids=cache.token_ids)
+    write_cache_from_task(tmp_path / "task", task, vocabulary, progress=False)
+    shape = objectives.preset(name).geometry({"inputs": TOKENS})
+    ours = make_samples(shape, cache.split("train"))
+    theirs = make_samples(shape, Cache.open(tmp_path / "task").split("train"))
+    assert len(ours) == len(theirs) > 4
+    for i in range(len(ours)):
+        for feature, value in ours[i][0].items():
+            assert value.tolist() == theirs[i][0][feature].tolist(), feature

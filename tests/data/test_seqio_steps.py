@@ -52,7 +52,7 @@ def gin_wrapped(function: Callable) -> Callable:
     return gin.external_configurable(function, name=f"test_{function.__name__}", module="tests")
 
 
-OBJECTIVE = ObjectiveStep(SpanCorruption(), ids=TokenIds(300), task="t")
+OBJECTIVE = ObjectiveStep(SpanCorruption(), ids=TokenIds(300, sentinels=100), task="t")
 FIXED_CUT = functools.partial(cut, sequence_length={"inputs": 4})
 
 

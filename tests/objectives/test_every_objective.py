@@ -21,6 +21,7 @@ IDS = TokenIds(
     cls=3,
     sep=4,
     mask=5,
+    sentinels=100,
     named={"[R]": 6, "[S]": 7, "[X]": 8, "<eod>": 9},
     word_starts=np.arange(V) % 3 != 0,
     full_stops=np.arange(V) == 12,

@@ -60,9 +60,9 @@ def test_the_published_counts(denoiser: Denoiser, raw: int, targets: int, noise:
 
 
 def test_needs_are_the_modes_in_use():
-    assert UL2().needs == ("[R]", "[X]", "[S]")
-    assert UL2(mode_tokens=False).needs == ()
-    assert UL2(DENOISERS[:2]).needs == ("[R]",)
+    assert UL2().needs == ("[R]", "[X]", "[S]", "sentinels")
+    assert UL2(mode_tokens=False).needs == ("sentinels",)
+    assert UL2(DENOISERS[:2]).needs == ("[R]", "sentinels")
     assert repr(UL2(list(DENOISERS))) == repr(UL2())
 
 

@@ -13,7 +13,7 @@ def test_ids_are_those_of_byt5():
     vocabulary = ByteVocabulary()
     assert vocabulary.encode("aé") == [100, 198, 172]
     assert vocabulary.vocab_size == 259
-    assert vocabulary.token_ids == protocols.TokenIds(vocab_size=259, pad=0, eos=1, unk=2)
+    assert vocabulary.token_ids == protocols.TokenIds(259, pad=0, eos=1, unk=2, sentinels=100)
     assert vocabulary.token_ids.sentinel(0) == 258
     assert ByteVocabulary(extra_ids=125).vocab_size == 384
     assert isinstance(vocabulary, protocols.Vocabulary)

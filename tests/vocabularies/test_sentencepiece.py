@@ -39,6 +39,7 @@ def test_size_and_special_ids_are_those_of_t5(vocabulary):
         cls=3,
         sep=4,
         mask=5,
+        sentinels=vocabulary.num_sentinels,
         named={"[R]": 6, "[S]": 7, "[X]": 8, "<eod>": 9},
     )
     assert ids.sentinel(0) == 196

@@ -48,7 +48,9 @@ def test_no_text_becomes_a_special_token(vocabulary, text):
 @settings
 @hypothesis.given(texts=st.lists(st.text(max_size=20), max_size=5))
 def test_a_batch_is_its_texts(vocabulary, texts):
-    assert [*map(list, vocabulary.encode_batch(texts))] == [vocabulary.encode(text) for text in texts]
+    assert [*map(list, vocabulary.encode_batch(texts))] == [
+        vocabulary.encode(text) for text in texts
+    ]
 
 
 @settings
