@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from etils import epath
@@ -12,6 +12,7 @@ from flax import nnx
 from t5x_like.training.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
+    from t5x_like.data.stream import Component
     from t5x_like.protocols import Model
 
 
@@ -41,8 +42,15 @@ def writable_directory(model_dir: str | None) -> epath.Path:
     return directory
 
 
-def vocabulary_fits(make_model: Callable[..., Model], ids: int) -> None:
-    """Raises ValueError where some of a vocabulary's `ids` have no row in the embedding."""
+def vocabulary_fits(make_model: Callable[..., Model], ids: int, pad: int | None = None) -> None:
+    """Raises ValueError where a model cannot read a vocabulary.
+
+    Args:
+      make_model: makes the model from `rngs`.
+      ids: of the vocabulary; each needs a row in the embedding.
+      pad: its padding, which a model that knows padding by its id must agree with; None where the
+        vocabulary is still to be trained, with padding 0.
+    """
     model: Any = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     rows = model.config.vocab_size
     if ids > rows:
@@ -53,6 +61,13 @@ def vocabulary_fits(make_model: Callable[..., Model], ids: int) -> None:
             f"{rows} rows: set --gin.{family}.Config.vocab_size={needed}, or choose a smaller "
             "vocabulary"
         )
+    padding = getattr(model, "padding", None)
+    if pad and padding is not None and pad != padding:
+        raise ValueError(
+            f"this model takes id {padding} for padding, but the vocabulary pads with {pad}, so "
+            "padding would be read as text: choose a vocabulary with that padding, such as one "
+            "that `t5x_like vocab` trains"
+        )
 
 
 def lengths_given(feature_converter: Any, lengths: Mapping[str, int]) -> None:
@@ -61,6 +76,17 @@ def lengths_given(feature_converter: Any, lengths: Mapping[str, int]) -> None:
         raise ValueError(
             f"TASK_FEATURE_LENGTHS lacks {', '.join(sorted(missing))}; it is {dict(lengths)}"
         )
+
+
+def examples_read(feature_converter: Any, components: Iterable[Component]) -> None:
+    """Raises ValueError where a model's rows need a feature that a task's examples have not."""
+    for one in components:
+        if missing := set(feature_converter.task_features) - one.features.keys():
+            raise ValueError(
+                f"the model's rows are made by {feature_converter}, but an example of task "
+                f"{one.name!r} under {one.objective} has no {', '.join(sorted(missing))}: choose "
+                "an objective for this kind of model (`t5x_like objectives NAME` says which)"
+            )
 
 
 def same_run(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from t5x_like.data.opening import Opened
-    from t5x_like.protocols import Batch
+    from t5x_like.protocols import Batch, Vocabulary
 
 
 def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset()) -> loop.Outcome:
@@ -106,9 +106,10 @@ def _open_data(run: Run, same: Callable[[Mapping[str, Any]], None]) -> Opened:
       same: compares part of its identity with that of the run it would resume.
     """
 
-    def check(ids: int, fingerprint: str | None) -> None:
-        preflight.vocabulary_fits(run.model, ids)
-        known = {} if fingerprint is None else {"vocabulary": fingerprint}
+    def check(ids: int, vocabulary: Vocabulary | None) -> None:
+        pad = None if vocabulary is None else vocabulary.token_ids.pad
+        preflight.vocabulary_fits(run.model, ids, pad)
+        known = {} if vocabulary is None else {"vocabulary": vocabulary.fingerprint}
         same({**_settings(run), **known})
 
     return run.data.open(once=_once, check=check)
@@ -158,6 +159,7 @@ class _Batches:
         pack = getattr(run.feature_converter, "pack", False)
         rows = run.options.batch_size
         train = opened.components("train", pack=pack, rows=rows)
+        preflight.examples_read(run.feature_converter, train)
         validation = opened.components("validation", pack=pack, rows=rows, alone=True)
         return cls(train, validation, ToDevice(run.layout, run.options.batch_size), run)
 

@@ -109,7 +109,7 @@ class PrefixDecoder:
         weights, prefix = np.zeros(sum(limits), np.float32), np.zeros(sum(limits), np.int32)
         for one, (inputs, targets), span in zip(examples, pairs, decoder.spans, strict=True):
             first = span.start + len(inputs)
-            weights[first : span.stop] = _scored(one, len(targets))
+            _score(weights[first : span.stop], one)
             prefix[span.start : min(first + 1, span.stop)] = 1
         row = _decoder(self, decoder, ids=ids)
         row |= {"decoder_loss_weights": weights, "decoder_causal_attention": prefix}
@@ -183,7 +183,7 @@ def default_converter(
 
 
 def _check(
-    converter: Any, examples: Sequence[Example], *, names: Mapping[str, Any] | None = None
+    converter: Any, examples: Sequence[Example], *, names: Collection[str] | None = None
 ) -> None:
     kind = type(converter).__name__
     if len(examples) > 1 and not getattr(converter, "pack", False):
@@ -223,17 +223,16 @@ def _decoder(converter: Any, decoder: LaidRow, *, ids: TokenIds) -> Row:
     return {"decoder_target_tokens": decoder.tokens, "decoder_input_tokens": shifted}
 
 
-def _scored(example: Example, length: int) -> np.ndarray:
-    """float32 [length]: the weight of each target of an example."""
-    weights = np.ones(length, np.float32)
+def _score(weights: np.ndarray, example: Example) -> None:
+    """Fills the weights of an example's targets, float32 [length]."""
+    weights[:] = 1
     if "targets_loss_weights" in example:
-        given = example["targets_loss_weights"][:length]
+        given = example["targets_loss_weights"][: len(weights)]
         weights[: len(given)] = given
-    return weights
 
 
 def _loss_weights(examples: Sequence[Example], decoder: LaidRow) -> np.ndarray:
     weights = np.zeros(len(decoder.tokens), np.float32)
     for example, span in zip(examples, decoder.spans, strict=True):
-        weights[span] = _scored(example, span.stop - span.start)
+        _score(weights[span], example)
     return weights

@@ -101,7 +101,7 @@ class Data:
         for source in found:
             sources.check_trainable(source, self.lengths)
         vocabulary = self.open_vocabulary(found, once=once, check=check)
-        check(vocabulary.vocab_size, vocabulary.fingerprint)
+        check(vocabulary.vocab_size, vocabulary)
         for source in found:
             check_vocabulary(source.name, source.objective, vocabulary.token_ids, counted=False)
         records = [self.make_cache(source, vocabulary, once=once) for source in found]

@@ -20,11 +20,11 @@ Once = Callable[[str, Path, Callable[[], bool], Callable[[], None]], None]
 """(name, path, exists, make): where `path` is missing, one process makes it, the others wait."""
 
 
-Check = Callable[[int, str | None], None]
-"""(ids, fingerprint): raises where a run cannot use such a vocabulary; None while unknown."""
+Check = Callable[[int, Vocabulary | None], None]
+"""(ids, vocabulary): raises where a run cannot use such a vocabulary; None while it is not made."""
 
 
-def no_check(ids: int, fingerprint: str | None) -> None:
+def no_check(ids: int, vocabulary: Vocabulary | None) -> None:
     """The `Check` that any vocabulary passes."""
 
 

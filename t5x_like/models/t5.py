@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -132,6 +132,8 @@ class T5(nnx.Module):
     `decoder_target_tokens` [B, L], float32 `decoder_loss_weights` [B, L], and, when rows are
     packed, `encoder_segment_ids` and `decoder_segment_ids` (0 is padding). No query sees a token 0.
     """
+
+    padding: ClassVar = 0
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         normal = nnx.initializers.normal(1.0)

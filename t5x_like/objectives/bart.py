@@ -85,7 +85,7 @@ class Denoising(EncoderDecoder):
                 f"inputs and targets need {SPECIALS + 1} tokens at least (<s>, a token, </s>), "
                 f"got {dict(lengths)}"
             )
-        return SentenceBlocks(shorter - SPECIALS, cross_documents=False)
+        return SentenceBlocks(shorter - SPECIALS, cross_documents=False, segments_of=None)
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds

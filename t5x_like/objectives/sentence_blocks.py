@@ -35,16 +35,17 @@ class SentenceBlocks:
       cross_documents: whether a block goes on with the next document.
       per_segment: tokens that the objective will add to each segment.
       per_document: tokens that it will add to each document after the first of a block.
+      segments_of: as in `geometry.Planned`; the plan, which the repr names, is the same with None.
     """
 
     length: int
     cross_documents: bool
     per_segment: int = 0
     per_document: int = 0
+    segments_of: str | None = dataclasses.field(default="targets", repr=False)
 
     columns = ("targets_start", "targets_end")
     separators = False
-    segments_of = "targets"
 
     def __post_init__(self) -> None:
         if self.per_segment < 0 or self.per_document < 0 or self.length <= self.per_segment:

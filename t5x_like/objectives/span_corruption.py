@@ -82,7 +82,7 @@ class SpanCorruption(EncoderDecoder):
     published code).
     """
 
-    needs = ("sentinels",)
+    needs = (*EncoderDecoder.needs, "sentinels")
 
     noise_density: float = 0.15
     mean_noise_span_length: float = 3.0

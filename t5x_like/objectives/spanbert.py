@@ -113,7 +113,8 @@ class SpanBERT(MaskedEncoder):
 
     def geometry(self, lengths: Mapping[str, int]) -> SentenceBlocks:
         """Whole sentences of one document, with room for [CLS] and [SEP]."""
-        return SentenceBlocks(masking.text_room(lengths, 2), cross_documents=False)
+        room = masking.text_room(lengths, 2)
+        return SentenceBlocks(room, cross_documents=False, segments_of=None)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a masked encoder, and four for the boundaries of the masked spans."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,30 @@ def test_nothing_is_tokenised_for_a_run_that_cannot_be(tiny: Tiny) -> None:
     ):
         refused(tiny.train("run", *flags, CACHE_DIR=str(tiny.root / "other")), said)
         assert not (tiny.root / "other").exists()
+
+
+def test_vocabulary_that_pads_with_another_id(tiny: Tiny) -> None:
+    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    alphabet = sorted({chr(i) for i in range(33, 127)} | {"\u0120", "\u010a"})
+    (tiny.root / "bpe").mkdir()
+    tokens = {name: i for i, name in enumerate([*names, *alphabet])}
+    (tiny.root / "bpe" / "vocab.json").write_text(json.dumps(tokens))
+    (tiny.root / "bpe" / "merges.txt").write_text("#version: 0.2\n")
+    result = tiny.train("run", VOCABULARY=str(tiny.root / "bpe"))
+    refused(result, "takes id 0 for padding", "pads with 1")
+
+
+def test_objective_whose_examples_the_model_does_not_read(tiny: Tiny) -> None:
+    lengths = {"inputs": 64, "targets": 14}
+    result = tiny.train(
+        "run",
+        "--gin_file=objectives/mlm.gin",
+        TASK_FEATURE_LENGTHS=lengths,
+        VOCABULARY=None,
+        VOCAB_SIZE=50,
+        VOCAB_TYPE="characters",
+    )
+    refused(result, "EncoderDecoder", "has no targets", "MaskedLM")
 
 
 def test_unwritable_directory(tiny: Tiny) -> None:
