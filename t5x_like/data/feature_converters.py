@@ -183,7 +183,7 @@ def default_converter(
 
 
 def _check(
-    converter: Any, examples: Sequence[Example], *, names: Collection[str] | None = None
+    converter: Any, examples: Sequence[Example], *, names: Mapping[str, Any] | None = None
 ) -> None:
     kind = type(converter).__name__
     if len(examples) > 1 and not getattr(converter, "pack", False):
