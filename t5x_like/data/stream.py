@@ -110,6 +110,8 @@ class Examples:
         if component.objective is not None:
             assert rng is not None
             sample = component.objective(sample, rng, component.token_ids)
+            if not component.post_cache:
+                return sample  # its features are as long as it declares
         return post_cache.apply(
             component.post_cache, sample, lengths=self._lengths, eos=component.eos
         )

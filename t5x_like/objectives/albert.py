@@ -137,7 +137,7 @@ class ALBERT(MaskedEncoder):
             bounds, separator, fixed, lengths=lengths, budget=self._budget(len(tokens)), rng=rng
         ):
             covered[start:end] = True
-        positions = np.flatnonzero(covered)
+        positions = covered.nonzero()[0]
         inputs = masking.replaced(tokens, positions, rng, ids)
         return {
             **masking.example(inputs, token_type_ids, tokens, positions),

@@ -64,15 +64,15 @@ def with_specials(
     Returns:
       inputs int32 [a + 2] or [a + b + 3], and their token_type_ids int32: 1 from `second` on.
     """
-    assert ids.cls is not None  # an objective's `needs` name it
     split = len(first) + 2
     if second is None or not len(second):
-        inputs = np.full(split, ids.sep, np.int32)
+        inputs = np.empty(split, np.int32)
     else:
-        inputs = np.full(split + len(second) + 1, ids.sep, np.int32)
+        inputs = np.empty(split + len(second) + 1, np.int32)
         inputs[split:-1] = second
     inputs[0] = ids.cls
     inputs[1 : split - 1] = first
+    inputs[split - 1] = inputs[-1] = ids.sep
     token_type_ids = np.zeros(len(inputs), np.int32)
     token_type_ids[split:] = 1
     return inputs, token_type_ids
@@ -80,7 +80,7 @@ def with_specials(
 
 def text_positions(inputs: np.ndarray, ids: TokenIds) -> np.ndarray:
     """int64: where `inputs` hold neither [CLS] nor [SEP]."""
-    return np.flatnonzero((inputs != ids.cls) & (inputs != ids.sep))
+    return ((inputs != ids.cls) & (inputs != ids.sep)).nonzero()[0]
 
 
 def fitting(words: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
@@ -138,8 +138,8 @@ def replaced(
     masked = draws < mask
     noisy = tokens.copy()
     noisy[positions[masked]] = ids.mask
-    if random:
-        others = positions[~masked & (draws < mask + random)]
+    others = positions[masked ^ (draws < mask + random)]
+    if len(others):
         noisy[others] = random_from(rng, ids, len(others))
     return noisy
 
@@ -155,11 +155,12 @@ def example(
       originals: int32 [n], the inputs before the noise.
       positions: int [k] in any order: those to predict.
     """
-    positions = np.sort(positions)
+    positions = positions.astype(np.int32)
+    positions.sort()
     return {
         "inputs": inputs,
         "token_type_ids": token_type_ids,
-        "masked_positions": positions.astype(np.int32),
+        "masked_positions": positions,
         "masked_targets": originals[positions],
         "masked_loss_weights": np.ones(len(positions), np.float32),
     }

@@ -23,7 +23,7 @@ def sentence_ends(tokens: np.ndarray, ids: TokenIds) -> np.ndarray:
     stops = ids.full_stops.take(tokens)  # type: ignore[union-attr]
     stops[-1:] = True
     stops[1:] &= ~stops[:-1]
-    return np.flatnonzero(stops) + 1
+    return stops.nonzero()[0] + 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +45,10 @@ class SentencePermutation:
         """int32 [n] for int32 [n], any n."""
         ends = sentence_ends(tokens, ids).tolist()
         # A random part of a random permutation is a random subset in random order: both draws.
-        moved = rng.permutation(len(ends))[: math.ceil(len(ends) * self.share)]
-        order = np.arange(len(ends))
-        order[np.sort(moved)] = moved
+        moved = rng.permutation(len(ends))[: math.ceil(len(ends) * self.share)].tolist()
+        order = list(range(len(ends)))
+        for place, i in zip(sorted(moved), moved, strict=True):
+            order[place] = i
         bounds = [0, *ends]
-        parts = [tokens[bounds[i] : bounds[i + 1]] for i in order.tolist()]
+        parts = [tokens[bounds[i] : bounds[i + 1]] for i in order]
         return np.concatenate([*parts, tokens[bounds[-1] :]])

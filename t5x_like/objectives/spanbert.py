@@ -138,31 +138,31 @@ class SpanBERT(MaskedEncoder):
         spans = random_spans(len(text), span_lengths(self.p, self.longest), rng)
         masked = np.zeros(len(tokens), np.bool_)
         masked[1:-1] = masked_spans(bounds, spans, self._budget(len(text)))
-        positions = np.flatnonzero(masked)
+        positions = masked.nonzero()[0]
         # Spans that touch have merged: from here on a span is a maximal run.
-        edges = np.flatnonzero(masked[1:] != masked[:-1]) + 1
+        edges = (masked[1:] != masked[:-1]).nonzero()[0].astype(np.int32) + 1
         starts, ends = edges[::2], edges[1::2]
         sizes = ends - starts
         draws = rng.random(len(sizes)).repeat(sizes)
         inputs = masking.replaced(
             tokens, positions, rng, ids, random_from=corpus_tokens, draws=draws
         )
-        return {
-            **masking.example(inputs, token_type_ids, tokens, positions),
-            **self._boundaries(positions, starts.repeat(sizes), ends.repeat(sizes), len(text)),
-        }
+        features = masking.example(inputs, token_type_ids, tokens, positions)
+        return features | self._boundaries(
+            features["masked_positions"], starts.repeat(sizes), ends.repeat(sizes), len(text)
+        )
 
     def _boundaries(
         self, positions: np.ndarray, starts: np.ndarray, ends: np.ndarray, last: int
     ) -> dict[str, np.ndarray]:
-        """Features of the masked positions, given their spans and the text's last position."""
+        """Features of masked positions, given their spans, int32 [k] each, and the last of all."""
         offsets = positions - starts
         most = self.max_pair_targets
         paired = (starts > 1) & (ends <= last) & (offsets < most)
         return {
-            "boundary_left_positions": (starts - 1).astype(np.int32),
-            "boundary_right_positions": ends.astype(np.int32),
-            "boundary_offsets": np.minimum(offsets, most - 1).astype(np.int32),
+            "boundary_left_positions": starts - 1,
+            "boundary_right_positions": ends,
+            "boundary_offsets": np.minimum(offsets, most - 1),
             "boundary_loss_weights": paired.astype(np.float32),
         }
 

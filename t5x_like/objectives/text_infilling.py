@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import math
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from t5x_like.objectives.drawing import uniforms
 from t5x_like.objectives.shares import check_share
 from t5x_like.objectives.token_noise import mask_or_random, random_ids
 from t5x_like.objectives.words import word_bounds, word_starts
@@ -20,16 +22,16 @@ RARE = 1e-7
 
 
 @functools.lru_cache(maxsize=16)
-def poisson_table(mean: float) -> np.ndarray:
+def poisson_table(mean: float) -> tuple[float, ...]:
     """P(X <= k), k = 0, 1, ..., for a Poisson X cut above the first value as rare as `RARE`.
 
-    float64: 18 values for a mean of 3, the last of them 1. Not to be changed by callers.
+    18 values for a mean of 3, the last of them 1.
     """
     weights = [math.exp(-mean)]
     while len(weights) <= mean + 1 or weights[-1] >= RARE:
         weights.append(weights[-1] * mean / len(weights))
     cumulative = np.cumsum(weights)
-    return cumulative / cumulative[-1]
+    return tuple((cumulative / cumulative[-1]).tolist())
 
 
 def span_lengths(budget: int, mean: float, rng: np.random.Generator) -> tuple[np.ndarray, int]:
@@ -38,15 +40,16 @@ def span_lengths(budget: int, mean: float, rng: np.random.Generator) -> tuple[np
     Lengths are drawn until they reach the budget, and the last is cut to it. Those of 0 among them
     are only counted. k is at least 1, as only a positive length can be the last.
     """
-    table = poisson_table(mean)
-    lengths = table.searchsorted(rng.random(budget), side="right")
-    while (ends := lengths.cumsum())[-1] < budget:
-        lengths = np.append(lengths, table.searchsorted(rng.random(budget), side="right"))
-    last = int(ends.searchsorted(budget))
-    lengths[last] -= ends[last] - budget
-    drawn = lengths[: last + 1]
-    positive = drawn[drawn > 0]
-    return positive, len(drawn) - len(positive)
+    table, draws = poisson_table(mean), uniforms(rng, budget)
+    lengths, zeros = [], 0
+    while budget:
+        length = min(bisect.bisect(table, next(draws)), budget)
+        if length:
+            lengths.append(length)
+            budget -= length
+        else:
+            zeros += 1
+    return np.array(lengths), zeros
 
 
 def outside_spans(starts: np.ndarray, ends: np.ndarray, length: int) -> np.ndarray:
@@ -75,8 +78,8 @@ def insert_masks(
     The share `mask_random` of them, rounded up, are random ids instead.
     """
     masks = np.full(count, ids.mask, np.int32)
-    random = math.ceil(count * mask_random)
-    masks[:random] = random_ids(random, rng, ids)
+    if random := math.ceil(count * mask_random):
+        masks[:random] = random_ids(random, rng, ids)
     longer = np.empty(len(tokens) + count, np.int32)
     where = rng.choice(len(longer), count, replace=False)
     longer[where] = masks

@@ -11,6 +11,8 @@ from t5x_like.objectives.derived import once_per_vocabulary
 if TYPE_CHECKING:
     from t5x_like.protocols import TokenIds
 
+_END = np.ones(1, np.bool_)
+
 
 @once_per_vocabulary
 def _tables(ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
@@ -47,4 +49,4 @@ def word_bounds(starts: np.ndarray) -> np.ndarray:
     `starts` is bool [n] and begins with True, as `word_starts` gives it; without tokens there are
     no words, and the result is [0].
     """
-    return np.append(np.flatnonzero(starts), len(starts))
+    return np.concatenate((starts, _END)).nonzero()[0]

@@ -118,7 +118,7 @@ class XLNet(MaskedEncoder):
         query, key = visibility(masked, functional, split=split, block=self.perm_size, rng=rng)
         masked[functional] = False
         return {
-            **masking.example(inputs, token_type_ids, inputs, np.flatnonzero(masked)),
+            **masking.example(inputs, token_type_ids, inputs, masked.nonzero()[0]),
             "permutation_query_order": query,
             "permutation_key_order": key,
             "reset_memory": np.asarray(sample["reset_memory"], np.int32),
