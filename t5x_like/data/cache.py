@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import bisect
-import collections
 import dataclasses
 import functools
 import itertools
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -133,9 +131,10 @@ class CacheSplit:
         self.name = name
         self.info = manifest.splits[name]
         self._codec = manifest.codec
-        self._ends = list(itertools.accumulate(shard.records for shard in self.info.shards))
-        self._readers: collections.OrderedDict[int, Any] = collections.OrderedDict()
-        self._lock = threading.Lock()
+        self._paths = [str(directory / shard.file) for shard in self.info.shards]
+        self._begins = [0, *itertools.accumulate(shard.records for shard in self.info.shards)]
+        # One falls shut when its last reader is done: other threads may still be using it.
+        self._reader = functools.lru_cache(_OPEN_SHARDS)(_opened)
         self._latest = (-1, b"")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -204,28 +203,19 @@ class CacheSplit:
     def _read_anew(self, i: int) -> bytes:
         if not 0 <= i < len(self):
             raise IndexError(f"no record {i} among {len(self)} of split {self.name!r}")
-        shard = bisect.bisect_right(self._ends, i)
-        position = i - self._ends[shard] + self.info.shards[shard].records
+        shard = bisect.bisect_right(self._begins, i) - 1
+        path, position = self._paths[shard], i - self._begins[shard]
         try:
             # As a range: a list of positions takes thrice as long.
-            return self._reader(shard).read(position, position + 1)[0]
+            return self._reader(path).read(position, position + 1)[0]
         except (IndexError, RuntimeError, ValueError) as error:
-            path = self.directory / self.info.shards[shard].file
             raise CacheError(
                 f"{path} is damaged at record {position} ({error}); {remake(self.directory)}"
             ) from error
 
-    def _reader(self, shard: int) -> Any:
-        with self._lock:
-            reader = self._readers.pop(shard, None)
-            if reader is None:
-                path = self.directory / self.info.shards[shard].file
-                reader = ArrayRecordReader(str(path), _READ_OPTIONS)
-            self._readers[shard] = reader
-            # One falls shut when its last reader is done: other threads may still be using it.
-            if len(self._readers) > _OPEN_SHARDS:
-                self._readers.popitem(last=False)
-            return reader
+
+def _opened(path: str) -> Any:
+    return ArrayRecordReader(path, _READ_OPTIONS)
 
 
 def _mapped(path: Path) -> np.ndarray:

@@ -134,7 +134,7 @@ class Corpus(abc.ABC):
                 raise self._nothing(split, report)
 
     def _chooser(self, split: str) -> Callable[[bytes], str]:
-        """Which split a document with this first feature is in; `split` where nothing is held out."""
+        """Which split a document with this first feature is in: `split`, if none are held out."""
         if not self.held_out:
             return lambda content: split
         held_out = HeldOut(self.held_out)

@@ -107,7 +107,7 @@ class PrefixDecoder:
         joined = [np.concatenate(pair) for pair in pairs]
         decoder = LaidRow(joined, sum(limits), pad=ids.pad, name="inputs and targets")
         weights, prefix = np.zeros(sum(limits), np.float32), np.zeros(sum(limits), np.int32)
-        for one, (inputs, targets), span in zip(examples, pairs, decoder.spans, strict=True):
+        for one, (inputs, _), span in zip(examples, pairs, decoder.spans, strict=True):
             first = span.start + len(inputs)
             _score(weights[first : span.stop], one)
             prefix[span.start : min(first + 1, span.stop)] = 1

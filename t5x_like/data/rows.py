@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ class LaidRow:
     Attributes:
       tokens: int32 [length].
       used: how many of them are not padding.
+      spans: of each sequence.
 
     Raises:
       ValueError: they do not fit. A single one is cut instead.
@@ -31,13 +33,12 @@ class LaidRow:
         if len(sequences) == 1:
             self.tokens = padded(sequences[0], length, fill=pad)
             self.used = min(len(sequences[0]), length)
-            self.bounds = [0, self.used]
+            self.spans = [slice(0, self.used)]
             return
         sequences = [sequence[:length] for sequence in sequences]
-        self.bounds = [0]
-        for sequence in sequences:
-            self.bounds.append(self.bounds[-1] + len(sequence))
-        self.used = self.bounds[-1]
+        bounds = [0, *itertools.accumulate(map(len, sequences))]
+        self.used = bounds[-1]
+        self.spans = [slice(start, end) for start, end in itertools.pairwise(bounds)]
         if self.used > length:
             raise ValueError(
                 f"{len(sequences)} examples with {self.used} tokens of {name!r} do not fit a row "
@@ -45,11 +46,6 @@ class LaidRow:
             )
         empty = np.zeros(0, np.int32)
         self.tokens = padded(np.concatenate([empty, *sequences]), length, fill=pad)
-
-    @property
-    def spans(self) -> list[slice]:
-        """Of each sequence."""
-        return [slice(a, b) for a, b in zip(self.bounds, self.bounds[1:], strict=False)]
 
     def segments(self) -> tuple[np.ndarray, np.ndarray]:
         """Segment ids, counted from 1, and positions in them: int32, 0 in the padding."""
@@ -70,7 +66,7 @@ class LaidRow:
         """
         shifted = np.empty_like(self.tokens)
         shifted[1:] = self.tokens[:-1]
-        for place in self.bounds[:-1] or [0]:
+        for place in [span.start for span in self.spans] or [0]:
             if place < len(shifted):
                 shifted[place] = start
         if clean or not self.used:

@@ -84,9 +84,9 @@ def text_positions(inputs: np.ndarray, ids: TokenIds) -> np.ndarray:
 
 
 def fitting(words: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
-    """Those of `words`, in their order, that fit into `room` tokens together (BERT's code).
+    """Those of `words` that fit into `room` tokens together, taken in their order (BERT's code).
 
-    A word that would overflow the room is passed over; shorter ones after it may still fit.
+    One too long for what is left does not end the search.
     """
     chosen = []
     for word, size in zip(words.tolist(), sizes[words].tolist(), strict=True):

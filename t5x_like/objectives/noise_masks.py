@@ -41,9 +41,10 @@ def random_cuts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:
 def random_span_starts(
     length: int, rng: np.random.Generator, *, noise_density: float, mean_span_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the clean and the noise runs of `random_spans` start: int64 [spans] each.
+    """Where clean and noise runs of random lengths start: int64 [spans] each (T5, section 3.1.4).
 
-    Clean runs come first. The order of the two draws is part of the data of every run: do not
+    They alternate, a clean one first and noise at the end; the numbers of noise tokens and runs are
+    those of `span_counts`. The order of the two draws is part of the data of every run: do not
     change it.
     """
     if length < 2:
@@ -62,20 +63,6 @@ def mask_of_spans(length: int, clean_starts: np.ndarray, noise_starts: np.ndarra
     change[noise_starts] = 1
     change[clean_starts[1:]] = -1
     return change.cumsum(dtype=np.int8).view(np.bool_)
-
-
-def random_spans(
-    length: int, rng: np.random.Generator, *, noise_density: float, mean_span_length: float
-) -> np.ndarray:
-    """Alternating clean and noise runs of random lengths: bool [length] (T5, section 3.1.4).
-
-    Starts clean and ends in noise; the numbers of noise tokens and runs are those of
-    `span_counts`.
-    """
-    starts = random_span_starts(
-        length, rng, noise_density=noise_density, mean_span_length=mean_span_length
-    )
-    return mask_of_spans(length, *starts)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ def local_order(length: int, block: int, rng: np.random.Generator) -> np.ndarray
 
 def visibility(
     masked: np.ndarray,
-    functional: Sequence[int],
+    functional: Sequence[int] | np.ndarray,
     *,
     split: int,
     block: int | None,

@@ -113,7 +113,7 @@ class PairedSegments(_DynamicMasking):
 
     Attributes:
       single_sentences: SENTENCE-PAIR, of two sentences; otherwise SEGMENT-PAIR, of two segments of
-        several sentences, as in BERT.
+        several sentences, as in BERT but never short on purpose (section 3.1).
     """
 
     single_sentences: bool = False
@@ -125,7 +125,9 @@ class PairedSegments(_DynamicMasking):
           ValueError: `lengths` has no inputs, or they are too short.
         """
         room = masking.text_room(lengths, 4)
-        return SingleSentencePairs(room) if self.single_sentences else SentencePairs(room)
+        if self.single_sentences:
+            return SingleSentencePairs(room)
+        return SentencePairs(room, short_probability=0.0)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a masked encoder, and `next_sentence_label`, a number."""

@@ -26,7 +26,7 @@ def replace_runs(
       int32 [tokens outside the mask + runs].
 
     Raises:
-      ValueError: more runs than the vocabulary has ids above its special ones.
+      ValueError: so many runs that a special id would stand for one.
     """
     kept = ~mask
     if starts is None:
@@ -34,13 +34,15 @@ def replace_runs(
         first[1:] &= kept[:-1]
         starts = first.nonzero()[0]
     runs = len(starts)
-    special = max(ids.pad, ids.eos or 0, ids.unk or 0)
-    if runs and ids.sentinel(runs - 1) <= special:
-        raise ValueError(
-            f"{runs} spans need as many sentinels, but the vocabulary of {ids.vocab_size} "
-            f"ids has {ids.vocab_size - 1 - special} above its special ids; use longer spans, "
-            "shorter inputs or a larger vocabulary"
-        )
+    sentinels = ids.sentinels or 0
+    if runs > sentinels:
+        highest = max(i for i in ids.special if i < ids.vocab_size - sentinels)
+        if ids.sentinel(runs - 1) <= highest:
+            raise ValueError(
+                f"{runs} spans need as many sentinels, but the vocabulary of {ids.vocab_size} "
+                f"ids has {ids.vocab_size - 1 - highest} above its special ids; use longer spans, "
+                "shorter inputs, or a vocabulary with more extra ids"
+            )
     replaced = tokens.copy()
     replaced[starts] = np.arange(ids.sentinel(0), ids.sentinel(runs), -1)
     kept[starts] = True

@@ -63,11 +63,9 @@ def outside_spans(starts: np.ndarray, ends: np.ndarray, length: int) -> np.ndarr
     Returns:
       bool [length].
     """
-    reached = np.zeros(length, np.int64)
-    reached[starts] = ends
-    outside = np.ones(length, np.bool_)
-    outside[1:] = np.maximum.accumulate(reached[:-1]) <= np.arange(1, length)
-    return outside
+    reached = np.zeros(length + 1, np.int64)
+    reached[starts + 1] = ends
+    return np.maximum.accumulate(reached[:-1]) <= np.arange(length)
 
 
 def insert_masks(

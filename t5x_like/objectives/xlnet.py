@@ -113,7 +113,7 @@ class XLNet(MaskedEncoder):
             parts = [part[::-1] for part in parts]
         split = len(parts[0])
         inputs, token_type_ids = sequence(*parts, ids=ids)
-        functional = [split + len(parts[1]), len(inputs) - 2, len(inputs) - 1]
+        functional = np.array([split + len(parts[1]), len(inputs) - 2, len(inputs) - 1])
         masked = self._masked(inputs, split, backward=backward, rng=rng, ids=ids)
         query, key = visibility(masked, functional, split=split, block=self.perm_size, rng=rng)
         masked[functional] = False

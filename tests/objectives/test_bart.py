@@ -160,7 +160,9 @@ def test_what_models_and_data_are_told():
     assert (objective.kind, objective.steps, objective.static) == ("encoder_decoder", (), False)
     assert objective.decoder_start == "eos"
     assert objective.lengths(512) == {"inputs": 512, "targets": 512}
-    assert objective.geometry(objective.lengths(512)) == SentenceBlocks(510, cross_documents=False)
+    assert objective.geometry(objective.lengths(512)) == SentenceBlocks(
+        510, cross_documents=False, segments_of=None
+    )
     assert objective.geometry({"inputs": 512, "targets": 100}).length == 98
     with pytest.raises(ValueError, match=r"\['targets'\] missing"):
         objective.geometry({"inputs": 512})

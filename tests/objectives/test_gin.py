@@ -46,8 +46,10 @@ def test_a_preset_has_a_file_that_builds_it(name: str):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_lengths_of_a_file_fit_its_objective(name: str):
     made = macros(name)
-    made["objective"].geometry(made["lengths"])
-    assert {spec.length for spec in made["objective"].features(made["lengths"]).values()}
+    objective, lengths = made["objective"], made["lengths"]
+    objective.geometry(lengths)
+    assert lengths == objective.lengths(next(iter(lengths.values())))
+    assert all(spec.length != 0 for spec in objective.features(lengths).values())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

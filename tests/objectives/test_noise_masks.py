@@ -14,8 +14,9 @@ from t5x_like.objectives.noise_masks import (
     FragmentNoise,
     IidNoise,
     SuffixNoise,
+    mask_of_spans,
     random_cuts,
-    random_spans,
+    random_span_starts,
     span_counts,
 )
 from tests.objectives.binomial import assert_mean_within_5_sigma, assert_within_5_sigma
@@ -23,6 +24,10 @@ from tests.objectives.binomial import assert_mean_within_5_sigma, assert_within_
 RAW, NOISE, SPANS = 568, 85, 28
 DRAWS = 20_000
 DENSITY = {"noise_density": 0.15, "mean_span_length": 3.0}
+
+
+def random_spans(length: int, rng: np.random.Generator, **shape: float) -> np.ndarray:
+    return mask_of_spans(length, *random_span_starts(length, rng, **shape))
 
 
 def generator(seed: int) -> np.random.Generator:

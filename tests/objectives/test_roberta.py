@@ -178,7 +178,7 @@ def test_a_word_too_long_for_the_predictions_is_passed_over():
 def test_presets():
     lengths = {"inputs": 512}
     assert {name: objective.geometry(lengths) for name, objective in PRESETS.items()} == {
-        "segment_pair": SentencePairs(508),
+        "segment_pair": SentencePairs(508, short_probability=0.0),
         "sentence_pair": SingleSentencePairs(508),
         "full_sentences": SentenceBlocks(511, True, per_segment=1, per_document=1),
         "doc_sentences": SentenceBlocks(511, False, per_segment=1, per_document=1),

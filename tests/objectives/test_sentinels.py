@@ -65,3 +65,13 @@ def test_more_runs_than_sentinels_take_the_pieces_below():
     replaced = replace_runs(np.full(256, 7, np.int32), mask, ids=ids)
     assert replaced[::2].tolist() == list(range(32099, 32099 - 128, -1))
     assert replaced[-2] == 31972
+
+
+def test_no_special_id_becomes_a_sentinel():
+    roberta = TokenIds(160, pad=1, eos=2, unk=3, bos=0, cls=0, sep=2, mask=59, sentinels=100)
+    mask = np.arange(202) % 2 == 0
+    tokens = np.full(202, 7, np.int32)
+    lowest = replace_runs(tokens[:200], mask[:200], ids=roberta)[-2]
+    assert lowest == 60
+    with pytest.raises(ValueError, match=r"101 spans .* has 100 above"):
+        replace_runs(tokens, mask, ids=roberta)
