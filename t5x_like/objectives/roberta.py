@@ -66,7 +66,7 @@ class _DynamicMasking(MaskedEncoder):
         else:
             positions = _uniform(len(inputs), self.masked_rate, rng)
         noisy = masking.replaced(inputs, positions, rng, ids, random_from=_not_special, draws=draws)
-        return masking.example(noisy, np.zeros_like(inputs), inputs, positions)
+        return masking.example(noisy, np.zeros(len(inputs), np.int32), inputs, positions)
 
 
 def _uniform(n: int, rate: float, rng: np.random.Generator, *, shuffle: bool = False) -> np.ndarray:
@@ -137,9 +137,11 @@ class PairedSegments(_DynamicMasking):
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
         """Masks `sample["first"]` and `sample["second"]` (int [a] and [b])."""
-        tokens = np.concatenate((sample["first"], sample["second"]))
-        end = len(sample["first"])
-        inputs = _separated(tokens, np.array([end, end, len(tokens)]), ids)
+        first, second = sample["first"], sample["second"]
+        inputs = np.full(len(first) + len(second) + 4, ids.sep, np.int32)
+        inputs[0] = ids.cls
+        inputs[1 : len(first) + 1] = first
+        inputs[len(first) + 3 : -1] = second
         label = np.asarray(sample["is_random"], np.int32)
         return self._masked(inputs, rng, ids) | {"next_sentence_label": label}
 

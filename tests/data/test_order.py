@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import grain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +48,20 @@ def test_order_of_a_seed_is_fixed():
     assert [order._seed(0, name) for name in ("a", "b")] == [2598482685, 4059100481]
     rows = rows_of(16, [Part("task", 8, 1, None)], seed=3)
     assert "".join("abcdefgh"[n % 8] for _, n in rows) == "cdbfehgaefdcgbah"
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("weights", [(1,), (3, 2), (1, 4, 2)])
+def test_order_is_what_grain_makes_of_its_shuffled_and_mixed_datasets(weights, shuffle):
+    mixed = parts(*weights, size=11)
+    datasets = []
+    for k, part in enumerate(mixed):
+        numbered = grain.MapDataset.range(part.size).map_with_index(lambda n, _, k=k: (k, n))
+        if shuffle:
+            numbered = numbered.shuffle(seed=order._seed(0, part.name))
+        datasets.append(numbered.repeat())
+    expected = grain.MapDataset.mix(datasets, weights=weights)
+    assert rows_of(200, mixed, shuffle=shuffle) == [expected[row] for row in range(200)]
 
 
 def test_seeds_of_neighbours_share_no_epoch():
