@@ -45,7 +45,7 @@ def enclosed(text: np.ndarray, ids: TokenIds) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class Denoising(EncoderDecoder):
+class BART(EncoderDecoder):
     """Inputs: a block of sentences with noise; targets: the whole block (BART, section 2).
 
     Both as "<s> text </s>". The `noises` change the text one after the other. The decoder starts
@@ -105,13 +105,13 @@ class Denoising(EncoderDecoder):
 
 
 PRESETS = {
-    "bart": Denoising((SentencePermutation(), TextInfilling())),
+    "bart": BART((SentencePermutation(), TextInfilling())),
     # The rate of masking and of deletion is BERT's, which the paper follows; it gives none itself.
-    "token_masking": Denoising((TokenMasking(),)),
-    "token_deletion": Denoising((TokenDeletion(),)),
-    "text_infilling": Denoising((TextInfilling(),)),
-    "sentence_permutation": Denoising((SentencePermutation(),)),
-    "document_rotation": Denoising((DocumentRotation(),)),
+    "token_masking": BART((TokenMasking(),)),
+    "token_deletion": BART((TokenDeletion(),)),
+    "text_infilling": BART((TextInfilling(),)),
+    "sentence_permutation": BART((SentencePermutation(),)),
+    "document_rotation": BART((DocumentRotation(),)),
 }
 SUMMARIES = {
     "bart": "sentences in random order, then spans of words as one mask each (BART, section 5.1)",

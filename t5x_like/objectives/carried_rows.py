@@ -63,8 +63,8 @@ class CarriedRows:
     """Pieces of text that go on along a row of batches, each with two texts A and B after it.
 
     The stream is cut in rows of the same length; those of one batch stand at the same step. A
-    sample is `inputs`, the next `reuse` tokens of its row; `first`, A, which begins right after;
-    and `second`, B. A ends at a random limit of sentences among the tokens that A and B fill. Half
+    sample is `inputs`, the next `reuse_length` tokens of its row; `first`, A, which begins right
+    after; and `second`, B. A ends at a random limit of sentences among the tokens that A and B fill. Half
     of the time B follows A (`is_next` 1); else, and where no such limit exists, it is the sentences
     around a token drawn from the row. A and B then lose tokens at their ends, the
     longer one first, until they fit (XLNet, section 2.5, and its published code).
@@ -75,17 +75,17 @@ class CarriedRows:
 
     `reset_memory` is 1 at the first step, and where `inputs` begin at the beginning of a document,
     as read. The steps end where no row has the text for another: as all have the same length, at
-    most `reuse` - 1 tokens at the end of each, besides the last A and B, are not among `inputs`,
-    and fewer than there are rows at the end of the stream.
+    most `reuse_length` - 1 tokens at the end of each, besides the last A and B, are not among
+    `inputs`, and fewer than there are rows at the end of the stream.
 
     Attributes:
       length: tokens of a sample and of two [SEP] and a [CLS].
-      reuse: tokens of `inputs`, and from one step to the next.
+      reuse_length: tokens of `inputs`, and from one step to the next.
       bidirectional: whether half of the rows are read from right to left.
     """
 
     length: int = 512
-    reuse: int = 256
+    reuse_length: int = 256
     bidirectional: bool = True
 
     columns = (
@@ -98,10 +98,11 @@ class CarriedRows:
     segments_of = None
 
     def __post_init__(self) -> None:
-        if self.reuse < 1 or self._pair < 2:
+        if self.reuse_length < 1 or self._pair < 2:
             raise ValueError(
                 f"CarriedRows: a sample has a token to reuse and two texts of a token or more "
-                f"beside {SPECIALS} special tokens, got length {self.length} and reuse {self.reuse}"
+                f"beside {SPECIALS} special tokens, got length {self.length} and reuse_length "
+                f"{self.reuse_length}"
             )
 
     @property
@@ -112,7 +113,7 @@ class CarriedRows:
     @property
     def _pair(self) -> int:
         """Tokens of A and B together."""
-        return self.length - self.reuse - SPECIALS
+        return self.length - self.reuse_length - SPECIALS
 
     def plan_rows(
         self, sentences: Sentences, rng: np.random.Generator, rows: int
@@ -145,7 +146,7 @@ class CarriedRows:
 
     def _steps(self, rows: list[_Row], rng: np.random.Generator) -> Iterator[list[tuple[int, ...]]]:
         last = len(rows[0]) - (self.length - SPECIALS)
-        for position in range(0, last + 1, self.reuse):
+        for position in range(0, last + 1, self.reuse_length):
             draws = rng.random((len(rows), 3)).tolist()
             yield [
                 self._sample(row, position, *draw) for row, draw in zip(rows, draws, strict=True)
@@ -155,7 +156,7 @@ class CarriedRows:
         self, row: _Row, position: int, coin: float, cut: float, place: float
     ) -> tuple[int, ...]:
         """The columns of a sample, from three uniform numbers."""
-        start = position + self.reuse
+        start = position + self.reuse_length
         limits = row.limits(start, start + self._pair)
         cuts = [i for i in limits if start < i < start + self._pair]
         is_next = bool(cuts) and coin >= 0.5

@@ -106,12 +106,12 @@ class Denoising(EncoderDecoder):
         }
 
 
-def replaced(density: float, targets_share: float) -> Denoising:
+def iid_replaced(density: float, targets_share: float) -> Denoising:
     """Independent noise; its runs become sentinels."""
     return Denoising(IidNoise(density), NoiseToSentinels(), CleanToSentinels(), targets_share)
 
 
-def dropped(density: float, targets_share: float) -> Denoising:
+def iid_dropped(density: float, targets_share: float) -> Denoising:
     """Independent noise; it is left out of the inputs."""
     return Denoising(IidNoise(density), CleanTokens(), NoiseTokens(), targets_share)
 
@@ -123,14 +123,14 @@ PRESETS = {
     "bert_style": Denoising(IidNoise(0.15), MaskNoise(random=0.1), Original()),
     "deshuffling": Denoising(IidNoise(1.0), ShuffleNoise(), Original(), concatenate=False),
     "mass_style": Denoising(IidNoise(0.15), MaskNoise(), Original()),
-    "iid_replace": replaced(0.15, 192 / 512),
-    "iid_replace_rate_10": replaced(0.10, 103 / 512),
-    "iid_replace_rate_25": replaced(0.25, 256 / 512),
-    "iid_replace_rate_50": replaced(0.50, 512 / 512),
-    "iid_drop": dropped(0.15, 104 / 512),
-    "iid_drop_rate_10": dropped(0.10, 74 / 512),
-    "iid_drop_rate_25": dropped(0.25, 160 / 512),
-    "iid_drop_rate_50": dropped(0.50, 291 / 512),
+    "iid_replace": iid_replaced(0.15, 192 / 512),
+    "iid_replace_rate_10": iid_replaced(0.10, 103 / 512),
+    "iid_replace_rate_25": iid_replaced(0.25, 256 / 512),
+    "iid_replace_rate_50": iid_replaced(0.50, 512 / 512),
+    "iid_drop": iid_dropped(0.15, 104 / 512),
+    "iid_drop_rate_10": iid_dropped(0.10, 74 / 512),
+    "iid_drop_rate_25": iid_dropped(0.25, 160 / 512),
+    "iid_drop_rate_50": iid_dropped(0.50, 291 / 512),
     "mass": Denoising(
         FragmentNoise(0.5), MaskNoise(random=0.1, kept=0.1), NoiseTokens(), targets_share=0.5
     ),

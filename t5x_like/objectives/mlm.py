@@ -33,14 +33,14 @@ class MaskedLM(MaskedEncoder):
         (BERT's code: 20 at length 128).
       whole_words: takes the pieces of a word all or none; each is replaced on its own.
       static: masks a sample alike in every epoch.
-      duplicates: how many samples, each with its own noise, are made of each text in an epoch.
+      dupe_factor: how many samples, each with its own noise, are made of each text in an epoch.
     """
 
     masked_rate: float = 0.15
     max_predictions: int | None = None
     whole_words: bool = False
     static: bool = False
-    duplicates: int = 1
+    dupe_factor: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
@@ -50,8 +50,8 @@ class MaskedLM(MaskedEncoder):
                 f"{name}: max_predictions is at least 1, or None for as many as the rate gives, "
                 f"got {self.max_predictions}"
             )
-        if self.duplicates < 1:
-            raise ValueError(f"{name}: duplicates is at least 1, got {self.duplicates}")
+        if self.dupe_factor < 1:
+            raise ValueError(f"{name}: dupe_factor is at least 1, got {self.dupe_factor}")
         if self.whole_words:
             object.__setattr__(self, "needs", (*type(self).needs, "word_starts"))
 
@@ -62,7 +62,7 @@ class MaskedLM(MaskedEncoder):
           ValueError: `lengths` has no inputs, or they are too short.
         """
         text = ConcatenateAndSplit(masking.text_room(lengths, 2))
-        return text if self.duplicates == 1 else Duplicated(text, self.duplicates)
+        return text if self.dupe_factor == 1 else Duplicated(text, self.dupe_factor)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a masked encoder, with as many predictions as full inputs have."""
@@ -118,7 +118,7 @@ class NextSentence(MaskedLM):
 
     def geometry(self, lengths: Mapping[str, int]) -> SentencePairs:
         """Pairs of segments, three tokens less than the inputs; new ones for each duplicate."""
-        return SentencePairs(masking.text_room(lengths, 3), passes=self.duplicates)
+        return SentencePairs(masking.text_room(lengths, 3), passes=self.dupe_factor)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a masked encoder, and `next_sentence_label`, a number."""
@@ -144,7 +144,7 @@ class SentenceOrder(MaskedLM):
     def geometry(self, lengths: Mapping[str, int]) -> SentencePairs:
         """Pairs of successive segments, three tokens less than the inputs."""
         room = masking.text_room(lengths, 3)
-        return SentencePairs(room, passes=self.duplicates, random_probability=0.0)
+        return SentencePairs(room, passes=self.dupe_factor, random_probability=0.0)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a masked encoder, and `sentence_order_label`, a number."""
@@ -161,9 +161,9 @@ class SentenceOrder(MaskedLM):
 
 PRESETS = {
     "mlm": MaskedLM(),
-    "mlm_static": MaskedLM(static=True, duplicates=10),
+    "mlm_static": MaskedLM(static=True, dupe_factor=10),
     "mlm_whole_word": MaskedLM(whole_words=True),
-    "mlm_nsp": NextSentence(static=True, duplicates=10),
+    "mlm_nsp": NextSentence(static=True, dupe_factor=10),
     "mlm_sop": SentenceOrder(),
 }
 

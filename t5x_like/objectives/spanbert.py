@@ -75,8 +75,8 @@ def masked_spans(bounds: list[int], spans: Iterable[tuple[int, int]], budget: in
 class SpanBERT(MaskedEncoder):
     """Masks spans of whole words, each of them all [MASK], all random or all kept.
 
-    A span has 1 to `longest` words: geometric with parameter `p`, cut there and renormalised
-    (SpanBERT, section 3.1). `masked_rate` of the tokens are masked, rounded up, [CLS] and [SEP]
+    A span has 1 to `max_span_length` words: geometric with parameter `p`, cut there and
+    renormalised (SpanBERT, section 3.1). `masked_rate` of the tokens are masked, rounded up, [CLS] and [SEP]
     not counted. Spans that touch are one from there on: 80 % become [MASK], 10 % tokens drawn from
     the training text, 10 % stay.
 
@@ -88,7 +88,7 @@ class SpanBERT(MaskedEncoder):
     """
 
     p: float = 0.2
-    longest: int = 10
+    max_span_length: int = 10
     masked_rate: float = 0.15
     max_pair_targets: int = 15
 
@@ -102,10 +102,11 @@ class SpanBERT(MaskedEncoder):
                 f"SpanBERT: p, with which a span ends after a word, is between 0 and 1 (both "
                 f"excluded), got {self.p}"
             )
-        if self.longest < 1 or self.max_pair_targets < 1:
+        if self.max_span_length < 1 or self.max_pair_targets < 1:
             raise ValueError(
                 f"SpanBERT: spans have a word at least, and a target for their boundaries, got "
-                f"longest {self.longest} and max_pair_targets {self.max_pair_targets}"
+                f"max_span_length {self.max_span_length} and max_pair_targets "
+                f"{self.max_pair_targets}"
             )
 
     def _budget(self, tokens: int) -> int:
@@ -135,7 +136,7 @@ class SpanBERT(MaskedEncoder):
         text = sample["targets"]
         tokens, token_type_ids = masking.with_specials(ids, text)
         bounds = word_bounds(word_starts(text, ids)).tolist()
-        spans = random_spans(len(text), span_lengths(self.p, self.longest), rng)
+        spans = random_spans(len(text), span_lengths(self.p, self.max_span_length), rng)
         masked = np.zeros(len(tokens), np.bool_)
         masked[1:-1] = masked_spans(bounds, spans, self._budget(len(text)))
         positions = masked.nonzero()[0]

@@ -61,20 +61,20 @@ class XLNet(MaskedEncoder):
       max_ngram: the longest span; of n tokens with probability proportional to 1/n.
       perm_size: tokens that are permuted together, in blocks which keep their order; None for all
         those of a part.
-      reuse: tokens of the first part; None for half of the sequence.
+      reuse_length: tokens of the first part; None for half of the sequence.
       bidirectional: whether half of the rows of a batch are read from right to left.
     """
 
     partial_prediction: int = 6
     max_ngram: int = 5
     perm_size: int | None = None
-    reuse: int | None = None
+    reuse_length: int | None = None
     bidirectional: bool = True
 
     needs = ("cls", "sep", "word_starts")
 
     def __post_init__(self) -> None:
-        for name in ("partial_prediction", "max_ngram", "perm_size", "reuse"):
+        for name in ("partial_prediction", "max_ngram", "perm_size", "reuse_length"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"XLNet: {name} is a number of tokens, at least 1, got {value}")
@@ -89,7 +89,7 @@ class XLNet(MaskedEncoder):
     def geometry(self, lengths: Mapping[str, int]) -> CarriedRows:
         """Rows of text that go on from batch to batch, and two texts after each piece of them."""
         length = masking.text_room(lengths, SPECIALS) + SPECIALS
-        reuse = length // 2 if self.reuse is None else self.reuse
+        reuse = length // 2 if self.reuse_length is None else self.reuse_length
         return CarriedRows(length, reuse, self.bidirectional)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:

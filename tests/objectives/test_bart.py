@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.objectives.bart import PRESETS, SUMMARIES, Denoising
+from t5x_like.objectives.bart import BART, PRESETS, SUMMARIES
 from t5x_like.objectives.document_rotation import DocumentRotation
 from t5x_like.objectives.sentence_blocks import SentenceBlocks
 from t5x_like.objectives.sentence_permutation import SentencePermutation
@@ -35,7 +35,7 @@ NOISES = st.one_of(
 )
 OBJECTIVES = st.one_of(
     st.sampled_from(sorted(PRESETS)).map(PRESETS.__getitem__),
-    st.lists(NOISES, max_size=4).map(Denoising),
+    st.lists(NOISES, max_size=4).map(BART),
 )
 
 
@@ -59,7 +59,7 @@ def text(length: int) -> np.ndarray:
 @hypothesis.example(objective=PRESETS["bart"], tokens=[], ids=TRAINED, seed=0)
 @hypothesis.example(objective=PRESETS["bart"], tokens=[7], ids=TRAINED, seed=0)
 @hypothesis.example(objective=PRESETS["bart"], tokens=[1] * 126, ids=TRAINED, seed=0)
-def test_any_text_and_any_noise(objective: Denoising, tokens: list, ids: TokenIds, seed: int):
+def test_any_text_and_any_noise(objective: BART, tokens: list, ids: TokenIds, seed: int):
     before = np.array(tokens, np.int32)
     features = objective({"targets": before}, generator(seed), ids)
     again = objective({"targets": before}, generator(seed), ids)
@@ -81,7 +81,7 @@ def test_any_text_and_any_noise(objective: Denoising, tokens: list, ids: TokenId
 def test_examples_fit_the_declared_lengths(seed: int, length: int):
     lengths = {"inputs": length, "targets": length}
     # Empty spans are likelier the shorter the spans are.
-    objective = Denoising((SentencePermutation(), TextInfilling(1.0, 1.0)))
+    objective = BART((SentencePermutation(), TextInfilling(1.0, 1.0)))
     longest = objective.geometry(lengths).length
     features = objective({"targets": text(longest)}, generator(seed), TRAINED)
     assert objective.features(lengths) == {
@@ -113,16 +113,16 @@ def test_the_published_combination_permutes_and_then_infills():
 
 def test_noises_run_in_their_order():
     ids = dataclasses.replace(TRAINED, full_stops=np.arange(SIZE) == TRAINED.mask)
-    masked_first = Denoising((TokenMasking(1.0), SentencePermutation()))
+    masked_first = BART((TokenMasking(1.0), SentencePermutation()))
     # Each mask is a full stop, the first of several: one sentence. There is nothing to permute.
     assert masked_first({"targets": text(9)}, generator(0), ids)["inputs"].tolist() == [
         3,
         *[5] * 9,
         1,
     ]
-    deleted = Denoising((TokenDeletion(0.5), TokenMasking(1.0)))
+    deleted = BART((TokenDeletion(0.5), TokenMasking(1.0)))
     assert deleted({"targets": text(9)}, generator(0), ids)["inputs"].tolist() == [3, 5, 5, 5, 5, 1]
-    nothing = Denoising(())({"targets": text(9)}, generator(0), ids)
+    nothing = BART(())({"targets": text(9)}, generator(0), ids)
     assert np.array_equal(nothing["inputs"], nothing["targets"])
 
 
@@ -145,14 +145,14 @@ def test_presets():
         "sentence_permutation": 1,
         "document_rotation": 1,
     }
-    assert repr(PRESETS["token_deletion"]) == "Denoising(noises=(TokenDeletion(rate=0.15),))"
+    assert repr(PRESETS["token_deletion"]) == "BART(noises=(TokenDeletion(rate=0.15),))"
 
 
 def test_equal_however_the_noises_are_given():
     noises = [SentencePermutation(1), TextInfilling(mean_span_length=3)]
-    assert Denoising(noises) == PRESETS["bart"]
-    assert repr(Denoising(noises)) == repr(PRESETS["bart"])
-    assert hash(Denoising(noises)) == hash(PRESETS["bart"])
+    assert BART(noises) == PRESETS["bart"]
+    assert repr(BART(noises)) == repr(PRESETS["bart"])
+    assert hash(BART(noises)) == hash(PRESETS["bart"])
 
 
 def test_what_models_and_data_are_told():

@@ -195,7 +195,7 @@ def test_geometries_need_room():
 
 
 @pytest.mark.parametrize(
-    "fields", [{"masked_rate": 0}, {"masked_rate": 1.5}, {"max_predictions": 0}, {"duplicates": 0}]
+    "fields", [{"masked_rate": 0}, {"masked_rate": 1.5}, {"max_predictions": 0}, {"dupe_factor": 0}]
 )
 def test_fields_out_of_range(fields: dict[str, float]):
     with pytest.raises(ValueError, match=f"NextSentence: {next(iter(fields))} is "):

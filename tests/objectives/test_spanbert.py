@@ -153,7 +153,7 @@ def test_integers_and_floats_are_one_objective():
 
 @pytest.mark.parametrize(
     "fields",
-    [{"p": 0}, {"p": 1}, {"longest": 0}, {"masked_rate": 0}, {"max_pair_targets": 0}],
+    [{"p": 0}, {"p": 1}, {"max_span_length": 0}, {"masked_rate": 0}, {"max_pair_targets": 0}],
 )
 def test_fields_out_of_range(fields: dict[str, float]):
     with pytest.raises(ValueError, match="SpanBERT: "):

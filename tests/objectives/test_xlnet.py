@@ -126,7 +126,7 @@ def test_any_sample(
 def test_published_numbers():
     assert XLNet().geometry({"inputs": 512}) == CarriedRows(512, 256, True)
     assert XLNet().geometry({"inputs": 128}) == CarriedRows(128, 64, True)
-    assert XLNet(reuse=100, bidirectional=False).geometry({"inputs": 512}) == CarriedRows(
+    assert XLNet(reuse_length=100, bidirectional=False).geometry({"inputs": 512}) == CarriedRows(
         512, 100, False
     )
     assert XLNet().features({"inputs": 512})["masked_positions"].length == 85
@@ -223,7 +223,7 @@ def test_rows_of_examples_spell_the_text():
         assert np.array_equal(whole, part[:: -1 if row >= 2 else 1][: len(whole)])
 
 
-@pytest.mark.parametrize("name", ["partial_prediction", "max_ngram", "perm_size", "reuse"])
+@pytest.mark.parametrize("name", ["partial_prediction", "max_ngram", "perm_size", "reuse_length"])
 def test_fields_out_of_range(name: str):
     with pytest.raises(ValueError, match=f"XLNet: {name}"):
         XLNet(**{name: 0})
@@ -233,7 +233,7 @@ def test_errors_of_the_geometry():
     with pytest.raises(ValueError, match="length of inputs"):
         XLNet().geometry({})
     with pytest.raises(ValueError, match="CarriedRows: "):
-        XLNet(reuse=120).geometry({"inputs": 120})
+        XLNet(reuse_length=120).geometry({"inputs": 120})
 
 
 def test_what_the_vocabulary_must_have():
