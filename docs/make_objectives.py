@@ -44,7 +44,7 @@ FAMILIES = {
         "For encoder-decoders (Raffel et al. 2020, section 3.3). Sentinels `<extra_id_0>`, ... are the "
         "highest ids of the vocabulary. Rows of `iid_*` draw each token by itself; variants exist for "
         "other rates (`_rate_10`, `_rate_25`, `_rate_50`) and mean lengths of spans (`_length_2`, "
-        "`_length_5`, `_length_10`).",
+        "`_length_5`, `_length_10`), those that T5 varied.",
         "span_corruption drop_spans iid_replace iid_drop bert_style mass_style deshuffling prefix_lm",
     ),
     "MASS": ("For encoder-decoders (Song et al. 2019).", "mass"),
@@ -81,7 +81,13 @@ FAMILIES = {
         "the other's `permutation_key_order`: all that a model needs to make its masks.",
         "xlnet",
     ),
-    "Language models": ("For decoders.", "lm lm_t5"),
+    "Language models": (
+        "For decoders (Radford et al. 2019; Raffel et al. 2020). `prefix_lm`, and any other objective "
+        "of inputs and targets, UL2 included, trains a decoder by itself where the model's rows are "
+        "made by `feature_converters.PrefixDecoder()`: it joins the two, lets inputs be seen from "
+        "both sides and scores targets alone.",
+        "lm lm_t5",
+    ),
 }
 
 

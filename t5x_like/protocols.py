@@ -159,7 +159,11 @@ class Vocabulary(Protocol):
     def decode(self, ids: Sequence[int]) -> str: ...
 
     def piece(self, i: int) -> str:
-        """Token `i` as people read it: its text, or a special token's name; "▁" is a space."""
+        """Token `i` as people read it: its text, or a special token's name; "▁" is a space.
+
+        Raises:
+          IndexError: there is no id `i`.
+        """
 
     def to_json(self) -> dict[str, Any]: ...
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from t5x_like.data.opening import Data
     from t5x_like.data.vocabulary_choice import VocabularyChoice
-    from t5x_like.protocols import Objective
+
+OBJECTIVE = "span_corruption"
+"""The preset that `train` trains by default."""
 
 VOCAB_TYPES = ("unigram", "bpe", "wordpiece", "byte_bpe", "characters")
 """`vocabularies.recipes.KINDS`, which `--help` has no time to import."""
@@ -164,14 +166,36 @@ def vocabulary_choice(args: argparse.Namespace) -> VocabularyChoice:
 
 def feature_lengths(text: str) -> dict[str, int]:
     """The type of `--lengths inputs=512,targets=114`."""
-    return {name: int(length) for name, length in (part.split("=") for part in text.split(","))}
+    try:
+        pairs = [part.split("=") for part in text.split(",")]
+        return {name: positive(length) for name, length in pairs}
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not of the form F=N,F=N, such as inputs=512,targets=114"
+        ) from error
+
+
+def positive(text: str) -> int:
+    """The type of a number of things, of which there is one at least."""
+    return _at_least(1, text)
+
+
+def natural(text: str) -> int:
+    """The type of a number that counts from 0."""
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    if (number := int(text)) < least:
+        raise argparse.ArgumentTypeError(f"{number} is less than {least}")
+    return number
 
 
 def text_data(
     args: argparse.Namespace,
     *,
     lengths: Mapping[str, int] | None = None,
-    objective: Objective | None = None,
+    objective: str = OBJECTIVE,
     **fields: Any,
 ) -> Data:
     """The `Data` that the arguments of `add_text` name.
@@ -179,7 +203,7 @@ def text_data(
     Args:
       args: the arguments.
       lengths: of the task features.
-      objective: for a corpus that is named without one; any, where only its text is wanted.
+      objective: a preset, for a corpus that is named without one.
       **fields: of `Data`.
 
     Raises:
@@ -200,8 +224,7 @@ def text_data(
         read_corpus=functools.partial(
             user_corpus, field=args.field, separator=args.separator, validation=args.validation
         ),
-        # A cache serves every objective; a corpus needs one to be a task at all.
-        objective=objective or next(iter(objectives.presets().values())),
+        objective=objectives.preset(objective),
         cache_dir=args.cache_dir,
         **fields,
     )

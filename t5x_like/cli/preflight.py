@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from t5x_like.data.stream import Component
     from t5x_like.protocols import Model
 
+_LONG = 120
+
 
 def writable_directory(model_dir: str | None) -> epath.Path:
     """The run's directory, made if missing.
@@ -74,7 +76,10 @@ def lengths_given(feature_converter: Any, lengths: Mapping[str, int]) -> None:
     """Raises ValueError where a feature that the model reads has no length."""
     if missing := set(feature_converter.task_features) - set(lengths):
         raise ValueError(
-            f"TASK_FEATURE_LENGTHS lacks {', '.join(sorted(missing))}; it is {dict(lengths)}"
+            f"TASK_FEATURE_LENGTHS lacks {', '.join(sorted(missing))}; it is {dict(lengths)}. The "
+            f"model's rows are made by {feature_converter}: an objective without such a feature is "
+            "for another kind of model; choose one for this kind (`t5x_like objectives NAME` says "
+            "which), or set the length"
         )
 
 
@@ -112,7 +117,8 @@ def same_run(
     if not different:
         return
     lines = [
-        f"  {name}: {_shown(saved.get(name))} then, {_shown(mine[name])} now" for name in different
+        "  {}: {} then, {} now".format(name, *_brief(str(saved.get(name)), str(mine[name])))
+        for name in different
     ]
     message = ["MODEL_DIR holds a run with other data or seeds:", *lines]
     if any(name == "vocabulary" or name.endswith(".text") for name in different):
@@ -126,6 +132,12 @@ def same_run(
     raise CheckpointError("\n".join(message) + ".")
 
 
-def _shown(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+def _brief(*texts: str) -> list[str]:
+    """Texts that differ, long ones from a little before the place where they do."""
+    if max(map(len, texts)) <= _LONG:
+        return list(texts)
+    places = enumerate(zip(*texts, strict=False))
+    different = next((i for i, found in places if len(set(found)) > 1), min(map(len, texts)))
+    first = max(0, different - _LONG // 3)
+    last = first + _LONG
+    return ["..." * (first > 0) + text[first:last] + "..." * (last < len(text)) for text in texts]

@@ -65,7 +65,7 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
         return batches.train_from(start_step)
 
     log = RunLog(model_dir, total_steps=options.train_steps)
-    if not batches.validation:
+    if options.eval_period and not batches.validation:
         log.message("No held-out documents: the run goes without evaluation.")
     return loop.train(
         program,
@@ -156,11 +156,10 @@ class _Batches:
 
     @classmethod
     def of(cls, run: Run, opened: Opened) -> _Batches:
-        pack = getattr(run.feature_converter, "pack", False)
-        rows = run.options.batch_size
-        train = opened.components("train", pack=pack, rows=rows)
-        preflight.examples_read(run.feature_converter, train)
-        validation = opened.components("validation", pack=pack, rows=rows, alone=True)
+        # Samples may have to be planned: the first process keeps the plans for the others.
+        train, validation = multihost.first_process_then_others(
+            "plans of samples", functools.partial(_components, run, opened)
+        )
         return cls(train, validation, ToDevice(run.layout, run.options.batch_size), run)
 
     @property
@@ -192,6 +191,26 @@ class _Batches:
             for name in metrics.keys() - set(TOTALS):
                 found[f"{component.name}/{name}"] = metrics[name]
         return dict(sorted(found.items()))
+
+
+def _components(
+    run: Run, opened: Opened
+) -> tuple[Sequence[stream.Component], Sequence[stream.Component]]:
+    """What is trained on, and what is held out, where it is to be evaluated."""
+    pack = getattr(run.feature_converter, "pack", False)
+    rows = run.options.batch_size
+    train = opened.components("train", pack=pack, rows=rows)
+    preflight.examples_read(run.feature_converter, train)
+    if not run.options.eval_period:
+        return train, ()
+    try:
+        return train, opened.components("validation", pack=pack, rows=rows, alone=True)
+    except ValueError as error:
+        # What is wrong with the task or its lengths was found with the training split.
+        raise ValueError(
+            f"the validation split cannot be evaluated in batches of {rows} rows: {error}. "
+            "Or hold more text out, or train without evaluation: EVAL_PERIOD=0"
+        ) from error
 
 
 def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:

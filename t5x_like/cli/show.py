@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples:
-  t5x_like show stdlib_docs.span_corruption
+  t5x_like show stdlib_docs.span_corruption --start 100
   t5x_like show stdlib_docs.mlm_nsp -n 5 --length 64
   t5x_like show --corpus 'data/*.txt' --objective bart --vocabulary mine.model --html bart.html
   t5x_like show my_mixture --module my_tasks.py --lengths inputs=128,targets=32 --pack
@@ -36,11 +36,11 @@ def main(argv: list[str]) -> int:
 
     from t5x_like.cli import shown_html, shown_text
 
-    groups: dict[str, list[Shown]] = {}
+    groups: dict[str, dict[str, Shown]] = {}
     summaries = {}
     opened = _opened(args)
     for component, examples in _components(opened, args):
-        groups[component.name] = list(_examples(component, examples, opened, args))
+        groups[component.name] = dict(_examples(component, examples, opened, args))
         summaries[component.name] = _summary(component, examples)
     if args.html:
         title = args.task or ", ".join(args.corpus)
@@ -52,8 +52,8 @@ def main(argv: list[str]) -> int:
     width = min(shutil.get_terminal_size().columns, 120)
     for name, group in groups.items():
         print(f"{name}: {summaries[name]}")
-        for number, example in enumerate(group, start=args.start):
-            print(f"\nexample {number}")
+        for place, example in group.items():
+            print(f"\n{place}")
             print(shown_text.render(example, colour=colour, width=width))
     if not colour:
         print(f"\nmarks: {shown_text.LEGEND}")
@@ -69,14 +69,30 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_text(parser)
-    parser.add_argument("--objective", metavar="O", help="for a corpus that is named without one")
+    parser.add_argument(
+        "--objective",
+        metavar="O",
+        help=f"for a corpus that is named without one (default: {arguments.OBJECTIVE})",
+    )
     arguments.add_vocabulary(parser, size=8000)
     group = parser.add_argument_group("examples")
-    group.add_argument("-n", type=int, default=3, metavar="N", help="how many (default: 3)")
-    group.add_argument("--start", type=int, default=0, metavar="I", help="first (default: 0)")
+    group.add_argument(
+        "-n", type=arguments.positive, default=3, metavar="N", help="how many rows (default: 3)"
+    )
+    group.add_argument(
+        "--start",
+        type=arguments.natural,
+        default=0,
+        metavar="R",
+        help="the first row (default: 0)",
+    )
     group.add_argument("--split", default="train", choices=["train", "validation"])
     group.add_argument(
-        "--length", type=int, default=128, metavar="L", help="tokens of a row (default: 128)"
+        "--length",
+        type=arguments.positive,
+        default=128,
+        metavar="L",
+        help="tokens of a row (default: 128)",
     )
     group.add_argument(
         "--lengths",
@@ -93,15 +109,30 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _opened(args: argparse.Namespace) -> Opened:
-    from t5x_like import objectives
-
     data = arguments.text_data(
         args,
-        objective=objectives.preset(args.objective) if args.objective else None,
+        objective=args.objective or arguments.OBJECTIVE,
         vocabulary=arguments.vocabulary_choice(args),
     )
-    lengths = args.lengths or data.usual_lengths(args.length)
-    return dataclasses.replace(data, lengths=lengths).open()
+    if args.objective and any(one != data.objective for one in data.task_objectives()):
+        raise ValueError(
+            f"--objective {args.objective} is for plain text that is named without an objective: "
+            "leave it out here"
+        )
+    usual = data.usual_lengths(args.length)
+    if args.lengths and args.lengths.keys() != usual.keys():
+        raise ValueError(f"--lengths: {_other_names(args.lengths, usual)}")
+    return dataclasses.replace(data, lengths=args.lengths or usual).open()
+
+
+def _other_names(given: Mapping[str, int], wanted: Mapping[str, int]) -> str:
+    """Which features have no length, and which lengths are of no feature."""
+    parts = []
+    if missing := wanted.keys() - given.keys():
+        parts.append(f"lacks {', '.join(sorted(missing))}")
+    if unknown := given.keys() - wanted.keys():
+        parts.append(f"has {', '.join(sorted(unknown))}, which the examples have not")
+    return f"{'; '.join(parts)}; give the lengths of {' and '.join(wanted)}"
 
 
 def _components(opened: Opened, args: argparse.Namespace) -> Iterator[tuple[Component, Examples]]:
@@ -109,7 +140,7 @@ def _components(opened: Opened, args: argparse.Namespace) -> Iterator[tuple[Comp
     from t5x_like.data.stream import Examples
 
     rows = 2  # of objectives that carry rows from batch to batch; an even number suits them all
-    found = opened.components(args.split, pack=args.pack, rows=rows)
+    found = opened.components(args.split, pack=args.pack, rows=rows, alone=True)
     if not found:
         raise ValueError(f"no task has examples in split {args.split!r}")
     for component in found:
@@ -119,12 +150,18 @@ def _components(opened: Opened, args: argparse.Namespace) -> Iterator[tuple[Comp
 
 def _examples(
     component: Component, examples: Examples, opened: Opened, args: argparse.Namespace
-) -> Iterator[Shown]:
+) -> Iterator[tuple[str, Shown]]:
+    """Where each example stands, and what people see of it."""
     from t5x_like.cli.shown import shown
 
+    if args.start >= len(examples):
+        raise ValueError(
+            f"--start {args.start}: there are {len(examples)} rows of {component.name}, from 0 on"
+        )
     for n in range(args.start, min(args.start + args.n, len(examples))):
-        for features in examples.features(n):
-            yield shown(features, component.features, opened.vocabulary)
+        for k, features in enumerate(examples.features(n)):
+            place = f"row {n}, example {k}" if args.pack else f"row {n}"
+            yield place, shown(features, component.features, opened.vocabulary)
 
 
 _LOOKED_AT = 100

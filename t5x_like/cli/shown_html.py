@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from t5x_like.cli.shown import Shown, Token
 
@@ -27,12 +27,12 @@ _LEGEND = (
 )
 
 
-def page(title: str, groups: Mapping[str, Sequence[Shown]]) -> str:
+def page(title: str, groups: Mapping[str, Mapping[str, Shown]]) -> str:
     """A page of examples.
 
     Args:
       title: of the page.
-      groups: examples by the heading that they go under.
+      groups: by the heading that they go under, examples by where they stand.
     """
     parts = [
         "<!doctype html>",
@@ -43,8 +43,8 @@ def page(title: str, groups: Mapping[str, Sequence[Shown]]) -> str:
     ]
     for heading, examples in groups.items():
         parts.append(f"<h2>{html.escape(heading)}</h2>")
-        for number, example in enumerate(examples):
-            parts.append(f"<h3>Example {number}</h3>")
+        for place, example in examples.items():
+            parts.append(f"<h3>{html.escape(place.capitalize())}</h3>")
             for name, tokens in example.lines.items():
                 body = "".join(map(_span, tokens))
                 parts.append(f'<div class="name">{html.escape(name)}</div>')

@@ -29,6 +29,7 @@ from t5x_like.protocols import TokenIds, Vocabulary
 from t5x_like.vocabularies import loading
 
 _OPEN_SHARDS = 256
+_REMAKE = "make the cache again: `t5x_like cache ... --overwrite`"
 _READ_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
@@ -68,13 +69,13 @@ class Cache:
         if corpus_fingerprint not in (None, manifest.corpus_fingerprint):
             raise CacheError(
                 f"the cache {directory} is of another text than {manifest.corpus!r} has now: the "
-                f"files, their reading options or the Python version changed; {remake(directory)}"
+                f"files, their reading options or the Python version changed; {_REMAKE}"
             )
         if vocabulary_fingerprint not in (None, manifest.vocabulary_fingerprint):
             raise CacheError(
                 f"the cache {directory} was tokenised with another vocabulary "
                 f"({manifest.vocabulary}); name that one, or another cache directory, or "
-                f"{remake(directory)}"
+                f"{_REMAKE}"
             )
         for info in manifest.splits.values():
             sizes = {shard.file: shard.bytes for shard in info.shards} | dict(info.index_bytes)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import NamedTuple
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
@@ -37,10 +36,26 @@ from t5x_like.data.cache_format import (
 from t5x_like.data.cache_text import Record
 from t5x_like.protocols import Vocabulary
 
-_COUNT_EVERY = 1 << 20
+_PACKED_TOKENS = 1 << 20
 # One record a chunk, so that a random read touches nothing else; uncompressed, since token ids
 # shrink by a quarter at best (zstd) and decompression would be a third of the time of a read.
 _OPTIONS = "group_size:1,uncompressed"
+
+
+class Packed(NamedTuple):
+    """Records as they are stored, with what the index says of them.
+
+    Attributes:
+      data: the bytes of each.
+      lengths: int64 [records, features].
+      new_document: bool [records].
+      counts: int64 [features, vocabulary], occurrences of each id.
+    """
+
+    data: list[bytes]
+    lengths: np.ndarray
+    new_document: np.ndarray
+    counts: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +82,45 @@ class ShardPlan:
         as_planned = made_of["recipe"] == self.recipe and made_of["bytes"] == size
         return as_planned and content in (None, made_of["content"])
 
+    def packed(self, records: Iterable[Record]) -> Iterator[Packed]:
+        """The records as they are stored, some at a time, so that memory is bounded.
+
+        Raises:
+          CacheError: an id that the vocabulary does not have.
+        """
+        codec = RecordCodec(self.features)
+        some: list[Record] = []
+        tokens = 0
+        for record in records:
+            some.append(record)
+            tokens += sum(map(len, record.features.values()))
+            if tokens >= _PACKED_TOKENS:
+                yield self._pack(some, codec)
+                some, tokens = [], 0
+        if some:
+            yield self._pack(some, codec)
+
+    def _pack(self, records: list[Record], codec: RecordCodec) -> Packed:
+        columns = {name: [record.features[name] for record in records] for name in self.features}
+        return Packed(
+            data=[codec.encode(record.features, record.segments) for record in records],
+            lengths=np.array([list(map(len, arrays)) for arrays in columns.values()], np.int64).T,
+            new_document=np.array([record.new_document for record in records], bool),
+            counts=np.stack([self._counts(name, arrays) for name, arrays in columns.items()]),
+        )
+
+    def _counts(self, feature: str, arrays: list[np.ndarray]) -> np.ndarray:
+        if self.features[feature] == FLOAT:
+            return np.zeros(self.vocab_size, np.int64)
+        ids = np.concatenate(arrays)
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
+            wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
+            raise CacheError(
+                f"feature {feature!r} holds id {wrong}, but its vocabulary has ids 0 to "
+                f"{self.vocab_size - 1}; name the vocabulary that made these ids"
+            )
+        return np.bincount(ids, minlength=self.vocab_size)
+
     def write(
         self,
         split: str,
@@ -75,106 +129,69 @@ class ShardPlan:
         records: Iterable[Record],
         content: str | Callable[[], str],
     ) -> int:
+        """Writes a shard of records in order; otherwise as `write_packed`."""
+        return self.write_packed(split, number, parts=self.packed(records), content=content)
+
+    def write_packed(
+        self,
+        split: str,
+        number: int,
+        *,
+        parts: Iterable[Packed],
+        content: str | Callable[[], str],
+    ) -> int:
         """Writes a shard.
 
         Args:
           split: which split it is of.
           number: its place in the split.
-          records: in order.
+          parts: its records, in order.
           content: digest of what it was made of; a function where only reading it all tells.
 
         Returns:
           The number of records.
         """
-        with _ShardFile(self, Path(self.directory) / shard_name(split, number)) as shard:
-            for record in records:
-                shard.add(record)
-            shard.finish(content() if callable(content) else content)
-        return len(shard.lengths)
-
-
-class _ShardFile:
-    """A shard while it is being written."""
-
-    def __init__(self, plan: ShardPlan, path: Path) -> None:
-        self.plan = plan
-        self.path = path
-        self.codec = RecordCodec(plan.features)
-        self.lengths: list[list[int]] = []
-        self.new_document: list[bool] = []
-        self.counts = np.zeros([len(plan.features), plan.vocab_size], np.int64)
-        self.uncounted: list[list[np.ndarray]] = [[] for _ in plan.features]
-        self.uncounted_tokens = 0
-        self.temporary = temporary_name(path)
-        self.writer = ArrayRecordWriter(str(self.temporary), _OPTIONS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.writer.is_open():
-            self.writer.close()
-        self.temporary.unlink(missing_ok=True)
-
-    def add(self, record: Record) -> None:
-        self.writer.write(self.codec.encode(record.features, record.segments))
-        arrays = [record.features[name] for name in self.plan.features]
-        self.lengths.append([len(array) for array in arrays])
-        self.new_document.append(record.new_document)
-        for pending, array in zip(self.uncounted, arrays, strict=True):
-            pending.append(array)
-        self.uncounted_tokens += sum(self.lengths[-1])
-        if self.uncounted_tokens >= _COUNT_EVERY:
-            self.count()
-
-    def count(self) -> None:
-        """Adds the pending ids to `counts`.
-
-        Raises:
-          CacheError: an id that the vocabulary does not have.
-        """
-        size = self.plan.vocab_size
-        for row, (name, dtype) in enumerate(self.plan.features.items()):
-            if dtype == FLOAT or not self.uncounted[row]:
-                continue
-            ids = np.concatenate(self.uncounted[row])
-            if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < size:
-                wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
-                raise CacheError(
-                    f"feature {name!r} holds id {wrong}, but its vocabulary has ids 0 to "
-                    f"{size - 1}; name the vocabulary that made these ids"
-                )
-            self.counts[row] += np.bincount(ids, minlength=size)
-        self.uncounted = [[] for _ in self.plan.features]
-        self.uncounted_tokens = 0
-
-    def finish(self, content: str) -> None:
-        self.count()
-        self.writer.close()
-        self.temporary.rename(self.path)
-        lengths = np.asarray(self.lengths, np.int64).reshape(-1, len(self.plan.features))
-        temporary = temporary_name(self.path)
-        with temporary.open("wb") as file:
-            np.savez_compressed(
-                file,
-                lengths=lengths,
-                new_document=np.asarray(self.new_document, bool),
-                counts=self.counts,
-            )
-        temporary.rename(_sidecar(self.path, ".npz"))
-        made_of = {
-            "recipe": self.plan.recipe,
-            "content": content,
-            "bytes": self.path.stat().st_size,
-            "records": len(self.lengths),
-            "documents": sum(self.new_document),
+        path = Path(self.directory) / shard_name(split, number)
+        temporary = temporary_name(path)
+        lengths = [np.zeros([0, len(self.features)], np.int64)]
+        new_document = [np.zeros(0, bool)]
+        counts = np.zeros([len(self.features), self.vocab_size], np.int64)
+        writer = ArrayRecordWriter(str(temporary), _OPTIONS)
+        try:
+            for part in parts:
+                for data in part.data:
+                    writer.write(data)
+                lengths.append(part.lengths)
+                new_document.append(part.new_document)
+                counts += part.counts
+            writer.close()
+            temporary.rename(path)
+        finally:
+            if writer.is_open():
+                writer.close()
+            temporary.unlink(missing_ok=True)
+        index = {
+            "lengths": np.concatenate(lengths),
+            "new_document": np.concatenate(new_document),
+            "counts": counts,
         }
-        write_atomically(_sidecar(self.path, ".json"), json.dumps(made_of).encode())
+        self._finish(path, index, content=content() if callable(content) else content)
+        return len(index["lengths"])
+
+    def _finish(self, path: Path, index: Mapping[str, np.ndarray], *, content: str) -> None:
+        """Writes what lies beside a shard."""
+        temporary = temporary_name(path)
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, **index)
+        temporary.rename(_sidecar(path, ".npz"))
+        made_of = {
+            "recipe": self.recipe,
+            "content": content,
+            "bytes": path.stat().st_size,
+            "records": len(index["lengths"]),
+            "documents": int(index["new_document"].sum()),
+        }
+        write_atomically(_sidecar(path, ".json"), json.dumps(made_of).encode())
 
 
 def _sidecar(shard: Path, suffix: str) -> Path:

@@ -27,8 +27,10 @@ from t5x_like.data.cache_workers import default_workers, spread
 from t5x_like.data.cache_writer import keep_or_clear, shard_plan
 from t5x_like.data.extras import require
 from t5x_like.data.seqio_steps import before_cache, describe
+from t5x_like.data.seqio_vocabulary import from_seqio
 from t5x_like.data.sources import import_module
 from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 
 if TYPE_CHECKING:
     import seqio
@@ -272,11 +274,20 @@ def task_fingerprint(task: seqio.Task) -> str:
     ]
     source = [f"{name}={_said(value)}" for name, value in sorted(vars(task.source).items())]
     outputs = [
-        f"{name} {feature.dtype} {feature.vocabulary}"
+        f"{name} {feature.dtype} {ids_fingerprint(feature.vocabulary)}"
         for name, feature in task.output_features.items()
     ]
     said = [task.name, type(task.source).__qualname__, source, shards, outputs]
     return hashlib.sha256(repr([said, [_said(step) for step in steps]]).encode()).hexdigest()
+
+
+def ids_fingerprint(vocabulary: seqio.Vocabulary) -> str:
+    """What decides a vocabulary's ids: the same in every process, wherever its files lie."""
+    ours = from_seqio(vocabulary)
+    if not isinstance(ours, PassThroughVocabulary):
+        return ours.fingerprint
+    model = getattr(vocabulary, "sp_model", None) or b""
+    return f"{ours.fingerprint} {hashlib.sha256(model).hexdigest()} {_said(vocabulary)}"
 
 
 def _size(path: str) -> int:

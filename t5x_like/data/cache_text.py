@@ -26,7 +26,7 @@ from t5x_like.protocols import Vocabulary
 SEGMENTATION = "newlines-kept-v1"
 PIECE_TOKENS = 8192
 MAX_SEGMENT = 1 << 16
-_BATCH_CHARACTERS = 1 << 18
+_BATCH_CHARACTERS = 1 << 19
 _LINE = re.compile(r".*\n+|.+")
 
 Document = Mapping[str, str]
@@ -68,7 +68,7 @@ def plain_records(documents: Iterable[Document], vocabulary: Vocabulary) -> Iter
 
     Documents without a token give none.
     """
-    for batch in _batches(documents):
+    for batch in batches(documents):
         segments = [split_segments(document["targets"]) for document in batch]
         tokens, bounds = _encode(vocabulary, list(itertools.chain.from_iterable(segments)))
         ends = bounds[np.cumsum([len(document) for document in segments])].tolist()
@@ -92,7 +92,7 @@ def text_to_text_records(
 ) -> Iterator[Record]:
     """One record a document, each feature encoded whole."""
     none = np.zeros(0, np.int32)
-    for batch in _batches(documents):
+    for batch in batches(documents):
         columns = []
         for feature in features:
             tokens, bounds = _encode(vocabulary, [document[feature] for document in batch])
@@ -101,7 +101,7 @@ def text_to_text_records(
             yield Record(dict(zip(features, row, strict=True)), none, True)
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     """Groups small enough that their ids, as Python lists, stay small."""
     batch: list[Document] = []
     characters = 0

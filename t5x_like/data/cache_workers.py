@@ -1,13 +1,15 @@
-"""Work spread over processes: bounded in flight, and gone when the parent is."""
+"""Work spread over processes or threads: bounded in flight, and gone when the parent is."""
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import functools
 import itertools
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
@@ -42,11 +44,7 @@ def spread(work: Callable[[Job], Result], jobs: Iterator[Job], *, workers: int) 
     if workers <= 1 or len(first) < 2:
         yield from map(work, jobs)
         return
-    context = multiprocessing.get_context("spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_start, initargs=(work,)
-    )
-    try:
+    with _processes(work, workers) as pool:
         pending = {pool.submit(_run, job) for job in itertools.islice(jobs, workers + 1)}
         while pending:
             done, pending = concurrent.futures.wait(
@@ -55,6 +53,49 @@ def spread(work: Callable[[Job], Result], jobs: Iterator[Job], *, workers: int) 
             for future in done:
                 yield future.result()
             pending |= {pool.submit(_run, job) for job in itertools.islice(jobs, len(done))}
+
+
+@contextlib.contextmanager
+def mapping(
+    work: Callable[[Job], Result], *, workers: int, threads: bool
+) -> Iterator[Callable[[Iterable[Job]], Iterator[Result]]]:
+    """A `map` of `work`, whose jobs are all drawn and begun at once; results come in order.
+
+    One worker is this thread, which does a job when its result is asked for.
+
+    Args:
+      work: pickled once for each process.
+      workers: threads or processes.
+      threads: that `work` mostly runs without Python's lock, so that threads will do.
+
+    Raises:
+      CacheError: a process was killed, most often for want of memory.
+    """
+    if workers <= 1:
+        yield functools.partial(map, work)
+    elif threads:
+        pool = concurrent.futures.ThreadPoolExecutor(workers)
+        try:
+            yield functools.partial(pool.map, work)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    else:
+        with _processes(work, workers) as processes:
+            yield functools.partial(processes.map, _run)
+
+
+@contextlib.contextmanager
+def _processes(
+    work: Callable[[Any], Any], workers: int
+) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
+    pool = concurrent.futures.ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start,
+        initargs=(work,),
+    )
+    try:
+        yield pool
     except BrokenProcessPool as error:
         raise CacheError(
             "a worker process was killed, most often because memory ran out; what is finished is "
@@ -70,11 +111,15 @@ def _start(work: Callable[[Any], Any]) -> None:
     # Whatever a user's module imports, workers must leave the accelerators alone.
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    die_with_parent()
 
 
-def _die_with_parent() -> None:
-    """Without this, workers of a parent killed by SIGKILL would wait for work for ever."""
+def die_with_parent() -> None:
+    """Ends this process when its parent has ended, even by SIGKILL: it would wait for ever."""
+    threading.Thread(target=_outlive_nobody, daemon=True).start()
+
+
+def _outlive_nobody() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

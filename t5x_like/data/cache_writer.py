@@ -1,9 +1,10 @@
-"""Writes the cache of a corpus: tokenises its documents once, in parallel processes."""
+"""Writes the cache of a corpus: tokenises its documents once, in parallel."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,13 +21,17 @@ from t5x_like.data.cache_format import (
     token_dtype,
 )
 from t5x_like.data.cache_lock import sole_writer
-from t5x_like.data.cache_shards import ShardPlan, finalise
-from t5x_like.data.cache_text import Document, Record
-from t5x_like.data.cache_workers import default_workers, spread
+from t5x_like.data.cache_shards import Packed, ShardPlan, finalise
+from t5x_like.data.cache_text import Document
+from t5x_like.data.cache_workers import default_workers, mapping
 from t5x_like.data.corpora import Corpus, ReadReport
 from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
+from t5x_like.vocabularies.subwords import SubwordVocabulary
 
 BLOCK_BYTES = 8 << 20
+# Their libraries encode without Python's lock, so threads do, which start at once.
+_WITHOUT_LOCK = (SentencePieceVocabulary, SubwordVocabulary)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,23 +47,18 @@ class _Block:
 
 @dataclasses.dataclass(frozen=True)
 class _Tokenise:
-    """What a worker does with some blocks; returns the bytes of text."""
+    """What a worker does with a batch of documents."""
 
     plan: ShardPlan
     vocabulary: Vocabulary
 
-    def __call__(self, blocks: list[_Block]) -> int:
-        for block in blocks:
-            if block.documents is not None:
-                records = self._records(block.documents)
-                self.plan.write(block.split, block.number, records=records, content=block.content)
-        return sum(block.bytes for block in blocks)
-
-    def _records(self, documents: list[Document]) -> Iterator[Record]:
+    def __call__(self, documents: list[Document]) -> list[Packed]:
         features = tuple(self.plan.features)
         if features == corpora.TARGETS:
-            return cache_text.plain_records(documents, self.vocabulary)
-        return cache_text.text_to_text_records(documents, self.vocabulary, features)
+            records = cache_text.plain_records(documents, self.vocabulary)
+        else:
+            records = cache_text.text_to_text_records(documents, self.vocabulary, features)
+        return list(self.plan.packed(records))
 
 
 def write_cache(
@@ -72,14 +72,16 @@ def write_cache(
 ) -> Manifest:
     """Writes the cache of `corpus` to `directory`; leaves one that is complete as it is.
 
-    Memory is bounded by `workers` times a block of text, whatever the size of the corpus. A
-    writer that was killed goes on where it was: shards whose text has not changed are kept.
+    Memory is bounded by two blocks of text, and a batch of it for each worker, whatever the size
+    of the corpus. A writer that was killed goes on where it was: shards whose text has not changed
+    are kept.
 
     Args:
       directory: made if missing.
       corpus: its documents become records, in order.
       vocabulary: tokenises them; saved in the directory.
-      workers: processes that tokenise; None for one a core, 1 for none besides this one.
+      workers: threads or, where the vocabulary is Python code, processes that tokenise; None for
+        one a core, 1 for none besides this thread.
       progress: whether to show a bar on standard error.
       overwrite: replaces a complete cache, also one of another corpus or vocabulary.
 
@@ -105,14 +107,12 @@ def write_cache(
         if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
             return complete
         plan = shard_plan(directory, manifest)
-        shards, skipped = {}, {}
+        shards: dict[str, int] = {}
+        skipped: dict[str, int] = {}
         for splits in corpus.readings:
             blocks = _Blocks(corpus, splits, plan)
-            _spread_with_bar(
-                _Tokenise(plan, vocabulary),
-                blocks,
-                workers=workers or default_workers(),
-                progress=progress,
+            _write_with_bar(
+                plan, vocabulary, blocks, workers=workers or default_workers(), progress=progress
             )
             shards |= blocks.shards
             skipped |= dict.fromkeys(splits, blocks.report.skipped)
@@ -145,7 +145,7 @@ class _Gathered:
 class _Blocks:
     """The documents of one reading in blocks of about `BLOCK_BYTES`, the same in every run.
 
-    What the splits have left in the end comes all at once: a small corpus is a single job.
+    What the splits have left in the end are the last blocks, one a split.
     """
 
     def __init__(self, corpus: Corpus, splits: Sequence[str], plan: ShardPlan) -> None:
@@ -155,14 +155,16 @@ class _Blocks:
         self.report = ReadReport()
         self.shards = dict.fromkeys(splits, 0)
 
-    def __iter__(self) -> Iterator[list[_Block]]:
+    def __iter__(self) -> Iterator[_Block]:
         gathered = {split: _Gathered() for split in self.shards}
         for split, document in self._documents():
             gathered[split].add(document)
             if gathered[split].bytes >= BLOCK_BYTES:
-                yield [self._block(split, gathered[split])]
+                yield self._block(split, gathered[split])
                 gathered[split] = _Gathered()
-        yield [self._block(split, rest) for split, rest in gathered.items() if rest.documents]
+        for split, rest in gathered.items():
+            if rest.documents:
+                yield self._block(split, rest)
 
     def _block(self, split: str, text: _Gathered) -> _Block:
         number = self.shards[split]
@@ -178,15 +180,49 @@ class _Blocks:
             print(f"{error}; going on without", file=sys.stderr)
 
 
-def _spread_with_bar(work: _Tokenise, blocks: _Blocks, *, workers: int, progress: bool) -> None:
+def _write_with_bar(
+    plan: ShardPlan, vocabulary: Vocabulary, blocks: _Blocks, *, workers: int, progress: bool
+) -> None:
     with tqdm(
         desc=blocks.title, unit="B", unit_scale=True, disable=not progress, mininterval=0.5
     ) as bar:
-        for size in spread(work, iter(blocks), workers=workers):
+        for size in _written(plan, vocabulary, iter(blocks), workers=workers):
             report = blocks.report
             # Files may be compressed: then only what is read of them has a known total.
             bar.total = report.bytes_total or None
             bar.update(report.bytes_read - bar.n if report.bytes_total else size)
+
+
+def _written(
+    plan: ShardPlan, vocabulary: Vocabulary, blocks: Iterator[_Block], *, workers: int
+) -> Iterator[int]:
+    """Writes the shards in order and gives the bytes of text of each.
+
+    The workers tokenise; all else is done here, meanwhile: with two blocks in hand, there is work
+    for them while one is written and the next one read.
+    """
+    threads = isinstance(vocabulary, _WITHOUT_LOCK)
+    if not threads and workers > 1:
+        # A single block is not worth processes.
+        first = list(itertools.islice(blocks, 2))
+        blocks = itertools.chain(first, blocks)
+        workers = workers if len(first) > 1 else 1
+    tokenise = _Tokenise(plan, vocabulary)
+
+    def write(block: _Block, tokenised: Iterator[list[Packed]]) -> int:
+        if block.documents is not None:
+            parts = itertools.chain.from_iterable(tokenised)
+            plan.write_packed(block.split, block.number, parts=parts, content=block.content)
+        return block.bytes
+
+    with mapping(tokenise, workers=workers, threads=threads) as start:
+        waiting: list[tuple[_Block, Iterator[list[Packed]]]] = []
+        for block in blocks:
+            waiting.append((block, start(cache_text.batches(block.documents or []))))
+            if len(waiting) == 2:
+                yield write(*waiting.pop(0))
+        for block, tokenised in waiting:
+            yield write(block, tokenised)
 
 
 def keep_or_clear(directory: Path, wanted: Manifest, *, overwrite: bool) -> Manifest | None:

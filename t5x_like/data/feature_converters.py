@@ -175,10 +175,12 @@ def default_converter(
         case "encoder" if not pack:
             return Encoder()
         case "encoder":
-            raise ValueError(f"{objective} fills a row with one example: it cannot be packed")
+            name = type(objective).__name__
+            raise ValueError(f"{name} fills a row with one example: it cannot be packed")
         case other:
             raise ValueError(
-                f"{objective} is of kind {other!r}: known are encoder_decoder, encoder, decoder"
+                f"{type(objective).__name__} is of kind {other!r}: known are encoder_decoder, "
+                "encoder, decoder"
             )
 
 

@@ -144,7 +144,7 @@ def check_vocabulary(
     missing = [name for name in ids.missing(needs) if counted or name != "counts"]
     if missing:
         raise ValueError(
-            f"task {task!r}: {objective} needs a vocabulary with {', '.join(missing)}, and this "
-            "one has none; train one that has with `t5x_like vocab`, or name one (VOCABULARY) and "
-            "cache the text again with it"
+            f"task {task!r} ({type(objective).__name__}) needs a vocabulary with "
+            f"{', '.join(missing)}, and this one has none; train one that has with `t5x_like "
+            "vocab`, or name one (VOCABULARY or --vocabulary) and cache the text again with it"
         )

@@ -97,7 +97,7 @@ class Data:
             return self._open_cache(Path(self.corpus))
         found = self._named()
         if found is None or self._is_materialized(found):
-            return self._open_recorded()
+            return self._opened(self._recorded(), None, ())
         for source in found:
             sources.check_trainable(source, self.lengths)
         vocabulary = self.open_vocabulary(found, once=once, check=check)
@@ -142,16 +142,25 @@ class Data:
             raise ValueError(self._no_such_name(self.mixture_or_task_name or ""))
         return found
 
+    def task_objectives(self) -> list[Objective | None]:
+        """The objective of each task named, before anything is made; None for finished features.
+
+        Raises:
+          ValueError: nothing has this name.
+        """
+        if isinstance(self.corpus, str) and Cache.exists(Path(self.corpus)):
+            return [self._objective_for(Cache.open(Path(self.corpus)))]
+        if self.mixture_or_task_module:
+            sources.import_module(self.mixture_or_task_module)
+        return [one.objective for one in self._named() or self._recorded()]
+
     def usual_lengths(self, tokens: int) -> dict[str, int]:
         """Feature lengths that go together in rows of `tokens` tokens: those of the objective.
 
         Raises:
           ValueError: nothing has this name.
         """
-        if isinstance(self.corpus, str) and Cache.exists(Path(self.corpus)):
-            objective = self.objective
-        else:
-            objective = self.find_sources()[0].objective
+        objective = self.task_objectives()[0]
         if objective is None:
             return dict.fromkeys(corpora.TEXT_TO_TEXT, tokens)
         return objective.lengths(tokens)
@@ -160,15 +169,24 @@ class Data:
         """Makes the caches of all tasks named, and records the tasks for training without SeqIO.
 
         Raises:
-          ValueError: a task cannot be cached like this.
+          ValueError: a task cannot be cached like this, or a complete cache is of another text
+            than the task has now.
         """
         found = self.find_sources()
         for source in found:
             sources.check_trainable(source)
         vocabulary = self.open_vocabulary(found)
         records = [self.make_cache(s, vocabulary, overwrite=overwrite) for s in found]
+        caches = [
+            Cache.open(
+                self.root / record.directory,
+                corpus_fingerprint=source.fingerprint(),
+                vocabulary_fingerprint=vocabulary.fingerprint,
+            )
+            for record, source in zip(records, found, strict=True)
+        ]
         self._record(found, records)
-        return [Cache.open(self.root / record.directory) for record in records]
+        return caches
 
     def materialize(self, *, seed: int, epochs: int, overwrite: bool = False) -> list[Cache]:
         """Caches whole tasks, to their very last step, for `lengths`.
@@ -176,17 +194,18 @@ class Data:
         Raises:
           ValueError: not all of the sources are SeqIO's.
         """
-        from t5x_like.data.cache_tasks import ToTheEnd
-
         found = self.find_sources()
-        vocabulary = self.open_vocabulary(found)
-        whole = ToTheEnd(dict(self.lengths), seed, epochs)
-        records = []
         for source in found:
             if not isinstance(source, sources.SeqioSource):
                 raise ValueError(
                     f"{source.name!r} is no SeqIO task: it trains from its cache as it is"
                 )
+        from t5x_like.data.cache_tasks import ToTheEnd
+
+        vocabulary = self.open_vocabulary(found)
+        whole = ToTheEnd(dict(self.lengths), seed, epochs)
+        records = []
+        for source in found:
             label = f"{source.name}-" + "-".join(f"{n}{v}" for n, v in self.lengths.items())
             relative = cache_location.cache_directory(label, vocabulary)
             source.write(
@@ -270,14 +289,14 @@ class Data:
         name = self.mixture_or_task_name
         return refused and cache_location.record_file(self.root, name or "").is_file()
 
-    def _open_recorded(self) -> Opened:
+    def _recorded(self) -> Sequence[TaskRecord]:
         """A task or mixture known only by what `t5x_like cache` recorded of it."""
         name = self.mixture_or_task_name
         assert name is not None
         file = cache_location.record_file(self.root, name)
         if not file.is_file():
             raise ValueError(self._no_such_name(name))
-        return self._opened(task_records.load(file), None, ())
+        return task_records.load(file)
 
     def _open_cache(self, directory: Path) -> Opened:
         """A cache by its directory, under `objective`; the text need not be there."""
@@ -288,14 +307,19 @@ class Data:
                 "steps are recorded beside it: set CACHE_DIR to the folder that holds tokens/ and "
                 f"tasks/, and MIXTURE_OR_TASK_NAME to '{cache.manifest.corpus}' or its mixture"
             )
-        plain = tuple(cache.manifest.features) == corpora.TARGETS
-        if plain and self.objective is None:
-            raise ValueError(f"{directory} holds plain text: name an objective (OBJECTIVE)")
-        objective = self.objective if plain else None
+        objective = self._objective_for(cache)
         steps = sources.steps_of(objective)
         eos = sources.appended_eos(steps, cache.manifest.token_ids)
         record = TaskRecord(cache.manifest.corpus, str(directory.absolute()), objective, steps, eos)
         return self._opened([record], None, ())
+
+    def _objective_for(self, cache: Cache) -> Objective | None:
+        """What makes examples of a cache that is read by its directory."""
+        if tuple(cache.manifest.features) != corpora.TARGETS:
+            return None
+        if self.objective is None:
+            raise ValueError(f"{cache.directory} holds plain text: name an objective (OBJECTIVE)")
+        return self.objective
 
     def _opened(
         self,

@@ -171,7 +171,10 @@ class PackedSamples:
             if len(pending) >= _BLOCK:
                 yield np.array(pending, np.int64)
                 pending = []
-        yield np.array([*pending, *ends, len(ends)], np.int64)
+        yield np.array(pending, np.int64)
+        for first in range(0, len(ends), _BLOCK):
+            yield np.array(ends[first : first + _BLOCK], np.int64)
+        yield np.array([len(ends)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +199,8 @@ class _ExampleNeeds:
 
     samples: PlannedSamples = dataclasses.field(repr=False)
     length: int
-    objective: Any
+    objective: Any = dataclasses.field(repr=False)
+    said: str
     features: tuple[str, ...]
 
     def __call__(self, first: int, last: int) -> np.ndarray:
@@ -250,12 +254,13 @@ def packed_documents(
     shape = objective.geometry(lengths)
     if not hasattr(objective, "sizes") or not isinstance(shape, SplitDocuments):
         raise ValueError(
-            f"{objective} cannot be packed: that takes samples of one document each, and a method "
-            "`sizes` that says how long their examples get. Choose a converter with pack=False"
+            f"{type(objective).__name__} cannot be packed: that takes samples of one document "
+            "each, and a method `sizes` that says how long their examples get. Choose a converter "
+            "with pack=False, or leave out --pack"
         )
     samples = split_documents(TokenStream(split), shape.length)
     features = objective.features(lengths)
     sized = objective.sizes(np.zeros(1, np.int64))
     capacity = {n: length for n in sized if (length := features[n].length) is not None}
-    needs = _ExampleNeeds(samples, shape.length, objective, tuple(capacity))
+    needs = _ExampleNeeds(samples, shape.length, objective, plans.said(objective), tuple(capacity))
     return PackedSamples(samples, split, needs=needs, capacity=capacity)

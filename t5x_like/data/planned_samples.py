@@ -102,7 +102,7 @@ def planned(
                 block = np.asarray(some, np.int64)
                 yield _checked(block, shape, columns=columns, total=stream.total)
 
-    what = f"{source}|{rows}" if carried else source
+    what = f"{plans.said(shape)}|{rows}" if carried else plans.said(shape)
     table = plans.kept(stream.split, what, blocks, columns=len(columns))
     if carried and rows is not None and len(table.values) % rows:
         raise ValueError(f"{shape} planned {len(table.values)} samples for batches of {rows} rows")

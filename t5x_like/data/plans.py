@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from tqdm import tqdm
 from t5x_like.data.cache_format import plan_name, temporary_name
 
 _VERSION = 1
+"""Of the file, and of what this package itself does to plan: its shapes share much of that."""
 _DTYPE = np.dtype("<i8")
 _SILENT_SECONDS = 2
 
@@ -83,9 +85,29 @@ def kept(split: Described, what: str, blocks: Blocks, *, columns: int = 1) -> Ta
         return table
     try:
         _write(path, planned())
-    except OSError:  # a directory that cannot be written: made again in each process
+    except OSError as error:
+        _warn(split.directory, error.strerror or str(error))
         return _in_memory(planned(), columns)
     return _opened(path, columns)
+
+
+def said(thing: object) -> str:
+    """Names what decides a table: its repr, and its class with the source of the modules it is of.
+
+    Whatever is edited there, or another class of its name, makes another table.
+    """
+    kind = type(thing)
+    modules = dict.fromkeys(one.__module__ for one in kind.__mro__ if one is not object)
+    sources = [_source(module) for module in modules]
+    code = hashlib.sha256(repr(sources).encode()).hexdigest()
+    return f"{kind.__module__}.{kind.__qualname__} {code} {thing!r}"
+
+
+def _source(module: str) -> str:
+    try:
+        return inspect.getsource(sys.modules[module])
+    except (KeyError, OSError, TypeError):  # typed at a prompt
+        return ""
 
 
 def _with_bar(split: str, blocks: Blocks) -> Iterator[np.ndarray]:
@@ -100,6 +122,16 @@ def _with_bar(split: str, blocks: Blocks) -> Iterator[np.ndarray]:
         for block in blocks():
             yield block
             bar.update(len(block))
+
+
+@functools.cache
+def _warn(directory: Path, reason: str) -> None:
+    """Once: a run has several tables."""
+    print(
+        f"{directory}: what is planned from this cache cannot be kept there ({reason}); it is held "
+        "in memory, and planned again in every process and run",
+        file=sys.stderr,
+    )
 
 
 def _in_memory(blocks: Iterable[np.ndarray], columns: int) -> Table:

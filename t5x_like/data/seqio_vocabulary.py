@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -67,17 +68,17 @@ class SeqioVocabulary(seqio.Vocabulary):
             document = np.array(text, dtype=object).item().decode()
             return np.asarray(self.vocabulary.encode(document), np.int32)
 
-        ids = tf.numpy_function(encode, [s], tf.int32, stateful=False)
+        ids = tf.numpy_function(encode, [tf.convert_to_tensor(s)], tf.int32, stateful=False)
         return tf.ensure_shape(ids, [None])
 
     def _decode_tf(self, ids: tf.Tensor) -> tf.Tensor:
         """int32 [n] to a scalar string, [rows, n] to string [rows]."""
 
         def decode(rows: np.ndarray) -> np.ndarray:
-            texts = [
-                self._decode(row.tolist()).encode() for row in rows.reshape(-1, rows.shape[-1])
-            ]
-            return np.array(texts, dtype=object).reshape(rows.shape[:-1])
+            shape = rows.shape[:-1]
+            flat = rows.reshape(math.prod(shape), rows.shape[-1])
+            texts = [self._decode(row.tolist()).encode() for row in flat]
+            return np.array(texts, dtype=object).reshape(shape)
 
         texts = tf.numpy_function(decode, [ids], tf.string, stateful=False)
         return tf.ensure_shape(texts, ids.shape[:-1])

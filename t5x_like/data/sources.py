@@ -120,9 +120,32 @@ class SeqioSource:
 
     @property
     def vocabulary(self) -> Vocabulary:
+        """Of its tokens.
+
+        Raises:
+          ValueError: not all of them are in the same one.
+        """
+        import seqio
+
+        from t5x_like.data.cache_tasks import ids_fingerprint
         from t5x_like.data.seqio_vocabulary import from_seqio
 
         features = self.task.output_features
+        # Positions and labels are numbers that pass through; so are the ids of a tokenised text.
+        tokens = {
+            name: ids_fingerprint(feature.vocabulary)
+            for name, feature in features.items()
+            if not isinstance(feature, seqio.ContinuousFeature)
+            and (
+                name in corpora.TEXT_TO_TEXT
+                or not isinstance(feature.vocabulary, seqio.PassThroughVocabulary)
+            )
+        }
+        if len(set(tokens.values())) > 1:
+            raise ValueError(
+                f"task {self.name!r}: {' and '.join(tokens)} are in different vocabularies, and a "
+                "model here reads all of its ids in one: give the task's features the same one"
+            )
         return from_seqio(features["targets" if "targets" in features else "inputs"].vocabulary)
 
     def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from t5x_like.data import post_cache
+from t5x_like.data.cache_workers import die_with_parent
 from t5x_like.data.order import Order, Part, order
 from t5x_like.data.randomness import noise_source, reused_rng
 from t5x_like.data.samples import Sample, Samples
@@ -274,7 +275,7 @@ def _in_processes(iterable: Any, num_workers: int) -> Any:
         flags.FLAGS.mark_as_parsed()
     return iterable.mp_prefetch(
         grain.MultiprocessingOptions(num_workers=num_workers, per_worker_buffer_size=2),
-        worker_init_fn=_keep_off_accelerators,
+        worker_init_fn=_start_worker,
     )
 
 
@@ -295,9 +296,10 @@ def _stack(rows: Sequence[Row]) -> Row:
     }
 
 
-def _keep_off_accelerators(worker: int, workers: int) -> None:
-    """Grain imports jax; an accelerator belongs to the process that trains."""
+def _start_worker(worker: int, workers: int) -> None:
     del worker, workers
+    die_with_parent()
+    # Grain imports jax; an accelerator belongs to the process that trains.
     os.environ["JAX_PLATFORMS"] = "cpu"
     if "jax" in sys.modules:
         sys.modules["jax"].config.update("jax_platforms", "cpu")

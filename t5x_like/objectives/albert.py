@@ -86,13 +86,15 @@ class ALBERT(MaskedEncoder):
     1 / (ngram + 1 - n) where `favor_shorter` is off), 80 % of the tokens becoming [MASK], 10 %
     random, each by itself. `sentence_order_label` is that of sentence-order prediction (section
     3.1). At most `max_predictions` tokens are masked, where that is a number: 20 in the published
-    code, which at length 512 are few.
+    code, which at length 512 are few. A text is gone through `dupe_factor` times in an epoch, each
+    time cut into other pairs (40 times in the published code).
     """
 
     ngram: int = 3
     favor_shorter: bool = True
     masked_rate: float = 0.15
     max_predictions: int | None = None
+    dupe_factor: int = 1
 
     needs = ("cls", "sep", "mask", "word_starts")
 
@@ -105,6 +107,8 @@ class ALBERT(MaskedEncoder):
                 f"ALBERT: max_predictions is at least 1, or None for no limit but masked_rate, "
                 f"got {self.max_predictions}"
             )
+        if self.dupe_factor < 1:
+            raise ValueError(f"ALBERT: dupe_factor is at least 1, got {self.dupe_factor}")
 
     def _budget(self, tokens: int) -> int:
         budget = masking.budget(tokens, self.masked_rate)
@@ -112,7 +116,8 @@ class ALBERT(MaskedEncoder):
 
     def geometry(self, lengths: Mapping[str, int]) -> SentencePairs:
         """Two consecutive texts of a document, with room for [CLS] and two [SEP]."""
-        return SentencePairs(masking.text_room(lengths, 3), random_probability=0.0)
+        room = masking.text_room(lengths, 3, texts=2)
+        return SentencePairs(room, passes=self.dupe_factor, random_probability=0.0)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a masked encoder, and `sentence_order_label`."""

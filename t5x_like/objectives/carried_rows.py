@@ -64,9 +64,9 @@ class CarriedRows:
 
     The stream is cut in rows of the same length; those of one batch stand at the same step. A
     sample is `inputs`, the next `reuse_length` tokens of its row; `first`, A, which begins right
-    after; and `second`, B. A ends at a random limit of sentences among the tokens that A and B fill. Half
-    of the time B follows A (`is_next` 1); else, and where no such limit exists, it is the sentences
-    around a token drawn from the row. A and B then lose tokens at their ends, the
+    after; and `second`, B. A ends at a random limit of sentences among the tokens that A and B
+    fill. Half of the time B follows A (`is_next` 1); else, and where no such limit exists, it is
+    the sentences around a token drawn from the row. A and B then lose tokens at their ends, the
     longer one first, until they fit (XLNet, section 2.5, and its published code).
 
     With `bidirectional`, the second half of the rows of a batch is the text of the first half read

@@ -35,18 +35,24 @@ def budget(tokens: int, rate: float) -> int:
     return max(1, round(tokens * rate))
 
 
-def text_room(lengths: Mapping[str, int], specials: int) -> int:
+def text_room(lengths: Mapping[str, int], specials: int, *, texts: int = 1) -> int:
     """The tokens of text that `inputs` hold beside so many special tokens.
 
+    Args:
+      lengths: of the features.
+      specials: how many tokens are special.
+      texts: how many texts share the room; each has a token at least.
+
     Raises:
-      ValueError: `lengths` has no inputs, or leaves no room for text in them.
+      ValueError: `lengths` has no inputs, or leaves no room for the texts in them.
     """
     if "inputs" not in lengths:
         raise ValueError(f"masking needs the length of inputs, got only {dict(lengths)}")
-    if lengths["inputs"] <= specials:
+    if lengths["inputs"] < specials + texts:
+        wanted = "text" if texts == 1 else f"text in {texts} segments"
         raise ValueError(
-            f"inputs of {lengths['inputs']} tokens have no room for text: {specials} of them are "
-            f"special tokens; set the inputs length to {specials + 1} or more"
+            f"inputs of {lengths['inputs']} tokens have no room for {wanted}: {specials} of them "
+            f"are special tokens; set the inputs length to {specials + texts} or more"
         )
     return lengths["inputs"] - specials
 

@@ -118,7 +118,7 @@ class NextSentence(MaskedLM):
 
     def geometry(self, lengths: Mapping[str, int]) -> SentencePairs:
         """Pairs of segments, three tokens less than the inputs; new ones for each duplicate."""
-        return SentencePairs(masking.text_room(lengths, 3), passes=self.dupe_factor)
+        return SentencePairs(masking.text_room(lengths, 3, texts=2), passes=self.dupe_factor)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a masked encoder, and `next_sentence_label`, a number."""
@@ -143,7 +143,7 @@ class SentenceOrder(MaskedLM):
 
     def geometry(self, lengths: Mapping[str, int]) -> SentencePairs:
         """Pairs of successive segments, three tokens less than the inputs."""
-        room = masking.text_room(lengths, 3)
+        room = masking.text_room(lengths, 3, texts=2)
         return SentencePairs(room, passes=self.dupe_factor, random_probability=0.0)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:

@@ -124,7 +124,7 @@ class PairedSegments(_DynamicMasking):
         Raises:
           ValueError: `lengths` has no inputs, or they are too short.
         """
-        room = masking.text_room(lengths, 4)
+        room = masking.text_room(lengths, 4, texts=2)
         if self.single_sentences:
             return SingleSentencePairs(room)
         return SentencePairs(room, short_probability=0.0)

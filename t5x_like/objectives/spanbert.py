@@ -76,8 +76,8 @@ class SpanBERT(MaskedEncoder):
     """Masks spans of whole words, each of them all [MASK], all random or all kept.
 
     A span has 1 to `max_span_length` words: geometric with parameter `p`, cut there and
-    renormalised (SpanBERT, section 3.1). `masked_rate` of the tokens are masked, rounded up, [CLS] and [SEP]
-    not counted. Spans that touch are one from there on: 80 % become [MASK], 10 % tokens drawn from
+    renormalised (SpanBERT, section 3.1). `masked_rate` of the tokens are masked, rounded up, [CLS]
+    and [SEP] not counted. Spans that touch are one from there on: 80 % become [MASK], 10 % tokens drawn from
     the training text, 10 % stay.
 
     For the span-boundary objective (section 3.2), features beside the masked positions:

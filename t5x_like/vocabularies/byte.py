@@ -70,10 +70,9 @@ class ByteVocabulary:
         Raises:
           ValueError: the vocabulary has no such sentinel.
         """
-        ids: list[int] = []
-        for part in sentinels.split(text, count=self.num_sentinels):
-            ids.extend([self.vocab_size - 1 - part] if isinstance(part, int) else self.encode(part))
-        return ids
+        return sentinels.encode(
+            text, self.encode, vocab_size=self.vocab_size, count=self.num_sentinels
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text before the first end of sequence; special and foreign ids are dropped.
@@ -105,7 +104,11 @@ class ByteVocabulary:
         """Byte, special token or sentinel i.
 
         Where sentinels share their ids with bytes, those ids that occur in no text are sentinels.
+
+        Raises:
+          IndexError: there is no id i.
         """
+        pieces.check_id(i, self.vocab_size)
         if i < _SPECIAL:
             return special_tokens.TRAINED[i]
         number = self.vocab_size - 1 - i

@@ -69,10 +69,7 @@ class CharacterVocabulary:
         Raises:
           ValueError: the vocabulary has no such sentinel.
         """
-        ids: list[int] = []
-        for part in sentinels.split(text, count=self.extra_ids):
-            ids.extend([self.vocab_size - 1 - part] if isinstance(part, int) else self.encode(part))
-        return ids
+        return sentinels.encode(text, self.encode, vocab_size=self.vocab_size, count=self.extra_ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text before the first end of sequence, sentinels written out, unknown ones as `\ufffd`.
@@ -97,7 +94,12 @@ class CharacterVocabulary:
         return _REPLACEMENT if i == self.token_ids.unk else ""
 
     def piece(self, i: int) -> str:
-        """Character i as people read it, `▁` for a space; special tokens by name."""
+        """Character i as people read it, `▁` for a space; special tokens by name.
+
+        Raises:
+          IndexError: there is no id i.
+        """
+        pieces.check_id(i, self.vocab_size)
         number = self.vocab_size - 1 - i
         if number < self.extra_ids:
             return sentinels.written(number)

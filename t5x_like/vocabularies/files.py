@@ -55,12 +55,16 @@ def save_whole(vocabulary: Vocabulary, directory: Path) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, *, as_file: bool = False) -> None:
     """Makes the folder of `path`, and a file beside it for a moment.
 
     Raises:
-      OSError: that cannot be done.
+      OSError: that cannot be done; or `path` is to be a file (`as_file`) and is a directory.
     """
+    if as_file and path.is_dir():
+        raise IsADirectoryError(
+            f"{path} is a directory: name the file to write, such as {path / 'mine.model'}"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     probe = _beside(path)
     probe.touch()

@@ -19,6 +19,7 @@ from t5x_like.vocabularies.subwords import SubwordVocabulary
 
 BYTES = "bytes"
 WORDPIECE = "vocab.txt"
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz")
 
 _FROM_SAVED: dict[str, Callable[[Path, Mapping[str, Any]], Vocabulary]] = {
     "Byte": ByteVocabulary.from_saved,
@@ -41,8 +42,11 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
 
     Raises:
       FileNotFoundError: nothing of this name; says what is there.
-      ValueError: the file or directory is not a vocabulary, or not the one that was saved.
+      ValueError: the file or directory is not a vocabulary, or not the one that was saved; or
+        `extra_ids` is negative.
     """
+    if extra_ids is not None and extra_ids < 0:
+        raise ValueError(f"extra_ids is the number of sentinels to add, 0 or more, not {extra_ids}")
     path = Path(spec)
     if str(spec) == BYTES:
         return ByteVocabulary(extra_ids or 0)
@@ -59,6 +63,8 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
 def _of_file(path: Path, extra_ids: int | None) -> Vocabulary:
     if path.name == files.DESCRIPTION:
         return _saved(path.parent, extra_ids)
+    if path.suffix in _PACKED:
+        raise ValueError(f"{path} is packed: unpack it, and name the file or folder that comes out")
     if path.suffix == ".json":
         return subwords.read(path, extra_ids=extra_ids or 0)
     if path.suffix == ".txt":

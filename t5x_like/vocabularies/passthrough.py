@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.protocols import TokenIds
-from t5x_like.vocabularies import files, sentinels
+from t5x_like.vocabularies import files, pieces, sentinels
 
 
 class PassThroughVocabulary:
@@ -73,6 +73,12 @@ class PassThroughVocabulary:
         return " ".join(map(str, cut))
 
     def piece(self, i: int) -> str:
+        """The id in decimal.
+
+        Raises:
+          IndexError: there is no id i.
+        """
+        pieces.check_id(i, self._size)
         return str(i)
 
     def to_json(self) -> dict[str, Any]:

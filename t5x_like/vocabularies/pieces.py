@@ -40,6 +40,12 @@ def is_punctuation(text: str) -> bool:
     return all(unicodedata.category(c)[0] in "PS" and c not in _APOSTROPHES for c in text)
 
 
+def check_id(i: int, vocab_size: int) -> None:
+    """Raises IndexError where a vocabulary has no id `i`."""
+    if not 0 <= i < vocab_size:
+        raise IndexError(f"no id {i}: this vocabulary has {vocab_size} ids, 0 to {vocab_size - 1}")
+
+
 def readable(data: bytes) -> str:
     """UTF-8 text as people read it: `▁` for a space, `<0x0A>` for a byte that shows nothing."""
     return "".join(map(_shown, data.decode(errors="surrogateescape")))

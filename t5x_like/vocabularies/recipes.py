@@ -50,6 +50,17 @@ class Recipe:
                 f"the size of a vocabulary must be a whole number of at least {MIN_SIZE}, not "
                 f"{self.size!r}"
             )
+        for name, least in (("extra_ids", 0), ("max_sentences", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(
+                    f"{name} must be a whole number of at least {least}, not {value!r}"
+                )
+        if not 0 < self.character_coverage <= 1:
+            raise ValueError(
+                "character_coverage is a share of the text, above 0 and at most 1, not "
+                f"{self.character_coverage!r}"
+            )
         if self.byte_fallback and not self.makes_file:
             raise ValueError(f"byte_fallback is for {' and '.join(training.MODEL_TYPES)} alone")
         if self.lowercase and self.kind != "wordpiece":

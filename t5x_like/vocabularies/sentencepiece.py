@@ -182,7 +182,12 @@ class SentencePieceVocabulary:
         return text
 
     def piece(self, i: int) -> str:
-        """Piece i as the model has it, sentinels as they are written."""
+        """Piece i as the model has it, sentinels as they are written.
+
+        Raises:
+          IndexError: there is no id i.
+        """
+        pieces.check_id(i, self.vocab_size)
         number = self.vocab_size - 1 - i
         return sentinels.written(number) if number < self.num_sentinels else self._pieces[i]
 

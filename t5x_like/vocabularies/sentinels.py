@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 USUAL_EXTRA_IDS = 100
 """T5's number of sentinels."""
@@ -32,6 +32,36 @@ def split(text: str, *, count: int) -> list[str | int]:
             )
         parts[place] = number
     return parts
+
+
+def encode(
+    text: str,
+    pieces: Callable[[str], list[int]],
+    *,
+    vocab_size: int,
+    count: int,
+    drop_space: bool = False,
+) -> list[int]:
+    """Ids of a text with written sentinels, which have the top ids of the vocabulary.
+
+    Args:
+      text: the text.
+      pieces: encodes what stands between sentinels.
+      vocab_size: of the vocabulary.
+      count: its sentinels.
+      drop_space: whether one space before a sentinel is dropped.
+
+    Raises:
+      ValueError: the vocabulary has no such sentinel.
+    """
+    *parts, last = split(text, count=count)
+    ids: list[int] = []
+    for part in parts:
+        if isinstance(part, int):
+            ids.append(vocab_size - 1 - part)
+        else:
+            ids.extend(pieces(part.removesuffix(" ") if drop_space else part))
+    return ids + pieces(str(last))
 
 
 def runs(

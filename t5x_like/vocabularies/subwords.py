@@ -135,14 +135,13 @@ class SubwordVocabulary:
         Raises:
           ValueError: the vocabulary has no such sentinel.
         """
-        *parts, last = sentinels.split(text, count=self._extra_ids)
-        ids: list[int] = []
-        for part in parts:
-            if isinstance(part, int):
-                ids.append(self.vocab_size - 1 - part)
-            else:
-                ids.extend(self.encode(part.removesuffix(" ")))
-        return ids + self.encode(str(last))
+        return sentinels.encode(
+            text,
+            self.encode,
+            vocab_size=self.vocab_size,
+            count=self._extra_ids,
+            drop_space=True,
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text before the first end of sequence, sentinels written out.
@@ -167,15 +166,21 @@ class SubwordVocabulary:
         return text
 
     def piece(self, i: int) -> str:
-        """Token i as people read it: `▁` is a space in byte-level BPE, `##` none in WordPiece."""
+        """Token i as people read it, `▁` for a space: before a token without WordPiece's `##`, too.
+
+        Raises:
+          IndexError: there is no id i.
+        """
+        pieces.check_id(i, self.vocab_size)
         if i >= len(self._tokens):
             return sentinels.written(self.vocab_size - 1 - i)
         token = self._tokens[i]
         if token is None:
             return f"<{i}>"
-        if self._prefix is not None or token in self._special:
+        if token in self._special:
             return token
-        return pieces.readable(byte_level.to_bytes(token))
+        data = byte_level.to_bytes(token) if self._prefix is None else self._text(token).encode()
+        return pieces.readable(data)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -51,7 +51,7 @@ def train_sentencepiece(
     path = Path(model_file)
     if model_type not in MODEL_TYPES:
         raise ValueError(f"no model type {model_type!r}: choose one of {', '.join(MODEL_TYPES)}")
-    files.check_writable(path)
+    files.check_writable(path, as_file=True)
     sample = sampling.sample(documents, max_sentences=max_sentences, seed=seed, progress=progress)
     model = io.BytesIO()
     try:

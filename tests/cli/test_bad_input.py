@@ -12,6 +12,9 @@ from conftest import write_text
 from tiny_run import Result, Tiny, files, losses
 from tokenizers import pre_tokenizers
 
+from t5x_like.cli import preflight
+from t5x_like.training.checkpoints import CheckpointError
+
 
 def refused(result: Result, *said: str) -> str:
     """The one message of a command that failed."""
@@ -109,6 +112,9 @@ def test_objective_whose_examples_the_model_does_not_read(tiny: Tiny) -> None:
         VOCAB_TYPE="characters",
     )
     refused(result, "EncoderDecoder", "has no targets", "MaskedLM")
+    # With the lengths of its own file the objective comes to the same.
+    result = tiny.train("run", "--gin_file=objectives/mlm.gin")
+    refused(result, "TASK_FEATURE_LENGTHS lacks targets", "EncoderDecoder", "another kind of model")
 
 
 def test_unwritable_directory(tiny: Tiny) -> None:
@@ -224,6 +230,18 @@ def test_run_that_is_another_one_now(what: str, finished: Tiny, vocabulary: Path
         what not in ("architecture", "optimizer", "vocabulary")
     )
     assert files(run) == before
+
+
+def test_long_settings_are_shown_from_where_they_differ() -> None:
+    then, now = (f"UL2({'R' * 150}, rate={rate}, {'X' * 150})" for rate in (0.15, 0.5))
+    with pytest.raises(CheckpointError) as caught:
+        preflight.same_run(
+            {"data.objective": now}, {"data.objective": then}, allow_change=frozenset()
+        )
+    message = str(caught.value)
+    assert "rate=0.15, XXX" in message
+    assert "rate=0.5, XXX" in message
+    assert len(message) < 500
 
 
 def test_change_that_is_allowed_by_name(tiny: Tiny) -> None:

@@ -54,7 +54,7 @@ def test_examples_are_printed(objective: str, lines: list[str], text: list[str],
     result = cli("show", *text, f"--objective={objective}", "-n=2")
     assert result.status == 0, result.err
     assert "rows an epoch; of the first" in result.out
-    assert result.out.count("\nexample ") == 2
+    assert result.out.count("\nrow ") == 2
     for line in lines:
         assert line in result.out
 
@@ -72,10 +72,10 @@ def test_colour_and_marks_say_the_same(text: list[str], cli: Cli):
 
 def test_a_page_has_every_example_and_closes_its_tags(text: list[str], cli: Cli, tmp_path: Path):
     page = tmp_path / "page.html"
-    result = cli("show", *text, "--objective=albert", "-n=4", f"--html={page}")
+    result = cli("show", *text, "--objective=albert", "--start=2", "-n=4", f"--html={page}")
     assert str(page) in result.out
     found = page.read_text()
-    assert found.count("<h3>") == 4
+    assert re.findall("<h3>(.*)</h3>", found) == ["Row 2", "Row 3", "Row 4", "Row 5"]
     assert 'class="masked"' in found
     open_tags: list[str] = []
 
@@ -91,14 +91,75 @@ def test_a_page_has_every_example_and_closes_its_tags(text: list[str], cli: Cli,
     assert not open_tags
 
 
-def test_text_to_text_is_shown_packed_with_its_efficiency(cli: Cli, tmp_path: Path):
+def test_rows_are_numbered_from_the_first_one_shown(text: list[str], cli: Cli):
+    found = cli("show", *text, "--start=2", "-n=2").out
+    assert re.findall(r"\n(row \d+)\n", found) == ["row 2", "row 3"]
+
+
+def test_plain_text_is_shown_as_train_reads_it(text: list[str], cli: Cli):
+    by_default = cli("show", *text)
+    assert by_default.status == 0, by_default.err
+    assert by_default.out == cli("show", *text, "--objective=span_corruption").out
+    assert "named without one (default: span_corruption)" in " ".join(cli("show", "-h").out.split())
+
+
+def test_words_of_wordpiece_are_shown_apart(text: list[str], cli: Cli):
+    wordpiece = ["--vocab_type=wordpiece", "--objective=lm", "-n=1"]
+    result = cli("show", *text, *wordpiece)
+    assert result.status == 0, result.err
+    words = Path(text[0].removeprefix("--corpus=")).read_text().split()[:3]
+    assert f"targets {' '.join(words).replace('.', ' .')}" in " ".join(result.out.split())
+    assert "##" not in result.out
+
+
+XLNETS = """
+import string
+
+import seqio
+
+from t5x_like.data import seqio_adapter
+from t5x_like.tasks.text import text
+from t5x_like.vocabularies.characters import CharacterVocabulary
+
+corpus = text("letters", {file!r}, validation=0.0)
+for name in ("letters_one", "letters_two"):
+    seqio_adapter.register(
+        corpus,
+        CharacterVocabulary(" .\\n" + string.ascii_lowercase),
+        objective="xlnet",
+        name=name,
+        rows=2,
+    )
+seqio.MixtureRegistry.add("letters_both", [("letters_one", 1), ("letters_two", 1)])
+"""
+
+
+def test_a_mixture_of_carried_tasks_is_shown(text: list[str], cli: Cli, tmp_path: Path):
+    module = tmp_path / "my_xlnets.py"
+    module.write_text(XLNETS.format(file=text[0].removeprefix("--corpus=")))
+    result = cli(
+        "show", "letters_both", f"--module={module}", "--length=48", f"--cache_dir={tmp_path}"
+    )
+    assert result.status == 0, result.err
+    for name in ("letters_one", "letters_two"):
+        assert f"{name}: " in result.out
+
+
+@pytest.fixture
+def sums(tmp_path: Path) -> list[str]:
+    """What names a table of questions and answers."""
     rows = [f"what is {a}+{b}\t{a + b}" for a in range(20) for b in range(10)]
     (tmp_path / "sums.tsv").write_text("\n".join(["inputs\ttargets", *rows]))
-    named = [f"--corpus={tmp_path / 'sums.tsv'}", "--vocabulary=bytes", f"--cache_dir={tmp_path}"]
-    result = cli("show", *named, "--lengths=inputs=64,targets=16", "--pack", "-n=1")
+    return [f"--corpus={tmp_path / 'sums.tsv'}", "--vocabulary=bytes", f"--cache_dir={tmp_path}/c"]
+
+
+def test_text_to_text_is_shown_packed_with_its_efficiency(sums: list[str], cli: Cli):
+    result = cli("show", *sums, "--lengths=inputs=64,targets=16", "--pack", "-n=1")
     assert result.status == 0, result.err
     assert re.search(r"packed inputs [89]\d\.\d%", result.out)
-    assert result.out.count("\nexample ") > 2, "a row holds several"
+    assert "\nrow 0, example 0\n" in result.out
+    assert "\nrow 0, example 2\n" in result.out
+    assert "\nrow 1" not in result.out
 
 
 @pytest.mark.parametrize(
@@ -108,6 +169,9 @@ def test_text_to_text_is_shown_packed_with_its_efficiency(cli: Cli, tmp_path: Pa
         (["--objective=mlm", "--vocabulary=bytes"], "needs a vocabulary with cls, sep, mask"),
         (["--objective=mlm", "--pack"], "pack"),
         (["--objective=span_corruption", "--lengths=inputs=64,targets=2"], "targets length to 14"),
+        (["--lengths=input=64,targets=16"], "lacks inputs; has input, which the examples have not"),
+        (["--objective=mlm", "--lengths=inputs=64,targets=2"], "has targets, which"),
+        (["--start=100000"], "--start 100000: there are "),
     ],
 )
 def test_what_cannot_be_shown_is_said(flags: list[str], message: str, text: list[str], cli: Cli):
@@ -117,6 +181,34 @@ def test_what_cannot_be_shown_is_said(flags: list[str], message: str, text: list
     assert len(result.err.strip().splitlines()[-1]) < 600
 
 
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("-n=0", "-n: 0 is less than 1"),
+        ("--start=-1", "--start: -1 is less than 0"),
+        ("--length=0", "--length: 0 is less than 1"),
+        ("--lengths=inputs", "'inputs' is not of the form F=N,F=N"),
+        ("--lengths=inputs=x", "'inputs=x' is not of the form F=N,F=N"),
+        ("--lengths=inputs=0", "0 is less than 1"),
+    ],
+)
+def test_numbers_that_cannot_be_meant(flag: str, message: str, text: list[str], cli: Cli):
+    result = cli("show", *text, flag)
+    assert result.status == 2
+    assert message in result.err
+
+
+def test_what_would_go_unused_is_refused(sums: list[str], cli: Cli, tmp_path: Path):
+    for named in (["stdlib_docs.mlm", *sums[1:]], sums):
+        result = cli("show", *named, "--objective=bart")
+        assert result.status == 1
+        assert "--objective bart is for plain text that is named without" in result.err
+    result = cli("show", *sums, "--lengths=inputs=20")
+    assert result.status == 1
+    assert "--lengths: lacks targets; give the lengths of inputs and targets" in result.err
+    assert not (tmp_path / "c").exists()
+
+
 @pytest.mark.slow
 def test_every_objective_runs_on_the_documentation_of_python(cli: Cli, tmp_path: Path):
     for name in objectives.presets():
@@ -124,7 +216,7 @@ def test_every_objective_runs_on_the_documentation_of_python(cli: Cli, tmp_path:
             "show", f"stdlib_docs.{name}", "-n=1", "--vocab_size=1000", f"--cache_dir={tmp_path}"
         )
         assert result.status == 0, result.err
-        assert "example 0" in result.out
+        assert "\nrow 0\n" in result.out
 
 
 def test_objectives_are_listed_and_explained(cli: Cli):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 import seqio
 import tensorflow as tf
 
@@ -205,6 +207,47 @@ def test_a_task_without_training_split_or_files_is_refused(tmp_path, files):
 
 def shout(ds: tf.data.Dataset) -> tf.data.Dataset:
     return ds.map(lambda x: {**x, "inputs": tf.strings.upper(x["inputs"])})
+
+
+class Unknown(seqio.ByteVocabulary):
+    """Has no counterpart among our vocabularies."""
+
+
+@pytest.mark.parametrize("kind", [seqio.ByteVocabulary, Unknown])
+def test_fingerprint_knows_vocabularies_by_their_ids(kind, files):
+    def fingerprint(vocabulary: seqio.Vocabulary) -> str:
+        seqio.TaskRegistry.reset()
+        feature = seqio.Feature(vocabulary)
+        return task_fingerprint(register(files, features={"inputs": feature, "targets": feature}))
+
+    kept = kind(extra_ids=0)  # so that the other one has another address
+    assert fingerprint(kept) == fingerprint(kind(extra_ids=0))
+    assert fingerprint(kept) != fingerprint(kind(extra_ids=100))
+
+
+def test_fingerprint_of_a_model_file_is_its_content(tmp_path, files):
+    texts = {"one": "a file of text about one thing " * 20, "two": "quite another story " * 20}
+    for name, text in texts.items():
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([text]),
+            model_writer=model,
+            vocab_size=18,
+            hard_vocab_limit=False,
+        )
+        for folder in ("a", "b"):
+            path = tmp_path / folder / f"{name}.model"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(model.getvalue())
+
+    def known(path: str, **options) -> str:
+        return cache_tasks.ids_fingerprint(
+            seqio.SentencePieceVocabulary(str(tmp_path / path), extra_ids=4, **options)
+        )
+
+    for options in ({}, {"reverse_extra_ids": False}):
+        assert known("a/one.model", **options) == known("b/one.model", **options)
+        assert known("a/one.model", **options) != known("a/two.model", **options)
 
 
 def test_fingerprint_follows_files_and_cached_steps_alone(tmp_path, files):

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from t5x_like.data.cache_format import CacheError
-from t5x_like.data.cache_workers import spread
+from t5x_like.data.cache_workers import mapping, spread
 
 MODULE = """
 import os, signal
@@ -50,3 +50,22 @@ def test_little_work_needs_no_process(square, jobs, workers):
 def test_killed_worker_is_an_error_that_says_what_to_do(square):
     with pytest.raises(CacheError, match="fewer workers"):
         list(spread(square, iter([1, -1, 2]), workers=2))
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, True), (1, False), (2, True), (2, False)])
+def test_mapped_results_come_in_order(square, workers, threads):
+    with mapping(square, workers=workers, threads=threads) as start:
+        some, more = start(range(5)), start(iter([7]))
+        assert [value for value, _, _ in more] == [49]
+        results = list(some)
+    assert [value for value, _, _ in results] == [0, 1, 4, 9, 16]
+    ours = workers == 1 or threads
+    assert ours == (os.getpid() in {process for _, process, _ in results})
+
+
+def test_killed_process_of_a_mapping_is_an_error_that_says_what_to_do(square):
+    with (
+        pytest.raises(CacheError, match="fewer workers"),
+        mapping(square, workers=2, threads=False) as start,
+    ):
+        list(start([1, -1, 2]))

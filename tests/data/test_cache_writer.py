@@ -18,6 +18,8 @@ from t5x_like.data.cache_writer import write_cache
 from t5x_like.data.corpora import CorpusError
 from t5x_like.data.text_files import TextFiles
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
+from t5x_like.vocabularies.training import train_sentencepiece
 
 VOCABULARY = ByteVocabulary()
 
@@ -68,12 +70,21 @@ def test_text_to_text_keeps_pairs(tmp_path, make_corpus):
     assert split.offsets["targets"].tolist() == [0, 1, 3, 6, 10, 15]
 
 
-def test_number_of_workers_changes_no_byte(tmp_path, make_corpus, monkeypatch):
+@pytest.mark.parametrize("native", [False, True], ids=["processes", "threads"])
+def test_number_of_workers_changes_no_byte(tmp_path, make_corpus, monkeypatch, native):
     monkeypatch.setattr(cache_writer, "BLOCK_BYTES", 2000)
-    corpus = make_corpus([f"text {i}\n" * 20 for i in range(80)], ["held out"])
-    write(tmp_path / "one", corpus, workers=1)
-    write(tmp_path / "two", corpus, workers=2)
-    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+    monkeypatch.setattr(cache_text, "_BATCH_CHARACTERS", 300)
+    texts = [f"text {i}\n" * (1 + i % 20) for i in range(120)]
+    corpus = make_corpus(texts, ["held out"])
+    vocabulary = ByteVocabulary()
+    if native:
+        path = tmp_path / "tiny.model"
+        train_sentencepiece(texts, path, vocab_size=24, model_type="unigram", progress=False)
+        vocabulary = SentencePieceVocabulary(path)
+    for name, workers in {"one": 1, "several": 3}.items():
+        write_cache(tmp_path / name, corpus, vocabulary, workers=workers, progress=False)
+    assert len(list((tmp_path / "one").glob("train-*.arrayrecord"))) > 4
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "several")
 
 
 def test_complete_cache_is_left_alone_unless_overwritten(tmp_path, make_corpus):
@@ -172,7 +183,7 @@ class Killing(TextFiles):
     # Once some shards are done, and others are not, the writer is killed.
     def read(self, split, report):
         for i, document in enumerate(super().read(split, report)):
-            if sys.argv[3] == "kill" and i == 200:
+            if sys.argv[3] == "kill" and i == 300:
                 while len(list(Path(sys.argv[2]).glob("*.json"))) < 3:
                     time.sleep(0.01)
                 print(*(child.pid for child in multiprocessing.active_children()), flush=True)
@@ -197,7 +208,7 @@ def alive(process: int) -> bool:
 def test_killed_writer_goes_on_with_what_it_had_not_finished(tmp_path):
     (tmp_path / "killed.py").write_text(KILLED)
     text = tmp_path / "text.txt"
-    text.write_text("".join(f"document number {i} of this text\n" for i in range(400)))
+    text.write_text("".join(f"document number {i} of this text\n" for i in range(600)))
 
     def run(directory: str, kill: str) -> subprocess.CompletedProcess:
         command = [sys.executable, str(tmp_path / "killed.py"), str(text)]

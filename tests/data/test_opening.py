@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from t5x_like.data import corpora
+from t5x_like.data import cache_location, corpora, task_records
 from t5x_like.data.cache import Cache
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.opening import Data
@@ -19,6 +20,7 @@ from t5x_like.data.stream import eval_stream
 from t5x_like.data.user_corpus import user_corpus
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives.formats import Decoder
+from t5x_like.objectives.mlm import MaskedLM
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.vocabularies.byte import ByteVocabulary
 
@@ -100,6 +102,35 @@ def test_cache_is_opened_by_its_directory_alone(data: Callable, registered: str)
         data(corpus=directory, objective=None).open()
 
 
+def test_objectives_and_lengths_are_known_of_whatever_has_a_name(
+    data: Callable, registered: str, tmp_path: Path
+) -> None:
+    opened = data(mixture_or_task_name=registered).open()
+    record_file = cache_location.record_file(tmp_path / "root", "recorded")
+    task_records.save(record_file, opened.records)
+    directory = str(opened.caches[0].directory)
+    for named in (
+        data(mixture_or_task_name="recorded", objective=None),
+        data(mixture_or_task_name=registered),
+        data(corpus=directory),
+    ):
+        assert named.task_objectives() == [SpanCorruption()]
+        assert named.usual_lengths(64) == SpanCorruption().lengths(64)
+    with pytest.raises(ValueError, match="no task or mixture 'record'"):
+        data(mixture_or_task_name="record").usual_lengths(64)
+
+
+def test_a_cache_of_pairs_by_its_directory_has_no_objective(
+    data: Callable, make_corpus: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [{"inputs": "a", "targets": "b"}] * 9
+    monkeypatch.setitem(corpora._REGISTERED, "memory", make_corpus(pairs, pairs[:3]))
+    directory = data(mixture_or_task_name="memory").open().caches[0].directory
+    named = data(corpus=str(directory), objective=MaskedLM())
+    assert named.task_objectives() == [None]
+    assert named.usual_lengths(64) == {"inputs": 64, "targets": 64}
+
+
 def test_an_objective_says_what_runs_after_it(data: Callable, registered: str) -> None:
     class NotEnded(SpanCorruption):
         steps = ("trim",)
@@ -121,7 +152,10 @@ class Needy(SpanCorruption):
 def test_vocabulary_that_lacks_something_is_refused_before_text_is_tokenised(
     data: Callable, registered: str, tmp_path: Path
 ) -> None:
-    message = r"Needy.* needs a vocabulary with mask, \[R\].*t5x_like vocab"
+    message = (
+        r"^task '[^']*' \(Needy\) needs a vocabulary with mask, \[R\], .*t5x_like vocab"
+        r".*VOCABULARY or --vocabulary"
+    )
     with pytest.raises(ValueError, match=message):
         data(mixture_or_task_name=registered, objective=Needy()).open()
     assert not (tmp_path / "root" / "tokens").exists()
@@ -148,7 +182,7 @@ def test_text_under_an_objective_without_sizes_is_not_packed(
     data: Callable, registered: str
 ) -> None:
     opened = data(mixture_or_task_name=registered).open()
-    with pytest.raises(ValueError, match=r"SpanCorruption.*cannot be packed"):
+    with pytest.raises(ValueError, match=r"^SpanCorruption cannot be packed"):
         opened.components("train", pack=True)
 
 
@@ -213,6 +247,23 @@ def test_complete_cache_is_kept_and_made_anew_on_request(data: Callable, registe
     assert manifest.stat().st_mtime_ns != made
 
 
+def test_complete_cache_of_another_text_is_refused_until_it_is_overwritten(
+    data: Callable, tmp_path: Path
+) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(DOCUMENTS))
+    named = data(corpus=str(file))
+    (before,) = named.make_caches()
+    with file.open("a") as more:
+        more.write("\n\none more document")
+    with pytest.raises(ValueError, match=r"another text.*t5x_like cache .*--overwrite"):
+        named.make_caches()
+    (after,) = named.make_caches(overwrite=True)
+    assert after.directory == before.directory
+    assert after.manifest.content_hash != before.manifest.content_hash
+    named.make_caches()
+
+
 def test_what_is_missing_is_made_by_the_process_that_once_chooses(
     data: Callable, registered: str
 ) -> None:
@@ -267,7 +318,11 @@ def test_name_that_cannot_be_meant(
         data(**fields).open()
 
 
-def test_plain_text_is_never_materialized(data: Callable, registered: str) -> None:
+def test_plain_text_is_never_materialized(
+    data: Callable, registered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its import would fail: plain text is refused where SeqIO is not installed, too.
+    monkeypatch.setitem(sys.modules, "t5x_like.data.cache_tasks", None)
     with pytest.raises(ValueError, match="no SeqIO task"):
         data(mixture_or_task_name=registered).materialize(seed=0, epochs=1)
 

@@ -76,6 +76,21 @@ def test_little_is_wasted():
     assert needs.sum() / (512 * len(rows)) > 0.96
 
 
+def test_a_plan_is_made_in_blocks(make_cache, monkeypatch):
+    monkeypatch.setattr(packing, "_BLOCK", 4)
+    kept = packing.plans.kept
+    sizes = []
+
+    def watched(split, what, blocks, **options):
+        sizes.extend(len(block) for block in blocks())
+        return kept(split, what, blocks, **options)
+
+    monkeypatch.setattr(packing.plans, "kept", watched)
+    rows = packed_records(make_cache(PAIRS, PAIRS[:1]).split("train"), LENGTHS, eos={})
+    assert sum(sizes) == len(PAIRS) + len(rows) + 1
+    assert max(sizes) < 4 + max(len(rows.row(i)) for i in range(len(rows)))
+
+
 def test_rows_fit_after_trimming_and_eos(make_cache):
     split = make_cache(PAIRS, PAIRS[:1]).split("train")
     samples = packed_records(split, LENGTHS, post_cache=STEPS, eos=EOS)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
+import linecache
+import os
 import pickle
 import subprocess
 import sys
@@ -13,6 +17,8 @@ import pytest
 
 from t5x_like.data import plans
 from t5x_like.data.plans import kept
+from t5x_like.data.samples import make_samples
+from t5x_like.objectives.lm import PRESETS
 
 ROWS = np.arange(30).reshape(-1, 3)
 
@@ -72,6 +78,62 @@ def test_without_a_directory_to_write_it_stays_in_memory(where, tmp_path: Path, 
         split = Here(tmp_path / "no such directory")
     table = kept(split, "rows", blocks, columns=3)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(table)).values, ROWS)
+
+
+def test_why_a_table_cannot_be_kept_is_said_once(tmp_path: Path, monkeypatch, capsys):
+    def full(path, blocks):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(plans, "_write", full)
+    for what in ("rows", "other rows"):
+        kept(Here(tmp_path), what, blocks, columns=3)
+    said = capsys.readouterr().err
+    assert said.count(str(tmp_path)) == 1
+    assert "No space left on device" in said
+
+
+def write_module(path: Path, name: str, *, start: int = 0) -> type:
+    """A module's `Shape`, a geometry whose plan begins at `start`."""
+    (path / f"{name}.py").write_text(
+        f"""
+import dataclasses
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    columns = ("targets_start", "targets_end")
+    separators = False
+    segments_of = None
+
+    def plan(self, sentences, rng):
+        yield [({start}, {start} + 2)]
+"""
+    )
+    linecache.checkcache()
+    importlib.invalidate_caches()
+    sys.modules.pop(name, None)
+    return importlib.import_module(name).Shape
+
+
+def test_edited_geometries_and_those_of_one_name_have_plans_of_their_own(
+    tmp_path: Path, monkeypatch, make_cache
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    split = make_cache(["some text"]).split("train")
+
+    def first(shape: object) -> list[int]:
+        return make_samples(shape, split).plan.values.ravel().tolist()
+
+    assert first(write_module(tmp_path, "one_shape")()) == [0, 2]
+    assert first(write_module(tmp_path, "other_shape", start=1)()) == [1, 3]
+    assert first(write_module(tmp_path, "one_shape", start=3)()) == [3, 5]
+
+
+def test_what_decides_a_table_is_the_same_in_every_process():
+    code = "from t5x_like.objectives.lm import PRESETS; from t5x_like.data.plans import said; "
+    code += "print(said(PRESETS['lm']), end='')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == plans.said(PRESETS["lm"])
 
 
 def test_a_failure_leaves_nothing_and_a_damaged_file_is_made_again(tmp_path: Path):

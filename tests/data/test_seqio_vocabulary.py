@@ -62,6 +62,13 @@ def test_the_adapter_agrees_with_seqios_own(pair):
     assert adapter.decode_tf(rows).shape == [2]
 
 
+def test_plain_strings_encode_and_empty_rows_decode(pair):
+    adapter = SeqioVocabulary(pair[0])
+    assert adapter.encode_tf("the fox").numpy().tolist() == adapter.encode("the fox")
+    assert adapter.decode_tf(tf.zeros([3, 0], tf.int32)).numpy().tolist() == [b""] * 3
+    assert adapter.decode_tf(tf.zeros([0, 4], tf.int32)).numpy().tolist() == []
+
+
 def test_works_inside_a_graph(pair):
     adapter = SeqioVocabulary(pair[0])
     ds = tf.data.Dataset.from_tensor_slices(TEXTS).map(adapter.encode_tf)

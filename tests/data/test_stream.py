@@ -4,6 +4,8 @@ import dataclasses
 import itertools
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -256,9 +258,7 @@ def test_closing_ends_the_stream(mixture):
     assert list(iterator) == []
 
 
-def test_a_program_that_drops_its_stream_ends_quietly(make_cache):
-    cache = make_cache([f"document {i} of the first corpus\n" * 20 for i in range(60)])
-    code = """
+PROGRAM = """
 import sys
 from t5x_like.data.cache import Cache
 from t5x_like.data.feature_converters import EncoderDecoder
@@ -272,7 +272,43 @@ task = Component("task", samples, SpanCorruption(), features, (), {}, cache.toke
 batches = train_stream([task], converter=EncoderDecoder(), batch_size=2, seed=0)
 next(batches)
 """
+"""Opens the stream of the cache it is given and takes one batch."""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+def test_processes_of_a_killed_program_end(make_cache):
+    cache = make_cache([f"document {i} of the first corpus\n" * 20 for i in range(60)])
+    code = (
+        PROGRAM.replace("seed=0", "seed=0, num_workers=2")
+        + """
+import multiprocessing, time
+print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+time.sleep(600)
+"""
+    )
+    command = [sys.executable, "-c", code, str(cache.directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        workers = [Path("/proc", pid) for pid in program.stdout.readline().split()]
+        running = [is_running(worker) for worker in workers]
+        program.kill()
+    assert running == [True, True]
+    deadline = time.monotonic() + 20
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, workers))
+
+
+def is_running(process: Path) -> bool:
+    """By its folder below /proc; one that has ended may still wait to be reaped."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_program_that_drops_its_stream_ends_quietly(make_cache):
+    cache = make_cache([f"document {i} of the first corpus\n" * 20 for i in range(60)])
     done = subprocess.run(
-        [sys.executable, "-c", code, str(cache.directory)], capture_output=True, check=True
+        [sys.executable, "-c", PROGRAM, str(cache.directory)], capture_output=True, check=True
     )
     assert done.stderr == b""

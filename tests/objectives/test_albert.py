@@ -151,7 +151,14 @@ def test_geometry_leaves_room_for_the_special_tokens():
     assert ALBERT().geometry({"inputs": 512}) == SentencePairs(509, random_probability=0.0)
 
 
-@pytest.mark.parametrize("fields", [{"ngram": 0}, {"masked_rate": 1.5}, {"max_predictions": 0}])
+def test_a_text_is_gone_through_anew_for_each_duplicate():
+    pairs = ALBERT(dupe_factor=40).geometry({"inputs": 512})
+    assert pairs == SentencePairs(509, passes=40, random_probability=0.0)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"ngram": 0}, {"masked_rate": 1.5}, {"max_predictions": 0}, {"dupe_factor": 0}]
+)
 def test_fields_out_of_range(fields: dict[str, float]):
     with pytest.raises(ValueError, match="ALBERT: "):
         ALBERT(**fields)

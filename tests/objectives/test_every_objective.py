@@ -96,6 +96,20 @@ def test_examples_are_what_the_objective_declares(name: str, corpus: list, token
                 assert ((value >= 0) & (value < V)).all(), key
 
 
+# XLNet's rows have further parts, and an error of their own.
+@pytest.mark.parametrize(
+    "name", [n for n, one in objectives.presets().items() if one.kind == "encoder" and n != "xlnet"]
+)
+def test_the_shortest_inputs_are_told(name: str):
+    objective = objectives.preset(name)
+    with pytest.raises(ValueError, match=r"set the inputs length to \d+ or more$") as caught:
+        objective.geometry({"inputs": 1})
+    shortest = int(str(caught.value).split()[-3])
+    objective.geometry({"inputs": shortest})
+    with pytest.raises(ValueError, match=f"set the inputs length to {shortest} or more"):
+        objective.geometry({"inputs": shortest - 1})
+
+
 @pytest.mark.parametrize("name", [n for n in objectives.presets() if n not in SILENT])
 def test_another_example_has_other_noise(name: str):
     objective, _, samples = made(name, 256, sentences(6000))

@@ -41,6 +41,9 @@ def test_room_for_text():
     assert masking.text_room({"inputs": 4, "other": 9}, 3) == 1
     with pytest.raises(ValueError, match="set the inputs length to 4 or more"):
         masking.text_room({"inputs": 3}, 3)
+    assert masking.text_room({"inputs": 5}, 3, texts=2) == 2
+    with pytest.raises(ValueError, match=r"text in 2 segments.* inputs length to 5 or more"):
+        masking.text_room({"inputs": 4}, 3, texts=2)
     with pytest.raises(ValueError, match="needs the length of inputs"):
         masking.text_room({"targets": 512}, 3)
 

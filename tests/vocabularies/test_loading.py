@@ -48,6 +48,19 @@ def test_a_foreign_description_is_refused(content, tmp_path):
         loading.load(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["vocab.json.gz", "spiece.model.zst", "bert.zip"])
+def test_packed_files_are_to_be_unpacked(name, tmp_path):
+    (tmp_path / name).write_bytes(b"\x1f\x8b")
+    with pytest.raises(ValueError, match=f"{name} is packed: unpack it"):
+        loading.load(tmp_path / name)
+
+
+def test_there_is_no_negative_number_of_sentinels(model_file):
+    for spec in ("bytes", model_file):
+        with pytest.raises(ValueError, match=r"extra_ids is .* 0 or more, not -5"):
+            loading.load(spec, extra_ids=-5)
+
+
 def test_description_is_readable(model_file, tmp_path):
     vocabulary = SentencePieceVocabulary(model_file)
     vocabulary.save(tmp_path)

@@ -95,6 +95,8 @@ def test_what_is_there_is_left_alone(tmp_path):
             recipes.train(untouched(), path, Recipe(kind="characters"))
     with pytest.raises(OSError, match="note"):
         recipes.train(untouched(), tmp_path / "note/v", Recipe(kind="characters"))
+    with pytest.raises(IsADirectoryError, match=r"is a directory: name the file"):
+        recipes.train(untouched(), tmp_path, Recipe(kind="unigram"))
     assert os.listdir(tmp_path) == ["note"]
     (tmp_path / "empty").mkdir()
     recipes.train(TEXT, tmp_path / "empty", Recipe(kind="characters"), progress=False)
@@ -108,6 +110,12 @@ def test_what_is_there_is_left_alone(tmp_path):
         ({"size": "many"}, "whole number"),
         ({"kind": "wordpiece", "byte_fallback": True}, "unigram and bpe alone"),
         ({"lowercase": True}, "wordpiece alone"),
+        ({"extra_ids": -5}, "extra_ids must be a whole number of at least 0, not -5"),
+        ({"max_sentences": 0}, "max_sentences must be a whole number of at least 1, not 0"),
+        ({"max_sentences": 1.5}, "max_sentences must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
+        ({"character_coverage": 0}, "character_coverage is a share .* not 0"),
+        ({"character_coverage": 1.1}, "character_coverage is a share .* not 1.1"),
     ],
 )
 def test_recipes_that_make_no_sense(fields, why):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from t5x_like import protocols
-from t5x_like.vocabularies import loading, recipes, special_tokens
+from t5x_like.vocabularies import byte, loading, passthrough, recipes, special_tokens
 
 KNOWN = st.text(st.sampled_from("the quickbrown walking.\n"), max_size=40)
 LOOKALIKES = " ".join([*special_tokens.TRAINED, "[PAD]", "[UNK]", "<s>", "<mask>", "##s", "▁the"])
@@ -101,7 +101,15 @@ def test_pieces_are_shown(vocabulary):
     assert shown[3:10] == [*special_tokens.TRAINED[3:]]
     assert shown[-2:] == ["<extra_id_1>", "<extra_id_0>"]
     text = "".join(vocabulary.piece(i) for i in vocabulary.encode("the lazy dog"))
-    assert text.replace("▁", "").replace("##", "") == "thelazydog"
+    assert text.replace("▁", " ").strip() == "the lazy dog"
+
+
+def test_ids_that_are_not_there_have_no_piece(vocabulary):
+    for other in (vocabulary, byte.ByteVocabulary(), passthrough.PassThroughVocabulary(9)):
+        size = other.vocab_size
+        for i in (-1, size, 99_999):
+            with pytest.raises(IndexError, match=f"no id {i}: .* {size} ids"):
+                other.piece(i)
 
 
 @pytest.mark.parametrize(

@@ -30,13 +30,13 @@ def test_special_tokens_by_name(file):
 def test_longest_match_first(file):
     vocabulary = loading.load(file)
     pieces = [vocabulary.piece(i) for i in vocabulary.encode("The Unwanted running, 東東 xyz!")]
-    assert pieces == "the un ##want ##ed runn ##ing , 東 東 [UNK] !".split()
+    assert pieces == "▁the ▁un want ed ▁runn ing ▁, ▁東 ▁東 [UNK] ▁!".split()
     assert (
         vocabulary.decode(vocabulary.encode("unwanted running, run.")) == "unwanted running, run."
     )
     starts = vocabulary.token_ids.word_starts
-    assert [vocabulary.piece(i)[:2] == "##" for i in vocabulary.encode("unwanted ab")] == [
-        not starts[i] for i in vocabulary.encode("unwanted ab")
+    assert [vocabulary.piece(i)[0] == "▁" for i in vocabulary.encode("unwanted ab")] == [
+        starts[i] for i in vocabulary.encode("unwanted ab")
     ]
 
 
