@@ -27,7 +27,8 @@ def render(example: Shown, *, colour: bool, width: int = 100) -> str:
     parts = []
     for name, tokens in example.lines.items():
         parts.append(f"  {name}")
-        parts += [f"    {line}" for line in _wrapped(tokens, colour=colour, width=width - 4)]
+        lines = _wrapped(tokens, colour=colour, width=width - 4)
+        parts += [f"    {line}".rstrip() for line in lines]
     for name, value in example.numbers.items():
         head = f"  {name}: "
         parts.append(textwrap.fill(head + value, width, subsequent_indent=" " * len(head)))
