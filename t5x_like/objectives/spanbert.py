@@ -77,8 +77,8 @@ class SpanBERT(MaskedEncoder):
 
     A span has 1 to `max_span_length` words: geometric with parameter `p`, cut there and
     renormalised (SpanBERT, section 3.1). `masked_rate` of the tokens are masked, rounded up, [CLS]
-    and [SEP] not counted. Spans that touch are one from there on: 80 % become [MASK], 10 % tokens drawn from
-    the training text, 10 % stay.
+    and [SEP] not counted. Spans that touch are one from there on: 80 % become [MASK], 10 % tokens
+    drawn from the training text, 10 % stay.
 
     For the span-boundary objective (section 3.2), features beside the masked positions:
     `boundary_left_positions` and `boundary_right_positions`, of the tokens next to the span;

@@ -137,7 +137,7 @@ class SentencePieceVocabulary:
         return self._processor.encode(self._clean(text) if self._clean else text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """int32 ids of each text, in this thread: callers parallelise over processes."""
+        """int32 ids of each text, in this thread: callers parallelise over threads or processes."""
         cleaned = list(map(self._clean, texts) if self._clean else texts)
         return self._processor.encode(cleaned, num_threads=1, return_type="numpy")
 

@@ -21,8 +21,8 @@ from t5x_like.vocabularies import (
     tokenizer_json,
 )
 
-# Callers spread over processes; threads of the library as well would be too many for the cores,
-# and none of them survives a fork.
+# Callers spread over threads or processes; threads of the library as well would be too many for
+# the cores, and none of them survives a fork.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
@@ -123,7 +123,7 @@ class SubwordVocabulary:
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, in this thread: callers parallelise over processes."""
+        """Ids of each text, in this thread: callers parallelise over threads or processes."""
         encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
