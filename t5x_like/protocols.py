@@ -59,6 +59,17 @@ class TokenIds:
         single = (self.pad, self.eos, self.unk, self.bos, self.cls, self.sep, self.mask)
         return tuple(sorted({i for i in (*single, *self.named.values()) if i is not None}))
 
+    def given(self, name: str) -> int:
+        """The special id of a field, which an objective's `needs` say is there.
+
+        Raises:
+          ValueError: it is not.
+        """
+        found: int | None = getattr(self, name)
+        if found is None:
+            raise ValueError(f"this vocabulary has no {name}")
+        return found
+
     def missing(self, needs: Sequence[str]) -> list[str]:
         """Those of `needs` (names of fields, or of `named` tokens) that this vocabulary lacks."""
         return [

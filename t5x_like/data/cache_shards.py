@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
@@ -178,7 +178,7 @@ class ShardPlan:
         self._finish(path, index, content=content() if callable(content) else content)
         return len(index["lengths"])
 
-    def _finish(self, path: Path, index: Mapping[str, np.ndarray], *, content: str) -> None:
+    def _finish(self, path: Path, index: Mapping[str, Any], *, content: str) -> None:
         """Writes what lies beside a shard."""
         temporary = temporary_name(path)
         with temporary.open("wb") as file:

@@ -112,7 +112,7 @@ class TokenStream:
             at = max(first - start, 0)
             tokens[at : at + len(part)] = part
             after, first = first + len(values), int(starts[record + 1])
-            if after < min(first, end):
+            if after < min(first, end) and self.separator is not None:
                 tokens[after - start] = self.separator
             if first < end:
                 record += 1

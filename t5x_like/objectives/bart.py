@@ -38,9 +38,9 @@ class Noise(Protocol):
 def enclosed(text: np.ndarray, ids: TokenIds) -> np.ndarray:
     """int32 [n + 2]: "<s> text </s>". Where a vocabulary has no <s>, [CLS] is the same."""
     tokens = np.empty(len(text) + SPECIALS, np.int32)
-    tokens[0] = ids.cls if ids.bos is None else ids.bos
+    tokens[0] = ids.given("cls") if ids.bos is None else ids.bos
     tokens[1:-1] = text
-    tokens[-1] = ids.eos
+    tokens[-1] = ids.given("eos")
     return tokens
 
 

@@ -76,9 +76,9 @@ def with_specials(
     else:
         inputs = np.empty(split + len(second) + 1, np.int32)
         inputs[split:-1] = second
-    inputs[0] = ids.cls
+    inputs[0] = ids.given("cls")
     inputs[1 : split - 1] = first
-    inputs[split - 1] = inputs[-1] = ids.sep
+    inputs[split - 1] = inputs[-1] = ids.given("sep")
     token_type_ids = np.zeros(len(inputs), np.int32)
     token_type_ids[split:] = 1
     return inputs, token_type_ids

@@ -95,9 +95,8 @@ def _separated(tokens: np.ndarray, ends: np.ndarray, ids: TokenIds) -> np.ndarra
 
     An offset that occurs twice gets two.
     """
-    assert ids.cls is not None  # an objective's `needs` name it
     inputs = np.full(1 + len(tokens) + len(ends), ids.sep, np.int32)
-    inputs[0] = ids.cls
+    inputs[0] = ids.given("cls")
     is_text = np.ones(len(inputs), np.bool_)
     is_text[0] = False
     is_text[ends + np.arange(1, len(ends) + 1)] = False
@@ -139,7 +138,7 @@ class PairedSegments(_DynamicMasking):
         """Masks `sample["first"]` and `sample["second"]` (int [a] and [b])."""
         first, second = sample["first"], sample["second"]
         inputs = np.full(len(first) + len(second) + 4, ids.sep, np.int32)
-        inputs[0] = ids.cls
+        inputs[0] = ids.given("cls")
         inputs[1 : len(first) + 1] = first
         inputs[len(first) + 3 : -1] = second
         label = np.asarray(sample["is_random"], np.int32)

@@ -26,7 +26,7 @@ def mask_or_random(
     masks = np.full(count, ids.mask, np.int32)
     if mask_random:
         random = rng.random(count) < mask_random
-        masks[random] = random_ids(np.count_nonzero(random), rng, ids)
+        masks[random] = random_ids(int(np.count_nonzero(random)), rng, ids)
     return masks
 
 

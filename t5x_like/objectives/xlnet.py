@@ -34,9 +34,9 @@ def sequence(
     inputs = np.empty(separator + len(second) + SPECIALS, np.int32)
     inputs[:split] = reused
     inputs[split:separator] = first
-    inputs[separator] = inputs[-2] = ids.sep
+    inputs[separator] = inputs[-2] = ids.given("sep")
     inputs[separator + 1 : -2] = second
-    inputs[-1] = ids.cls
+    inputs[-1] = ids.given("cls")
     token_type_ids = np.zeros(len(inputs), np.int32)
     token_type_ids[separator + 1 : -1] = 1
     token_type_ids[-1] = 2
