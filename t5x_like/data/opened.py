@@ -92,18 +92,6 @@ class Opened:
         shape = record.objective.geometry(self.lengths)
         return getattr(shape, "rows_multiple", 1) if is_carried(shape) else 0
 
-    def packing_efficiency(self, split: str) -> dict[str, dict[str, float]]:
-        """{task: {feature: fraction of its places that hold tokens}} where rows are packed.
-
-        Raises:
-          ValueError: a task cannot be packed.
-        """
-        return {
-            component.name: component.samples.efficiency
-            for component in self.components(split, pack=True)
-            if isinstance(component.samples, packing.PackedSamples)
-        }
-
     def identity(self) -> dict[str, Any]:
         """Flat JSON that differs exactly where the stream of examples would."""
         found: dict[str, Any] = {

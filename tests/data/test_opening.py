@@ -170,8 +170,8 @@ def test_packed_tables_say_how_well_they_pack(
     pairs = [{"inputs": "a" * (i % 9), "targets": "b" * (1 + i % 5)} for i in range(40)]
     monkeypatch.setitem(corpora._REGISTERED, "memory", make_corpus(pairs, pairs[:3]))
     opened = data(mixture_or_task_name="memory", objective=None).open()
-    found = opened.packing_efficiency("train")["memory"]
     (component,) = opened.components("train", pack=True)
+    found = component.samples.efficiency
     tokens = sum(len(pair["targets"]) + 1 for pair in pairs)
     places = LENGTHS["targets"] * len(component.samples)
     assert found["targets"] == pytest.approx(tokens / places)
