@@ -44,7 +44,7 @@ FAMILIES = {
         "For encoder-decoders (Raffel et al. 2020, section 3.3). Sentinels `<extra_id_0>`, ... are the "
         "highest ids of the vocabulary. Rows of `iid_*` draw each token by itself; variants exist for "
         "other rates (`_rate_10`, `_rate_25`, `_rate_50`) and mean lengths of spans (`_length_2`, "
-        "`_length_5`, `_length_10`), those that T5 varied.",
+        "`_length_5`, `_length_10`).",
         "span_corruption drop_spans iid_replace iid_drop bert_style mass_style deshuffling prefix_lm",
     ),
     "MASS": ("For encoder-decoders (Song et al. 2019).", "mass"),
@@ -71,8 +71,9 @@ FAMILIES = {
     "ALBERT": ("For encoders (Lan et al. 2020, section 3.1).", "albert mlm_sop"),
     "ELECTRA": (
         "For a generator and a discriminator (Clark et al. 2020, section 3). The ablations of its "
-        "section 3.5 (ELECTRA 15 %, Replace MLM, All-Tokens MLM) read the same examples.",
-        "electra",
+        "section 3.5 (ELECTRA 15 %, Replace MLM, All-Tokens MLM) read the same inputs; `discriminator_loss_weights` say where the second network is "
+        "scored.",
+        "electra electra_15 electra_replace_mlm electra_all_tokens_mlm",
     ),
     "DistilBERT": ("For a student beside its teacher (Sanh et al. 2019).", "distilbert"),
     "XLNet": (

@@ -55,14 +55,18 @@ class ELECTRA(MaskedEncoder):
     probability 0.85 and leaves it otherwise (ELECTRA, section 3.1 and the published code).
 
     The original tokens are `inputs` with `masked_targets` put at `masked_positions`; from them the
-    model makes what the discriminator reads. So the paper's ablations ELECTRA 15 %, Replace MLM and
-    All-Tokens MLM (section 3.5) are choices of the model on these same examples.
+    model makes what the discriminator reads. `discriminator_loss_weights` (float32 [n]) are 1 where
+    that second network is scored. The paper's ablations (section 3.5) score it at the masked
+    positions alone (ELECTRA 15 %, Replace MLM) or, as ELECTRA does, everywhere (All-Tokens MLM);
+    whether it tells tokens apart or predicts them is the model's.
 
     Attributes:
       masked_rate: slots per token, special ones counted; 0.25 for the large model.
+      every_token: scores the discriminator everywhere; if not, at the masked positions.
     """
 
     masked_rate: float = 0.15
+    every_token: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
@@ -76,8 +80,12 @@ class ELECTRA(MaskedEncoder):
         return LineBlocks(masking.text_room(lengths, 4) + 4)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder."""
-        return masked_features(lengths["inputs"], slots(lengths["inputs"], self.masked_rate))
+        """Those of a masked encoder, and `discriminator_loss_weights`."""
+        length = lengths["inputs"]
+        return {
+            **masked_features(length, slots(length, self.masked_rate)),
+            "discriminator_loss_weights": FeatureSpec(length, "float32"),
+        }
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
@@ -96,7 +104,10 @@ class ELECTRA(MaskedEncoder):
         drawn = rng.integers(max(1, len(candidates)), size=count if len(candidates) else 0)
         positions = candidates[drawn]
         noisy = masking.replaced(inputs, positions, rng, ids, mask=MASK, random=0)
-        return masking.example(noisy, token_type_ids, inputs, positions)
+        weights = np.full(len(inputs), self.every_token, np.float32)
+        weights[positions] = 1
+        features = masking.example(noisy, token_type_ids, inputs, positions)
+        return features | {"discriminator_loss_weights": weights}
 
     @staticmethod
     def _segments(
@@ -112,6 +123,15 @@ class ELECTRA(MaskedEncoder):
         return first, tokens[~is_first][: max(0, length - len(first) - 3)]
 
 
-PRESETS = {"electra": ELECTRA()}
-
-SUMMARIES = {"electra": "masked tokens for a generator and a discriminator (ELECTRA)"}
+PRESETS = {
+    "electra": ELECTRA(),
+    "electra_15": ELECTRA(every_token=False),
+    "electra_replace_mlm": ELECTRA(every_token=False),
+    "electra_all_tokens_mlm": ELECTRA(),
+}
+SUMMARIES = {
+    "electra": "masked tokens for a generator and a discriminator (ELECTRA)",
+    "electra_15": "as electra, the discriminator scored at the masked tokens alone (ELECTRA 15 %)",
+    "electra_replace_mlm": "as electra_15, for a model that predicts them (Replace MLM)",
+    "electra_all_tokens_mlm": "as electra, for a model that predicts every token (All-Tokens MLM)",
+}

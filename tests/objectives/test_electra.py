@@ -137,7 +137,7 @@ def test_a_position_is_masked_if_any_of_its_slots_says_so():
 
 
 def test_preset():
-    (objective,) = PRESETS.values()
+    objective = PRESETS["electra"]
     assert objective == ELECTRA(0.15)
     assert objective.geometry({"inputs": 128}) == LineBlocks(128)
     assert objective.needs == ("cls", "sep", "mask")
@@ -145,3 +145,19 @@ def test_preset():
         objective.geometry({"inputs": 4})
     with pytest.raises(ValueError, match="ELECTRA: masked_rate"):
         ELECTRA(0)
+
+
+def test_the_ablations_say_where_the_discriminator_is_scored():
+    sample = block(text(90), length=64, segments=(40,), target=64)
+    for name, everywhere in (
+        ("electra", True),
+        ("electra_all_tokens_mlm", True),
+        ("electra_15", False),
+        ("electra_replace_mlm", False),
+    ):
+        features = made(PRESETS[name], sample, length=64)
+        scored = np.flatnonzero(features["discriminator_loss_weights"])
+        masked = np.unique(features["masked_positions"])
+        every = np.arange(len(features["inputs"]))
+        assert scored.tolist() == (every if everywhere else masked).tolist()
+        assert len(masked) < len(every)

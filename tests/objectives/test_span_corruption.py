@@ -153,6 +153,12 @@ def test_the_variants_of_the_paper():
         "span_corruption_length_5": 581,
         "span_corruption_length_10": 591,
         "drop_spans": 601,  # 511 clean tokens, 90 in spans
+        "drop_spans_rate_10": 568,
+        "drop_spans_rate_25": 681,
+        "drop_spans_rate_50": 1022,
+        "drop_spans_length_2": 601,
+        "drop_spans_length_5": 601,
+        "drop_spans_length_10": 601,
     }
     assert DropSpans().lengths(512) == {"inputs": 512, "targets": 91}
 
