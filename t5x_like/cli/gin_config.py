@@ -11,6 +11,8 @@ from typing import Any
 
 import gin
 
+from t5x_like.cli.model_names import model_files
+
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -30,7 +32,7 @@ def search_path(extra: Sequence[str] = ()) -> list[Path]:
 
 
 def find_gin_file(name: str, extra: Sequence[str] = ()) -> Path:
-    """The first file of that name on the search path.
+    """The first file of that name on the search path, else that of the model of that name.
 
     Raises:
       ConfigError: there is none; names the nearest that exist.
@@ -39,10 +41,20 @@ def find_gin_file(name: str, extra: Sequence[str] = ()) -> Path:
     for folder in folders:
         if (folder / name).is_file():
             return folder / name
+    models = published_models()
+    if name in models:
+        return models[name]
+    if not name.endswith(".gin") and "/" not in name:
+        raise ConfigError(f"no model or gin file {name!r}" + nearest(name, models, of="models"))
     known = sorted(
         {str(f.relative_to(d)) for d in folders[1:] if d.is_dir() for f in d.rglob("*.gin")}
     )
     raise ConfigError(f"no gin file {name!r}" + nearest(name, known, of="gin files"))
+
+
+def published_models() -> dict[str, Path]:
+    """{name: gin file} of the models that come with the package, such as `t5_1_1_xxl`."""
+    return model_files(gin_root() / "models")
 
 
 def load(
@@ -100,8 +112,36 @@ def build(configurable: Callable[..., Any]) -> Any:
     Raises:
       ConfigError: something it refers to is missing or fails to build.
     """
+    return made(lambda: gin.get_configurable(configurable)())
+
+
+def macro(name: str) -> Any:
+    """What the configuration gives macro `name`; a `@reference` is a function to be called.
+
+    Raises:
+      ConfigError: it has no such macro, or what that refers to is missing or fails to build.
+    """
+    found = made(lambda: gin.get_bindings(f"{name}/gin.macro"))
+    if "value" not in found:
+        raise ConfigError(f"the configuration does not set {name}: add a gin file that does")
+    return found["value"]
+
+
+def given(configurable: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments that the configuration gives to `configurable`; none where it is not named."""
+    names = {selector for _, selector in gin.config._CONFIG}
+    name = f"{configurable.__module__}.{configurable.__qualname__}"
+    return made(lambda: gin.get_bindings(name)) if name in names else {}
+
+
+def made(make: Callable[[], Any]) -> Any:
+    """`make()`, which calls things that gin configures.
+
+    Raises:
+      ConfigError: something it refers to is missing or fails to build.
+    """
     try:
-        return gin.get_configurable(configurable)()
+        return make()
     except ConfigError:
         raise
     except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:

@@ -15,10 +15,13 @@ COMMANDS = {
     "infer": "fill in the blanks of a text with a trained model",
     "objectives": "list the pretraining objectives, or explain one",
     "show": "print examples of a task or mixture as people read them",
+    "inspect": "list the published models, or the parameters of one: shapes, axes, shares",
     "vocab": "train a vocabulary of any kind on a corpus or task",
     "cache": "tokenise a corpus or task once, to sharded files that training reads",
     "plot": "draw the loss curves of one or several runs to a PNG",
 }
+MODULES = {"import": "import_weights", "export": "export_weights"}
+"""Of the commands whose module cannot have their name: `import` is Python's."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     command = parser().parse_args(argv[:1] or ["--help"]).command
-    module = importlib.import_module(f"t5x_like.cli.{command}")
+    module = importlib.import_module(f"t5x_like.cli.{MODULES.get(command, command)}")
     try:
         return module.main(argv[1:]) or 0
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 class Decodable(Protocol):
     """What decoding asks of an encoder-decoder (a pytree, as every module is)."""
 
-    def encode(self, tokens_BM: jax.Array) -> jax.Array: ...
+    def encode(self, tokens_BM: jax.Array) -> Any: ...
 
     def init_cache(
         self, encoded_BMD: jax.Array, encoder_tokens_BM: jax.Array, *, max_length: int
@@ -43,7 +43,7 @@ def greedy(
     """
     batch = encoder_tokens_BM.shape[0]
     cache = model.init_cache(
-        model.encode(encoder_tokens_BM), encoder_tokens_BM, max_length=max_length
+        model.encode(encoder_tokens_BM).last, encoder_tokens_BM, max_length=max_length
     )
     first = (
         jnp.zeros((), jnp.int32),

@@ -5,24 +5,32 @@ Suffixes: B batch, L queries, M keys, D d_model, H heads, K d_kv, J = H * K join
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from t5x_like.layers.basic import Linear, dropout
+from t5x_like.layers import attention_kernels
+from t5x_like.layers.attention_kernels import Attended, Kernel, KeysValues
+from t5x_like.layers.basic import Init, Linear
+from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, dropout
 from t5x_like.partitioning import constrain
 
-_MASKED = -1e10  # finite: a row that sees no key at all gets a uniform softmax, not NaN
 
+class Inits(NamedTuple):
+    """How the four projections start."""
 
-class KeysValues(NamedTuple):
-    """What queries look at: two arrays [B, M, H, K]."""
+    query: Init
+    key: Init
+    value: Init
+    out: Init
 
-    keys: jax.Array
-    values: jax.Array
+    @classmethod
+    def same(cls, init: Init) -> Inits:
+        return cls(init, init, init, init)
 
 
 def attend(
@@ -31,44 +39,54 @@ def attend(
     *,
     mask: jax.Array | None = None,
     bias: jax.Array | None = None,
-    rate: float = 0.0,
+    dropouts: Dropouts = NO_DROPOUT,
     key: jax.Array | None = None,
-) -> jax.Array:
+    kernel: Kernel = attention_kernels.plain,
+) -> Attended:
     """softmax(q k + bias) v -> [B, L, H, K] in the dtype of v; q comes scaled.
 
-    `mask`, bool, and `bias`, float, broadcast to [B, H, L, M]. Logits and softmax are float32.
-    Dropout of the probabilities (`rate`, `key`) uses one mask for all queries of a row and head.
+    `mask`, bool, and `bias`, float, broadcast to [B, H, L, M]. Logits and softmax are float32. A
+    query that sees no key gets the mean of the values. The `kernel` decides how it is computed.
     """
-    logits_BHLM = jnp.einsum(
-        "blhk,bmhk->bhlm", q_BLHK, memory.keys, preferred_element_type=jnp.float32
-    )
-    if bias is not None:
-        logits_BHLM += bias
-    if mask is not None:
-        logits_BHLM = jnp.where(mask, logits_BHLM, _MASKED)
-    p_BHLM = jax.nn.softmax(logits_BHLM, axis=-1).astype(memory.values.dtype)
-    p_BHLM = dropout(p_BHLM, key, rate=rate, shared=(2,))
-    return jnp.einsum("bhlm,bmhk->blhk", p_BHLM, memory.values)
+    drop: Callable[[jax.Array], jax.Array] | None = None
+    if key is not None and dropouts.attention:
+        shared = (2,) if dropouts.shared else ()
+        drop = functools.partial(dropout, key=key, rate=dropouts.attention, shared=shared)
+    return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
 
 
 class Attention(nnx.Module):
-    """Projections around `attend`, initialised as in T5: the queries' holds the 1 / sqrt(K)."""
+    """The projections around `attend`.
+
+    `scale` multiplies the queries: 1 / sqrt(d_kv), or 1 where the initialiser holds it (T5).
+    """
 
     def __init__(
-        self, d_model: int, num_heads: int, *, d_kv: int, dtype: DTypeLike, rngs: nnx.Rngs
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        d_kv: int,
+        inits: Inits,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+        bias: bool = False,
+        scale: float = 1.0,
+        kernel: Kernel = attention_kernels.plain,
     ) -> None:
-        def dense(std: float, *, out: bool = False) -> Linear:
+        def dense(init: Init, *, out: bool = False) -> Linear:
             shape, axes = (d_model, num_heads * d_kv), ("embed", "joined_kv")
             if out:
                 shape, axes = shape[::-1], axes[::-1]
-            init = nnx.initializers.normal(std)
-            return Linear(shape, axes, init=init, dtype=dtype, rngs=rngs)
+            return Linear(shape, axes, init=init, dtype=dtype, rngs=rngs, bias=bias)
 
-        self.query = dense((d_model * d_kv) ** -0.5)
-        self.key = dense(d_model**-0.5)
-        self.value = dense(d_model**-0.5)
-        self.out = dense((num_heads * d_kv) ** -0.5, out=True)
+        self.query = dense(inits.query)
+        self.key = dense(inits.key)
+        self.value = dense(inits.value)
+        self.out = dense(inits.out, out=True)
         self.num_heads = num_heads
+        self.scale = scale
+        self.kernel = kernel
 
     def keys_values(self, x_BMD: jax.Array) -> KeysValues:
         """Computed once and used by any number of queries."""
@@ -85,14 +103,17 @@ class Attention(nnx.Module):
         *,
         mask: jax.Array | None = None,
         bias: jax.Array | None = None,
-        rate: float = 0.0,
+        dropouts: Dropouts = NO_DROPOUT,
         key: jax.Array | None = None,
-    ) -> jax.Array:
-        """[B, L, D]; the rest is as in `attend`."""
-        q_BLHK = constrain(self._heads(self.query(x_BLD)), "batch", "length", "heads", "kv")
-        y_BLHK = attend(q_BLHK, memory, mask=mask, bias=bias, rate=rate, key=key)
+    ) -> Attended:
+        """[B, L, D], and the probabilities where the kernel has them; arguments as in `attend`."""
+        q_BLHK = self._heads(self.query(x_BLD) * self.scale)
+        q_BLHK = constrain(q_BLHK, "batch", "length", "heads", "kv")
+        y_BLHK, p_BHLM = attend(
+            q_BLHK, memory, mask=mask, bias=bias, dropouts=dropouts, key=key, kernel=self.kernel
+        )
         y_BLJ = constrain(y_BLHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
-        return self.out(y_BLJ)
+        return Attended(self.out(y_BLJ), p_BHLM)
 
     def _heads(self, x_BLJ: jax.Array) -> jax.Array:
         return x_BLJ.reshape(*x_BLJ.shape[:2], self.num_heads, -1)

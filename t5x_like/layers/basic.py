@@ -1,4 +1,4 @@
-"""The smallest layers: parameters with named axes, matrices, embeddings, norms, dropout.
+"""The smallest layers: parameters with named axes, matrices, embeddings, norms.
 
 Suffixes: B batch, L length, D d_model, V vocabulary.
 """
@@ -16,6 +16,7 @@ from t5x_like.layers.product import product
 from t5x_like.partitioning import constrain
 
 Init = jax.nn.initializers.Initializer
+ZEROS, ONES = nnx.initializers.zeros, nnx.initializers.ones
 
 
 def param(
@@ -34,7 +35,7 @@ def param(
 
 
 class Linear(nnx.Module):
-    """x[..., in] -> [..., out], without a bias: kernel in float32, product in `dtype`."""
+    """x[..., in] -> [..., out]: kernel and bias in float32, product in `dtype`."""
 
     def __init__(
         self,
@@ -44,12 +45,17 @@ class Linear(nnx.Module):
         init: Init,
         dtype: DTypeLike,
         rngs: nnx.Rngs,
+        bias: bool = False,
     ) -> None:
         self.kernel = param(init, shape, axes=axes, rngs=rngs)
+        # Split as the output is; one as wide as the model is whole, as norms are.
+        axis = None if axes[1] == "embed" else axes[1]
+        self.bias = param(ZEROS, shape[1:], axes=(axis,), rngs=rngs) if bias else None
         self.dtype = dtype
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return product(x.astype(self.dtype), self.kernel[...].astype(self.dtype))
+        y = product(x.astype(self.dtype), self.kernel[...].astype(self.dtype))
+        return y if self.bias is None else y + self.bias[...].astype(self.dtype)
 
 
 class RMSNorm(nnx.Module):
@@ -59,7 +65,7 @@ class RMSNorm(nnx.Module):
         self, d_model: int, *, dtype: DTypeLike, rngs: nnx.Rngs, epsilon: float = 1e-6
     ) -> None:
         # Replicated: sharding a vector would cost a collective per use and save nothing.
-        self.scale = param(nnx.initializers.ones, (d_model,), axes=(None,), rngs=rngs)
+        self.scale = param(ONES, (d_model,), axes=(None,), rngs=rngs)
         self.dtype = dtype
         self.epsilon = epsilon
 
@@ -69,25 +75,46 @@ class RMSNorm(nnx.Module):
         return x.astype(self.dtype) * self.scale[...].astype(self.dtype)
 
 
+class LayerNorm(nnx.Module):
+    """(x - mean) / std * scale + bias over the last dimension, in float32 (Ba et al., 2016)."""
+
+    def __init__(
+        self, d_model: int, *, dtype: DTypeLike, rngs: nnx.Rngs, epsilon: float = 1e-12
+    ) -> None:
+        self.scale = param(ONES, (d_model,), axes=(None,), rngs=rngs)
+        self.bias = param(ZEROS, (d_model,), axes=(None,), rngs=rngs)
+        self.dtype = dtype
+        self.epsilon = epsilon
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x.astype(jnp.float32)
+        x = x - x.mean(axis=-1, keepdims=True)
+        x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
+        return (x * self.scale[...] + self.bias[...]).astype(self.dtype)
+
+
 class Embedding(nnx.Module):
     """A table of token vectors that can also score them (tied logits)."""
 
     def __init__(self, vocab_size: int, d_model: int, *, init: Init, rngs: nnx.Rngs) -> None:
         self.table = param(init, (vocab_size, d_model), axes=("vocab", "embed"), rngs=rngs)
 
-    def _compute_table(self) -> jax.Array:
-        # Gathered over the FSDP axis before use: the gradient of a lookup in a table that is split
-        # along its vectors makes XLA replicate a whole activation.
+    def compute_table(self) -> jax.Array:
+        """The table [V, D] as products and lookups use it.
+
+        Gathered over the FSDP axis before use: the gradient of a lookup in a table that is split
+        along its vectors makes XLA replicate a whole activation.
+        """
         return constrain(self.table[...], "vocab", "embed_act")
 
     def __call__(self, tokens_BL: jax.Array, *, dtype: DTypeLike) -> jax.Array:
         """[B, L, D] in `dtype`; gradients of repeated tokens add up in float32."""
-        x_BLD = self._compute_table()[tokens_BL].astype(dtype)
+        x_BLD = self.compute_table()[tokens_BL].astype(dtype)
         return constrain(x_BLD, "batch", "length", "embed_act")
 
     def attend(self, x_BLD: jax.Array) -> jax.Array:
         """Products with every row of the table: float32 [B, L, V]."""
-        logits_BLV = product(x_BLD.astype(jnp.float32), self._compute_table().T)
+        logits_BLV = product(x_BLD.astype(jnp.float32), self.compute_table().T)
         return constrain(logits_BLV, "batch", "length", "vocab")
 
 
@@ -100,30 +127,3 @@ class Logits(nnx.Module):
     def __call__(self, x_BLD: jax.Array) -> jax.Array:
         logits_BLV = product(x_BLD.astype(jnp.float32), self.kernel[...])
         return constrain(logits_BLV, "batch", "length", "vocab")
-
-
-def subkeys(key: jax.Array | None, n: int) -> Sequence[jax.Array | None]:
-    """`n` independent keys, or as many None: deterministic."""
-    return [None] * n if key is None else list(jax.random.split(key, n))
-
-
-def dropout(
-    x: jax.Array, key: jax.Array | None, *, rate: float, shared: Sequence[int] = ()
-) -> jax.Array:
-    """Zeroes elements with probability `rate` and scales the rest; `key` None changes nothing.
-
-    One mask serves all positions along the dimensions `shared`.
-    """
-    if key is None or rate == 0.0:
-        return x
-    shape = [1 if d in shared else size for d, size in enumerate(x.shape)]
-    keep = jax.random.bernoulli(key, 1.0 - rate, shape)
-    return jnp.where(keep, x / (1.0 - rate), jnp.zeros((), x.dtype))
-
-
-def residual(
-    x_BLD: jax.Array, y_BLD: jax.Array, *, rate: float, key: jax.Array | None
-) -> jax.Array:
-    """x + dropout(y), the same units dropped at all positions of a row."""
-    y_BLD = dropout(y_BLD, key, rate=rate, shared=(1,))
-    return constrain(x_BLD + y_BLD, "batch", "length", "embed_act")

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 
-def not_padding(tokens_BM: jax.Array) -> jax.Array:
-    """[B, 1, 1, M]: every query sees the keys whose token is not 0."""
-    return (tokens_BM > 0)[:, None, None, :]
+def not_padding(counts_BM: jax.Array) -> jax.Array:
+    """[B, 1, 1, M]: every query sees the keys that count, those above 0."""
+    return (counts_BM > 0)[:, None, None, :]
 
 
 def causal(length: int) -> jax.Array:

@@ -11,9 +11,12 @@ import jax
 from flax import nnx
 from jax.typing import DTypeLike
 
-from t5x_like.layers.basic import Linear, dropout
+from t5x_like.layers import activations
+from t5x_like.layers.basic import Init, Linear
+from t5x_like.layers.dropout import Dropouts, dropout
 from t5x_like.partitioning import constrain
 
+Activation = Callable[[jax.Array], jax.Array]
 _FAN_IN = nnx.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
 
 
@@ -27,15 +30,20 @@ class Mlp(nnx.Module):
         *,
         dtype: DTypeLike,
         rngs: nnx.Rngs,
-        activation: Callable[[jax.Array], jax.Array] = jax.nn.relu,
+        activation: Activation = activations.relu,
+        bias: bool = False,
+        inits: tuple[Init, Init] = (_FAN_IN, _FAN_IN),
     ) -> None:
-        self.wi = Linear((d_model, d_ff), ("embed", "mlp"), init=_FAN_IN, dtype=dtype, rngs=rngs)
-        self.wo = Linear((d_ff, d_model), ("mlp", "embed"), init=_FAN_IN, dtype=dtype, rngs=rngs)
+        def dense(shape: tuple[int, int], axes: tuple[str, str], init: Init) -> Linear:
+            return Linear(shape, axes, init=init, dtype=dtype, rngs=rngs, bias=bias)
+
+        self.wi = dense((d_model, d_ff), ("embed", "mlp"), inits[0])
+        self.wo = dense((d_ff, d_model), ("mlp", "embed"), inits[1])
         self.activation = activation
 
-    def __call__(self, x_BLD: jax.Array, *, rate: float, key: jax.Array | None) -> jax.Array:
+    def __call__(self, x_BLD: jax.Array, *, dropouts: Dropouts, key: jax.Array | None) -> jax.Array:
         h_BLF = self.activation(self.wi(x_BLD))
-        return self.wo(_hidden(h_BLF, rate=rate, key=key))
+        return self.wo(_hidden(h_BLF, dropouts=dropouts, key=key))
 
 
 class GatedMlp(nnx.Module):
@@ -48,18 +56,18 @@ class GatedMlp(nnx.Module):
         *,
         dtype: DTypeLike,
         rngs: nnx.Rngs,
-        activation: Callable[[jax.Array], jax.Array] = jax.nn.gelu,
+        activation: Activation = activations.gelu_tanh,
     ) -> None:
         self.wi_0 = Linear((d_model, d_ff), ("embed", "mlp"), init=_FAN_IN, dtype=dtype, rngs=rngs)
         self.wi_1 = Linear((d_model, d_ff), ("embed", "mlp"), init=_FAN_IN, dtype=dtype, rngs=rngs)
         self.wo = Linear((d_ff, d_model), ("mlp", "embed"), init=_FAN_IN, dtype=dtype, rngs=rngs)
         self.activation = activation
 
-    def __call__(self, x_BLD: jax.Array, *, rate: float, key: jax.Array | None) -> jax.Array:
+    def __call__(self, x_BLD: jax.Array, *, dropouts: Dropouts, key: jax.Array | None) -> jax.Array:
         h_BLF = self.activation(self.wi_0(x_BLD)) * self.wi_1(x_BLD)
-        return self.wo(_hidden(h_BLF, rate=rate, key=key))
+        return self.wo(_hidden(h_BLF, dropouts=dropouts, key=key))
 
 
-def _hidden(h_BLF: jax.Array, *, rate: float, key: jax.Array | None) -> jax.Array:
+def _hidden(h_BLF: jax.Array, *, dropouts: Dropouts, key: jax.Array | None) -> jax.Array:
     h_BLF = constrain(h_BLF, "batch", "length", "mlp")
-    return dropout(h_BLF, key, rate=rate, shared=(1,))
+    return dropout(h_BLF, key, rate=dropouts.mlp, shared=(1,) if dropouts.shared else ())

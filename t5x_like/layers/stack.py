@@ -60,6 +60,10 @@ class Stack(nnx.Module):
             ys.append(y)
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves), *ys)
 
+    def keys(self, key: jax.Array | None) -> jax.Array | None:
+        """One key a layer, [N], as `xs` of a call; None for None."""
+        return None if key is None else jax.random.split(key, self.num_layers)
+
 
 def _unstack(stacked: Any, n: int) -> list[Any]:
     """The n trees of slices [i]; the gradient is one concatenation, not n padded additions."""

@@ -1,0 +1,190 @@
+"""`t5x_like inspect`: the published models by name, or the parameters of one as a table."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from t5x_like.cli import arguments
+
+if TYPE_CHECKING:
+    from t5x_like.cli.parameters import Parameter
+    from t5x_like.partitioning import Layout
+
+_EPILOG = """\
+examples:
+  t5x_like inspect
+      the names of all models, for here and for `t5x_like train --gin_file=NAME`
+  t5x_like inspect t5_1_1_xxl --mesh data=4,tensor=2
+      every parameter, how it is split, and what a device of that mesh holds
+  t5x_like inspect t5_small --count --gin.t5.Config.d_ff=1024
+      one number
+
+Nothing is allocated: models larger than this machine, on meshes larger than it, are as quick.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Prints the models, or the table or the number of one model's parameters."""
+    parser = _parser()
+    args, bindings = arguments.parse(parser, argv)
+    if args.model is None and (args.count or args.mesh or bindings):
+        parser.error("name the MODEL")
+
+    from t5x_like.cli import gin_config
+
+    if args.model is None:
+        print(_listing())
+        return 0
+    _configure(args.model, bindings)
+
+    from t5x_like.cli.parameters import abstract_parameters, layout_without_devices
+
+    parameters = abstract_parameters(gin_config.macro("MODEL"))
+    if args.count:
+        print(f"{sum(one.count for one in parameters):,}")
+        return 0
+    layout = layout_without_devices(args.mesh) if args.mesh else None
+    print(_table(parameters, layout))
+    print()
+    print("\n".join(_summary(args.model, parameters, layout)))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="t5x_like inspect",
+        description="Lists the published models, or the parameters of one: shape, logical axes, "
+        "sharding on a mesh, count and share.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a name (t5_1_1_xxl), a gin file, or the directory of a run or of imported weights",
+    )
+    parser.add_argument(
+        "--mesh",
+        type=_mesh,
+        metavar="AXIS=N,AXIS=N",
+        help="of devices, which need not be here: show how it splits each parameter",
+    )
+    parser.add_argument("--count", action="store_true", help="print the total alone")
+    parser.add_argument(
+        "--gin.NAME=VALUE",
+        dest="_gin",
+        action="append",
+        metavar="",
+        help="overrides a macro or a parameter of the model: --gin.t5.Config.d_ff=1024",
+    )
+    return parser
+
+
+def _mesh(text: str) -> dict[str, int]:
+    try:
+        pairs = [part.split("=") for part in text.split(",")]
+        return {axis.strip(): arguments.positive(size) for axis, size in pairs}
+    except (ValueError, argparse.ArgumentTypeError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not of the form AXIS=N,AXIS=N, such as data=4,tensor=2"
+        ) from error
+
+
+def _listing() -> str:
+    """A line a model: its name and the count that its file states."""
+    from t5x_like.cli import gin_config
+    from t5x_like.cli.model_names import stated_count
+
+    root = gin_config.gin_root()
+    rows = [
+        (name, f"{count:,}" if (count := stated_count(file)) else "?", str(file.relative_to(root)))
+        for name, file in gin_config.published_models().items()
+    ]
+    return _aligned([("model", "parameters", "gin file"), *rows], right={1})
+
+
+def _configure(model: str, bindings: Sequence[str]) -> None:
+    """Loads the configuration of a name, of a gin file, or of what a directory holds."""
+    from etils import epath
+
+    from t5x_like.cli import gin_config, run_files
+
+    directory = epath.Path(model)
+    if directory.is_dir() and model not in gin_config.published_models():
+        gin_config.load_text(run_files.read_config(directory))
+        gin_config.bind(bindings)
+    else:
+        gin_config.load([model], bindings)
+
+
+def _table(parameters: Sequence[Parameter], layout: Layout | None) -> str:
+    """A line a parameter, below a subtotal for each part of the model that has several."""
+    total = sum(one.count for one in parameters)
+
+    def row(name: str, of: Sequence[Parameter], *cells: str) -> tuple[str, ...]:
+        count = sum(one.count for one in of)
+        padding = ("",) * (len(head) - 3 - len(cells))
+        return (name, *cells, *padding, f"{count:,}", f"{count / total:.2%}")
+
+    head = ("parameter", "shape", "axes", "dtype", *(["sharding"] if layout else []))
+    head = (*head, "count", "share")
+    rows = []
+    for module, group in itertools.groupby(parameters, lambda one: one.module):
+        members = list(group)
+        if len(members) > 1:
+            rows.append(row(module, members))
+        indent = "  " * (len(members) > 1)
+        rows += [row(indent + one.path, [one], *_cells(one, layout)) for one in members]
+    counts = {len(head) - 2, len(head) - 1}
+    return _aligned([head, *rows, row("total", parameters)], right=counts)
+
+
+def _cells(one: Parameter, layout: Layout | None) -> list[str]:
+    """Shape, axes, dtype and, on a mesh, the sharding."""
+    shape = "x".join(map(str, one.shape)) or "scalar"
+    cells = [shape, " ".join(axis or "-" for axis in one.axes), one.dtype.name]
+    return [*cells, _split(layout.spec(one.axes, one.shape))] if layout else cells
+
+
+def _split(spec: Iterable[Any]) -> str:
+    """A `PartitionSpec` as JAX's users write it."""
+    entries = tuple(spec)
+    return f"P({', '.join(map(repr, entries))})" if any(entries) else "replicated"
+
+
+def _summary(name: str, parameters: Sequence[Parameter], layout: Layout | None) -> Iterable[str]:
+    """The total, its bytes, and those that each device of the mesh holds."""
+    from t5x_like.cli.parameters import bytes_per_device
+
+    count, size = sum(one.count for one in parameters), sum(one.bytes for one in parameters)
+    yield f"{name}: {count:,} parameters, {_size(size)}"
+    if layout:
+        shape = dict(layout.mesh.shape)
+        mesh = ", ".join(f"{axis}={size}" for axis, size in shape.items())
+        yield (
+            f"on each of {math.prod(shape.values())} devices ({mesh}): "
+            f"{_size(bytes_per_device(parameters, layout))} of parameters, without an optimizer"
+        )
+
+
+def _size(count: float) -> str:
+    """Four digits, in the unit that suits."""
+    power = min(int(math.log2(max(count, 1)) // 10), 4)
+    return f"{count / 1024**power:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+
+
+def _aligned(rows: Sequence[Sequence[str]], *, right: set[int]) -> str:
+    """Columns as wide as they must be; those in `right` hold numbers."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,230 @@
+"""The weights of a Hugging Face directory: safetensors files, read lazily, written in shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+SHARD_BYTES = 2 << 30
+
+_PARTIAL = ".partial"
+_FOREIGN = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.ckpt.index")
+# Having jnp.bfloat16 at hand also makes the type known to NumPy, which the library relies on.
+_FLOATS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": jnp.bfloat16}
+
+
+class Weights:
+    """The tensors of a directory's `model.safetensors`, or of the shards that its index names.
+
+    Files are mapped into memory; a tensor is read when it is asked for. A tensor that a model
+    shares under several names is stored under one of them: the others are absent.
+
+    Raises:
+      FileNotFoundError: no such directory, no weights in it that can be read, or a shard missing.
+      ValueError: a file is damaged, or the index names a tensor that its shard lacks.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self._directory = Path(directory)
+        self._shard_of = _find(self._directory)
+        self._opened = {shard: _opened(shard) for shard in sorted(set(self._shard_of.values()))}
+        present = {shard: set(file.keys()) for shard, file in self._opened.items()}
+        for name, shard in self._shard_of.items():
+            if name not in present[shard]:
+                raise ValueError(
+                    f"{self._directory / INDEX} says that {name} is in {shard.name}, which lacks "
+                    "it: the files are not of one model; fetch or save the directory again"
+                )
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._shard_of
+
+    def names(self) -> tuple[str, ...]:
+        """Of all tensors, sorted."""
+        return tuple(sorted(self._shard_of))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Without reading the tensor.
+
+        Raises:
+          ValueError: there is no such tensor.
+        """
+        return tuple(self._slice(name).get_shape())
+
+    def read(self, name: str) -> np.ndarray:
+        """float32: half precisions are widened.
+
+        Raises:
+          ValueError: there is no such tensor, or its numbers are no floats (quantised weights).
+        """
+        kind = self._slice(name).get_dtype()
+        if kind not in _FLOATS:
+            raise ValueError(
+                f"{name} in {self._shard_of[name]} is of type {kind}; only {', '.join(_FLOATS)} "
+                "are read: save the model in float32, not quantised"
+            )
+        tensor: np.ndarray = self._opened[self._shard_of[name]].get_tensor(name)
+        return tensor.astype(np.float32, copy=False)
+
+    def _slice(self, name: str) -> Any:
+        if name not in self._shard_of:
+            raise ValueError(f"the weights in {self._directory} have no tensor {name}")
+        return self._opened[self._shard_of[name]].get_slice(name)
+
+
+def _find(directory: Path) -> dict[str, Path]:
+    """The file of each tensor."""
+    if (directory / SINGLE).is_file():
+        path = directory / SINGLE
+        return dict.fromkeys(_opened(path).keys(), path)
+    if (directory / INDEX).is_file():
+        return _indexed(directory)
+    if not directory.is_dir():
+        raise FileNotFoundError(f"there is no directory {directory}")
+    foreign = sorted(path.name for pattern in _FOREIGN for path in directory.glob(pattern))
+    if foreign:
+        raise FileNotFoundError(
+            f"{directory} has no {SINGLE}; {', '.join(foreign)} is never read: unpickling runs "
+            "whatever code a file holds. Where you trust it, convert it with transformers: "
+            f"AutoModel.from_pretrained({str(directory)!r}).save_pretrained(NEW, "
+            "safe_serialization=True), with the class of the model's head for AutoModel"
+        )
+    raise FileNotFoundError(f"{directory} has neither {SINGLE} nor {INDEX}")
+
+
+def _indexed(directory: Path) -> dict[str, Path]:
+    index = directory / INDEX
+    try:
+        shards = json.loads(index.read_bytes())["weight_map"]
+        found = {name: directory / shard for name, shard in shards.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{index} is not an index of shards: {error!r}") from error
+    for shard in sorted(set(found.values())):
+        if shard.parent != directory:
+            raise ValueError(f"{index} names {shard}, which is outside its directory")
+        if not shard.is_file():
+            raise FileNotFoundError(f"{index} names {shard.name}, which is not there: fetch it too")
+    return found
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="numpy")
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is damaged, or not a safetensors file ({error}): fetch it again"
+        ) from error
+
+
+def check_free(directory: str | Path) -> None:
+    """Raises FileExistsError where a directory has weights already."""
+    there = [path.name for path in _weights(Path(directory))]
+    if there:
+        raise FileExistsError(
+            f"{directory} has weights already ({', '.join(there[:3])}): name a new directory, or "
+            "ask to overwrite them"
+        )
+
+
+def write(
+    directory: str | Path,
+    tensors: Iterable[tuple[str, np.ndarray]],
+    *,
+    overwrite: bool = False,
+    shard_bytes: int = SHARD_BYTES,
+) -> None:
+    """Writes `model.safetensors`, or shards and their index where there are more bytes than one's.
+
+    At most one shard and one tensor are held in memory, besides what `tensors` holds. The files
+    have their names only once all of them are complete.
+
+    Args:
+      directory: made where it is not there.
+      tensors: names and arrays in the order of the shards; each is taken when the one before it
+        has been, and nothing is taken where the directory is not free.
+      overwrite: whether weights that are there are replaced.
+      shard_bytes: of a shard at most, but for one that a single larger tensor makes.
+
+    Raises:
+      FileExistsError: the directory has weights, and `overwrite` is False.
+      ValueError: a name comes twice.
+      OSError: the directory cannot be written to.
+    """
+    folder = Path(directory)
+    if not overwrite:
+        check_free(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove(folder.glob(f"*{_PARTIAL}"))
+    weight_map: dict[str, int] = {}
+    total = 0
+    try:
+        for number, shard in enumerate(_shards(tensors, shard_bytes)):
+            save_file(shard, _partial(folder, number), metadata={"format": "pt"})
+            weight_map |= dict.fromkeys(shard, number)
+            total += sum(tensor.nbytes for tensor in shard.values())
+            shard.clear()  # Or it would be held while the next one is filled.
+        _publish(folder, weight_map, total)
+    finally:
+        _remove(folder.glob(f"*{_PARTIAL}"))
+
+
+def _shards(
+    tensors: Iterable[tuple[str, np.ndarray]], shard_bytes: int
+) -> Iterator[dict[str, np.ndarray]]:
+    """At least one, which is empty where there are no tensors."""
+    shard: dict[str, np.ndarray] = {}
+    size, seen = 0, set()
+    for name, tensor in tensors:
+        if name in seen:
+            raise ValueError(f"two tensors have the name {name}")
+        if shard and size + tensor.nbytes > shard_bytes:
+            yield shard
+            shard, size = {}, 0
+        seen.add(name)
+        # The library writes the memory behind an array, whatever the order of its axes.
+        shard[name] = np.ascontiguousarray(tensor).reshape(tensor.shape)
+        size += tensor.nbytes
+    yield shard
+
+
+def _publish(folder: Path, weight_map: dict[str, int], total: int) -> None:
+    """Gives the complete files their names, last the one by which readers find the others."""
+    count = max(weight_map.values(), default=0) + 1
+    _remove(_weights(folder))
+    if count == 1:
+        _partial(folder, 0).rename(folder / SINGLE)
+        return
+    names = [f"model-{n + 1:05}-of-{count:05}.safetensors" for n in range(count)]
+    for number, name in enumerate(names):
+        _partial(folder, number).rename(folder / name)
+    index = {
+        "metadata": {"total_size": total},
+        "weight_map": {name: names[number] for name, number in sorted(weight_map.items())},
+    }
+    unfinished = folder / f"{INDEX}{_PARTIAL}"
+    unfinished.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    unfinished.rename(folder / INDEX)
+
+
+def _weights(folder: Path) -> list[Path]:
+    """Files of weights by their final names, first those by which readers find the others."""
+    doors = [path for path in (folder / INDEX, folder / SINGLE) if path.is_file()]
+    return doors + sorted(folder.glob("model-*-of-*.safetensors"))
+
+
+def _partial(folder: Path, number: int) -> Path:
+    return folder / f"model-{number + 1:05}.safetensors{_PARTIAL}"
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        path.unlink()

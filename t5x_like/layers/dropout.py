@@ -1,0 +1,64 @@
+"""Dropout with explicit keys: None means deterministic."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from t5x_like.partitioning import constrain
+
+
+@dataclasses.dataclass(frozen=True)
+class Dropouts:
+    """The rates of a layer, each in [0, 1), and how masks are shared.
+
+    Attributes:
+      hidden: of what is added to the residual stream.
+      attention: of attention probabilities.
+      mlp: inside the feed-forward part, after its activation.
+      shared: T5 drops the same units at all positions of a row, and the same keys for all queries
+        of a head; elsewhere every element is drawn by itself.
+    """
+
+    hidden: float = 0.0
+    attention: float = 0.0
+    mlp: float = 0.0
+    shared: bool = False
+
+
+NO_DROPOUT = Dropouts()
+
+
+def subkeys(key: jax.Array | None, n: int) -> Sequence[jax.Array | None]:
+    """`n` independent keys, or as many None: deterministic."""
+    return [None] * n if key is None else list(jax.random.split(key, n))
+
+
+def dropout(
+    x: jax.Array, key: jax.Array | None, *, rate: float, shared: Sequence[int] = ()
+) -> jax.Array:
+    """Zeroes elements with probability `rate` and scales the rest; `key` None changes nothing.
+
+    One mask serves all positions along the dimensions `shared`.
+    """
+    if key is None or rate == 0.0:
+        return x
+    shape = [1 if d in shared else size for d, size in enumerate(x.shape)]
+    keep = jax.random.bernoulli(key, 1.0 - rate, shape)
+    return jnp.where(keep, x / (1.0 - rate), jnp.zeros((), x.dtype))
+
+
+def dropout_hidden(x_BLD: jax.Array, key: jax.Array | None, *, dropouts: Dropouts) -> jax.Array:
+    """Dropout of the residual stream or of what will be added to it."""
+    return dropout(x_BLD, key, rate=dropouts.hidden, shared=(1,) if dropouts.shared else ())
+
+
+def residual(
+    x_BLD: jax.Array, y_BLD: jax.Array, *, dropouts: Dropouts, key: jax.Array | None
+) -> jax.Array:
+    """x + dropout(y)."""
+    y_BLD = dropout_hidden(y_BLD, key, dropouts=dropouts)
+    return constrain(x_BLD + y_BLD, "batch", "length", "embed_act")

@@ -1,0 +1,84 @@
+"""What a first layer reads: tokens, learned positions and token types, summed, normed, dropped.
+
+Suffixes: B batch, L length, E width of the embeddings, P positions.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+
+from t5x_like.layers.basic import Embedding, Init, LayerNorm, param
+from t5x_like.layers.dropout import Dropouts, dropout_hidden
+from t5x_like.partitioning import constrain
+
+
+def positions_in_row(tokens_BL: jax.Array) -> jax.Array:
+    """0, 1, 2, ... whatever the padding: int32 [1, L]."""
+    return jnp.arange(tokens_BL.shape[1], dtype=jnp.int32)[None]
+
+
+def positions_of_tokens(counts_BL: jax.Array, *, pad_id: int) -> jax.Array:
+    """pad_id + 1 for a row's first token that counts, then on; pad_id where none does (fairseq)."""
+    counts_BL = (counts_BL > 0).astype(jnp.int32)
+    return jnp.cumsum(counts_BL, axis=1) * counts_BL + pad_id
+
+
+class InputEmbedding(nnx.Module):
+    """Token + position (+ type) vectors -> layer norm (where there is one) -> dropout.
+
+    A table of width E may be narrower than the model. `max_positions` rows of positions.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        width: int,
+        *,
+        max_positions: int,
+        type_vocab_size: int,
+        init: Init,
+        rngs: nnx.Rngs,
+        norm: LayerNorm | None,
+        dropouts: Dropouts,
+    ) -> None:
+        self.tokens = Embedding(vocab_size, width, init=init, rngs=rngs)
+        self.positions = param(init, (max_positions, width), axes=(None, "embed"), rngs=rngs)
+        shape, axes = (type_vocab_size, width), (None, "embed")
+        self.types = param(init, shape, axes=axes, rngs=rngs) if type_vocab_size else None
+        self.norm = norm
+        self.dropouts = dropouts
+
+    def __call__(
+        self,
+        tokens_BL: jax.Array,
+        positions_BL: jax.Array,
+        types_BL: jax.Array | None = None,
+        *,
+        dtype: DTypeLike,
+        key: jax.Array | None = None,
+    ) -> jax.Array:
+        """[B, L, E] in `dtype`.
+
+        `positions_BL`, int32 [B, L] or [1, L], are rows of the table; types None are all 0.
+        """
+        x_BLE = self.tokens(tokens_BL, dtype=dtype)
+        x_BLE += self._position_vectors(positions_BL).astype(dtype)
+        if self.types is not None:
+            x_BLE += _type_vectors(self.types[...], types_BL).astype(dtype)
+        if self.norm is not None:
+            x_BLE = self.norm(x_BLE)
+        x_BLE = dropout_hidden(x_BLE, key, dropouts=self.dropouts)
+        return constrain(x_BLE, "batch", "length", "embed_act")
+
+    def _position_vectors(self, positions_BL: jax.Array) -> jax.Array:
+        return constrain(self.positions[...], None, "embed_act")[positions_BL]
+
+
+def _type_vectors(types: jax.Array, types_BL: jax.Array | None) -> jax.Array:
+    """Rows of a small table [T, E]; a product, as the gradient of a lookup is a scatter."""
+    if types_BL is None:
+        return types[0]
+    return jax.nn.one_hot(types_BL, types.shape[0], dtype=types.dtype) @ types

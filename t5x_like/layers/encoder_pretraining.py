@@ -1,0 +1,135 @@
+"""What encoders are pretrained with: masked tokens, and where there is a head, pairs of sentences.
+
+Suffixes: B batch, L length, D d_model, K masked positions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers import accounting
+from t5x_like.layers.accounting import Term
+from t5x_like.layers.basic import Embedding
+from t5x_like.layers.encoder import Hidden
+from t5x_like.layers.heads import SequenceHead
+from t5x_like.layers.losses import token_sums
+from t5x_like.layers.masked_lm import MaskedLanguageHead, masked_sums
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch, Metrics
+
+
+class PretrainedEncoder(Protocol):
+    """What a family's encoder offers to its pretraining."""
+
+    @property
+    def tokens(self) -> Embedding:
+        """The token table."""
+
+    def hidden(
+        self,
+        batch: Batch,
+        key: jax.Array | None = None,
+        *,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Hidden: ...
+
+    def products(self, counts_BL: jax.Array) -> jax.Array:
+        """Multiply-adds of a forward pass, float32 []."""
+
+
+class EncoderPretraining(nnx.Module):
+    """An encoder whose loss is the mean over masked tokens, plus the mean over pairs.
+
+    A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
+    padding) and `encoder_token_type_ids`, [B, L] each; int32 `masked_positions` and
+    `masked_targets`, float32 `masked_loss_weights`, [B, K] each; and int32 [B] under the name
+    `sentence_label`, where there is a head for it. A row of padding weighs nothing.
+    """
+
+    sentence_label: ClassVar[str] = ""
+
+    config: Any
+    encoder: PretrainedEncoder
+    mlm: MaskedLanguageHead
+    sentence: SequenceHead | None
+
+    def weights(self, batch: Batch) -> dict[str, jax.Array]:
+        """Denominators: `mlm` masked tokens, `sentence` rows."""
+        masked = {"mlm": batch["masked_loss_weights"].astype(jnp.float32).sum()}
+        return masked if self.sentence is None else masked | {"sentence": row_weights(batch).sum()}
+
+    def initial_carry(self, batch_size: int) -> tuple[()]:
+        return ()
+
+    def loss(
+        self,
+        batch: Batch,
+        key: jax.Array | None,
+        carry: tuple[()],
+        weights: dict[str, jax.Array],
+    ) -> tuple[jax.Array, Metrics, tuple[()]]:
+        """The sum of the terms' means (BERT, appendix A.2).
+
+        Metrics: `loss`; `mlm_loss` and `mlm_accuracy` by masked tokens; `sentence_loss` and
+        `sentence_accuracy` by rows; `tokens` (all that are not padding) and `flops`.
+        """
+        terms, metrics = self.terms(batch, key)
+        scalar, losses = accounting.combine(terms, weights)
+        name, term = next(iter(terms.items()))
+        totals = accounting.totals(
+            tokens=accounting.count(batch["encoder_attention_mask"]),
+            flops=self.flops(batch),
+            share=term.weight / accounting.at_least_one(weights[name]),
+        )
+        return scalar, {**losses, **metrics, **totals}, carry
+
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """The terms of the loss by the names of `weights`, and further metrics."""
+        x_BLD = self.encoder.hidden(batch, key).last
+        masked = batch["masked_loss_weights"].astype(jnp.float32).sum()
+        sums = masked_sums(self.mlm, x_BLD, self.encoder.tokens, batch=batch)
+        terms = {"mlm": Term(sums.cross_entropy, masked)}
+        metrics: Metrics = {"mlm_accuracy": (sums.correct, masked)}
+        if self.sentence is not None:
+            rows_B = row_weights(batch)
+            tokens_BL, counts_BL = batch["encoder_input_tokens"], batch["encoder_attention_mask"]
+            logits_BC = self.sentence(x_BLD, tokens_BL, counts_BL)
+            labels_B = batch[self.sentence_label]
+            sums = token_sums(logits_BC[:, None], labels_B[:, None], weights_BL=rows_B[:, None])
+            terms["sentence"] = Term(sums.cross_entropy, rows_B.sum())
+            metrics["sentence_accuracy"] = (sums.correct, rows_B.sum())
+        return terms, metrics
+
+    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """Of the masked language model at every position, float32 [B, L, V]."""
+        return self.mlm(self.encoder.hidden(batch, key).last, self.encoder.tokens)
+
+    def sentence_logits(self, batch: Batch) -> jax.Array:
+        """Of the pair, float32 [B, 2]; only where there is a head for it."""
+        x_BLD = self.encoder.hidden(batch).last
+        return self.sentence(x_BLD, batch["encoder_input_tokens"], batch["encoder_attention_mask"])
+
+    def flops(self, batch: Batch) -> jax.Array:
+        """Floating point operations of a training step on this batch, float32 [].
+
+        Matrix products only, backward twice forward; padding and masked slots that weigh nothing
+        are not counted.
+        """
+        masked = accounting.count(batch["masked_loss_weights"])
+        table = self.encoder.tokens.table
+        products = self.encoder.products(batch["encoder_attention_mask"])
+        products += masked * (accounting.matrix_size(self.mlm) + float(table.size))
+        if self.sentence is not None:
+            products += row_weights(batch).sum() * accounting.matrix_size(self.sentence)
+        return accounting.step_flops(products)
+
+
+def row_weights(batch: Batch) -> jax.Array:
+    """1 for a row that holds text, 0 for one of padding: float32 [B]."""
+    return (batch["encoder_attention_mask"] > 0).any(axis=1).astype(jnp.float32)

@@ -1,0 +1,145 @@
+"""Heads for tasks: of a whole sequence, of each token, of an answer's span.
+
+Suffixes: B batch, L length, D d_model, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+
+from t5x_like.layers.basic import Init, Linear
+from t5x_like.layers.dropout import dropout, subkeys
+from t5x_like.layers.mlp import Activation
+
+Pool = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+"""From states [B, L, D], tokens [B, L] and what counts [B, L] to the one state [B, D] of a row."""
+
+
+def first(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
+    """The state of the first position: [CLS] or <s> (BERT, section 3)."""
+    return x_BLD[:, 0]
+
+
+def last(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
+    """The state of the last position of the row: XLNet pads on the left and ends with <cls>."""
+    return x_BLD[:, -1]
+
+
+def last_that_counts(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
+    """The state of the last token that is not padding (GPT, section 3.3)."""
+    length = counts_BL.shape[1]
+    at_B = length - 1 - jnp.argmax(counts_BL[:, ::-1] > 0, axis=1)
+    return _at(x_BLD, at_B)
+
+
+def last_of(token: int) -> Pool:
+    """The state of the last position that reads `token`: BART's and T5's end of sequence."""
+
+    def pool(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
+        return last_that_counts(x_BLD, tokens_BL, tokens_BL == token)
+
+    return pool
+
+
+def _at(x_BLD: jax.Array, at_B: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(x_BLD, at_B[:, None, None], axis=1)[:, 0]
+
+
+class Pooler(nnx.Module):
+    """activation(dense(state)) of one position: BERT's, with tanh."""
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        init: Init,
+        activation: Activation,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.dense = Linear(
+            (d_model, d_model), ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=True
+        )
+        self.activation = activation
+
+    def __call__(self, x_BD: jax.Array) -> jax.Array:
+        return self.activation(self.dense(x_BD))
+
+
+class SequenceHead(nnx.Module):
+    """Classes (or with one class a number, or a choice's score) from one state of a row.
+
+    pool -> dropout -> pooler -> dropout -> dense; the families leave out some of these.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_labels: int,
+        *,
+        pool: Pool,
+        init: Init,
+        activation: Activation | None,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+        dropout_rates: tuple[float, float] = (0.0, 0.0),
+        bias: bool = True,
+    ) -> None:
+        self.pooler = activation and Pooler(
+            d_model, init=init, activation=activation, dtype=dtype, rngs=rngs
+        )
+        self.out = Linear(
+            (d_model, num_labels), ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=bias
+        )
+        self.pool = pool
+        self.dropout_rates = dropout_rates
+
+    def __call__(
+        self,
+        x_BLD: jax.Array,
+        tokens_BL: jax.Array,
+        counts_BL: jax.Array,
+        key: jax.Array | None = None,
+    ) -> jax.Array:
+        """Float32 [B, C]."""
+        keys = subkeys(key, 2)
+        x_BD = self.pool(x_BLD, tokens_BL, counts_BL)
+        x_BD = dropout(x_BD, keys[0], rate=self.dropout_rates[0])
+        if self.pooler is not None:
+            x_BD = self.pooler(x_BD)
+        x_BD = dropout(x_BD, keys[1], rate=self.dropout_rates[1])
+        return self.out(x_BD).astype(jnp.float32)
+
+
+class TokenHead(nnx.Module):
+    """Classes of each token, or with two the start and the end of an answer."""
+
+    def __init__(
+        self,
+        d_model: int,
+        num_labels: int,
+        *,
+        init: Init,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+        dropout_rate: float = 0.0,
+    ) -> None:
+        self.out = Linear(
+            (d_model, num_labels), ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=True
+        )
+        self.dropout_rate = dropout_rate
+
+    def __call__(
+        self,
+        x_BLD: jax.Array,
+        tokens_BL: jax.Array,
+        counts_BL: jax.Array,
+        key: jax.Array | None = None,
+    ) -> jax.Array:
+        """Float32 [B, L, C]."""
+        return self.out(dropout(x_BLD, key, rate=self.dropout_rate)).astype(jnp.float32)

@@ -1,0 +1,240 @@
+"""BERT and what differs from it in sizes and positions alone: RoBERTa (Devlin et al., 2019).
+
+Suffixes: B batch, L length, D d_model, E width of the embeddings, C classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+import jax
+from flax import nnx
+
+from t5x_like.layers import accounting, activations, configuration, embeddings, heads, masks
+from t5x_like.layers.attention import Attention, Inits
+from t5x_like.layers.basic import Embedding, LayerNorm, Linear
+from t5x_like.layers.blocks import POST_NORM, EncoderLayer, Parts
+from t5x_like.layers.dropout import Dropouts, subkeys
+from t5x_like.layers.embeddings import InputEmbedding
+from t5x_like.layers.encoder import EncoderStack, Hidden
+from t5x_like.layers.encoder_pretraining import EncoderPretraining
+from t5x_like.layers.masked_lm import MaskedLanguageHead
+from t5x_like.layers.mlp import Activation, Mlp
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(configuration.Transformer):
+    """Architecture of a BERT; the defaults are BERT base's, uncased (BERT, section 3)."""
+
+    vocab_size: int = 30522
+    d_model: int = 768
+    d_ff: int = 3072
+    num_heads: int = 12
+    num_layers: int = 12
+    d_embedding: int | None = None  # of the embeddings where they are narrower (ELECTRA)
+    max_positions: int = 512
+    type_vocab_size: int = 2  # 0: no token types
+    padding_position: int | None = None  # RoBERTa: 1; tokens are then counted from the next
+    next_sentence: bool = True  # with a pooler and a classifier of it
+    dropout_rate: float = 0.1
+    attention_dropout_rate: float = 0.1
+    activation: Activation = activations.gelu
+    norm_epsilon: float = 1e-12
+    init_std: float = 0.02  # of a normal, cut at two deviations
+
+    may_be_zero: ClassVar = ("scan_unroll", "type_vocab_size", "padding_position")
+
+    @property
+    def dropouts(self) -> Dropouts:
+        return Dropouts(hidden=self.dropout_rate, attention=self.attention_dropout_rate)
+
+    @property
+    def width(self) -> int:
+        """Of the embeddings."""
+        return self.d_model if self.d_embedding is None else self.d_embedding
+
+    @property
+    def init(self) -> Callable[..., jax.Array]:
+        return nnx.initializers.truncated_normal(self.init_std)
+
+
+def parts(config: Config) -> Parts:
+    """What a layer is made of."""
+    init, dtype = config.init, config.dtype
+    return Parts(
+        norm=lambda rngs: LayerNorm(
+            config.d_model, epsilon=config.norm_epsilon, dtype=dtype, rngs=rngs
+        ),
+        attention=lambda rngs: Attention(
+            config.d_model,
+            config.num_heads,
+            d_kv=config.d_kv,
+            inits=Inits.same(init),
+            bias=True,
+            scale=config.d_kv**-0.5,
+            kernel=config.kernel,
+            dtype=dtype,
+            rngs=rngs,
+        ),
+        mlp=lambda rngs: Mlp(
+            config.d_model,
+            config.d_ff,
+            activation=config.activation,
+            bias=True,
+            inits=(init, init),
+            dtype=dtype,
+            rngs=rngs,
+        ),
+        dropouts=config.dropouts,
+        placement=POST_NORM,
+    )
+
+
+def embedding(config: Config, rngs: nnx.Rngs) -> InputEmbedding:
+    """Token, position and type vectors, normed."""
+    return InputEmbedding(
+        config.vocab_size,
+        config.width,
+        max_positions=config.max_positions,
+        type_vocab_size=config.type_vocab_size,
+        init=config.init,
+        norm=LayerNorm(config.width, epsilon=config.norm_epsilon, dtype=config.dtype, rngs=rngs),
+        dropouts=config.dropouts,
+        rngs=rngs,
+    )
+
+
+def _projection(config: Config, rngs: nnx.Rngs) -> Linear:
+    return Linear(
+        (config.width, config.d_model),
+        (None, "embed"),
+        # ELECTRA's code leaves it to TensorFlow's default.
+        init=nnx.initializers.glorot_uniform(),
+        bias=True,
+        dtype=config.dtype,
+        rngs=rngs,
+    )
+
+
+class Trunk(nnx.Module):
+    """From embeddings to states: a projection where they are narrower, and the layers."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        self.project = None if config.width == config.d_model else _projection(config, rngs)
+        made_of = parts(config)
+        self.stack = EncoderStack(
+            lambda rngs: EncoderLayer(made_of, rngs=rngs),
+            config.num_layers,
+            rngs=rngs,
+            unroll=config.scan_unroll,
+            remat=config.remat,
+        )
+
+    def __call__(
+        self,
+        x_BLE: jax.Array,
+        counts_BL: jax.Array,
+        key: jax.Array | None = None,
+        *,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Hidden:
+        """States; `counts_BL` is above 0 for tokens, which alone are seen."""
+        return self.stack.encode(
+            x_BLE if self.project is None else self.project(x_BLE),
+            mask=masks.not_padding(counts_BL),
+            key=key,
+            return_hidden=return_hidden,
+            return_attention=return_attention,
+        )
+
+
+class Encoder(nnx.Module):
+    """A BERT without heads.
+
+    A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
+    padding) and, where there are types, `encoder_token_type_ids`, [B, L] each.
+    """
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        self.embedding = embedding(config, rngs)
+        self.trunk = Trunk(config, rngs=rngs)
+        self.config = config
+
+    @property
+    def tokens(self) -> Embedding:
+        """The token table, which the heads score with."""
+        return self.embedding.tokens
+
+    def products(self, counts_BL: jax.Array) -> jax.Array:
+        """Multiply-adds of a forward pass, float32 []."""
+        return accounting.encoder_products(
+            self.trunk, counts_BL, num_layers=self.config.num_layers, width=self.config.d_model
+        )
+
+    def hidden(
+        self,
+        batch: Batch,
+        key: jax.Array | None = None,
+        *,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Hidden:
+        """States [B, L, D]; `key` None: without dropout."""
+        keys = subkeys(key, 2)
+        return self.trunk(
+            embedded(self.embedding, batch, config=self.config, key=keys[0]),
+            batch["encoder_attention_mask"],
+            keys[1],
+            return_hidden=return_hidden,
+            return_attention=return_attention,
+        )
+
+
+def embedded(
+    embedding: InputEmbedding, batch: Batch, *, config: Config, key: jax.Array | None
+) -> jax.Array:
+    """What the layers, or a projection before them, read: [B, L, E]."""
+    tokens_BL = batch["encoder_input_tokens"]
+    positions_BL = embeddings.positions_in_row(tokens_BL)
+    if (pad_id := config.padding_position) is not None:
+        positions_BL = embeddings.positions_of_tokens(tokens_BL != pad_id, pad_id=pad_id)
+    types_BL = batch.get("encoder_token_type_ids") if config.type_vocab_size > 1 else None
+    return embedding(tokens_BL, positions_BL, types_BL, dtype=config.dtype, key=key)
+
+
+def _next_sentence(config: Config, rngs: nnx.Rngs) -> heads.SequenceHead:
+    return heads.SequenceHead(
+        config.d_model,
+        2,
+        pool=heads.first,
+        init=config.init,
+        activation=activations.tanh,
+        dtype=config.dtype,
+        rngs=rngs,
+    )
+
+
+class Bert(EncoderPretraining):
+    """BERT with the heads it is pretrained with: masked language model, next sentence."""
+
+    sentence_label: ClassVar = "next_sentence_label"
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        self.encoder = Encoder(config, rngs=rngs)
+        self.mlm = MaskedLanguageHead(
+            (config.d_model, config.width),
+            config.vocab_size,
+            init=config.init,
+            activation=config.activation,
+            epsilon=config.norm_epsilon,
+            dtype=config.dtype,
+            rngs=rngs,
+        )
+        self.sentence = _next_sentence(config, rngs) if config.next_sentence else None
+        self.config = config
