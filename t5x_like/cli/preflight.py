@@ -55,20 +55,24 @@ def vocabulary_fits(make_model: Callable[..., Model], ids: int, pad: int | None 
     """
     model: Any = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     rows = model.config.vocab_size
+    family = type(model.config).__module__.rpartition(".")[2]
     if ids > rows:
-        family = type(model.config).__module__.rpartition(".")[2]
         needed = -(-ids // 128) * 128
         raise ValueError(
             f"the vocabulary has {ids} ids but the model's embedding only "
             f"{rows} rows: set --gin.{family}.Config.vocab_size={needed}, or choose a smaller "
             "vocabulary"
         )
-    padding = getattr(model, "padding", None)
-    if pad and padding is not None and pad != padding:
+    padding, pad = getattr(model, "padding", None), pad or 0
+    if padding is not None and pad != padding:
+        remedy = (
+            f"set --gin.{family}.Config.pad_id={pad}"
+            if hasattr(model.config, "pad_id")
+            else "choose a vocabulary with that padding, such as one that `t5x_like vocab` trains"
+        )
         raise ValueError(
             f"this model takes id {padding} for padding, but the vocabulary pads with {pad}, so "
-            "padding would be read as text: choose a vocabulary with that padding, such as one "
-            "that `t5x_like vocab` trains"
+            f"padding would be read as text: {remedy}"
         )
 
 

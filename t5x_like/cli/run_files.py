@@ -19,12 +19,19 @@ def checkpoints(model_dir: epath.Path) -> epath.Path:
     return model_dir / "checkpoints"
 
 
-def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary) -> None:
+def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary | None) -> None:
     """Writes what is needed to use the model later, to a local directory or a bucket."""
     _replace(model_dir / _CONFIG, config.encode())
+    if vocabulary is None:
+        return
     with tempfile.TemporaryDirectory() as local:
         vocabulary.save(Path(local))
         _copy(epath.Path(local), model_dir / _VOCABULARY)
+
+
+def has_vocabulary(model_dir: epath.Path) -> bool:
+    """Whether one was written: a run has it, imported weights may come without."""
+    return (model_dir / _VOCABULARY).is_dir()
 
 
 def read_config(model_dir: epath.Path) -> str:

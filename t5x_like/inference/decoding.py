@@ -26,7 +26,7 @@ class Decodable(Protocol):
     ) -> tuple[jax.Array, Any]: ...
 
 
-@functools.partial(jax.jit, static_argnames=("max_length", "vocab_size", "start", "eos"))
+@functools.partial(jax.jit, static_argnames=("max_length", "vocab_size", "start", "eos", "pad"))
 def greedy(
     model: Decodable,
     encoder_tokens_BM: jax.Array,
@@ -35,8 +35,9 @@ def greedy(
     vocab_size: int | None = None,
     start: int = 0,
     eos: int = 1,
+    pad: int = 0,
 ) -> jax.Array:
-    """The likeliest token at each position: int32 [B, max_length], 0 after the first `eos`.
+    """The likeliest token at each position: int32 [B, max_length], `pad` after the first `eos`.
 
     Stops when every row has ended. Ids from `vocab_size` on, rows of the table that no token has,
     are never chosen. `start` is what the decoder reads first.
@@ -49,7 +50,7 @@ def greedy(
         jnp.zeros((), jnp.int32),
         jnp.full((batch,), start, jnp.int32),
         jnp.zeros((batch,), bool),
-        jnp.zeros((batch, max_length), jnp.int32),
+        jnp.full((batch, max_length), pad, jnp.int32),
         cache,
     )
 
@@ -61,7 +62,7 @@ def greedy(
         position, tokens_B, done_B, out_BT, cache = state
         logits_BV, cache = model.decode_step(cache, tokens_B, position)
         tokens_B = logits_BV[:, :vocab_size].argmax(axis=-1).astype(jnp.int32)
-        tokens_B = jnp.where(done_B, 0, tokens_B)
+        tokens_B = jnp.where(done_B, pad, tokens_B)
         out_BT = jax.lax.dynamic_update_slice_in_dim(out_BT, tokens_B[:, None], position, axis=1)
         return position + 1, tokens_B, done_B | (tokens_B == eos), out_BT, cache
 

@@ -1,15 +1,16 @@
 """Ways to compute attention: one signature, so that any serves any model.
 
 A kernel takes queries [B, L, H, K] that are scaled, keys and values [B, M, H, K], a bool `mask` and
-a float `bias` that broadcast to [B, H, L, M], and `drop`, dropout of the probabilities or None.
+a float `bias` that broadcast to [B, H, L, M], and `drop`, dropout of the probabilities or None. In
+all of them a query that sees no key gets the mean of the values.
 
-Suffixes: B batch, L queries, M keys, H heads, K d_kv.
+Suffixes: B batch, L queries, M keys, H heads, K d_kv; N blocks of C keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -54,13 +55,198 @@ def plain(
     drop: Callable[[jax.Array], jax.Array] | None,
 ) -> Attended:
     """Forms all logits; float32 softmax. Knows everything: bias, dropout, probabilities."""
-    logits_BHLM = jnp.einsum(
-        "blhk,bmhk->bhlm", q_BLHK, memory.keys, preferred_element_type=jnp.float32
-    )
-    if bias is not None:
-        logits_BHLM += bias
-    if mask is not None:
-        logits_BHLM = jnp.where(mask, logits_BHLM, _MASKED)
+    logits_BHLM = _logits(q_BLHK, memory.keys, mask=mask, bias=bias)
     p_BHLM = jax.nn.softmax(logits_BHLM, axis=-1).astype(memory.values.dtype)
     dropped_BHLM = p_BHLM if drop is None else drop(p_BHLM)
     return Attended(jnp.einsum("bhlm,bmhk->blhk", dropped_BHLM, memory.values), p_BHLM)
+
+
+def fused(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: jax.Array | None,
+    bias: jax.Array | None,
+    drop: Callable[[jax.Array], jax.Array] | None,
+    implementation: Literal["cudnn", "xla"] | None = None,
+) -> Attended:
+    """`jax.nn.dot_product_attention`: cuDNN's flash attention on a GPU.
+
+    `implementation` None takes cuDNN where it can: on a GPU, for 16-bit floats, d_kv a multiple of
+    8 up to 128 and even lengths; elsewhere XLA, which forms all logits as `plain` does.
+
+    Raises:
+      ValueError: with dropout of the probabilities, which are not formed.
+    """
+    _no_dropout(drop)
+    if implementation is None:
+        implementation = "cudnn" if _suits_cudnn(q_BLHK, memory.keys) else "xla"
+    if implementation == "cudnn":  # takes whole rows and columns, and one dtype
+        pairs = (q_BLHK.shape[1], memory.keys.shape[1])
+        mask = None if mask is None else _broadcast(mask, pairs)
+        bias = None if bias is None else _broadcast(bias, pairs).astype(q_BLHK.dtype)
+    values_BLHK = jax.nn.dot_product_attention(
+        q_BLHK, *memory, bias=bias, mask=mask, scale=1.0, implementation=implementation
+    )
+    return Attended(values_BLHK, None)
+
+
+def blocked(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: jax.Array | None,
+    bias: jax.Array | None,
+    drop: Callable[[jax.Array], jax.Array] | None,
+    block: int = 512,
+) -> Attended:
+    """`block` keys at a time, forwards and backwards: memory grows with L + M, not with L * M.
+
+    The softmax is put together block by block (Rabe and Staats, 2021; FlashAttention, section 3.1);
+    the backward pass computes each block's logits again. A `bias` of [L, M] is what remains large.
+
+    Raises:
+      ValueError: with dropout of the probabilities, which are not formed; no positive `block`.
+    """
+    _no_dropout(drop)
+    if block < 1:
+        raise ValueError(f"attention_kernels.blocked.block must be at least 1, got {block}")
+    keys = memory.keys.shape[1]
+    block = min(block, keys)
+
+    def split(x: jax.Array, axis: int) -> jax.Array:
+        """[N, ..., C, ...] of [..., M, ...], filled up with zeros."""
+        x = jnp.pad(x, [(0, -keys % block if d == axis else 0) for d in range(x.ndim)])
+        x = x.reshape(*x.shape[:axis], -1, block, *x.shape[axis + 1 :])
+        return jnp.moveaxis(x, axis, 0)
+
+    blocks = _Blocks(
+        keys=split(memory.keys, 1),
+        values=split(memory.values, 1),
+        exists=split(jnp.ones(keys, bool), 0) if keys % block else None,
+        mask=None if mask is None else split(_broadcast(mask, (1, keys)), 3),
+        bias=None if bias is None else split(_broadcast(bias, (1, keys)), 3),
+    )
+    return Attended(_over_blocks(q_BLHK, blocks).astype(memory.values.dtype), None)
+
+
+class _Blocks(NamedTuple):
+    """What belongs to keys, in blocks; `exists` is false where the last one is filled up."""
+
+    keys: jax.Array  # [N, B, C, H, K]
+    values: jax.Array  # [N, B, C, H, K]
+    exists: jax.Array | None  # bool [N, C]; None where all blocks are full
+    mask: jax.Array | None  # bool, broadcasts to [N, B, H, L, C]
+    bias: jax.Array | None  # float, as the mask
+
+    def logits(self, q_BLHK: jax.Array) -> jax.Array:
+        """Of one block, float32 [B, H, L, C]."""
+        logits_BHLC = _logits(q_BLHK, self.keys, mask=self.mask, bias=self.bias)
+        return logits_BHLC if self.exists is None else jnp.where(self.exists, logits_BHLC, -jnp.inf)
+
+
+@jax.custom_vjp
+def _over_blocks(q_BLHK: jax.Array, blocks: _Blocks) -> jax.Array:
+    """Float32 [B, L, H, K]."""
+    return _over_blocks_fwd(q_BLHK, blocks)[0]
+
+
+def _over_blocks_fwd(q_BLHK: jax.Array, blocks: _Blocks) -> tuple[jax.Array, Any]:
+    def step(carry: tuple, block: _Blocks) -> tuple[tuple, None]:
+        top_BHL, total_BHL, sum_BLHK = carry
+        logits_BHLC = block.logits(q_BLHK)
+        new_top_BHL = jnp.maximum(top_BHL, logits_BHLC.max(axis=-1))
+        p_BHLC = jnp.exp(logits_BHLC - new_top_BHL[..., None])
+        # What was summed so far was relative to the largest logit so far.
+        rescale_BHL = jnp.exp(top_BHL - new_top_BHL)
+        total_BHL = total_BHL * rescale_BHL + p_BHLC.sum(axis=-1)
+        sum_BLHK = sum_BLHK * _to_queries(rescale_BHL) + _mix(p_BHLC, block.values)
+        return (new_top_BHL, total_BHL, sum_BLHK), None
+
+    B, L, H, _ = q_BLHK.shape
+    top_BHL = jnp.full((B, H, L), jnp.finfo(jnp.float32).min)
+    total_BHL = jnp.zeros((B, H, L))
+    sum_BLHK = jnp.zeros((B, L, H, blocks.values.shape[-1]))
+    last, _ = jax.lax.scan(step, (top_BHL, total_BHL, sum_BLHK), blocks)
+    top_BHL, total_BHL, sum_BLHK = last
+    y_BLHK = sum_BLHK / _to_queries(total_BHL)
+    return y_BLHK, (q_BLHK, blocks, top_BHL, total_BHL, y_BLHK)
+
+
+def _over_blocks_bwd(saved: Any, g_BLHK: jax.Array) -> tuple[jax.Array, _Blocks]:
+    q_BLHK, blocks, top_BHL, total_BHL, y_BLHK = saved
+    # The softmax passes on what is above the mean of its row.
+    mean_BHL = jnp.einsum("blhk,blhk->bhl", g_BLHK, y_BLHK)
+    g_BLHK = g_BLHK.astype(blocks.values.dtype)
+
+    def step(dq_BLHK: jax.Array, block: _Blocks) -> tuple[jax.Array, _Blocks]:
+        def logits(q_BLHK: jax.Array, keys: jax.Array, bias: jax.Array | None) -> jax.Array:
+            return block._replace(keys=keys, bias=bias).logits(q_BLHK)
+
+        logits_BHLC, pull = jax.vjp(logits, q_BLHK, block.keys, block.bias)
+        p_BHLC = jnp.exp(logits_BHLC - top_BHL[..., None]) / total_BHL[..., None]
+        dp_BHLC = _products(g_BLHK, block.values)
+        dvalues = jnp.einsum("bhlm,blhk->bmhk", p_BHLC.astype(g_BLHK.dtype), g_BLHK)
+        dq, dkeys, dbias = pull(p_BHLC * (dp_BHLC - mean_BHL[..., None]))
+        return dq_BLHK + dq, _Blocks(dkeys, dvalues, None, None, dbias)
+
+    dq_BLHK, dblocks = jax.lax.scan(step, jnp.zeros(q_BLHK.shape), blocks)
+    return dq_BLHK.astype(q_BLHK.dtype), dblocks
+
+
+_over_blocks.defvjp(_over_blocks_fwd, _over_blocks_bwd)
+
+
+def _products(x_BLHK: jax.Array, y_BMHK: jax.Array) -> jax.Array:
+    """Of each pair, float32 [B, H, L, M]."""
+    return jnp.einsum("blhk,bmhk->bhlm", x_BLHK, y_BMHK, preferred_element_type=jnp.float32)
+
+
+def _logits(
+    q_BLHK: jax.Array, keys_BMHK: jax.Array, *, mask: jax.Array | None, bias: jax.Array | None
+) -> jax.Array:
+    """Float32 [B, H, L, M]."""
+    logits_BHLM = _products(q_BLHK, keys_BMHK)
+    if bias is not None:
+        logits_BHLM += bias
+    return logits_BHLM if mask is None else jnp.where(mask, logits_BHLM, _MASKED)
+
+
+def _mix(p_BHLM: jax.Array, values_BMHK: jax.Array) -> jax.Array:
+    """Sums of values by weights, multiplied in the values' dtype: float32 [B, L, H, K]."""
+    return jnp.einsum(
+        "bhlm,bmhk->blhk",
+        p_BHLM.astype(values_BMHK.dtype),
+        values_BMHK,
+        preferred_element_type=jnp.float32,
+    )
+
+
+def _to_queries(x_BHL: jax.Array) -> jax.Array:
+    """As factors of [B, L, H, K]."""
+    return x_BHL.swapaxes(1, 2)[..., None]
+
+
+def _broadcast(x: jax.Array, pairs: tuple[int, int]) -> jax.Array:
+    """Four dimensions, of which the last two are at least `pairs`."""
+    x = x.reshape((1,) * (4 - x.ndim) + x.shape)
+    return jnp.broadcast_to(x, (*x.shape[:2], *map(max, x.shape[2:], pairs)))
+
+
+def _suits_cudnn(q_BLHK: jax.Array, keys_BMHK: jax.Array) -> bool:
+    width, lengths = q_BLHK.shape[-1], (q_BLHK.shape[1], keys_BMHK.shape[1])
+    return (
+        jax.default_backend() == "gpu"
+        and q_BLHK.dtype in (jnp.bfloat16, jnp.float16)
+        and width % 8 == 0
+        and width <= 128
+        and all(length % 2 == 0 for length in lengths)
+    )
+
+
+def _no_dropout(drop: object) -> None:
+    if drop is not None:
+        raise ValueError(
+            "this attention kernel forms no probabilities to drop: set attention_dropout_rate (of "
+            "T5: dropout_rate) to 0, or use attention_kernels.plain"
+        )

@@ -84,7 +84,8 @@ class _Layer(nnx.Module):
         h_BLD, p_BHLM = attention(
             h_BLD, memory, mask=mask, bias=bias, dropouts=self.dropouts, key=keys[0]
         )
-        x_BLD = residual(x_BLD, h_BLD, dropouts=self.dropouts, key=keys[1])
+        after = keys[1] if self.dropouts.after_attention else None
+        x_BLD = residual(x_BLD, h_BLD, dropouts=self.dropouts, key=after)
         return self.placement.after(norm, x_BLD), p_BHLM
 
     def feed_forward(self, x_BLD: jax.Array, key: jax.Array | None = None) -> jax.Array:

@@ -21,12 +21,14 @@ class Dropouts:
       mlp: inside the feed-forward part, after its activation.
       shared: T5 drops the same units at all positions of a row, and the same keys for all queries
         of a head; elsewhere every element is drawn by itself.
+      after_attention: whether `hidden` applies to what attention adds (DistilBERT: not).
     """
 
     hidden: float = 0.0
     attention: float = 0.0
     mlp: float = 0.0
     shared: bool = False
+    after_attention: bool = True
 
 
 NO_DROPOUT = Dropouts()

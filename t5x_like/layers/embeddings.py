@@ -65,7 +65,7 @@ class InputEmbedding(nnx.Module):
         `positions_BL`, int32 [B, L] or [1, L], are rows of the table; types None are all 0.
         """
         x_BLE = self.tokens(tokens_BL, dtype=dtype)
-        x_BLE += self._position_vectors(positions_BL).astype(dtype)
+        x_BLE += _position_vectors(self.positions[...], positions_BL).astype(dtype)
         if self.types is not None:
             x_BLE += _type_vectors(self.types[...], types_BL).astype(dtype)
         if self.norm is not None:
@@ -73,8 +73,38 @@ class InputEmbedding(nnx.Module):
         x_BLE = dropout_hidden(x_BLE, key, dropouts=self.dropouts)
         return constrain(x_BLE, "batch", "length", "embed_act")
 
-    def _position_vectors(self, positions_BL: jax.Array) -> jax.Array:
-        return constrain(self.positions[...], None, "embed_act")[positions_BL]
+
+class PositionedInput(nnx.Module):
+    """Token vectors, from a table that several share, + position vectors -> layer norm -> dropout.
+
+    `rows` of positions.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        width: int,
+        *,
+        init: Init,
+        norm: LayerNorm,
+        dropouts: Dropouts,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.positions = param(init, (rows, width), axes=(None, "embed"), rngs=rngs)
+        self.norm = norm
+        self.dropouts = dropouts
+
+    def __call__(
+        self, x_BLE: jax.Array, positions_BL: jax.Array, key: jax.Array | None = None
+    ) -> jax.Array:
+        """[B, L, E]; `positions_BL`, int32 [B, L] or [1, L], are rows of the table."""
+        x_BLE += _position_vectors(self.positions[...], positions_BL).astype(x_BLE.dtype)
+        x_BLE = dropout_hidden(self.norm(x_BLE), key, dropouts=self.dropouts)
+        return constrain(x_BLE, "batch", "length", "embed_act")
+
+
+def _position_vectors(table: jax.Array, positions_BL: jax.Array) -> jax.Array:
+    return constrain(table, None, "embed_act")[positions_BL]
 
 
 def _type_vectors(types: jax.Array, types_BL: jax.Array | None) -> jax.Array:

@@ -28,7 +28,8 @@ class EncoderDecoder(nnx.Module):
 
     A batch holds int32 `encoder_input_tokens` [B, M], `decoder_input_tokens` and
     `decoder_target_tokens` [B, L], float32 `decoder_loss_weights` [B, L], and, when rows are
-    packed, `encoder_segment_ids` and `decoder_segment_ids` (0 is padding). No query sees a token
+    packed, `encoder_segment_ids` and `decoder_segment_ids` (0 is padding) and, for learned
+    positions, `encoder_positions` and `decoder_positions`. No query sees a token
     `padding`; where there is an `encoder_attention_mask` [B, M], it says what counts instead.
 
     A subclass sets the attributes below, and may give its sides positions, biases and last norms.
@@ -45,9 +46,12 @@ class EncoderDecoder(nnx.Module):
         key: jax.Array | None = None,
         *,
         side: Side,
-        position: jax.Array | None = None,
+        positions_BL: jax.Array | None = None,
     ) -> jax.Array:
-        """What the first layer reads, [B, L, D]; L is 1 where one `position` is decoded."""
+        """What the first layer reads, [B, L, D].
+
+        `positions_BL`, int32 [B, L] or [1, L], say where tokens stand if not at 0, 1, 2, ...
+        """
         raise NotImplementedError
 
     def score(self, x_BLD: jax.Array) -> jax.Array:
@@ -125,6 +129,7 @@ class EncoderDecoder(nnx.Module):
             encoder_key,
             mask_BM=batch.get("encoder_attention_mask"),
             segments_BM=batch.get("encoder_segment_ids"),
+            positions_BM=batch.get("encoder_positions"),
         )
         encoder_BM, decoder_BL = self._segments(batch)
         cross_mask = masks.not_padding(encoder_BM)
@@ -137,6 +142,7 @@ class EncoderDecoder(nnx.Module):
             encoded.last,
             masks=(self_mask, cross_mask),
             key=decoder_key,
+            positions_BL=batch.get("decoder_positions"),
             return_hidden=return_hidden,
             return_attention=return_attention,
         )
@@ -148,16 +154,20 @@ class EncoderDecoder(nnx.Module):
         *,
         mask_BM: jax.Array | None = None,
         segments_BM: jax.Array | None = None,
+        positions_BM: jax.Array | None = None,
         return_hidden: bool = False,
         return_attention: bool = False,
     ) -> Hidden:
-        """The encoder's states; `mask_BM`, where given, is above 0 for the tokens that count."""
+        """The encoder's states; `mask_BM`, where given, is above 0 for the tokens that count.
+
+        `positions_BM` are as in `embedded`.
+        """
         first, stack, last = subkeys(key, 3)
         mask = masks.not_padding(tokens_BM != self.padding if mask_BM is None else mask_BM)
         if segments_BM is not None:
             mask &= masks.same_segment(segments_BM, segments_BM)
         hidden = self.encoder.encode(
-            self.embedded(tokens_BM, first, side="encoder"),
+            self.embedded(tokens_BM, first, side="encoder", positions_BL=positions_BM),
             mask=mask,
             bias=self.bias(tokens_BM.shape[1], side="encoder"),
             key=stack,
@@ -173,13 +183,14 @@ class EncoderDecoder(nnx.Module):
         *,
         masks: tuple[jax.Array, jax.Array],
         key: jax.Array | None = None,
+        positions_BL: jax.Array | None = None,
         return_hidden: bool = False,
         return_attention: bool = False,
     ) -> Decoded:
         """The decoder's states; `masks` are of self- and of cross-attention."""
         first, stack, last = subkeys(key, 3)
         hidden = self.decoder.decode(
-            self.embedded(tokens_BL, first, side="decoder"),
+            self.embedded(tokens_BL, first, side="decoder", positions_BL=positions_BL),
             encoded_BMD,
             masks=masks,
             bias=self.bias(tokens_BL.shape[1], side="decoder"),
@@ -209,7 +220,7 @@ class EncoderDecoder(nnx.Module):
         """Logits after the tokens at `position` (int32, from 0), float32 [B, V]; the new cache."""
         length = cache.past.keys.shape[2]
         x_B1D, cache = self.decoder.step(
-            self.embedded(tokens_B[:, None], side="decoder", position=position),
+            self.embedded(tokens_B[:, None], side="decoder", positions_BL=position[None, None]),
             cache,
             position=position,
             bias=self.bias(length, side="decoder", position=position),

@@ -91,7 +91,10 @@ class EncoderPretraining(nnx.Module):
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
         """The terms of the loss by the names of `weights`, and further metrics."""
-        x_BLD = self.encoder.hidden(batch, key).last
+        return self.terms_of(self.encoder.hidden(batch, key).last, batch)
+
+    def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
+        """As `terms`, from the encoder's states; a family with more terms adds them here."""
         masked = batch["masked_loss_weights"].astype(jnp.float32).sum()
         sums = masked_sums(self.mlm, x_BLD, self.encoder.tokens, batch=batch)
         terms = {"mlm": Term(sums.cross_entropy, masked)}
@@ -112,6 +115,8 @@ class EncoderPretraining(nnx.Module):
 
     def sentence_logits(self, batch: Batch) -> jax.Array:
         """Of the pair, float32 [B, 2]; only where there is a head for it."""
+        if self.sentence is None:
+            raise ValueError("this model has no head for pairs of sentences")
         x_BLD = self.encoder.hidden(batch).last
         return self.sentence(x_BLD, batch["encoder_input_tokens"], batch["encoder_attention_mask"])
 

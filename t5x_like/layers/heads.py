@@ -5,6 +5,7 @@ Suffixes: B batch, L length, D d_model, C classes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -15,6 +16,8 @@ from jax.typing import DTypeLike
 from t5x_like.layers.basic import Init, Linear
 from t5x_like.layers.dropout import dropout, subkeys
 from t5x_like.layers.mlp import Activation
+
+NORMAL = nnx.initializers.truncated_normal(0.02)
 
 Pool = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 """From states [B, L, D], tokens [B, L] and what counts [B, L] to the one state [B, D] of a row."""
@@ -37,13 +40,14 @@ def last_that_counts(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Arra
     return _at(x_BLD, at_B)
 
 
-def last_of(token: int) -> Pool:
+@dataclasses.dataclass(frozen=True)
+class LastOf:
     """The state of the last position that reads `token`: BART's and T5's end of sequence."""
 
-    def pool(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
-        return last_that_counts(x_BLD, tokens_BL, tokens_BL == token)
+    token: int
 
-    return pool
+    def __call__(self, x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
+        return last_that_counts(x_BLD, tokens_BL, tokens_BL == self.token)
 
 
 def _at(x_BLD: jax.Array, at_B: jax.Array) -> jax.Array:
@@ -83,10 +87,10 @@ class SequenceHead(nnx.Module):
         num_labels: int,
         *,
         pool: Pool,
-        init: Init,
-        activation: Activation | None,
         dtype: DTypeLike,
         rngs: nnx.Rngs,
+        activation: Activation | None = None,
+        init: Init = NORMAL,
         dropout_rates: tuple[float, float] = (0.0, 0.0),
         bias: bool = True,
     ) -> None:
@@ -124,9 +128,9 @@ class TokenHead(nnx.Module):
         d_model: int,
         num_labels: int,
         *,
-        init: Init,
         dtype: DTypeLike,
         rngs: nnx.Rngs,
+        init: Init = NORMAL,
         dropout_rate: float = 0.0,
     ) -> None:
         self.out = Linear(

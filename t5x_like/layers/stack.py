@@ -43,6 +43,10 @@ class Stack(nnx.Module):
 
     def __call__(self, body: Body, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
         """Runs `x, y = body(layer, x, xs[i])` through the layers; returns x and the stacked y."""
+        return self.run(body, x, self.layers, xs)
+
+    def run(self, body: Body, x: jax.Array, layers: Any, xs: Any) -> tuple[jax.Array, Any]:
+        """As a call, with any tree [N, ...] for the layers."""
         unrolled = self.unroll == 0 or self.unroll >= self.num_layers
         if self.remat is not None:
             # In a loop XLA cannot merge the second computation with the first.
@@ -51,11 +55,11 @@ class Stack(nnx.Module):
             return jax.lax.scan(
                 lambda x, layer_xs: body(layer_xs[0], x, layer_xs[1]),
                 x,
-                (self.layers, xs),
+                (layers, xs),
                 unroll=self.unroll,
             )
         ys = []
-        for layer, layer_xs in _unstack((self.layers, xs), self.num_layers):
+        for layer, layer_xs in _unstack((layers, xs), self.num_layers):
             x, y = body(layer, x, layer_xs)
             ys.append(y)
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves), *ys)

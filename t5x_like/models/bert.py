@@ -14,7 +14,7 @@ from flax import nnx
 
 from t5x_like.layers import accounting, activations, configuration, embeddings, heads, masks
 from t5x_like.layers.attention import Attention, Inits
-from t5x_like.layers.basic import Embedding, LayerNorm, Linear
+from t5x_like.layers.basic import Embedding, Init, LayerNorm, Linear
 from t5x_like.layers.blocks import POST_NORM, EncoderLayer, Parts
 from t5x_like.layers.dropout import Dropouts, subkeys
 from t5x_like.layers.embeddings import InputEmbedding
@@ -45,7 +45,9 @@ class Config(configuration.Transformer):
     attention_dropout_rate: float = 0.1
     activation: Activation = activations.gelu
     norm_epsilon: float = 1e-12
-    init_std: float = 0.02  # of a normal, cut at two deviations
+    init_std: float = 0.02
+    # Of that deviation, cut at two of them; RoBERTa: nnx.initializers.normal, which is not cut.
+    initializer: Callable[..., Init] = nnx.initializers.truncated_normal
 
     may_be_zero: ClassVar = ("scan_unroll", "type_vocab_size", "padding_position")
 
@@ -59,8 +61,8 @@ class Config(configuration.Transformer):
         return self.d_model if self.d_embedding is None else self.d_embedding
 
     @property
-    def init(self) -> Callable[..., jax.Array]:
-        return nnx.initializers.truncated_normal(self.init_std)
+    def init(self) -> Init:
+        return self.initializer(self.init_std)
 
 
 def parts(config: Config) -> Parts:
@@ -208,7 +210,21 @@ def embedded(
     return embedding(tokens_BL, positions_BL, types_BL, dtype=config.dtype, key=key)
 
 
-def _next_sentence(config: Config, rngs: nnx.Rngs) -> heads.SequenceHead:
+def masked_head(config: Config, rngs: nnx.Rngs) -> MaskedLanguageHead:
+    """The head of the masked language model."""
+    return MaskedLanguageHead(
+        (config.d_model, config.width),
+        config.vocab_size,
+        init=config.init,
+        activation=config.activation,
+        epsilon=config.norm_epsilon,
+        dtype=config.dtype,
+        rngs=rngs,
+    )
+
+
+def sentence_head(config: Config, rngs: nnx.Rngs) -> heads.SequenceHead:
+    """The pooler and the two classes of a pair of sentences."""
     return heads.SequenceHead(
         config.d_model,
         2,
@@ -227,14 +243,6 @@ class Bert(EncoderPretraining):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
-        self.mlm = MaskedLanguageHead(
-            (config.d_model, config.width),
-            config.vocab_size,
-            init=config.init,
-            activation=config.activation,
-            epsilon=config.norm_epsilon,
-            dtype=config.dtype,
-            rngs=rngs,
-        )
-        self.sentence = _next_sentence(config, rngs) if config.next_sentence else None
+        self.mlm = masked_head(config, rngs)
+        self.sentence = sentence_head(config, rngs) if config.next_sentence else None
         self.config = config

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -106,10 +106,8 @@ def _output(config: Config, rngs: nnx.Rngs) -> Logits:
 class T5(EncoderDecoder):
     """An `EncoderDecoder` with relative position biases, pre-norm and no bias vectors."""
 
-    padding: ClassVar = 0
-
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        run = {"unroll": config.scan_unroll, "remat": config.remat}
+        run: dict[str, Any] = {"unroll": config.scan_unroll, "remat": config.remat}
         of_encoder = parts(config, bidirectional=True)
         of_decoder = parts(config, bidirectional=False)
         normal = nnx.initializers.normal(1.0)
@@ -133,6 +131,7 @@ class T5(EncoderDecoder):
         self.decoder_relative = _relative(config, bidirectional=False)(rngs) if shared else None
         self.output = None if config.tied_logits else _output(config, rngs)
         self.config = config
+        self.padding = 0
 
     def embedded(
         self,
@@ -140,7 +139,7 @@ class T5(EncoderDecoder):
         key: jax.Array | None = None,
         *,
         side: Side,
-        position: jax.Array | None = None,
+        positions_BL: jax.Array | None = None,
     ) -> jax.Array:
         x_BLD = self.embedding(tokens_BL, dtype=self.config.dtype)
         return dropout_hidden(x_BLD, key, dropouts=self.config.dropouts)

@@ -151,10 +151,23 @@ class Checkpoints:
         Raises:
           CheckpointError: Orbax declined to save.
         """
+        self._save(step, items_of(state), metadata=metadata, metrics=metrics or {})
+
+    def save_params(self, step: int, params: Any, *, metadata: Metadata) -> None:
+        """As `save`, of parameters alone, a plain dict: to infer with, not to resume from."""
+        self._save(step, {"params": params}, metadata=metadata, metrics={})
+
+    def _save(
+        self,
+        step: int,
+        items: Mapping[str, Any],
+        *,
+        metadata: Metadata,
+        metrics: Mapping[str, float],
+    ) -> None:
         self.prepare()
         self.wait()
         assert self._manager is not None  # for the type checker: prepare() made it
-        items = items_of(state)
         document = {"metadata": dict(metadata), "leaves": describe(items)}
         saved = self._manager.save(
             step,
@@ -162,7 +175,7 @@ class Checkpoints:
                 **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
                 metadata=ocp.args.JsonSave(document),
             ),
-            metrics=dict(metrics or {}),
+            metrics=dict(metrics),
         )
         if not saved:
             raise CheckpointError(

@@ -1,0 +1,60 @@
+"""Which module knows a family's names at Hugging Face: found by model type, or by our model.
+
+A module of a family has
+
+- `MODEL_TYPES`: values of `model_type` in config.json that it reads;
+- `from_hf(config, architecture)`: from the contents of config.json and one of its architectures, a
+  `functools.partial` of one of our models, to be called with `rngs`; ValueError where a setting is
+  not supported;
+- `to_hf(model)`: the contents of config.json for a (possibly abstract) model of ours, with
+  `model_type` and `architectures`; None where the model is not of this family;
+- `names(model)`: its `mapping.Names`;
+- `halves(model, params)`, only where a model is exported as several: {name: (model, params)}.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from flax import nnx
+
+FAMILIES = ("bert", "distilbert", "albert", "electra", "t5", "bart", "xlnet", "gpt")
+
+
+def _modules() -> list[ModuleType]:
+    return [importlib.import_module(f"t5x_like.interop.{name}") for name in FAMILIES]
+
+
+def of_config(config: Mapping[str, Any]) -> ModuleType:
+    """The family that reads a config.json.
+
+    Raises:
+      ValueError: none does; names the nearest that are known.
+    """
+    known = {kind: module for module in _modules() for kind in module.MODEL_TYPES}
+    kind = config.get("model_type")
+    if kind in known:
+        return known[kind]
+    near = difflib.get_close_matches(str(kind), known, n=3)
+    raise ValueError(
+        f"config.json is of model_type {kind!r}, which is not one of "
+        f"{', '.join(near or sorted(known))}"
+    )
+
+
+def of_model(model: nnx.Module) -> ModuleType:
+    """The family that a model of ours is exported by.
+
+    Raises:
+      ValueError: none; says so.
+    """
+    for module in _modules():
+        if module.to_hf(model) is not None:
+            return module
+    raise ValueError(
+        f"{type(model).__name__} has no counterpart at Hugging Face: it cannot be exported"
+    )

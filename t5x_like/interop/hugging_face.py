@@ -1,0 +1,146 @@
+"""A directory of Hugging Face's, with config.json and weights, to a model of ours and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flax import nnx
+from tqdm import tqdm
+
+from t5x_like.interop import families, mapping, safetensors_files
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+CONFIG = "config.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """A model as it was read.
+
+    Attributes:
+      make: constructs the model from `rngs`.
+      params: a plain dict of float32 arrays.
+      architecture: the class in transformers whose weights they are.
+      unused: tensors of the file that the class has no use for.
+    """
+
+    make: functools.partial
+    params: Any
+    architecture: str
+    unused: list[str]
+
+
+def read(directory: Path, *, architecture: str | None = None) -> Imported:
+    """The model of a directory; memory stays near one copy of its weights.
+
+    Args:
+      directory: with config.json, and model.safetensors or its shards.
+      architecture: a class of transformers, in place of the one that config.json names.
+
+    Raises:
+      FileNotFoundError: a file is not there.
+      ValueError: a setting or a class that has no counterpart here, or weights that do not fit.
+    """
+    config = read_config(directory)
+    family = families.of_config(config)
+    named = [architecture] if architecture else config.get("architectures") or []
+    if not named:
+        raise ValueError(
+            f"{directory / CONFIG} names no class under architectures: name the one whose weights "
+            "these are with --architecture, such as BertForMaskedLM"
+        )
+    make = family.from_hf(config, named[0])
+    model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
+    weights = safetensors_files.Weights(directory)
+    names = family.names(model)
+    rules = tqdm(names.rules, desc="reading", unit=" parameters", disable=None, leave=False)
+    params, unused = mapping.read(weights, model, names, rules=rules)
+    return Imported(make, params, named[0], unused)
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """The contents of config.json.
+
+    Raises:
+      FileNotFoundError: there is none.
+      ValueError: it is no JSON object.
+    """
+    path = directory / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{directory} has no {CONFIG}: name a directory that save_pretrained wrote, or that "
+            "was downloaded from the hub"
+        )
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} holds no object: it is not a model's configuration")
+    return config
+
+
+def halves(model: nnx.Module, params: Any) -> dict[str, tuple[nnx.Module, Any]]:
+    """What a model is exported as: one model, named "", or several by the names of folders."""
+    family = families.of_model(model)
+    several = getattr(family, "halves", None)
+    found = several(model, params) if several else None
+    return found or {"": (model, params)}
+
+
+def write(
+    directory: Path,
+    model: nnx.Module,
+    params: Any,
+    *,
+    ids: TokenIds | None = None,
+    overwrite: bool = False,
+) -> str:
+    """Writes config.json and the weights, in shards where they are large.
+
+    Args:
+      directory: made where it is not there.
+      model: abstract or not.
+      params: its parameters as a plain dict.
+      ids: of the vocabulary it was trained with, which config.json then names.
+      overwrite: whether weights that are there may be replaced.
+
+    Returns:
+      The class in transformers that opens it.
+
+    Raises:
+      FileExistsError: there are weights already.
+      ValueError: the model has no counterpart at Hugging Face.
+    """
+    family = families.of_model(model)
+    config = with_ids(family.to_hf(model), ids)
+    tensors = mapping.written(params, model, family.names(model))
+    progress = tqdm(tensors, desc="writing", unit=" tensors", disable=None, leave=False)
+    safetensors_files.write(directory, progress, overwrite=overwrite)
+    text = json.dumps({**config, "dtype": "float32"}, indent=2, sort_keys=True)
+    (directory / CONFIG).write_text(text + "\n", encoding="utf-8")
+    return config["architectures"][0]
+
+
+def with_ids(config: Mapping[str, Any], ids: TokenIds | None) -> dict[str, Any]:
+    """`config` with the special ids of a vocabulary, where it names them at all."""
+    if ids is None:
+        return dict(config)
+    new = {
+        f"{role}_token_id": getattr(ids, role)
+        for role in ("pad", "bos", "eos", "sep")
+        if f"{role}_token_id" in config and getattr(ids, role) is not None
+    }
+    start = config.get("decoder_start_token_id")
+    for role in ("pad_token_id", "eos_token_id"):
+        if start is not None and start == config.get(role) and role in new:
+            new["decoder_start_token_id"] = new[role]
+            break
+    return {**config, **new}

@@ -1,0 +1,209 @@
+"""Rules that say where each of our parameters is in a Hugging Face file, used in both directions.
+
+Our parameters are named by their path in the model, such as `encoder/layers/mlp/wi/kernel`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+from flax import nnx
+
+Arrays = tuple[np.ndarray, ...]
+
+
+class Transform(NamedTuple):
+    """One array of theirs to one or several of ours, and back; of one layer, without stacking."""
+
+    to_ours: Callable[[np.ndarray], Arrays]
+    to_theirs: Callable[..., np.ndarray]
+
+
+SAME = Transform(lambda theirs: (theirs,), lambda ours: ours)
+TRANSPOSED = Transform(lambda theirs: (theirs.T,), lambda ours: ours.T)
+"""PyTorch's linear layers hold [out, in]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """Our parameters `ours` are their tensor `theirs`.
+
+    Attributes:
+      ours: a path, or the paths of what one tensor of theirs holds together.
+      theirs: a name. With `{i}` in it, or as a function of i, there is one for each of ours stacked
+        along the first dimension.
+      transform: between the two.
+      aliases: other names under which files have it (tied weights are stored once, anywhere).
+    """
+
+    ours: str | tuple[str, ...]
+    theirs: str | Callable[[int], str]
+    transform: Transform = SAME
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.ours,) if isinstance(self.ours, str) else self.ours
+
+    @property
+    def stacked(self) -> bool:
+        return not isinstance(self.theirs, str) or "{i}" in self.theirs
+
+    def name(self, i: int) -> str:
+        """Of the tensor of layer `i`; of the only one where nothing is stacked."""
+        return self.theirs.format(i=i) if isinstance(self.theirs, str) else self.theirs(i)
+
+
+def linear(ours: str, theirs: str | Callable[[int], str], *, bias: bool = True) -> list[Rule]:
+    """Of a `Linear` and of PyTorch's: `theirs` without `.weight`."""
+    rules = [Rule(f"{ours}/kernel", _ending(theirs, ".weight"), TRANSPOSED)]
+    return [*rules, Rule(f"{ours}/bias", _ending(theirs, ".bias"))] if bias else rules
+
+
+def norm(ours: str, theirs: str | Callable[[int], str], *, bias: bool = True) -> list[Rule]:
+    """Of a `LayerNorm`, or without bias an `RMSNorm`."""
+    rules = [Rule(f"{ours}/scale", _ending(theirs, ".weight"))]
+    return [*rules, Rule(f"{ours}/bias", _ending(theirs, ".bias"))] if bias else rules
+
+
+def _ending(name: str | Callable[[int], str], end: str) -> str | Callable[[int], str]:
+    return name + end if isinstance(name, str) else lambda i: name(i) + end
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """All rules of one model.
+
+    Attributes:
+      rules: each parameter of ours is in exactly one.
+      prefix: of the body's names in a file with a head, such as `bert.`; a file of the body alone
+        lacks it.
+      constants: tensors that Hugging Face keeps and we do not, as they are to be written.
+      unused: beginnings of names that a file may hold in vain (tied copies, buffers).
+    """
+
+    rules: Sequence[Rule]
+    prefix: str = ""
+    constants: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+
+
+class Reader(Protocol):
+    """What tensors are read from: `safetensors_files.Weights`."""
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def names(self) -> tuple[str, ...]: ...
+
+    def read(self, name: str) -> np.ndarray: ...
+
+
+def flat_parameters(model: nnx.Module) -> dict[str, Any]:
+    """{path: array or shape} of a model, abstract or not."""
+    pure = nnx.to_pure_dict(nnx.state(model, nnx.Param))
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(pure)
+    }
+
+
+def read(
+    weights: Reader, model: nnx.Module, names: Names, *, rules: Iterable[Rule] | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """The parameters of an abstract `model`, float32, as the nested dict that its state is.
+
+    One tensor is held besides what has been read. `rules` are those of `names`, where someone wants
+    to watch them go by.
+
+    Returns:
+      The parameters, and the names of tensors that the file holds in vain.
+
+    Raises:
+      ValueError: a tensor is missing or has another shape; or the rules are not the model's.
+    """
+    shapes = {path: leaf.shape for path, leaf in flat_parameters(model).items()}
+    _check_complete(names.rules, shapes)
+    found: dict[str, np.ndarray] = {}
+    used: set[str] = set()
+    missing: list[str] = []
+    for rule in names.rules if rules is None else rules:
+        for path in rule.paths:
+            found[path] = np.empty(shapes[path], np.float32)
+        for i in range(len(found[rule.paths[0]]) if rule.stacked else 1):
+            name = _present(weights, rule, i, prefix=names.prefix)
+            if name is None:
+                missing.append(rule.name(i))
+                continue
+            used.add(name)
+            for path, array in zip(
+                rule.paths, rule.transform.to_ours(weights.read(name)), strict=True
+            ):
+                target = found[path][i] if rule.stacked else found[path]
+                if array.shape != target.shape:
+                    raise ValueError(
+                        f"{name} gives {path} the shape {array.shape}, but the configuration "
+                        f"beside it says {target.shape}: they are not of one model"
+                    )
+                target[...] = array
+    if missing:
+        more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+        raise ValueError(
+            f"these weights lack {', '.join(missing[:4])}{more}: they are not of the class that "
+            "config.json names under architectures; save them with that class, or name another"
+        )
+    known = (*names.unused, *names.constants)
+    left = [name for name in weights.names() if name not in used and not name.startswith(known)]
+    return _nested(found), left
+
+
+def written(params: Any, model: nnx.Module, names: Names) -> Iterator[tuple[str, np.ndarray]]:
+    """Their tensors, float32, one by one, of our parameters as `read` returns them.
+
+    Raises:
+      ValueError: the rules are not the model's.
+    """
+    leaves = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    }
+    _check_complete(names.rules, leaves)
+    for rule in names.rules:
+        ours = [np.asarray(leaves[path]) for path in rule.paths]
+        for i in range(len(ours[0]) if rule.stacked else 1):
+            parts = [array[i] for array in ours] if rule.stacked else ours
+            yield rule.name(i), np.ascontiguousarray(rule.transform.to_theirs(*parts))
+    yield from names.constants.items()
+
+
+def _check_complete(rules: Iterable[Rule], ours: Iterable[str]) -> None:
+    named = [path for rule in rules for path in rule.paths]
+    if sorted(named) != sorted(ours):
+        odd = sorted(set(named) ^ set(ours)) or sorted(p for p in named if named.count(p) > 1)
+        raise ValueError(f"the rules do not name each parameter once: {', '.join(odd[:6])}")
+
+
+def _present(weights: Reader, rule: Rule, i: int, *, prefix: str) -> str | None:
+    """The name that the file has: with or without the body's prefix, old names of norms too."""
+    for name in (rule.name(i), *rule.aliases):
+        bare = name.removeprefix(prefix)
+        for whole in (name, bare, prefix + bare):
+            old = whole.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
+            for candidate in (whole, old):
+                if candidate in weights:
+                    return candidate
+    return None
+
+
+def _nested(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for path, array in flat.items():
+        *parents, last = path.split("/")
+        node = nested
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = array
+    return nested

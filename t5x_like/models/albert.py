@@ -1,0 +1,102 @@
+"""ALBERT: BERT with narrow embeddings and layers that share parameters (Lan et al., 2020).
+
+Suffixes: B batch, L length, D d_model, E width of the embeddings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+from flax import nnx
+
+from t5x_like.layers import accounting, activations
+from t5x_like.layers.basic import Linear
+from t5x_like.layers.blocks import EncoderLayer
+from t5x_like.layers.encoder_pretraining import EncoderPretraining
+from t5x_like.layers.mlp import Activation
+from t5x_like.layers.sharing import SHARING, SharedStack, Sharing, copies_in_groups
+from t5x_like.models import bert
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(bert.Config):
+    """Architecture of an ALBERT; the defaults are those of base, version 2 (ALBERT, table 1)."""
+
+    vocab_size: int = 30000
+    d_embedding: int | None = 128  # None: as wide as the model, without a projection
+    sharing: Sharing = "all"  # what the layers share: all, attention, ffn or none
+    num_groups: int = 1  # of layers that share
+    inner_layers: int = 1  # different layers of a group, each time run one after another
+    next_sentence: bool = True  # or rather: whether two segments are in their order
+    dropout_rate: float = 0.0
+    attention_dropout_rate: float = 0.0
+    activation: Activation = activations.gelu_tanh
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sharing not in SHARING:
+            raise ValueError(
+                f"albert.Config.sharing must be one of {', '.join(SHARING)}, got {self.sharing!r}"
+            )
+        if self.num_groups > self.num_layers:
+            raise ValueError(
+                f"albert.Config.num_groups must be at most num_layers={self.num_layers}, got "
+                f"{self.num_groups}"
+            )
+
+
+def _projection(config: Config, rngs: nnx.Rngs) -> Linear:
+    shape, axes = (config.width, config.d_model), (None, "embed")
+    return Linear(shape, axes, init=config.init, bias=True, dtype=config.dtype, rngs=rngs)
+
+
+class Trunk(bert.Trunk):
+    """From embeddings to states: a projection, and the layers."""
+
+    stack: SharedStack
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        self.project = None if config.d_embedding is None else _projection(config, rngs)
+        made_of = bert.parts(config)
+        self.stack = SharedStack(
+            lambda rngs: EncoderLayer(made_of, rngs=rngs),
+            copies_in_groups(
+                config.num_layers, num_groups=config.num_groups, inner_layers=config.inner_layers
+            ),
+            sharing=config.sharing,
+            rngs=rngs,
+            unroll=config.scan_unroll,
+            remat=config.remat,
+        )
+
+
+class Encoder(bert.Encoder):
+    """An ALBERT without heads; batches are as of BERT's."""
+
+    trunk: Trunk
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        self.embedding = bert.embedding(config, rngs)
+        self.trunk = Trunk(config, rngs=rngs)
+        self.config = config
+
+    def products(self, counts_BL: jax.Array) -> jax.Array:
+        stack = self.trunk.stack
+        attended = accounting.encoder_products(
+            self.trunk.project, counts_BL, num_layers=stack.num_layers, width=self.config.d_model
+        )
+        return attended + stack.matrix_size() * accounting.count(counts_BL)
+
+
+class Albert(EncoderPretraining):
+    """ALBERT with the heads it is pretrained with: masked language model, sentence order."""
+
+    sentence_label: ClassVar = "sentence_order_label"
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        self.encoder = Encoder(config, rngs=rngs)
+        self.mlm = bert.masked_head(config, rngs)
+        self.sentence = bert.sentence_head(config, rngs) if config.next_sentence else None
+        self.config = config

@@ -1,0 +1,215 @@
+"""BART and mBART (Lewis et al., 2020; Liu et al., 2020).
+
+Suffixes: B batch, L length, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers import activations, configuration, embeddings, heads
+from t5x_like.layers.attention import Attention, Inits
+from t5x_like.layers.basic import ZEROS, Embedding, Init, LayerNorm, param
+from t5x_like.layers.blocks import POST_NORM, PRE_NORM, DecoderLayer, EncoderLayer, Parts
+from t5x_like.layers.decoder import Decoded, DecoderStack
+from t5x_like.layers.dropout import Dropouts
+from t5x_like.layers.embeddings import PositionedInput
+from t5x_like.layers.encoder import EncoderStack
+from t5x_like.layers.encoder_decoder import EncoderDecoder, Side
+from t5x_like.layers.mlp import Activation, Mlp
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch
+
+UNUSED_POSITIONS = 2
+"""Rows of a table of positions before that of the first token (fairseq)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(configuration.Transformer):
+    """Architecture and loss of a BART; the defaults are BART base's (BART, section 2.1)."""
+
+    vocab_size: int = 50265
+    d_model: int = 768
+    d_ff: int = 3072
+    num_heads: int = 12
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    max_positions: int = 1024  # tokens of a row or, in packed rows, of an example
+    pad_id: int = 1  # of the vocabulary; those trained here pad with 0
+    pre_norm: bool = False  # mBART: True, and a norm after each stack
+    scale_embedding: bool = False  # mBART: True, token vectors times sqrt(d_model)
+    logits_bias: bool = False  # added to the logits and not trained; published files hold zeros
+    attention_dropout_rate: float = 0.1
+    activation_dropout_rate: float = 0.0  # inside the feed-forward part
+    activation: Activation = activations.gelu
+    norm_epsilon: float = 1e-5
+    init_std: float = 0.02
+    z_loss: float = 0.0
+    label_smoothing: float = 0.0
+
+    may_be_zero: ClassVar = ("scan_unroll", "pad_id")
+
+    @property
+    def dropouts(self) -> Dropouts:
+        return Dropouts(
+            hidden=self.dropout_rate,
+            attention=self.attention_dropout_rate,
+            mlp=self.activation_dropout_rate,
+        )
+
+    @property
+    def init(self) -> Init:
+        return nnx.initializers.normal(self.init_std)
+
+
+def norm(config: Config, rngs: nnx.Rngs) -> LayerNorm:
+    """One of as many numbers as the model is wide."""
+    return LayerNorm(config.d_model, epsilon=config.norm_epsilon, dtype=config.dtype, rngs=rngs)
+
+
+def parts(config: Config) -> Parts:
+    """What a layer is made of."""
+    init, dtype = config.init, config.dtype
+    return Parts(
+        norm=lambda rngs: norm(config, rngs),
+        attention=lambda rngs: Attention(
+            config.d_model,
+            config.num_heads,
+            d_kv=config.d_kv,
+            inits=Inits.same(init),
+            bias=True,
+            scale=config.d_kv**-0.5,
+            kernel=config.kernel,
+            dtype=dtype,
+            rngs=rngs,
+        ),
+        mlp=lambda rngs: Mlp(
+            config.d_model,
+            config.d_ff,
+            activation=config.activation,
+            bias=True,
+            inits=(init, init),
+            dtype=dtype,
+            rngs=rngs,
+        ),
+        dropouts=config.dropouts,
+        placement=PRE_NORM if config.pre_norm else POST_NORM,
+    )
+
+
+def _entry(config: Config, rngs: nnx.Rngs) -> PositionedInput:
+    return PositionedInput(
+        UNUSED_POSITIONS + config.max_positions,
+        config.d_model,
+        init=config.init,
+        norm=norm(config, rngs),
+        dropouts=config.dropouts,
+        rngs=rngs,
+    )
+
+
+def _bias(config: Config, rngs: nnx.Rngs) -> nnx.Param:
+    return param(ZEROS, (config.vocab_size,), axes=("vocab",), rngs=rngs)
+
+
+class Bart(EncoderDecoder):
+    """An `EncoderDecoder` with learned positions, norms of the embeddings and bias vectors."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        made_of = parts(config)
+        run = {"unroll": config.scan_unroll, "remat": config.remat, "rngs": rngs}
+        self.embedding = Embedding(
+            config.vocab_size, config.d_model, init=_zero_at(config.pad_id, config.init), rngs=rngs
+        )
+        self.encoder_entry = _entry(config, rngs)
+        self.decoder_entry = _entry(config, rngs)
+        self.encoder = EncoderStack(
+            lambda rngs: EncoderLayer(made_of, rngs=rngs), config.num_encoder_layers, **run
+        )
+        self.decoder = DecoderStack(
+            lambda rngs: DecoderLayer(made_of, rngs=rngs), config.num_decoder_layers, **run
+        )
+        self.encoder_norm = norm(config, rngs) if config.pre_norm else None
+        self.decoder_norm = norm(config, rngs) if config.pre_norm else None
+        self.logits_bias = _bias(config, rngs) if config.logits_bias else None
+        self.padding = config.pad_id
+        self.config = config
+
+    def embedded(
+        self,
+        tokens_BL: jax.Array,
+        key: jax.Array | None = None,
+        *,
+        side: Side,
+        positions_BL: jax.Array | None = None,
+    ) -> jax.Array:
+        config = self.config
+        if positions_BL is None:
+            if (length := tokens_BL.shape[1]) > config.max_positions:
+                raise ValueError(
+                    f"a row of {length} tokens is longer than the {config.max_positions} positions "
+                    "of this model: shorten the rows or raise bart.Config.max_positions"
+                )
+            positions_BL = embeddings.positions_in_row(tokens_BL)
+        x_BLD = self.embedding(tokens_BL, dtype=config.dtype)
+        if config.scale_embedding:
+            x_BLD *= config.d_model**0.5
+        entry = self.encoder_entry if side == "encoder" else self.decoder_entry
+        return entry(x_BLD, UNUSED_POSITIONS + positions_BL, key)
+
+    def normed(self, x_BLD: jax.Array, key: jax.Array | None = None, *, side: Side) -> jax.Array:
+        norm = self.encoder_norm if side == "encoder" else self.decoder_norm
+        return x_BLD if norm is None else norm(x_BLD)
+
+    def score(self, x_BLD: jax.Array) -> jax.Array:
+        logits_BLV = self.embedding.attend(x_BLD)
+        if self.logits_bias is None:
+            return logits_BLV
+        return logits_BLV + jax.lax.stop_gradient(self.logits_bias[...])
+
+
+def _zero_at(row: int, init: Init) -> Init:
+    """Padding's vector starts, and where nothing predicts it stays, at zero."""
+    return lambda *args: init(*args).at[row].set(0.0)
+
+
+class Reader(nnx.Module):
+    """The body of a task: encoder and decoder read the same text (BART, section 3.1).
+
+    A batch holds int32 `encoder_input_tokens` and, optionally, `encoder_attention_mask` (1 for
+    tokens, 0 for padding), [B, L] each. The decoder reads the text's last token first: </s>, or
+    the language in mBART.
+    """
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        self.model = Bart(config, rngs=rngs)
+        self.padding = config.pad_id
+        self.config = config
+
+    def hidden(
+        self,
+        batch: Batch,
+        key: jax.Array | None = None,
+        *,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Decoded:
+        """The decoder's states [B, L, D]; `key` None: without dropout."""
+        tokens_BL = batch["encoder_input_tokens"]
+        counts_BL = batch.get("encoder_attention_mask", tokens_BL != self.padding)
+        last_B1 = heads.last_that_counts(tokens_BL[..., None], tokens_BL, counts_BL)
+        both = {
+            "encoder_input_tokens": tokens_BL,
+            "encoder_attention_mask": counts_BL,
+            "decoder_input_tokens": jnp.concatenate([last_B1, tokens_BL[:, :-1]], axis=1),
+            "decoder_target_tokens": jnp.where(counts_BL > 0, tokens_BL, self.padding),
+        }
+        return self.model.hidden(
+            both, key, return_hidden=return_hidden, return_attention=return_attention
+        )

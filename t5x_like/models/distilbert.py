@@ -1,0 +1,173 @@
+"""DistilBERT: half of a BERT's layers, taught by the whole of them (Sanh et al., 2019).
+
+Suffixes: B batch, L length, D d_model, K masked positions, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers import accounting
+from t5x_like.layers.accounting import Term
+from t5x_like.layers.basic import Init
+from t5x_like.layers.dropout import Dropouts
+from t5x_like.layers.losses import cosine_distances, kl_divergences
+from t5x_like.layers.masked_lm import at_positions
+from t5x_like.models import bert
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch, Metrics
+
+INHERITED_LAYERS = (0, 2, 4, 7, 9, 11)
+"""Those of a BERT base that DistilBERT starts from."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(bert.Config):
+    """Architecture and loss of a DistilBERT; the defaults are DistilBERT's, uncased (section 3)."""
+
+    num_layers: int = 6
+    type_vocab_size: int = 0
+    next_sentence: bool = False
+    initializer: Callable[..., Init] = nnx.initializers.normal
+    temperature: float = 2.0
+    kl_weight: float = 5.0
+    mlm_weight: float = 2.0
+    cosine_weight: float = 1.0
+    kl_of_masked_only: bool = False  # otherwise of all tokens
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise ValueError(
+                f"distilbert.Config.temperature must be above 0, got {self.temperature}"
+            )
+
+    @property
+    def dropouts(self) -> Dropouts:
+        """None of what attention adds (the published code)."""
+        return dataclasses.replace(super().dropouts, after_attention=False)
+
+
+class DistilBert(bert.Bert):
+    """A student: a BERT without token types and pooler, whose loss asks a teacher.
+
+    A batch also holds what the teacher makes of it, which `teach` adds: `teacher_logits`
+    [B, L, V] and `teacher_states` [B, L, D].
+    """
+
+    def weights(self, batch: Batch) -> dict[str, jax.Array]:
+        """Denominators: `mlm` masked tokens, `cosine` all tokens, `kl` the one or the other."""
+        masked = super().weights(batch)
+        tokens = accounting.count(batch["encoder_attention_mask"])
+        kl = masked["mlm"] if self.config.kl_of_masked_only else tokens
+        return {**masked, "kl": kl, "cosine": tokens}
+
+    def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
+        """Three terms (section 3).
+
+        `mlm`; `kl`, T^2 KL(teacher || student) at temperature T; and `cosine`, 1 - cos of the last
+        states.
+
+        Raises:
+          ValueError: the batch lacks what a teacher makes, or its states are of another width.
+        """
+        teacher_BLV, teacher_BLD = _taught(batch, width=self.config.d_model)
+        config, weights = self.config, self.weights(batch)
+        terms, metrics = super().terms_of(x_BLD, batch)
+        tokens_BL = (batch["encoder_attention_mask"] > 0).astype(jnp.float32)
+        distances_BL = cosine_distances(x_BLD, teacher_BLD)
+        scored, target, counts = x_BLD, teacher_BLV, tokens_BL
+        if config.kl_of_masked_only:
+            counts = batch["masked_loss_weights"].astype(jnp.float32)
+            scored, target = (at_positions(x, batch["masked_positions"]) for x in (x_BLD, target))
+        logits = self.mlm(scored, self.encoder.tokens)
+        kl = kl_divergences(target, logits, temperature=config.temperature)
+        return {
+            "mlm": terms["mlm"]._replace(coefficient=config.mlm_weight),
+            "kl": Term((kl * counts).sum(), weights["kl"], config.kl_weight),
+            "cosine": Term(
+                (distances_BL * tokens_BL).sum(), weights["cosine"], config.cosine_weight
+            ),
+        }, metrics
+
+    def flops(self, batch: Batch) -> jax.Array:
+        """As a BERT's, with the logits that are compared; the teacher's are not counted."""
+        if self.config.kl_of_masked_only:
+            return super().flops(batch)
+        each = accounting.matrix_size(self.mlm) + float(self.encoder.tokens.table.size)
+        tokens = accounting.count(batch["encoder_attention_mask"])
+        return super().flops(batch) + accounting.step_flops(tokens * each)
+
+
+def teach(teacher: bert.Bert, batch: Batch) -> Batch:
+    """`batch` with the teacher's `teacher_logits` and `teacher_states`.
+
+    Without dropout; no gradient passes.
+    """
+    x_BLD = teacher.encoder.hidden(batch).last
+    logits_BLV = teacher.mlm(x_BLD, teacher.encoder.tokens)
+    made = {"teacher_logits": logits_BLV, "teacher_states": x_BLD}
+    return {**batch, **jax.lax.stop_gradient(made)}
+
+
+def student_of(
+    teacher: bert.Bert,
+    student: DistilBert,
+    *,
+    layers: Sequence[int] = INHERITED_LAYERS,
+    transform: bool = False,
+) -> DistilBert:
+    """`student` with its teacher's embeddings, some of its layers and the bias of its logits.
+
+    With `transform`, with all of the head (the published code: by an option).
+
+    Args:
+      teacher: as wide as the student.
+      student: which keeps its own parameters where the teacher has none to give.
+      layers: of the teacher, one for each of the student's, from the first.
+
+    Raises:
+      ValueError: there are not as many `layers`, the teacher lacks one, or shapes differ.
+    """
+    deepest = teacher.config.num_layers
+    if len(layers) != student.config.num_layers or not all(0 <= i < deepest for i in layers):
+        raise ValueError(
+            f"a student of {student.config.num_layers} layers needs as many of its teacher's "
+            f"{deepest}, counted from 0; got {tuple(layers)}"
+        )
+    graph, state = nnx.split(student)
+    own, theirs = nnx.to_pure_dict(state), nnx.to_pure_dict(nnx.state(teacher))
+    trunk = jax.tree.map(lambda x: x[jnp.asarray(layers)], theirs["encoder"]["trunk"])
+    # The student has no token types: of the embedding it takes what it has.
+    embedding = {name: theirs["encoder"]["embedding"][name] for name in own["encoder"]["embedding"]}
+    taken = {
+        "encoder": {"embedding": embedding, "trunk": trunk},
+        "mlm": theirs["mlm"] if transform else {**own["mlm"], "bias": theirs["mlm"]["bias"]},
+    }
+    shapes, wanted = (jax.tree.map(jnp.shape, tree) for tree in (taken, own))
+    if shapes != wanted:
+        raise ValueError(f"the teacher's parameters {shapes} do not fit its student's {wanted}")
+    return nnx.merge(graph, taken)
+
+
+def _taught(batch: Batch, *, width: int) -> tuple[jax.Array, jax.Array]:
+    names = ("teacher_logits", "teacher_states")
+    if missing := [name for name in names if name not in batch]:
+        raise ValueError(
+            f"a DistilBERT learns from a teacher, but the batch has no {' and no '.join(missing)}: "
+            "distilbert.teach(teacher, batch) adds them"
+        )
+    logits_BLV, states_BLD = (jax.lax.stop_gradient(batch[name]) for name in names)
+    if states_BLD.shape[-1] != width:
+        raise ValueError(
+            f"the teacher's states have width {states_BLD.shape[-1]}, the student's {width}: they "
+            "are compared by their angle, and must be as wide"
+        )
+    return logits_BLV, states_BLD

@@ -1,0 +1,94 @@
+"""A pretrained body, alone or with the head of a task: classes, numbers, choices, tags, answers.
+
+Suffixes: B batch, A alternatives of a choice, L length, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers import accounting, tasks
+from t5x_like.layers.dropout import subkeys
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch, Metrics
+
+
+class FineTuned(nnx.Module):
+    """A body and a head.
+
+    The body has a `config`, with `d_model` and `dtype`, and `hidden(batch, key)`. A batch holds
+    what the body reads, and for the loss what the task does (`layers.tasks`). Of a choice, every
+    array that the body reads has the alternatives as its second dimension, [B, A, ...].
+    """
+
+    def __init__(
+        self,
+        body: Callable[..., nnx.Module],
+        head: Callable[..., nnx.Module] | None = None,
+        *,
+        task: tasks.Task = tasks.classes,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.body = body(rngs=rngs)
+        config = self.body.config
+        self.head = head and head(config.d_model, dtype=config.dtype, rngs=rngs)
+        self.task = task
+        self.config = config
+
+    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """What the head says: float32 [B, C], [B, L, C], or [B, A] of a choice."""
+        alternatives = None
+        if _read(batch).ndim == 3:
+            alternatives = _read(batch).shape[1]
+            batch = {name: x.reshape(-1, *x.shape[2:]) for name, x in batch.items() if x.ndim > 1}
+        keys = subkeys(key, 2)
+        tokens_BL = _read(batch)
+        counts_BL = batch.get("encoder_attention_mask")
+        if counts_BL is None:
+            counts_BL = tokens_BL != self.body.padding
+        if self.head is None:
+            raise ValueError("this body has no head: read its states with body.hidden(batch)")
+        x_BLD = self.body.hidden(batch, keys[0]).last
+        logits = self.head(x_BLD, tokens_BL, counts_BL, keys[1])
+        return logits if alternatives is None else logits.reshape(-1, alternatives)
+
+    def weights(self, batch: Batch) -> dict[str, jax.Array]:
+        """The denominator of the one term, named `task`: rows, or labels that are not negative."""
+        labels = batch["labels" if "labels" in batch else "start_positions"]
+        if jnp.issubdtype(labels.dtype, jnp.floating):
+            return {"task": jnp.float32(labels.size)}
+        answers = 1 if "labels" in batch else 2  # a start and an end
+        return {"task": answers * (labels >= 0).sum().astype(jnp.float32)}
+
+    def initial_carry(self, batch_size: int) -> tuple[()]:
+        return ()
+
+    def loss(
+        self,
+        batch: Batch,
+        key: jax.Array | None,
+        carry: tuple[()],
+        weights: dict[str, jax.Array],
+    ) -> tuple[jax.Array, Metrics, tuple[()]]:
+        """The task's mean; metrics `loss`, `tokens` and what the task adds."""
+        term, metrics = self.task(self.logits(batch, key), batch)
+        scalar, losses = accounting.combine({"task": term}, weights)
+        share = term.weight / accounting.at_least_one(weights["task"])
+        return scalar, {**losses, **metrics, "tokens": (self._tokens(batch), share)}, carry
+
+    def _tokens(self, batch: Batch) -> jax.Array:
+        counts = batch.get("encoder_attention_mask")
+        return accounting.count(_read(batch) != self.body.padding if counts is None else counts)
+
+
+def _read(batch: Batch) -> Any:
+    """The tokens that a head pools over: the encoder's, or of a decoder alone its own."""
+    return batch[
+        "encoder_input_tokens" if "encoder_input_tokens" in batch else "decoder_input_tokens"
+    ]
