@@ -21,11 +21,21 @@ _PREFIX = "model."
 _GENERATION = "ForConditionalGeneration"
 _CLASSES = "ForSequenceClassification"
 _ANSWERS = "ForQuestionAnswering"
+_BODY = "Model"
+_SIDES = ("encoder", "decoder")
+_LOGITS_BIAS = "final_logits_bias"
+_TIED = (
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "encoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
 _EPSILON = 1e-5  # of every norm there
 _ONE_ROW = Transform(lambda theirs: (theirs[0],), lambda ours: ours[None])
 
-# Ours: theirs. What layers of both sides have, then what those of each have.
-_LAYER = {"mlp/wi": "fc1", "mlp/wo": "fc2"}
+# Ours: theirs.
+_MLP = {"mlp/wi": "fc1", "mlp/wo": "fc2"}
 _ATTENTIONS = {
     "encoder": {"attention": "self_attn"},
     "decoder": {"self_attention": "self_attn", "cross_attention": "encoder_attn"},
@@ -40,38 +50,25 @@ _NORMS = {
 }
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
 
-# Ours: theirs, in config.json.
+# Ours: theirs, in config.json, and what they take where it is not given.
 _SETTINGS = {
-    "vocab_size": "vocab_size",
-    "d_model": "d_model",
-    "num_encoder_layers": "encoder_layers",
-    "num_decoder_layers": "decoder_layers",
-    "max_positions": "max_position_embeddings",
-    "pad_id": "pad_token_id",
-    "scale_embedding": "scale_embedding",
-    "dropout_rate": "dropout",
-    "attention_dropout_rate": "attention_dropout",
-    "activation_dropout_rate": "activation_dropout",
-    "init_std": "init_std",
+    "vocab_size": ("vocab_size", 50265),
+    "d_model": ("d_model", 1024),
+    "num_encoder_layers": ("encoder_layers", 12),
+    "num_decoder_layers": ("decoder_layers", 12),
+    "max_positions": ("max_position_embeddings", 1024),
+    "pad_id": ("pad_token_id", 1),
+    "scale_embedding": ("scale_embedding", False),
+    "dropout_rate": ("dropout", 0.1),
+    "attention_dropout_rate": ("attention_dropout", 0.0),
+    "activation_dropout_rate": ("activation_dropout", 0.0),
+    "init_std": ("init_std", 0.02),
 }
-_OF_BOTH_SIDES = {"d_ff": "ffn_dim", "num_heads": "attention_heads"}
-_DEFAULTS = {
-    "vocab_size": 50265,
-    "d_model": 1024,
-    "encoder_layers": 12,
-    "decoder_layers": 12,
-    "encoder_ffn_dim": 4096,
-    "decoder_ffn_dim": 4096,
-    "encoder_attention_heads": 16,
-    "decoder_attention_heads": 16,
-    "max_position_embeddings": 1024,
-    "pad_token_id": 1,
-    "scale_embedding": False,
-    "dropout": 0.1,
-    "attention_dropout": 0.0,
-    "activation_dropout": 0.0,
-    "init_std": 0.02,
-}
+# mBART's decoder starts with a language; generation is not made to end.
+_IDS = {"bos_token_id": 0, "eos_token_id": 2, "forced_eos_token_id": None}
+_OF_EACH_SIDE = {"d_ff": ("ffn_dim", 4096), "num_heads": ("attention_heads", 16)}
+# The only values that are read.
+_FIXED = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "tie_word_embeddings": True}
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
@@ -80,12 +77,12 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     Raises:
       ValueError: another head, or a setting that is not supported.
     """
-    ours = _config(config)
     head = architecture.removeprefix("M").removeprefix("Bart")
+    ours = _config(config, logits_bias=head == _GENERATION)
+    body = functools.partial(bart.Reader, ours)
     if head == _GENERATION:
         return functools.partial(bart.Bart, ours)
-    body = functools.partial(bart.Reader, ours)
-    if head == "Model":
+    if head == _BODY:
         return functools.partial(FineTuned, body)
     if head == _ANSWERS:
         answers = functools.partial(heads.TokenHead, num_labels=2)
@@ -102,5 +99,124 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
         )
         task = tasks.numbers if labels == 1 else tasks.classes
         return functools.partial(FineTuned, body, classes, task=task)
-    known = ", ".join((_GENERATION, _CLASSES, _ANSWERS, "Model"))
-    raise ValueError(f"{architecture} is not read; of this family, {known} are")
+    known = ", ".join(f"Bart{name}" for name in (_GENERATION, _CLASSES, _ANSWERS, _BODY))
+    raise ValueError(f"{architecture} is not read; of this family, {known} are, and mBART's")
+
+
+def to_hf(model: Any) -> dict[str, Any] | None:
+    """Of a BART as it is pretrained, or of its body with or without a head.
+
+    The ids that begin and end a text are the published ones: the model does not know them.
+
+    Raises:
+      ValueError: norms have another epsilon, which cannot be written.
+    """
+    if not isinstance(model, bart.Bart | FineTuned) or not isinstance(model.config, bart.Config):
+        return None
+    config = model.config
+    if config.norm_epsilon != _EPSILON:
+        raise ValueError(
+            f"bart.Config.norm_epsilon is {config.norm_epsilon}, but Hugging Face's BART has "
+            f"{_EPSILON} and no setting for it"
+        )
+    kind = "mbart" if config.pre_norm else "bart"
+    theirs = {name: getattr(config, ours) for ours, (name, _) in _SETTINGS.items()}
+    for ours, (name, _) in _OF_EACH_SIDE.items():
+        theirs |= {f"{side}_{name}": getattr(config, ours) for side in _SIDES}
+    return {
+        "model_type": kind,
+        "architectures": [{"bart": "Bart", "mbart": "MBart"}[kind] + _head(model)],
+        "is_encoder_decoder": True,
+        "activation_function": activation_names.written(config.activation),
+        **_IDS,
+        "decoder_start_token_id": None if config.pre_norm else _IDS["eos_token_id"],
+        **theirs,
+        **_of_head(model),
+    }
+
+
+def names(model: Any) -> Names:
+    """The names of a model's weights in a file of its class."""
+    config, head = model.config, _head(model)
+    prefix = "" if head == _BODY else _PREFIX
+    ours = "" if head == _GENERATION else "body/model/"
+    rules = [Rule(f"{ours}embedding/table", f"{prefix}shared.weight", aliases=_TIED)]
+    for side in _SIDES:
+        rules += _side(side, f"{ours}{side}", f"{prefix}{side}", pre_norm=config.pre_norm)
+    constants = {}
+    if head == _GENERATION and config.logits_bias:
+        rules.append(Rule("logits_bias", _LOGITS_BIAS, _ONE_ROW))
+    elif head == _GENERATION:
+        constants[_LOGITS_BIAS] = np.zeros((1, config.vocab_size), np.float32)
+    elif head == _CLASSES:
+        rules += mapping.linear("head/pooler/dense", "classification_head.dense")
+        rules += mapping.linear("head/out", "classification_head.out_proj")
+    elif head == _ANSWERS:
+        rules += mapping.linear("head/out", "qa_outputs")
+    return Names(rules, prefix=_PREFIX, constants=constants, unused=(*_TIED, _LOGITS_BIAS))
+
+
+def _side(side: str, ours: str, theirs: str, *, pre_norm: bool) -> list[Rule]:
+    rules = [Rule(f"{ours}_entry/positions", f"{theirs}.embed_positions.weight")]
+    rules += mapping.norm(f"{ours}_entry/norm", f"{theirs}.layernorm_embedding")
+    if pre_norm:
+        rules += mapping.norm(f"{ours}_norm", f"{theirs}.layer_norm")
+    of_ours, of_theirs = f"{ours}/layers", f"{theirs}.layers.{{i}}"
+    for our, their in _MLP.items():
+        rules += mapping.linear(f"{of_ours}/{our}", f"{of_theirs}.{their}")
+    for our, their in _NORMS[side].items():
+        rules += mapping.norm(f"{of_ours}/{our}", f"{of_theirs}.{their}")
+    for attention, their_attention in _ATTENTIONS[side].items():
+        for our, their in _PROJECTIONS.items():
+            rules += mapping.linear(
+                f"{of_ours}/{attention}/{our}", f"{of_theirs}.{their_attention}.{their}"
+            )
+    return rules
+
+
+def _config(config: Mapping[str, Any], *, logits_bias: bool) -> bart.Config:
+    for name, wanted in _FIXED.items():
+        if config.get(name, wanted) != wanted:
+            raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")
+    ours = {name: config.get(*theirs) for name, theirs in _SETTINGS.items()}
+    for name, (theirs, default) in _OF_EACH_SIDE.items():
+        encoder, decoder = (config.get(f"{side}_{theirs}", default) for side in _SIDES)
+        if encoder != decoder:
+            raise ValueError(
+                f"config.json has {theirs} {encoder} in the encoder, {decoder} in the decoder: "
+                "only equal ones are read"
+            )
+        ours[name] = encoder
+    return bart.Config(
+        **ours,
+        activation=activation_names.read(config.get("activation_function", "gelu")),
+        pre_norm=config["model_type"] == "mbart",
+        logits_bias=logits_bias,
+        norm_epsilon=_EPSILON,
+    )
+
+
+def _num_labels(config: Mapping[str, Any]) -> int:
+    default = 3 if config["model_type"] == "bart" else 2
+    return len(config["id2label"]) if "id2label" in config else config.get("num_labels", default)
+
+
+def _head(model: Any) -> str:
+    """The end of the name of the model's class."""
+    if isinstance(model, bart.Bart):
+        return _GENERATION
+    ends = {heads.SequenceHead: _CLASSES, heads.TokenHead: _ANSWERS, type(None): _BODY}
+    return ends[type(model.head)]
+
+
+def _of_head(model: Any) -> dict[str, Any]:
+    """The settings of a head for classes."""
+    if _head(model) != _CLASSES:
+        return {}
+    labels = [f"LABEL_{i}" for i in range(model.head.out.kernel.shape[1])]
+    return {
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+        "classifier_dropout": model.head.dropout_rates[0],
+        "eos_token_id": model.head.pool.token,
+    }

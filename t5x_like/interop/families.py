@@ -16,17 +16,25 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import pkgutil
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 from flax import nnx
 
-FAMILIES = ("bert", "distilbert", "albert", "electra", "t5", "bart", "xlnet", "gpt")
+from t5x_like import interop
 
 
 def _modules() -> list[ModuleType]:
-    return [importlib.import_module(f"t5x_like.interop.{name}") for name in FAMILIES]
+    """Those of this package that name model types: adding a family adds a file."""
+    names = [found.name for found in pkgutil.iter_modules(interop.__path__)]
+    modules = [
+        importlib.import_module(f"{interop.__name__}.{name}")
+        for name in names
+        if name != __name__.rpartition(".")[2]
+    ]
+    return [module for module in modules if hasattr(module, "MODEL_TYPES")]
 
 
 def of_config(config: Mapping[str, Any]) -> ModuleType:

@@ -70,6 +70,23 @@ def norm(ours: str, theirs: str | Callable[[int], str], *, bias: bool = True) ->
     return [*rules, Rule(f"{ours}/bias", _ending(theirs, ".bias"))] if bias else rules
 
 
+def under(rules: Iterable[Rule], *, ours: str = "", theirs: str = "") -> list[Rule]:
+    """The rules of a part, for a model that has it under these prefixes."""
+    return [
+        dataclasses.replace(
+            rule,
+            ours=tuple(ours + path for path in rule.paths),
+            theirs=_beginning(theirs, rule.theirs),
+            aliases=tuple(theirs + alias for alias in rule.aliases),
+        )
+        for rule in rules
+    ]
+
+
+def _beginning(start: str, name: str | Callable[[int], str]) -> str | Callable[[int], str]:
+    return start + name if isinstance(name, str) else lambda i: start + name(i)
+
+
 def _ending(name: str | Callable[[int], str], end: str) -> str | Callable[[int], str]:
     return name + end if isinstance(name, str) else lambda i: name(i) + end
 

@@ -40,6 +40,8 @@ class Algorithm(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
+    """A piece; the best score is the highest."""
+
     text: str
     score: float
     type: Type

@@ -52,16 +52,27 @@ def describe(model: Model, names: Sequence[str], *, clean: bool) -> dict[str, An
     space = {
         "type": "Metaspace",
         "replacement": SPACE,
-        "prepend_scheme": "first" if model.space_first else "never",
+        "prepend_scheme": _where_space_is_put(model, clean),
         "split": False,
     }
-    bytes_first = [{"type": "ByteFallback"}, {"type": "Fuse"}] * model.byte_fallback
+    bytes_first = [{"type": "ByteFallback"}] * model.byte_fallback
     return {
         "normalizer": {"type": "Sequence", "normalizers": _normalizers(model, clean)},
         "pre_tokenizer": space,
         "decoder": {"type": "Sequence", "decoders": [*bytes_first, space]},
         "model": {**made(model, names), "byte_fallback": model.byte_fallback},
     }
+
+
+def _where_space_is_put(model: Model, clean: bool) -> str:
+    """Before the whole text, so that what follows a sentinel without a space goes on with a word.
+
+    Cleaned text has it after special tokens, too: where quotes at its start were replaced, the
+    library no longer sees that it is the start. ALBERT's models have no sentinels.
+    """
+    if not model.space_first:
+        return "never"
+    return "always" if clean else "first"
 
 
 def _normalizers(model: Model, clean: bool) -> list[dict[str, Any]]:

@@ -43,7 +43,8 @@ def combine(
     metrics = {f"{name}_loss": (term.sum, term.weight) for name, term in terms.items()}
     name, first = next(iter(terms.items()))
     whole = (scalar, first.weight / denominators[name])
-    return scalar, {"loss": whole if len(terms) > 1 else (first.sum, first.weight), **metrics}
+    single = (first.coefficient * first.sum, first.weight)
+    return scalar, {"loss": whole if len(terms) > 1 else single, **metrics}
 
 
 def at_least_one(weight: jax.Array) -> jax.Array:

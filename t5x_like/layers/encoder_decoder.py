@@ -121,7 +121,7 @@ class EncoderDecoder(nnx.Module):
         *,
         return_hidden: bool = False,
         return_attention: bool = False,
-    ) -> Decoded:
+    ) -> Hidden | Decoded:
         """The decoder's states of a batch."""
         encoder_key, decoder_key = subkeys(key, 2)
         encoded = self.encode(

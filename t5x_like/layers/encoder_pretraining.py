@@ -43,7 +43,51 @@ class PretrainedEncoder(Protocol):
         """Multiply-adds of a forward pass, float32 []."""
 
 
-class EncoderPretraining(nnx.Module):
+class Pretraining(nnx.Module):
+    """A loss that is the sum of its terms' means, and metrics.
+
+    Batches are as of `EncoderPretraining`. A subclass has `weights` as of `protocols.Model`.
+    """
+
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """The terms of the loss by the names of `weights`, and further metrics."""
+        raise NotImplementedError
+
+    def flops(self, batch: Batch) -> jax.Array:
+        """Floating point operations of a training step on this batch, float32 [].
+
+        Matrix products only, backward twice forward; padding and masked slots that weigh nothing
+        are not counted.
+        """
+        raise NotImplementedError
+
+    def initial_carry(self, batch_size: int) -> tuple[()]:
+        return ()
+
+    def loss(
+        self,
+        batch: Batch,
+        key: jax.Array | None,
+        carry: tuple[()],
+        weights: dict[str, jax.Array],
+    ) -> tuple[jax.Array, Metrics, tuple[()]]:
+        """The sum of the terms' means.
+
+        Metrics: `loss`; `<name>_loss` of each term and what the terms add; `tokens` (all that are
+        not padding) and `flops`.
+        """
+        terms, metrics = self.terms(batch, key)
+        scalar, losses = accounting.combine(terms, weights)
+        name, term = next(iter(terms.items()))
+        totals = accounting.totals(
+            tokens=accounting.count(batch["encoder_attention_mask"]),
+            flops=self.flops(batch),
+            share=term.weight / accounting.at_least_one(weights[name]),
+        )
+        return scalar, {**losses, **metrics, **totals}, carry
+
+
+class EncoderPretraining(Pretraining):
     """An encoder whose loss is the mean over masked tokens, plus the mean over pairs.
 
     A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
@@ -64,33 +108,8 @@ class EncoderPretraining(nnx.Module):
         masked = {"mlm": batch["masked_loss_weights"].astype(jnp.float32).sum()}
         return masked if self.sentence is None else masked | {"sentence": row_weights(batch).sum()}
 
-    def initial_carry(self, batch_size: int) -> tuple[()]:
-        return ()
-
-    def loss(
-        self,
-        batch: Batch,
-        key: jax.Array | None,
-        carry: tuple[()],
-        weights: dict[str, jax.Array],
-    ) -> tuple[jax.Array, Metrics, tuple[()]]:
-        """The sum of the terms' means (BERT, appendix A.2).
-
-        Metrics: `loss`; `mlm_loss` and `mlm_accuracy` by masked tokens; `sentence_loss` and
-        `sentence_accuracy` by rows; `tokens` (all that are not padding) and `flops`.
-        """
-        terms, metrics = self.terms(batch, key)
-        scalar, losses = accounting.combine(terms, weights)
-        name, term = next(iter(terms.items()))
-        totals = accounting.totals(
-            tokens=accounting.count(batch["encoder_attention_mask"]),
-            flops=self.flops(batch),
-            share=term.weight / accounting.at_least_one(weights[name]),
-        )
-        return scalar, {**losses, **metrics, **totals}, carry
-
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
-        """The terms of the loss by the names of `weights`, and further metrics."""
+        """`mlm`, with `mlm_accuracy` by masked tokens; `sentence` by rows where there is a head."""
         return self.terms_of(self.encoder.hidden(batch, key).last, batch)
 
     def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
@@ -121,11 +140,6 @@ class EncoderPretraining(nnx.Module):
         return self.sentence(x_BLD, batch["encoder_input_tokens"], batch["encoder_attention_mask"])
 
     def flops(self, batch: Batch) -> jax.Array:
-        """Floating point operations of a training step on this batch, float32 [].
-
-        Matrix products only, backward twice forward; padding and masked slots that weigh nothing
-        are not counted.
-        """
         masked = accounting.count(batch["masked_loss_weights"])
         table = self.encoder.tokens.table
         products = self.encoder.products(batch["encoder_attention_mask"])

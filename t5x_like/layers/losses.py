@@ -34,7 +34,7 @@ def token_sums(
     logit counts as right.
     """
     logits_BLV = logits_BLV.astype(jnp.float32)
-    log_z_BL, target_BL, top_BL = _reduce(logits_BLV, targets_BL)
+    log_z_BL, target_BL, top_BL = reduced(logits_BLV, targets_BL)
     if label_smoothing:
         size = logits_BLV.shape[-1]
         on, off = 1.0 - label_smoothing, label_smoothing / (size - 1)
@@ -51,7 +51,7 @@ def token_sums(
 
 
 @jax.custom_vjp
-def _reduce(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def reduced(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """log Z, the target's logit and the largest logit (which passes no gradient), each [B, L].
 
     Its own derivative keeps the logits alone for the backward pass and needs one sweep over them,
@@ -63,12 +63,12 @@ def _reduce(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple[jax.Array, ja
     return log_z_BL, target_BL, top_BL
 
 
-def _reduce_fwd(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple:
-    out = _reduce(logits_BLV, targets_BL)
+def _reduced_fwd(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple:
+    out = reduced(logits_BLV, targets_BL)
     return out, (logits_BLV, targets_BL, out[0])
 
 
-def _reduce_bwd(saved: tuple, cotangents: tuple) -> tuple[jax.Array, None]:
+def _reduced_bwd(saved: tuple, cotangents: tuple) -> tuple[jax.Array, None]:
     logits_BLV, targets_BL, log_z_BL = saved
     g_log_z_BL, g_target_BL, _ = cotangents
     p_BLV = jnp.exp(logits_BLV - log_z_BL[..., None])
@@ -79,4 +79,4 @@ def _reduce_bwd(saved: tuple, cotangents: tuple) -> tuple[jax.Array, None]:
     )
 
 
-_reduce.defvjp(_reduce_fwd, _reduce_bwd)
+reduced.defvjp(_reduced_fwd, _reduced_bwd)

@@ -201,10 +201,19 @@ class Encoder(nnx.Module):
 def embedded(
     embedding: InputEmbedding, batch: Batch, *, config: Config, key: jax.Array | None
 ) -> jax.Array:
-    """What the layers, or a projection before them, read: [B, L, E]."""
+    """What the layers, or a projection before them, read: [B, L, E].
+
+    Raises:
+      ValueError: the rows are longer than there are positions.
+    """
     tokens_BL = batch["encoder_input_tokens"]
-    positions_BL = embeddings.positions_in_row(tokens_BL)
-    if (pad_id := config.padding_position) is not None:
+    length, pad_id = tokens_BL.shape[1], config.padding_position
+    room = config.max_positions - (0 if pad_id is None else pad_id + 1)
+    if length > room:
+        raise ValueError(f"rows of {length} tokens do not fit max_positions: at most {room} do")
+    if pad_id is None:
+        positions_BL = embeddings.positions_in_row(tokens_BL)
+    else:
         positions_BL = embeddings.positions_of_tokens(tokens_BL != pad_id, pad_id=pad_id)
     types_BL = batch.get("encoder_token_type_ids") if config.type_vocab_size > 1 else None
     return embedding(tokens_BL, positions_BL, types_BL, dtype=config.dtype, key=key)

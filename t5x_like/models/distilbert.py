@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ from flax import nnx
 from t5x_like.layers import accounting
 from t5x_like.layers.accounting import Term
 from t5x_like.layers.basic import Init
+from t5x_like.layers.distillation import cosine_distances, kl_divergences
 from t5x_like.layers.dropout import Dropouts
-from t5x_like.layers.losses import cosine_distances, kl_divergences
 from t5x_like.layers.masked_lm import at_positions
 from t5x_like.models import bert
 
@@ -82,19 +82,19 @@ class DistilBert(bert.Bert):
         config, weights = self.config, self.weights(batch)
         terms, metrics = super().terms_of(x_BLD, batch)
         tokens_BL = (batch["encoder_attention_mask"] > 0).astype(jnp.float32)
-        distances_BL = cosine_distances(x_BLD, teacher_BLD)
-        scored, target, counts = x_BLD, teacher_BLV, tokens_BL
+        compared, counts = x_BLD, tokens_BL
         if config.kl_of_masked_only:
+            positions_BK = batch["masked_positions"]
+            teacher_BLV = jnp.take_along_axis(teacher_BLV, positions_BK[..., None], axis=1)
+            compared = at_positions(x_BLD, positions_BK)
             counts = batch["masked_loss_weights"].astype(jnp.float32)
-            scored, target = (at_positions(x, batch["masked_positions"]) for x in (x_BLD, target))
-        logits = self.mlm(scored, self.encoder.tokens)
-        kl = kl_divergences(target, logits, temperature=config.temperature)
+        student_BLV = self.mlm(compared, self.encoder.tokens)
+        kl = kl_divergences(teacher_BLV, student_BLV, temperature=config.temperature)
+        cosine = cosine_distances(x_BLD, teacher_BLD) * tokens_BL
         return {
             "mlm": terms["mlm"]._replace(coefficient=config.mlm_weight),
             "kl": Term((kl * counts).sum(), weights["kl"], config.kl_weight),
-            "cosine": Term(
-                (distances_BL * tokens_BL).sum(), weights["cosine"], config.cosine_weight
-            ),
+            "cosine": Term(cosine.sum(), weights["cosine"], config.cosine_weight),
         }, metrics
 
     def flops(self, batch: Batch) -> jax.Array:
@@ -151,10 +151,14 @@ def student_of(
         "encoder": {"embedding": embedding, "trunk": trunk},
         "mlm": theirs["mlm"] if transform else {**own["mlm"], "bias": theirs["mlm"]["bias"]},
     }
-    shapes, wanted = (jax.tree.map(jnp.shape, tree) for tree in (taken, own))
-    if shapes != wanted:
-        raise ValueError(f"the teacher's parameters {shapes} do not fit its student's {wanted}")
+    if differing := dict(_shapes(own).items() ^ _shapes(taken).items()):
+        raise ValueError(f"teacher and student differ in the shapes of {', '.join(differing)}")
     return nnx.merge(graph, taken)
+
+
+def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
 
 
 def _taught(batch: Batch, *, width: int) -> tuple[jax.Array, jax.Array]:

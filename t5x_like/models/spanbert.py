@@ -18,7 +18,7 @@ from t5x_like.layers import accounting
 from t5x_like.layers.accounting import Term
 from t5x_like.layers.basic import Embedding, Init, LayerNorm, Linear, param
 from t5x_like.layers.losses import token_sums
-from t5x_like.layers.masked_lm import MaskedLanguageHead, at_positions
+from t5x_like.layers.masked_lm import at_positions
 from t5x_like.models import bert
 
 if TYPE_CHECKING:

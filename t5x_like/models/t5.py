@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,13 @@ from t5x_like.layers.basic import Embedding, Logits, RMSNorm
 from t5x_like.layers.blocks import PRE_NORM, DecoderLayer, EncoderLayer, Parts
 from t5x_like.layers.decoder import DecoderStack
 from t5x_like.layers.dropout import Dropouts, dropout_hidden
-from t5x_like.layers.encoder import EncoderStack
+from t5x_like.layers.encoder import EncoderStack, Hidden
 from t5x_like.layers.encoder_decoder import EncoderDecoder, Side
 from t5x_like.layers.mlp import Mlp
 from t5x_like.layers.positions import RelativeBias
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,38 +101,34 @@ def parts(config: Config, *, bidirectional: bool) -> Parts:
     )
 
 
+def _shared_relative(config: Config, *, bidirectional: bool, rngs: nnx.Rngs) -> RelativeBias | None:
+    """The table of a whole side, unless every layer has its own."""
+    if config.relative_bias_per_layer:
+        return None
+    return _relative(config, bidirectional=bidirectional)(rngs)
+
+
 def _output(config: Config, rngs: nnx.Rngs) -> Logits:
     init = nnx.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
     return Logits(config.d_model, config.vocab_size, init=init, rngs=rngs)
 
 
-class T5(EncoderDecoder):
-    """An `EncoderDecoder` with relative position biases, pre-norm and no bias vectors."""
+class _Sides(EncoderDecoder):
+    """The embedding and the encoder, and what both sides of a T5 do alike."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        run: dict[str, Any] = {"unroll": config.scan_unroll, "remat": config.remat}
-        of_encoder = parts(config, bidirectional=True)
-        of_decoder = parts(config, bidirectional=False)
+        made_of = parts(config, bidirectional=True)
         normal = nnx.initializers.normal(1.0)
         self.embedding = Embedding(config.vocab_size, config.d_model, init=normal, rngs=rngs)
         self.encoder = EncoderStack(
-            lambda rngs: EncoderLayer(of_encoder, rngs=rngs),
+            lambda rngs: EncoderLayer(made_of, rngs=rngs),
             config.num_encoder_layers,
             rngs=rngs,
-            **run,
+            unroll=config.scan_unroll,
+            remat=config.remat,
         )
-        self.encoder_norm = of_encoder.norm(rngs)
-        self.decoder = DecoderStack(
-            lambda rngs: DecoderLayer(of_decoder, rngs=rngs),
-            config.num_decoder_layers,
-            rngs=rngs,
-            **run,
-        )
-        self.decoder_norm = of_decoder.norm(rngs)
-        shared = not config.relative_bias_per_layer
-        self.encoder_relative = _relative(config, bidirectional=True)(rngs) if shared else None
-        self.decoder_relative = _relative(config, bidirectional=False)(rngs) if shared else None
-        self.output = None if config.tied_logits else _output(config, rngs)
+        self.encoder_norm = made_of.norm(rngs)
+        self.encoder_relative = _shared_relative(config, bidirectional=True, rngs=rngs)
         self.config = config
         self.padding = 0
 
@@ -155,6 +154,46 @@ class T5(EncoderDecoder):
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None, *, side: Side) -> jax.Array:
         norm = self.encoder_norm if side == "encoder" else self.decoder_norm
         return dropout_hidden(norm(x_BLD), key, dropouts=self.config.dropouts)
+
+
+class Encoder(_Sides):
+    """The encoder alone: a body for tasks that read and do not write."""
+
+    def hidden(
+        self,
+        batch: Batch,
+        key: jax.Array | None = None,
+        *,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Hidden:
+        """The encoder's states of a batch."""
+        return self.encode(
+            batch["encoder_input_tokens"],
+            key,
+            mask_BM=batch.get("encoder_attention_mask"),
+            segments_BM=batch.get("encoder_segment_ids"),
+            return_hidden=return_hidden,
+            return_attention=return_attention,
+        )
+
+
+class T5(_Sides):
+    """An `EncoderDecoder` with relative position biases, pre-norm and no bias vectors."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        super().__init__(config, rngs=rngs)
+        made_of = parts(config, bidirectional=False)
+        self.decoder = DecoderStack(
+            lambda rngs: DecoderLayer(made_of, rngs=rngs),
+            config.num_decoder_layers,
+            rngs=rngs,
+            unroll=config.scan_unroll,
+            remat=config.remat,
+        )
+        self.decoder_norm = made_of.norm(rngs)
+        self.decoder_relative = _shared_relative(config, bidirectional=False, rngs=rngs)
+        self.output = None if config.tied_logits else _output(config, rngs)
 
     def score(self, x_BLD: jax.Array) -> jax.Array:
         if self.output is not None:

@@ -36,7 +36,7 @@ def make(**changes):
 
 @jax.jit
 def empty_cache(model):
-    return model.init_cache(model.encode(INPUTS), INPUTS, max_length=LENGTH)
+    return model.init_cache(model.encode(INPUTS).last, INPUTS, max_length=LENGTH)
 
 
 def uncached(model, *, eos):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.layers.basic import Embedding, Linear, RMSNorm, dropout, param, subkeys
+from t5x_like.layers.basic import Embedding, LayerNorm, Linear, Logits, RMSNorm, param
 
 ONES = nnx.initializers.ones
 
@@ -53,25 +53,66 @@ def test_embedding_gradients_of_repeated_tokens_add_up_in_float32():
     np.testing.assert_array_equal(grads.table[...][:, 0], [0, 1000, 0])
 
 
-def test_dropout_without_a_key_or_a_rate_changes_nothing():
-    x = jnp.ones((4, 5))
-    assert dropout(x, None, rate=0.5) is x
-    assert dropout(x, jax.random.key(0), rate=0.0) is x
+def layer_norm(x, scale, bias, epsilon):
+    x = np.asarray(x, np.float64)
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) * scale + bias
 
 
-def test_dropout_keeps_the_mean_and_drops_at_its_rate():
-    y = dropout(jnp.ones((200, 500)), jax.random.key(0), rate=0.2)
-    np.testing.assert_allclose((y == 0).mean(), 0.2, atol=0.01)
-    np.testing.assert_allclose(y[y != 0], 1.25, rtol=1e-6)
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-5, 0.1])
+def test_layer_norm_is_the_definition_in_float64(epsilon):
+    norm = LayerNorm(24, dtype="float32", rngs=nnx.Rngs(0), epsilon=epsilon)
+    norm.scale[...] = jax.random.normal(jax.random.key(1), (24,))
+    norm.bias[...] = jax.random.normal(jax.random.key(2), (24,))
+    # Far from zero: the mean must be taken off before squaring.
+    x = 50 + jax.random.normal(jax.random.key(0), (3, 5, 24))
+    want = layer_norm(x, norm.scale[...], norm.bias[...], epsilon)
+    np.testing.assert_allclose(norm(x), want, atol=3e-5)
 
 
-def test_dropout_mask_is_one_along_shared_dimensions_alone():
-    y = np.asarray(dropout(jnp.ones((8, 6, 32)), jax.random.key(0), rate=0.5, shared=(1,)))
-    np.testing.assert_array_equal(y, np.broadcast_to(y[:, :1], y.shape))
-    assert len(np.unique(y[:, 0], axis=0)) == 8
+def test_layer_norm_of_bfloat16_has_float32_statistics():
+    # Each is a bfloat16 number; their sum, and that of their squares, is not near one.
+    x = (256 + 2.0 * jnp.arange(128)).astype(jnp.bfloat16)
+    norm = LayerNorm(128, dtype="bfloat16", rngs=nnx.Rngs(0))
+    got = norm(x)
+    assert got.dtype == jnp.bfloat16
+    want = layer_norm(x.astype(jnp.float32), 1.0, 0.0, 1e-12)
+    np.testing.assert_allclose(got.astype(jnp.float32), want, rtol=2**-8)
 
 
-def test_subkeys_are_all_different_or_all_none():
-    assert subkeys(None, 3) == [None] * 3
-    keys = [jax.random.key_data(key) for key in subkeys(jax.random.key(0), 3)]
-    assert len(np.unique(keys, axis=0)) == 3
+def test_layer_norm_of_a_constant_is_its_bias_with_finite_gradients():
+    norm = LayerNorm(8, dtype="float32", rngs=nnx.Rngs(0))
+    norm.bias[...] = jnp.arange(8.0)
+    np.testing.assert_array_equal(norm(jnp.full((8,), 3.0)), jnp.arange(8.0))
+    assert np.isfinite(jax.grad(lambda x: jnp.square(norm(x)).sum())(jnp.full((8,), 3.0))).all()
+
+
+@pytest.mark.parametrize(
+    ("axes", "of_bias"),
+    [
+        (("embed", "mlp"), ("mlp",)),
+        (("embed", "joined_kv"), ("joined_kv",)),
+        (("mlp", "embed"), (None,)),  # what every device needs whole
+        (("embed", None), (None,)),
+    ],
+)
+def test_a_bias_is_split_as_the_output_is(axes, of_bias):
+    layer = Linear((3, 4), axes, init=ONES, dtype="float32", rngs=nnx.Rngs(0), bias=True)
+    assert layer.bias.get_metadata("axes") == of_bias
+    layer.bias[...] = jnp.arange(4.0)
+    np.testing.assert_array_equal(layer(jnp.ones((2, 3))), 3 + jnp.arange(4.0) + jnp.zeros((2, 4)))
+
+
+def test_without_a_bias_there_is_no_such_parameter():
+    layer = Linear((3, 4), ("embed", "mlp"), init=ONES, dtype="float32", rngs=nnx.Rngs(0))
+    assert set(nnx.to_pure_dict(nnx.state(layer))) == {"kernel"}
+
+
+def test_tied_and_untied_logits_are_float32_products():
+    table = Embedding(5, 3, init=nnx.initializers.normal(1.0), rngs=nnx.Rngs(0))
+    out = Logits(3, 5, init=ONES, rngs=nnx.Rngs(0))
+    x = jax.random.normal(jax.random.key(0), (2, 4, 3), jnp.bfloat16)
+    exact = np.asarray(x, np.float64)
+    assert table.attend(x).dtype == out(x).dtype == jnp.float32
+    np.testing.assert_allclose(table.attend(x), exact @ np.asarray(table.table[...]).T, atol=1e-5)
+    np.testing.assert_allclose(out(x), exact @ np.ones((3, 5)), atol=1e-5)

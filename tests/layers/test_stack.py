@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.layers.basic import Linear, dropout
+from t5x_like.layers.basic import Linear
+from t5x_like.layers.dropout import dropout
 from t5x_like.layers.stack import Stack
 
 NUM_LAYERS = 5

@@ -1,10 +1,15 @@
-"""A tiny T5's configuration, and batches for it."""
+"""A tiny T5's configuration, and batches for it and for encoders."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from t5x_like.models import t5
+from t5x_like.training.gradients import gradients
 
 VOCAB = 50
 
@@ -63,3 +68,82 @@ def packed_batch():
         "decoder_segment_ids": decoder,
     }
     return {name: jnp.asarray(x) for name, x in batch.items()}
+
+
+@pytest.fixture
+def filled():
+    """Called with a function that makes a model: that model, its parameters drawn here.
+
+    Compiling what a model draws its own with takes seconds. Scales are around 1.
+    """
+
+    def fill(make):
+        graph, state = nnx.split(nnx.eval_shape(make))
+        rng = np.random.default_rng(3)
+
+        def draw(path, leaf):
+            centre = 1.0 if "scale" in jax.tree_util.keystr(path) else 0.0
+            return jnp.asarray(rng.normal(centre, 0.2, leaf.shape), jnp.float32)
+
+        params = jax.tree_util.tree_map_with_path(draw, nnx.to_pure_dict(state))
+        return nnx.merge(graph, params)
+
+    return fill
+
+
+@pytest.fixture
+def encoder_batch():
+    """Rows of 12, 9, 6 and 3 tokens, of which 1, 2, 3 and 1 are masked; the last is padding alone.
+
+    Slots that weigh nothing point at position 0.
+    """
+    rng = np.random.default_rng(2)
+    counts = (np.arange(12) < np.array([12, 9, 6, 3, 0])[:, None]).astype(np.int32)
+    weights = (np.arange(3) < np.array([1, 2, 3, 1, 0])[:, None]).astype(np.float32)
+    masked = np.array([[5, 0, 0], [1, 7, 0], [1, 3, 4], [1, 0, 0], [0, 0, 0]])
+    batch = {
+        "encoder_input_tokens": rng.integers(5, VOCAB, (5, 12)) * counts,
+        "encoder_attention_mask": counts,
+        "encoder_token_type_ids": (np.arange(12) >= 2).astype(np.int32) * counts,
+        "masked_positions": masked,
+        "masked_targets": rng.integers(5, VOCAB, (5, 3)) * (weights > 0),
+        "masked_loss_weights": weights,
+        "next_sentence_label": np.array([0, 1, 1, 0, 0]),
+        "boundary_left_positions": np.maximum(masked - 1, 0),
+        "boundary_right_positions": masked + 1,
+        "boundary_offsets": np.array([[0, 0, 0], [0, 2, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]]),
+        "boundary_loss_weights": weights * np.array([1, 0, 1]),
+    }
+    return {name: jnp.asarray(x) for name, x in batch.items()}
+
+
+@pytest.fixture
+def assert_microbatches_add_up():
+    """Called with a model and a batch: gradients and metrics in B microbatches are those in one."""
+
+    def check(model, batch):
+        graph, state = nnx.split(model)
+        rows = len(batch["encoder_input_tokens"])
+
+        def run(microbatches):
+            compute = functools.partial(
+                gradients,
+                graph,
+                batch=batch,
+                key=jax.random.key(0),
+                carry=(),
+                microbatches=microbatches,
+            )
+            return jax.jit(compute)(nnx.to_pure_dict(state))
+
+        whole, parts = run(1), run(rows)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), parts, whole
+        )
+        assert {"loss", "tokens", "flops"} <= set(whole[1])
+        loss, weight = whole[1]["loss"]
+        np.testing.assert_allclose(
+            loss / weight, model.loss(batch, None, (), model.weights(batch))[0], rtol=1e-5
+        )
+
+    return check

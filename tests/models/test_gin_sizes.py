@@ -45,7 +45,27 @@ BYT5 = {
     "byt5_xl": 3_737_801_728,
     "byt5_xxl": 12_906_899_328,
 }
-FAMILIES = (T5, T5_1_1, MT5, UMT5, BYT5)
+BERT = {
+    "bert_tiny": 4_433_468,
+    "bert_tiny_cased": 4_236_614,
+    "bert_mini": 11_267_900,
+    "bert_mini_cased": 10_875_718,
+    "bert_small": 29_058_876,
+    "bert_small_cased": 28_276_038,
+    "bert_medium": 41_668_412,
+    "bert_medium_cased": 40_885_574,
+    "bert_base": 110_106_428,
+    "bert_base_cased": 108_932_934,
+    "bert_large": 336_226_108,
+    "bert_large_cased": 334_661_958,
+    "bert_multilingual_cased": 178_566_653,
+    "bert_multilingual_uncased": 168_055_961,
+    "bert_chinese": 102_882_442,
+}
+ROBERTA = {"roberta_base": 124_697_433, "roberta_large": 355_412_057}
+SPANBERT = {"spanbert_base": 110_300_480, "spanbert_large": 336_998_976}
+DISTILBERT = {"distilbert": 66_985_530}
+FAMILIES = (T5, T5_1_1, MT5, UMT5, BYT5, BERT, ROBERTA, SPANBERT, DISTILBERT)
 PUBLISHED: dict[str, int] = {name: count for family in FAMILIES for name, count in family.items()}
 SMALLEST = {min(family, key=family.__getitem__) for family in FAMILIES}
 

@@ -159,7 +159,7 @@ def test_unrolled_layers_compute_what_scanned_ones_do(tiny, padded_batch):
 def test_bfloat16_computes_close_to_float32_with_float32_parameters(tiny, padded_batch):
     model, low = make(tiny), make(tiny, dtype="bfloat16")
     assert {x.dtype for x in jax.tree.leaves(low)} == {jnp.dtype("float32")}
-    assert low.encode(padded_batch["encoder_input_tokens"]).dtype == jnp.bfloat16
+    assert low.encode(padded_batch["encoder_input_tokens"]).last.dtype == jnp.bfloat16
     logits = logits_of(low, padded_batch)
     assert logits.dtype == jnp.float32
     np.testing.assert_allclose(logits, logits_of(model, padded_batch), atol=0.15)
@@ -183,8 +183,8 @@ def test_dropout_sites(tiny, padded_batch, monkeypatch):
         sites.append((x.shape, shared))
         return x
 
-    for module in ("layers.basic", "layers.mlp", "layers.attention", "models.t5"):
-        monkeypatch.setattr(f"t5x_like.{module}.dropout", record)
+    for module in ("dropout", "mlp", "attention"):
+        monkeypatch.setattr(f"t5x_like.layers.{module}.dropout", record)
     model = make(tiny, dropout_rate=0.1)
     jax.eval_shape(model.logits, padded_batch, jax.random.key(0))
     x, y = (3, 12, 16), (3, 9, 16)
@@ -309,8 +309,9 @@ def test_one_batch_overfits(tiny, padded_batch):
     ("changes", "message"),
     [
         ({"num_heads": 0}, "num_heads must be at least 1"),
-        ({"scan_unroll": -1}, "scan_unroll must not be negative"),
+        ({"scan_unroll": -1}, "scan_unroll must be at least 0"),
         ({"dropout_rate": 1.0}, r"dropout_rate must be in \[0, 1\)"),
+        ({"label_smoothing": -0.1}, r"label_smoothing must be in \[0, 1\)"),
     ],
 )
 def test_impossible_configurations_are_refused(changes, message, tiny):

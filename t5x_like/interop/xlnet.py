@@ -1,0 +1,245 @@
+"""XLNet at Hugging Face: settings and names of weights."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flax import nnx
+
+from t5x_like.interop import activation_names, mapping
+from t5x_like.interop.mapping import Names, Rule, Transform
+from t5x_like.layers import activations, heads, tasks
+from t5x_like.layers.span_heads import ConditionalSpanHead
+from t5x_like.models import xlnet
+from t5x_like.models.answering import Answering
+from t5x_like.models.finetuned import FineTuned
+
+MODEL_TYPES = ("xlnet",)
+
+_PREFIX = "transformer."
+_PRETRAINED = "LMHeadModel"
+_BODY = "Model"
+_CLASSES = "ForSequenceClassification"
+_TAGS = "ForTokenClassification"
+_CHOICES = "ForMultipleChoice"
+_SPANS = "ForQuestionAnsweringSimple"
+_ANSWERS = "ForQuestionAnswering"
+
+# Ours: theirs, in config.json, and what they take where it is not given.
+_SETTINGS = {
+    "vocab_size": ("vocab_size", 32000),
+    "d_model": ("d_model", 1024),
+    "d_ff": ("d_inner", 4096),
+    "num_heads": ("n_head", 16),
+    "num_layers": ("n_layer", 24),
+    "dropout_rate": ("dropout", 0.1),
+    "norm_epsilon": ("layer_norm_eps", 1e-12),
+    "init_std": ("initializer_range", 0.02),
+    "same_length": ("same_length", False),
+}
+_OF_SUMMARY = {"summary_type": "last", "summary_use_proj": True, "summary_activation": "tanh"}
+
+# Ours: theirs.
+_PROJECTIONS = {"query": "q", "key": "k", "value": "v", "relative": "r"}
+_BIASES = {"content": "r_w_bias", "position": "r_r_bias", "segment": "r_s_bias"}
+_NORMS = {"attention_norm": "rel_attn.layer_norm", "mlp_norm": "ff.layer_norm"}
+_MLP = {"wi": "layer_1", "wo": "layer_2"}
+_OF_ANSWERS = {
+    "start": "start_logits.dense",
+    "end_dense": "end_logits.dense_0",
+    "end": "end_logits.dense_1",
+    "unanswerable_dense": "answer_class.dense_0",
+}
+
+
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+    """Of a model with the head of pretraining, of a task, or without.
+
+    Raises:
+      ValueError: another head, or a setting that is not supported.
+    """
+    ours = _config(config)
+    if architecture == f"XLNet{_PRETRAINED}":
+        return functools.partial(xlnet.XLNet, ours)
+    body = functools.partial(xlnet.Encoder, ours)
+    labels = _num_labels(config)
+    head = architecture.removeprefix("XLNet")
+    if head == _BODY:
+        return functools.partial(FineTuned, body)
+    if head == _CLASSES:
+        task = tasks.numbers if labels == 1 else tasks.classes
+        return functools.partial(FineTuned, body, _summary(config, labels), task=task)
+    if head == _CHOICES:
+        return functools.partial(FineTuned, body, _summary(config, 1), task=tasks.classes)
+    if head == _TAGS:
+        tags = functools.partial(heads.TokenHead, num_labels=labels)
+        return functools.partial(FineTuned, body, tags, task=tasks.tags)
+    if head == _SPANS:
+        spans = functools.partial(heads.TokenHead, num_labels=2)
+        return functools.partial(FineTuned, body, spans, task=tasks.spans)
+    if head == _ANSWERS:
+        answers = functools.partial(
+            ConditionalSpanHead,
+            epsilon=ours.norm_epsilon,
+            num_starts=config.get("start_n_top", 5),
+            num_ends=config.get("end_n_top", 5),
+        )
+        return functools.partial(Answering, body, answers)
+    heads_read = (_PRETRAINED, _CLASSES, _TAGS, _CHOICES, _SPANS, _ANSWERS, _BODY)
+    known = ", ".join(f"XLNet{name}" for name in heads_read)
+    raise ValueError(f"{architecture} is not read; of this family, {known} are")
+
+
+def to_hf(model: Any) -> dict[str, Any] | None:
+    """config.json of a (possibly abstract) model; None if it is of another family.
+
+    How much pretraining remembers is written only where it is a number of positions: there is no
+    word for half of a row.
+
+    Raises:
+      ValueError: all layers share the biases of queries, for which there is no setting.
+    """
+    config = getattr(model, "config", None)
+    if not isinstance(config, xlnet.Config):
+        return None
+    if not config.untie_r:
+        raise ValueError(
+            "xlnet.Config.untie_r is False, but in Hugging Face's XLNet each layer has its own "
+            "biases: it cannot be exported"
+        )
+    return {
+        "model_type": "xlnet",
+        "architectures": [f"XLNet{_head(model)}"],
+        **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
+        "ff_activation": activation_names.written(config.activation),
+        "attn_type": "uni" if config.causal else "bi",
+        "clamp_len": -1 if config.clamp_len is None else config.clamp_len,
+        "mem_len": config.mem_len or None,
+        "reuse_len": config.reuse_len or None,
+        "untie_r": True,
+        "tie_word_embeddings": True,
+        "pad_token_id": 5,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        **_of_head(model),
+    }
+
+
+def names(model: Any) -> Names:
+    """The names of a model's weights in a file of its class."""
+    config, head = model.config, _head(model)
+    ours = "encoder/" if head == _PRETRAINED else "body/"
+    theirs = "" if head == _BODY else _PREFIX
+    rules = mapping.under(_body(config), ours=ours, theirs=theirs)
+    if head == _PRETRAINED:
+        rules.append(Rule("bias", "lm_loss.bias"))
+    elif head in (_CLASSES, _CHOICES):
+        rules += mapping.linear("head/pooler/dense", "sequence_summary.summary")
+        rules += mapping.linear("head/out", "logits_proj")
+    elif head in (_TAGS, _SPANS):
+        rules += mapping.linear("head/out", {_TAGS: "classifier", _SPANS: "qa_outputs"}[head])
+    elif head == _ANSWERS:
+        for our, their in _OF_ANSWERS.items():
+            rules += mapping.linear(f"head/{our}", their)
+        rules += mapping.linear("head/unanswerable", "answer_class.dense_1", bias=False)
+        rules += mapping.norm("head/end_norm", "end_logits.LayerNorm")
+    return Names(rules, prefix=_PREFIX, unused=("lm_loss.",))
+
+
+def _body(config: xlnet.Config) -> list[Rule]:
+    joined, out = _joined(config), _joined(config, transposed=True)
+    row = Transform(lambda theirs: (theirs[0],), lambda ours: ours[None])
+    ours, theirs = "stack/layers", "layer.{i}"
+    rules = [
+        Rule("tokens/table", "word_embedding.weight", aliases=("lm_loss.weight",)),
+        Rule("predicted", "mask_emb", row),
+        Rule(f"{ours}/attention/segments", f"{theirs}.rel_attn.seg_embed"),
+        Rule(f"{ours}/attention/out/kernel", f"{theirs}.rel_attn.o", out),
+    ]
+    for our, their in _PROJECTIONS.items():
+        rules.append(Rule(f"{ours}/attention/{our}/kernel", f"{theirs}.rel_attn.{their}", joined))
+    for our, their in _BIASES.items():
+        rules.append(Rule(f"{ours}/biases/{our}", f"{theirs}.rel_attn.{their}"))
+    for our, their in _NORMS.items():
+        rules += mapping.norm(f"{ours}/{our}", f"{theirs}.{their}")
+    for our, their in _MLP.items():
+        rules += mapping.linear(f"{ours}/mlp/{our}", f"{theirs}.ff.{their}")
+    return rules
+
+
+def _joined(config: xlnet.Config, *, transposed: bool = False) -> Transform:
+    """Theirs are [D, heads, d_kv], ours [D, heads * d_kv] or that transposed."""
+    shape = (config.d_model, config.num_heads, config.d_kv)
+
+    def to_ours(theirs: np.ndarray) -> tuple[np.ndarray]:
+        flat = theirs.reshape(len(theirs), -1)
+        return (flat.T if transposed else flat,)
+
+    return Transform(to_ours, lambda ours: (ours.T if transposed else ours).reshape(shape))
+
+
+def _config(config: Mapping[str, Any]) -> xlnet.Config:
+    clamp_len = config.get("clamp_len", -1)
+    return xlnet.Config(
+        **{ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()},
+        attention_dropout_rate=config.get("dropout", 0.1),
+        activation=activation_names.read(config.get("ff_activation", "gelu")),
+        causal=config.get("attn_type", "bi") == "uni",
+        clamp_len=clamp_len if clamp_len > 0 else None,
+        mem_len=config.get("mem_len") or 0,
+        reuse_len=config.get("reuse_len") or 0,
+    )
+
+
+def _summary(config: Mapping[str, Any], num_labels: int) -> functools.partial[nnx.Module]:
+    for name, wanted in _OF_SUMMARY.items():
+        if config.get(name, wanted) != wanted:
+            raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")
+    return functools.partial(
+        heads.SequenceHead,
+        num_labels=num_labels,
+        pool=heads.last,
+        activation=activations.tanh,
+        dropout_rates=(0.0, config.get("summary_last_dropout", 0.1)),
+    )
+
+
+def _num_labels(config: Mapping[str, Any]) -> int:
+    return len(config["id2label"]) if "id2label" in config else config.get("num_labels", 2)
+
+
+def _head(model: Any) -> str:
+    """The end of the name of the model's class."""
+    if isinstance(model, xlnet.XLNet):
+        return _PRETRAINED
+    if isinstance(model, Answering):
+        return _ANSWERS
+    if model.head is None:
+        return _BODY
+    if isinstance(model.head, heads.TokenHead):
+        return _SPANS if _does(model, tasks.spans) else _TAGS
+    one = model.head.out.kernel.shape[1] == 1
+    return _CHOICES if one and _does(model, tasks.classes) else _CLASSES
+
+
+def _does(model: Any, task: tasks.Task) -> bool:
+    """Whether that is the task of a model; by name, as gin wraps the functions it refers to."""
+    return getattr(model.task, "__name__", None) == task.__name__  # type: ignore[attr-defined]
+
+
+def _of_head(model: Any) -> dict[str, Any]:
+    """The settings of a head."""
+    head = _head(model)
+    if head == _ANSWERS:
+        return {"start_n_top": model.head.num_starts, "end_n_top": model.head.num_ends}
+    settings: dict[str, Any] = {}
+    if head in (_CLASSES, _CHOICES):
+        settings |= _OF_SUMMARY | {"summary_last_dropout": model.head.dropout_rates[1]}
+    if head in (_CLASSES, _TAGS):
+        labels = [f"LABEL_{i}" for i in range(model.head.out.kernel.shape[1])]
+        settings["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        settings["label2id"] = {label: i for i, label in enumerate(labels)}
+    return settings

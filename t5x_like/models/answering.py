@@ -1,0 +1,96 @@
+"""A pretrained body that answers with spans, each end chosen after its start, or not at all.
+
+Suffixes: B batch, L length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers import accounting
+from t5x_like.layers.accounting import Term
+from t5x_like.layers.losses import token_sums
+from t5x_like.layers.span_heads import Answers, ConditionalSpanHead
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch, Metrics
+
+
+class Answering(nnx.Module):
+    """A body, as of `finetuned.FineTuned`, and XLNet's head for answers.
+
+    Besides what the body reads, a batch holds, for the loss, int32 `start_positions` and
+    `end_positions`, [B] each, which are negative in rows to leave out; it may hold
+    `answer_mask`, int32 [B, L], above 0 where an answer may start and end, and for the loss
+    `is_impossible`, [B], 1 where there is none.
+    """
+
+    def __init__(
+        self,
+        body: Callable[..., nnx.Module],
+        head: Callable[..., ConditionalSpanHead] = ConditionalSpanHead,
+        *,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.body = body(rngs=rngs)
+        config = self.body.config
+        self.head = head(config.d_model, dtype=config.dtype, rngs=rngs)
+        self.config = config
+
+    def answers(self, batch: Batch) -> Answers:
+        """The likeliest ones of each row."""
+        return self.head.search(self.body.hidden(batch).last, batch.get("answer_mask"))
+
+    def weights(self, batch: Batch) -> dict[str, jax.Array]:
+        """Denominators: `spans` starts and ends, `answerable` rows."""
+        rows = _rows(batch).sum()
+        weights = {"spans": 2.0 * rows}
+        return weights | {"answerable": rows} if "is_impossible" in batch else weights
+
+    def initial_carry(self, batch_size: int) -> tuple[()]:
+        return ()
+
+    def loss(
+        self,
+        batch: Batch,
+        key: jax.Array | None,
+        carry: tuple[()],
+        weights: dict[str, jax.Array],
+    ) -> tuple[jax.Array, Metrics, tuple[()]]:
+        """The mean of starts and ends, and half of that of whether there is an answer.
+
+        Metrics: `loss`, those of the two terms, and `accuracy` of starts and ends.
+        """
+        x_BLD, rows_B = self.body.hidden(batch, key).last, _rows(batch)
+        starts_B, ends_B = (
+            jnp.maximum(batch[name], 0) for name in ("start_positions", "end_positions")
+        )
+        scores = self.head.given(x_BLD, starts_B, batch.get("answer_mask"))
+        sums = token_sums(
+            jnp.stack([scores.start, scores.end], axis=1),
+            jnp.stack([starts_B, ends_B], axis=1),
+            weights_BL=jnp.stack([rows_B, rows_B], axis=1),
+        )
+        here = rows_B.sum()
+        terms = {"spans": Term(sums.cross_entropy, 2.0 * here)}
+        if "is_impossible" in batch:
+            logit_B = scores.unanswerable
+            # -log of the chance of what is true: log(1 + e^x) is that of the contrary of x.
+            cross_entropy_B = jax.nn.softplus(logit_B) - logit_B * batch["is_impossible"]
+            terms["answerable"] = Term((cross_entropy_B * rows_B).sum(), here, 0.5)
+        scalar, metrics = accounting.combine(terms, weights)
+        tokens = accounting.count(batch["encoder_attention_mask"])
+        share = 2.0 * here / accounting.at_least_one(weights["spans"])
+        metrics |= {"accuracy": (sums.correct, 2.0 * here), "tokens": (tokens, share)}
+        return scalar, metrics, carry
+
+
+def _rows(batch: Batch) -> jax.Array:
+    """1 for the rows that are scored: float32 [B]."""
+    scored = (batch["start_positions"] >= 0) & (batch["end_positions"] >= 0)
+    return scored.astype(jnp.float32)

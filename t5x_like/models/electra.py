@@ -1,0 +1,291 @@
+"""ELECTRA: a discriminator that learns from the samples of a generator (Clark et al., 2020).
+
+Suffixes: B batch, L length, K masked positions, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers import accounting, replaced_tokens, tying
+from t5x_like.layers.accounting import Term
+from t5x_like.layers.basic import Linear
+from t5x_like.layers.copy_gate import copied_or_predicted
+from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.encoder import Hidden
+from t5x_like.layers.encoder_pretraining import Pretraining
+from t5x_like.layers.losses import token_sums
+from t5x_like.layers.masked_lm import at_positions
+from t5x_like.models import bert
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch, Metrics
+
+Sharing = Literal["none", "tokens", "embeddings", "all"]
+SHARED: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "tokens": ("encoder.embedding.tokens",),
+    "embeddings": ("encoder.embedding",),
+    "all": ("encoder.embedding", "encoder.trunk"),
+}
+"""Parts of the discriminator that the generator uses: its norm is one of the embeddings."""
+
+_SEED = 0
+
+
+class Generator(bert.Bert):
+    """Predicts masked tokens: a BERT without pooler. A `Model` of its own."""
+
+
+class Discriminator(Pretraining):
+    """Tells tokens that were replaced from those that were not.
+
+    A `Model` of its own for batches that hold, besides what a BERT reads, the int32
+    `encoder_original_tokens` [B, L]. It is scored on all tokens, or by the float32
+    `discriminator_loss_weights` [B, L] where there are some.
+    """
+
+    def __init__(self, config: bert.Config, *, rngs: nnx.Rngs) -> None:
+        self.encoder = bert.Encoder(config, rngs=rngs)
+        self.head = replaced_tokens.ReplacedTokenHead(
+            config.d_model,
+            init=config.init,
+            activation=config.activation,
+            dtype=config.dtype,
+            rngs=rngs,
+        )
+        self.config = config
+
+    def weights(self, batch: Batch) -> dict[str, jax.Array]:
+        """The denominator of `discriminator`: scored tokens."""
+        return {"discriminator": scored(batch).sum()}
+
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """`discriminator`: cross entropy of whether a token is the original one.
+
+        Metrics: `discriminator_accuracy` by tokens, and the precision and recall of finding
+        replaced ones, `replaced_precision` and `replaced_recall`.
+        """
+        weights_BL = scored(batch)
+        is_replaced_BL = batch["encoder_input_tokens"] != batch["encoder_original_tokens"]
+        sums = replaced_tokens.detection_sums(
+            self.logits(batch, key), is_replaced_BL, weights_BL=weights_BL
+        )
+        weight = weights_BL.sum()
+        return {"discriminator": Term(sums.cross_entropy, weight)}, {
+            "discriminator_accuracy": (sums.correct, weight),
+            "replaced_precision": (sums.found, sums.suspected),
+            "replaced_recall": (sums.found, sums.replaced),
+        }
+
+    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """Above 0 where a token looks replaced: float32 [B, L]."""
+        return self.head(self.encoder.hidden(batch, key).last)
+
+    def flops(self, batch: Batch) -> jax.Array:
+        counts_BL = batch["encoder_attention_mask"]
+        products = self.encoder.products(counts_BL)
+        products += accounting.count(counts_BL) * accounting.matrix_size(self.head)
+        return accounting.step_flops(products)
+
+
+class AllTokens(bert.Bert):
+    """Predicts every original token, or copies what it reads: All-Tokens MLM (section 3.5).
+
+    Stands in a discriminator's place. The gate is a product with one vector.
+    """
+
+    def __init__(self, config: bert.Config, *, rngs: nnx.Rngs) -> None:
+        super().__init__(config, rngs=rngs)
+        self.gate = Linear(
+            (config.d_model, 1), ("embed", None), init=config.init, dtype=config.dtype, rngs=rngs
+        )
+
+    def weights(self, batch: Batch) -> dict[str, jax.Array]:
+        """The denominator of `mlm`: scored tokens."""
+        return {"mlm": scored(batch).sum()}
+
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """`mlm`: -log p of the original tokens; `mlm_accuracy`."""
+        weights_BL = scored(batch)
+        x_BLD = self.encoder.hidden(batch, key).last
+        nll_BL, correct_BL = copied_or_predicted(
+            self.mlm(x_BLD, self.encoder.tokens),
+            gate_BL=self.gate(x_BLD)[..., 0].astype(jnp.float32),
+            read_BL=batch["encoder_input_tokens"],
+            targets_BL=batch["encoder_original_tokens"],
+        )
+        weight = weights_BL.sum()
+        accuracy = ((correct_BL * weights_BL).sum(), weight)
+        return {"mlm": Term((nll_BL * weights_BL).sum(), weight)}, {"mlm_accuracy": accuracy}
+
+    def flops(self, batch: Batch) -> jax.Array:
+        weights_BL = scored(batch)
+        gate = accounting.step_flops(accounting.count(weights_BL) * float(self.gate.kernel.size))
+        return super().flops({**batch, "masked_loss_weights": weights_BL}) + gate
+
+
+def scored(batch: Batch) -> jax.Array:
+    """Weights of the tokens that the discriminator is scored on, float32 [B, L]."""
+    weights_BL = batch.get("discriminator_loss_weights")
+    if weights_BL is None:
+        weights_BL = batch["encoder_attention_mask"] > 0
+    return weights_BL.astype(jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(bert.Config):
+    """Architecture of a discriminator, and what its generator has of it; the defaults are base's.
+
+    The paper's ablations replace the `discriminator`, at a weight of 1: `bert.Bert`, which predicts
+    the masked tokens from a text with samples in it (Replace MLM), or `AllTokens`.
+    """
+
+    next_sentence: bool = False
+    generator_width: float = 1 / 3  # times d_model, d_ff and num_heads
+    generator_depth: float = 1.0  # times num_layers
+    uniform_generator: bool = False  # all tokens equally likely; without parameters
+    sharing: Sharing = "embeddings"  # of both: none, tokens, embeddings, or all: the layers too
+    temperature: float = 1.0  # of the samples
+    exclude_original: bool = False  # from the samples
+    discriminator: Callable[..., Any] = Discriminator
+    discriminator_weight: float = 50.0  # the paper's lambda; the generator's is 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sharing not in SHARED:
+            raise ValueError(
+                f"electra.Config.sharing must be one of {', '.join(SHARED)}, got {self.sharing!r}"
+            )
+        if self.sharing == "all" and (self.generator_width, self.generator_depth) != (1, 1):
+            raise ValueError(
+                'electra.Config.sharing="all" needs generator_width=1 and generator_depth=1, got '
+                f"{self.generator_width} and {self.generator_depth}"
+            )
+        if not self.temperature > 0:
+            raise ValueError(f"electra.Config.temperature must be above 0, got {self.temperature}")
+
+    @property
+    def of_discriminator(self) -> bert.Config:
+        fields = dataclasses.fields(bert.Config)
+        return bert.Config(**{field.name: getattr(self, field.name) for field in fields})
+
+    @property
+    def of_generator(self) -> bert.Config:
+        """Its embeddings are as wide as the discriminator's where it shares some."""
+        return dataclasses.replace(
+            self.of_discriminator,
+            d_model=round(self.d_model * self.generator_width),
+            d_ff=round(self.d_ff * self.generator_width),
+            num_heads=max(1, round(self.num_heads * self.generator_width)),
+            num_layers=max(1, round(self.num_layers * self.generator_depth)),
+            d_embedding=None if self.sharing == "none" else self.width,
+            next_sentence=False,
+        )
+
+
+def _own_generator(config: Config, rngs: nnx.Rngs) -> Generator:
+    return tying.without(Generator(config.of_generator, rngs=rngs), SHARED[config.sharing])
+
+
+class Electra(Pretraining):
+    """Generator and discriminator, trained together (ELECTRA, section 2).
+
+    A batch holds what a BERT reads, masked for the generator, and `discriminator_loss_weights`
+    where the discriminator is not scored on all tokens. `key` None draws the samples from a fixed
+    key and the row's tokens, and drops nothing. Where two masked positions are one, the later
+    sample counts; the published code takes the mean of the ids, which is another word.
+    """
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        self.discriminator = config.discriminator(config.of_discriminator, rngs=rngs)
+        self.generator = None if config.uniform_generator else _own_generator(config, rngs)
+        self.config = config
+
+    @property
+    def encoder(self) -> bert.Encoder:
+        """The discriminator's, which is kept after pretraining."""
+        return self.discriminator.encoder
+
+    def hidden(self, batch: Batch, key: jax.Array | None = None, **wanted: bool) -> Hidden:
+        """The discriminator's states of the tokens as they are; as of `bert.Encoder`."""
+        return self.encoder.hidden(batch, key, **wanted)
+
+    def whole_generator(self) -> Generator | None:
+        """The generator with what it shares: a model of its own. None where it is uniform.
+
+        Not to be stored beside this model: what they share would be two.
+        """
+        if self.generator is None:
+            return None
+        return tying.completed(self.generator, self.discriminator, SHARED[self.config.sharing])
+
+    def weights(self, batch: Batch) -> dict[str, jax.Array]:
+        """Denominators: `generator` masked tokens, and the discriminator's."""
+        masked = {"generator": batch["masked_loss_weights"].astype(jnp.float32).sum()}
+        return ({} if self.generator is None else masked) | self.discriminator.weights(batch)
+
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """`generator`, the cross entropy of masked tokens, and the discriminator's term.
+
+        Metrics: `generator_accuracy`, and the discriminator's.
+        """
+        generator_key, sampling_key, discriminator_key = subkeys(key, 3)
+        terms: dict[str, Term] = {}
+        metrics: Metrics = {}
+        logits_BKV = self.predictions(batch, generator_key)
+        if self.generator is not None:
+            weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
+            sums = token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)
+            terms["generator"] = Term(sums.cross_entropy, weights_BK.sum())
+            metrics["generator_accuracy"] = (sums.correct, weights_BK.sum())
+        sampled = self.replaced(batch, logits_BKV, sampling_key)
+        found, more = self.discriminator.terms(sampled, discriminator_key)
+        for name, term in found.items():
+            terms[name] = term._replace(coefficient=self.config.discriminator_weight)
+        return terms, metrics | more
+
+    def predictions(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """The generator's logits at the masked positions, float32 [B, K, V]."""
+        positions_BK = batch["masked_positions"]
+        generator = self.whole_generator()
+        if generator is None:
+            return jnp.zeros((*positions_BK.shape, self.config.vocab_size))
+        x_BKD = at_positions(generator.encoder.hidden(batch, key).last, positions_BK)
+        return generator.mlm(x_BKD, generator.encoder.tokens)
+
+    def replaced(
+        self, batch: Batch, logits_BKV: jax.Array, key: jax.Array | None = None
+    ) -> dict[str, jax.Array]:
+        """The batch as the discriminator reads it: samples in the unmasked text."""
+        tokens_BL, targets_BK = batch["encoder_input_tokens"], batch["masked_targets"]
+        key = jax.random.key(_SEED) if key is None else key
+        samples_BK = replaced_tokens.sampled(
+            logits_BKV,
+            keys_B=replaced_tokens.row_keys(key, tokens_BL),
+            temperature=self.config.temperature,
+            excluded_BK=targets_BK if self.config.exclude_original else None,
+        )
+        put = functools.partial(
+            replaced_tokens.put,
+            tokens_BL,
+            positions_BK=batch["masked_positions"],
+            weights_BK=batch["masked_loss_weights"],
+        )
+        return {
+            **batch,
+            "encoder_input_tokens": put(samples_BK),
+            "encoder_original_tokens": put(targets_BK),
+        }
+
+    def flops(self, batch: Batch) -> jax.Array:
+        generator = self.whole_generator()
+        generated = jnp.float32(0) if generator is None else generator.flops(batch)
+        return generated + self.discriminator.flops(batch)

@@ -1,0 +1,292 @@
+"""XLNet: predicting tokens in a random order, with memory of the text before (Yang et al., 2019).
+
+Suffixes: B batch, L length, P predicted positions, Q queries (L or P), S = L + P states, M memory,
+F directions, C relative positions, D d_model, N layers, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers import accounting, activations, configuration
+from t5x_like.layers.accounting import Term
+from t5x_like.layers.basic import ZEROS, Embedding, LayerNorm, param
+from t5x_like.layers.dropout import Dropouts, dropout, dropout_hidden, subkeys
+from t5x_like.layers.encoder import Hidden
+from t5x_like.layers.losses import token_sums
+from t5x_like.layers.mlp import Activation, Mlp
+from t5x_like.layers.reading import Reading, content_alone, permuted, sights
+from t5x_like.layers.relative_attention import Biases, RelativeAttention, relative_positions
+from t5x_like.layers.two_streams import Scene, TwoStreamLayer, TwoStreams, TwoStreamStack
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch, Metrics
+
+Carry = jax.Array | tuple[()]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(configuration.Transformer):
+    """Architecture of an XLNet; the defaults are XLNet base's (XLNet, appendix A.5)."""
+
+    vocab_size: int = 32000
+    d_model: int = 768
+    d_ff: int = 3072
+    num_heads: int = 12
+    num_layers: int = 12
+    dropout_rate: float = 0.1
+    attention_dropout_rate: float = 0.1
+    activation: Activation = activations.gelu
+    norm_epsilon: float = 1e-12
+    init_std: float = 0.02
+    mem_len: int = 0  # positions of the text before that pretraining remembers
+    reuse_len: int | None = None  # of a row, its first, that are remembered: 0 all, None half
+    causal: bool = False  # positions see only those before: attn_type "uni"
+    same_length: bool = False  # causal, and as many of them as there is memory
+    clamp_len: int | None = None  # the largest distance told apart
+    untie_r: bool = True  # each layer has its own biases of queries
+
+    may_be_zero: ClassVar = ("scan_unroll", "mem_len", "reuse_len")
+
+    @property
+    def dropouts(self) -> Dropouts:
+        rate = self.dropout_rate
+        return Dropouts(hidden=rate, attention=self.attention_dropout_rate, mlp=rate)
+
+    @property
+    def init(self) -> Callable[..., jax.Array]:
+        return nnx.initializers.normal(self.init_std)
+
+    def reused(self, length: int) -> int:
+        """How many positions of a row are remembered."""
+        return length // 2 if self.reuse_len is None else self.reuse_len or length
+
+
+class Encoder(nnx.Module):
+    """An XLNet without its output bias: embeddings and layers.
+
+    For `hidden`, a batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for
+    tokens, 0 for padding) and, where there are segments, `encoder_token_type_ids`, [B, L] each.
+    """
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        init, dtype = config.init, config.dtype
+
+        def biases(rngs: nnx.Rngs) -> Biases:
+            return Biases(config.num_heads, config.d_kv, init=init, rngs=rngs)
+
+        def layer(rngs: nnx.Rngs) -> TwoStreamLayer:
+            return TwoStreamLayer(
+                attention=lambda rngs: RelativeAttention(
+                    config.d_model,
+                    config.num_heads,
+                    init=init,
+                    dtype=dtype,
+                    kernel=config.kernel,
+                    rngs=rngs,
+                ),
+                biases=biases if config.untie_r else None,
+                mlp=lambda rngs: Mlp(
+                    config.d_model,
+                    config.d_ff,
+                    activation=config.activation,
+                    bias=True,
+                    inits=(init, init),
+                    dtype=dtype,
+                    rngs=rngs,
+                ),
+                norm=lambda rngs: LayerNorm(
+                    config.d_model, epsilon=config.norm_epsilon, dtype=dtype, rngs=rngs
+                ),
+                dropouts=config.dropouts,
+                rngs=rngs,
+            )
+
+        self.tokens = Embedding(config.vocab_size, config.d_model, init=init, rngs=rngs)
+        # What a predicted position starts from; the published code leaves it to TensorFlow.
+        glorot, shape = nnx.initializers.glorot_uniform(), (1, config.d_model)
+        self.predicted = param(glorot, shape, axes=(None, "embed"), rngs=rngs)
+        self.biases = None if config.untie_r else biases(rngs)
+        self.stack = TwoStreamStack(
+            layer, config.num_layers, rngs=rngs, unroll=config.scan_unroll, remat=config.remat
+        )
+        self.config = config
+
+    def hidden(
+        self,
+        batch: Batch,
+        key: jax.Array | None = None,
+        *,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Hidden:
+        """States [B, L, D] of the content stream alone; `key` None: without dropout."""
+        return self.read(
+            content_alone(batch),
+            key=key,
+            return_hidden=return_hidden,
+            return_attention=return_attention,
+        ).content
+
+    def read(
+        self,
+        reading: Reading,
+        memory_BNMD: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> TwoStreams:
+        """Both streams, or without targets one; memory, which every position sees, may be empty."""
+        config, keys = self.config, subkeys(key, 4)
+        length = reading.tokens.shape[1]
+        memory_len = 0 if memory_BNMD is None else memory_BNMD.shape[2]
+        positions = relative_positions(
+            length,
+            memory_len + length,
+            width=config.d_model,
+            backward_B=reading.backward,
+            clamp=config.clamp_len,
+        )
+        # One draw for all rows, as in Transformer-XL: each row's own would have to be projected.
+        vectors = dropout(positions.vectors, keys[0], rate=config.dropout_rate)
+        positions = positions._replace(vectors=vectors.astype(config.dtype))
+        x_BSD = self.tokens(reading.tokens, dtype=config.dtype)
+        if reading.targets is not None:
+            shape = (*reading.targets.positions.shape, config.d_model)
+            g_BPD = jnp.broadcast_to(self.predicted[...].astype(config.dtype), shape)
+            x_BSD = jnp.concatenate([x_BSD, g_BPD], axis=1)
+        seen = sights(
+            reading,
+            memory_len=memory_len,
+            causal=config.causal,
+            same_length=config.same_length,
+        )
+        streams = self.stack.read(
+            dropout_hidden(x_BSD, keys[1], dropouts=config.dropouts),
+            memory_BNMD,
+            scene=Scene(seen, positions, self.biases),
+            reuse_len=config.reused(length),
+            key=keys[2],
+            return_hidden=return_hidden,
+            return_attention=return_attention,
+        )
+
+        def dropped(hidden: Hidden) -> Hidden:
+            return hidden._replace(
+                last=dropout_hidden(hidden.last, keys[3], dropouts=config.dropouts)
+            )
+
+        if streams.query is None:
+            return streams._replace(content=dropped(streams.content))
+        return streams._replace(query=dropped(streams.query))
+
+
+class XLNet(nnx.Module):
+    """XLNet as it is pretrained: the mean of -log p over predicted tokens (section 2.2).
+
+    A batch holds what `Encoder` reads; int32 `masked_positions` and `masked_targets`, float32
+    `masked_loss_weights`, [B, P] each; int32 `permutation_query_order` and `permutation_key_order`,
+    [B, L] each: position i may not see j where query[i] <= key[j]; int32 [B] `backward`, 1 for rows
+    of reversed text, and with memory `reset_memory`, 1 for rows that begin anew.
+
+    The carry is the memory, [B, N, M, D]: what each layer read before, 0 where that is nothing.
+    """
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+        self.encoder = Encoder(config, rngs=rngs)
+        self.bias = param(ZEROS, (config.vocab_size,), axes=("vocab",), rngs=rngs)
+        self.config = config
+
+    def weights(self, batch: Batch) -> dict[str, jax.Array]:
+        """The one term's denominator: the predicted tokens."""
+        return {"tokens": batch["masked_loss_weights"].astype(jnp.float32).sum()}
+
+    def initial_carry(self, batch_size: int) -> Carry:
+        config = self.config
+        if not config.mem_len:
+            return ()
+        shape = (batch_size, config.num_layers, config.mem_len, config.d_model)
+        return jnp.zeros(shape, config.dtype)
+
+    def loss(
+        self, batch: Batch, key: jax.Array | None, carry: Carry, weights: dict[str, jax.Array]
+    ) -> tuple[jax.Array, Metrics, Carry]:
+        """The mean over predicted tokens, and the memory of the next step.
+
+        Metrics `loss` and `accuracy` are weighted by predicted tokens; `tokens` (all that are not
+        padding) and `flops` count this batch.
+        """
+        logits_BPV, carry = self._predicted(batch, key, carry)
+        weights_BP = batch["masked_loss_weights"].astype(jnp.float32)
+        sums = token_sums(logits_BPV, batch["masked_targets"], weights_BL=weights_BP)
+        here = weights_BP.sum()
+        scalar, losses = accounting.combine({"tokens": Term(sums.cross_entropy, here)}, weights)
+        metrics = {
+            "loss": losses["loss"],
+            "accuracy": (sums.correct, here),
+            **accounting.totals(
+                tokens=accounting.count(batch["encoder_attention_mask"]),
+                flops=self.flops(batch),
+                share=here / accounting.at_least_one(weights["tokens"]),
+            ),
+        }
+        return scalar, metrics, carry
+
+    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """At the predicted positions, from an empty memory: float32 [B, P, V]."""
+        rows = batch["encoder_input_tokens"].shape[0]
+        return self._predicted(batch, key, self.initial_carry(rows))[0]
+
+    def score(self, x_BPD: jax.Array) -> jax.Array:
+        """Of every token of the vocabulary: float32 [B, P, V]."""
+        return self.encoder.tokens.attend(x_BPD) + self.bias[...]
+
+    def _predicted(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[jax.Array, Carry]:
+        memory = None
+        if not isinstance(carry, tuple):
+            anew = batch["reset_memory"][:, None, None, None] > 0
+            memory = jnp.where(anew, jnp.zeros((), carry.dtype), carry)
+        streams = self.encoder.read(permuted(batch), memory, key=key)
+        assert streams.query is not None
+        return self.score(streams.query.last), () if memory is None else streams.memory
+
+    def flops(self, batch: Batch) -> jax.Array:
+        """Floating point operations of a training step on this batch, float32 [].
+
+        Matrix products only, backward twice forward; padding and slots that weigh nothing are not
+        counted, and of pairs of positions those that the masks let through.
+        """
+        config, layers = self.config, self.encoder.stack.layers
+        attention = layers.attention
+        seen = accounting.matrix_size(attention.key, attention.value)
+        positions = accounting.matrix_size(attention.relative)
+        rest = accounting.matrix_size(layers) - seen - positions
+        tokens_BL, targets_BP = (
+            batch["encoder_attention_mask"] > 0,
+            batch["masked_loss_weights"] > 0,
+        )
+        tokens, targets = accounting.count(tokens_BL), accounting.count(targets_BP)
+        rows = tokens_BL.any(axis=1).sum().astype(jnp.float32)
+        content, query = sights(
+            permuted(batch), memory_len=0, causal=config.causal, same_length=False
+        )
+        pairs = sum(
+            (sight.mask & counts_BQ[:, None, :, None]).sum(axis=(1, 2, 3)).astype(jnp.float32)
+            for sight, counts_BQ in ((content, tokens_BL), (query, targets_BP))
+        )
+        pairs_of_memory = config.mem_len * (tokens + targets)
+        distances = 2 * tokens_BL.shape[1] + config.mem_len
+        # Three products a pair: with contents, positions and values.
+        products = 3.0 * config.d_model * config.num_layers * (pairs.sum() + pairs_of_memory)
+        products += rest * (tokens + targets) + seen * (tokens + config.mem_len * rows)
+        products += 2.0 * positions * distances + targets * float(self.encoder.tokens.table.size)
+        return accounting.step_flops(products)

@@ -1,0 +1,83 @@
+"""Comparing models of ours with transformers' of the same weights."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from t5x_like.interop import families, hugging_face, mapping
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+
+def random_model(cls, config, std=0.25):
+    """Of a class of transformers, with no parameter zero or one."""
+    torch.manual_seed(0)
+    model = cls(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=std)
+    return model
+
+
+def ours_of(their_model, directory, **more):
+    """The same model here, by way of a directory."""
+    their_model.save_pretrained(directory)
+    found = hugging_face.read(directory, **more)
+    graph = nnx.graphdef(nnx.eval_shape(lambda: found.make(rngs=nnx.Rngs(0))))
+    return nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
+
+
+def params_of(model):
+    return nnx.to_pure_dict(nnx.state(model, nnx.Param))
+
+
+def close(got, want, where=None, atol=2e-5):
+    """Within 2e-5, where it counts."""
+    got, want = np.asarray(got), np.asarray(want.detach())
+    if where is not None:
+        got, want = got[np.asarray(where)], want[np.asarray(where)]
+    np.testing.assert_allclose(got, want, rtol=0, atol=atol)
+
+
+def loss_and_gradients(model, batch):
+    def loss(model):
+        return model.loss(batch, None, (), model.weights(batch))[0]
+
+    return jax.jit(jax.value_and_grad(loss))(model)
+
+
+def same_gradients(grads, model, their_model):
+    """Of every parameter of theirs, within 1e-4 of its largest."""
+    names = families.of_model(model).names(model)
+    got = dict(mapping.written(params_of(grads), model, names))
+    want = {name: p.grad for name, p in their_model.named_parameters() if p.grad is not None}
+    assert want.keys() <= got.keys()
+    for name, grad in want.items():
+        scale = max(1e-2, grad.abs().max().item())
+        close(got.pop(name) / scale, grad / scale, atol=1e-4)
+    for name, rest in got.items():
+        assert not np.any(rest) or name in names.constants, f"{name} has a gradient here alone"
+
+
+def exported(model, directory):
+    """What transformers opens of our model: complete, with nothing left over."""
+    name = hugging_face.write(directory, model, params_of(model))
+    back, report = getattr(transformers, name).from_pretrained(directory, output_loading_info=True)
+    assert not any(report[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return back.eval()
+
+
+def there_and_back(their_model, directory):
+    """Asserts that import and export give the very same weights and the same configuration."""
+    model = ours_of(their_model, directory / "theirs")
+    back = exported(model, directory / "ours")
+    assert type(back) is type(their_model)
+    before, after = their_model.state_dict(), back.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    makes = [hugging_face.read(directory / at).make for at in ("theirs", "ours")]
+    assert repr(makes[0]) == repr(makes[1])
+    return model, back

@@ -1,0 +1,214 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from t5x_like.models import bert, distilbert
+
+SIZES = {
+    "vocab_size": 50,
+    "d_model": 16,
+    "d_ff": 32,
+    "num_heads": 4,
+    "max_positions": 12,
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+}
+TINY = distilbert.Config(num_layers=2, **SIZES)
+
+
+@pytest.fixture
+def make(filled):
+    def make(**changes):
+        config = dataclasses.replace(TINY, **changes)
+        return filled(lambda: distilbert.DistilBert(config, rngs=nnx.Rngs(0)))
+
+    return make
+
+
+@pytest.fixture
+def teacher(filled):
+    config = bert.Config(num_layers=4, next_sentence=False, **SIZES)
+    return filled(lambda: bert.Bert(config, rngs=nnx.Rngs(0)))
+
+
+@pytest.fixture
+def batch(teacher, encoder_batch):
+    return jax.jit(distilbert.teach)(teacher, encoder_batch)
+
+
+def loss_of(model, batch, key=None):
+    return model.loss(batch, key, (), model.weights(batch))[0]
+
+
+metrics_of = jax.jit(lambda model, batch: model.loss(batch, None, (), model.weights(batch)))
+
+
+@pytest.mark.parametrize("masked_only", [False, True])
+def test_the_loss_is_the_sum_of_its_three_terms(masked_only, make, batch):
+    model = make(kl_of_masked_only=masked_only)
+    loss, metrics, _ = metrics_of(model, batch)
+    tokens = np.asarray(batch["encoder_attention_mask"]) > 0
+    student, teacher = (
+        np.asarray(jax.nn.log_softmax(x / 2.0), np.float64)
+        for x in (model.logits(batch), batch["teacher_logits"])
+    )
+    divergence = 4 * (np.exp(teacher) * (teacher - student)).sum(-1)
+    at = ([0, 1, 1, 2, 2, 2, 3], [5, 1, 7, 1, 3, 4, 1])
+    kl = divergence[at] if masked_only else divergence[tokens]
+    ours, theirs = np.asarray(model.encoder.hidden(batch).last), batch["teacher_states"]
+    sizes = np.linalg.norm(ours, axis=-1) * np.linalg.norm(theirs, axis=-1)
+    cosine = (1 - (ours * theirs).sum(-1) / sizes)[tokens]
+    np.testing.assert_allclose(metrics["kl_loss"], (kl.sum(), len(kl)), rtol=1e-4)
+    np.testing.assert_allclose(metrics["cosine_loss"], (cosine.sum(), 30), rtol=1e-4)
+    mlm, masked = metrics["mlm_loss"]
+    assert masked == 7
+    np.testing.assert_allclose(loss, 5 * kl.mean() + 2 * mlm / 7 + cosine.mean(), rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("masked_only", [False, True])
+def test_microbatches_with_unequal_masks_add_up(
+    masked_only, make, batch, assert_microbatches_add_up
+):
+    assert_microbatches_add_up(make(kl_of_masked_only=masked_only), batch)
+
+
+def test_a_student_of_all_layers_is_its_teacher(filled, encoder_batch):
+    config = bert.Config(num_layers=2, next_sentence=False, **SIZES)
+    teacher = filled(lambda: bert.Bert(dataclasses.replace(config, type_vocab_size=0), rngs=RNGS))
+    blank = distilbert.DistilBert(TINY, rngs=RNGS)
+    student = distilbert.student_of(teacher, blank, layers=(0, 1), transform=True)
+    _, metrics, _ = metrics_of(student, distilbert.teach(teacher, encoder_batch))
+    for name in ("kl_loss", "cosine_loss"):
+        np.testing.assert_allclose(metrics[name][0], 0, atol=1e-4)
+
+
+RNGS = nnx.Rngs(0)
+
+
+def test_a_student_takes_embeddings_some_layers_and_the_bias(teacher, make):
+    blank = make(num_layers=3)
+    student = distilbert.student_of(teacher, blank, layers=(3, 0, 2))
+    same = np.testing.assert_array_equal
+    for name in ("tokens.table", "positions", "norm.scale", "norm.bias"):
+        same(*(_at(m.encoder.embedding, name)[...] for m in (student, teacher)))
+    theirs = jax.tree.leaves(teacher.encoder.trunk)
+    for ours, of_teacher in zip(jax.tree.leaves(student.encoder.trunk), theirs, strict=True):
+        same(ours, of_teacher[np.array([3, 0, 2])])
+    assert student.encoder.embedding.types is None
+    same(student.mlm.bias[...], teacher.mlm.bias[...])
+    same(student.mlm.dense.kernel[...], blank.mlm.dense.kernel[...])
+    whole = distilbert.student_of(teacher, blank, layers=(3, 0, 2), transform=True)
+    same(whole.mlm.dense.kernel[...], teacher.mlm.dense.kernel[...])
+    same(whole.mlm.norm.bias[...], teacher.mlm.norm.bias[...])
+
+
+def _at(module, path):
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("layers", "changes", "message"),
+    [
+        ((0,), {}, "a student of 2 layers needs as many of its teacher's 4"),
+        ((0, 4), {}, r"counted from 0; got \(0, 4\)"),
+        ((0, -1), {}, r"got \(0, -1\)"),
+        ((0, 1), {"d_ff": 64}, r"differ in the shapes of .*\['mlp'\]\['wi'\]\['kernel'\]"),
+        ((0, 1), {"max_positions": 20}, r"differ in the shapes of \S*\['positions'\]$"),
+    ],
+)
+def test_a_student_that_does_not_fit_its_teacher_is_refused(
+    layers, changes, message, teacher, make
+):
+    with pytest.raises(ValueError, match=message):
+        distilbert.student_of(teacher, make(**changes), layers=layers)
+
+
+def test_without_a_teacher_the_loss_says_what_is_missing(make, encoder_batch, batch):
+    with pytest.raises(ValueError, match=r"no teacher_logits and no teacher_states: distilbert\."):
+        loss_of(make(), encoder_batch)
+    del (some := dict(batch))["teacher_states"]
+    with pytest.raises(ValueError, match="batch has no teacher_states: "):
+        loss_of(make(), some)
+    wide = {**batch, "teacher_states": jnp.zeros((5, 12, 32))}
+    with pytest.raises(ValueError, match="states have width 32, the student's 16"):
+        loss_of(make(), wide)
+
+
+@pytest.mark.slow
+def test_no_gradient_reaches_the_teacher(teacher, make, encoder_batch, batch):
+    model = make()
+    grads = jax.grad(lambda t: loss_of(model, distilbert.teach(t, encoder_batch)))(teacher)
+    assert all(np.all(x == 0) for x in jax.tree.leaves(grads))
+    grads = jax.grad(lambda logits: loss_of(model, {**batch, "teacher_logits": logits}))(
+        batch["teacher_logits"]
+    )
+    assert not grads.any()
+
+
+def test_nothing_is_dropped_of_what_attention_adds(make, encoder_batch, monkeypatch):
+    sites = []
+
+    def record(x, key, *, rate, shared=()):
+        if key is not None and rate:
+            sites.append((x.shape, rate))
+        return x
+
+    for module in ("dropout", "mlp", "attention"):
+        monkeypatch.setattr(f"t5x_like.layers.{module}.dropout", record)
+    model = make(dropout_rate=0.1, attention_dropout_rate=0.2)
+    jax.eval_shape(model.logits, encoder_batch, jax.random.key(0))
+    x = ((5, 12, 16), 0.1)
+    # The embedding; of a layer (scanned: seen once) probabilities and what feed-forward adds.
+    assert sites == [x, ((5, 4, 12, 12), 0.2), x]
+
+
+@pytest.mark.parametrize(("masked_only", "scored"), [(False, 7 + 30), (True, 7)])
+def test_flops_hold_the_logits_that_are_compared(masked_only, scored, make, encoder_batch):
+    d, f, v = 16, 32, 50
+    pairs = 12**2 + 9**2 + 6**2 + 3**2
+    layers = 2 * (30 * (4 * d * d + 2 * d * f) + 2 * d * pairs)
+    model = make(kl_of_masked_only=masked_only)
+    assert model.flops(encoder_batch) == 3 * 2 * (layers + scored * (d * d + d * v))
+
+
+@pytest.mark.slow
+def test_layers_scanned_or_not_and_bfloat16_agree(make, batch):
+    loss = metrics_of(make(), batch)[0]
+    np.testing.assert_allclose(metrics_of(make(scan_unroll=0), batch)[0], loss, rtol=1e-6)
+    np.testing.assert_allclose(metrics_of(make(dtype="bfloat16"), batch)[0], loss, rtol=0.02)
+
+
+@pytest.mark.slow
+def test_a_few_steps_bring_the_student_closer(make, batch):
+    graph, state = nnx.split(make())
+    adam = optax.adam(3e-3)
+
+    @jax.jit
+    def train(params):
+        def step(carry, _):
+            params, moments = carry
+            grads, metrics = jax.grad(
+                lambda params: metrics_of(nnx.merge(graph, params), batch)[:2], has_aux=True
+            )(params)
+            updates, moments = adam.update(grads, moments)
+            return (optax.apply_updates(params, updates), moments), metrics
+
+        return jax.lax.scan(step, (params, adam.init(params)), length=100)[1]
+
+    metrics = train(nnx.to_pure_dict(state))
+    for name in ("kl_loss", "cosine_loss"):
+        sums, _ = metrics[name]
+        assert sums[-1] < 0.5 * sums[0]
+
+
+def test_a_temperature_is_above_zero():
+    with pytest.raises(ValueError, match=r"distilbert\.Config\.temperature must be above 0"):
+        dataclasses.replace(TINY, temperature=0.0)
