@@ -21,7 +21,7 @@ CORE = [
     "orbax-checkpoint>=0.12.8,<0.13",
     "sentencepiece>=0.2.2,<0.3",
     "tensorboardX>=2.6.4,<3",
-    "tokenizers>=0.22.0,<0.24",
+    "tokenizers>=0.23.1,<0.24",
     "tqdm>=4.67,<5",
     "zstandard>=0.23,<1",
 ]
@@ -33,7 +33,7 @@ DATA = [
     "tensorflow-datasets>=4.9.10,<5",
     "tensorflow-text>=2.21.1,<2.22",
 ]
-INTEROP = ["safetensors>=0.5,<1"]
+INTEROP = ["safetensors>=0.8.0,<1", "tensorstore>=0.1.84,<0.2"]
 LAUNCH = ["ml-collections>=1.0,<2"]
 TEST = [
     "hypothesis>=6.130,<7",
@@ -42,6 +42,9 @@ TEST = [
     "pytest-xdist>=3.8,<4",
     "ruff==0.17.5",
     "setuptools>=77.0.3",
+    # What models are compared with. Later torches are gigabytes, and there is no small one for 3.12.
+    'torch==2.13.0; python_version < "3.12"',
+    'transformers>=5.23.0,<5.24; python_version < "3.12"',
 ]
 EXTRAS = {
     "data": DATA,

@@ -69,7 +69,8 @@ RULES = {
     "evaluation": READERS,
     "interop": Rule(
         ours="interop layers models protocols vocabularies",
-        others="flax jax numpy safetensors sentencepiece tokenizers",
+        others="flax jax numpy safetensors sentencepiece tokenizers tqdm",
+        in_functions="tensorstore",
     ),
     "cli": Rule(ours="anything", others="anything"),
     "launch": Rule(ours="anything", others="absl ml_collections", in_functions="anything"),
@@ -78,7 +79,9 @@ RULES = {
 SEQIO_FILES = ("cache_tasks", "objective_step", "seqio_")
 # A model that is made of another: {"electra": {"bert"}} lets electra.py import bert.py.
 CONTAINED_MODELS: dict[str, set[str]] = {
+    "albert": {"bert"},
     "distilbert": {"bert"},
+    "prefix_lm": {"t5"},
     "spanbert": {"bert"},
 }
 

@@ -1,34 +1,88 @@
-"""`t5x_like import`: a model in Hugging Face's format becomes a model of ours."""
+"""`t5x_like import`: a model of Hugging Face, or a T5X checkpoint, becomes a model of ours."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from t5x_like.cli import arguments
+
+if TYPE_CHECKING:
+    from t5x_like.interop.hugging_face import Imported
 
 _EPILOG = """\
 examples:
   t5x_like import --from bert-base-uncased --to imported/bert
       from a directory with config.json, model.safetensors (or its shards) and a tokenizer's files
+  t5x_like import --from checkpoint_999900 --model t5_base --vocabulary my.model --to imported/t5
+      from a checkpoint of T5X, which does not say how large it is
   t5x_like inspect imported/bert
       its parameters
   t5x_like export --from imported/bert --to bert-again
-      and back
+      and back to Hugging Face
 
 Nothing is downloaded, and nothing pickled is read. DIR then holds config.gin, the vocabulary and a
 checkpoint, as the directory of a run does.
 """
 
+_TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model"),
+)
+
 
 def main(argv: list[str]) -> int:
     """Reads configuration, weights and tokenizer, and writes them as a run's directory."""
+    args, bindings = arguments.parse(_parser(), argv)
+
+    from t5x_like.cli import stored
+    from t5x_like.interop import t5x, tokenizers_in
+    from t5x_like.vocabularies import loading
+
+    stored.check_new(args.target)
+    source = Path(args.source)
+    if args.vocabulary:
+        vocabulary, note = loading.load(args.vocabulary), ""
+    else:
+        vocabulary, note = tokenizers_in.find(source)
+    if t5x.is_checkpoint(source):
+        imported = _from_t5x(source, args.model, bindings)
+    else:
+        imported = _from_hugging_face(source, args.architecture)
+    stored.write(
+        args.target,
+        imported.make,
+        imported.params,
+        title=f"{imported.architecture}, imported from {source.name}.",
+        vocabulary=vocabulary,
+        tokenizer_files=[source / name for name in _TOKENIZER_FILES if (source / name).is_file()],
+    )
+    if vocabulary is None:
+        print(f"note: no vocabulary: {note}", file=sys.stderr)
+    if imported.unused:
+        more = f" and {len(imported.unused) - 4} more" if len(imported.unused) > 4 else ""
+        unused = ", ".join(imported.unused[:4])
+        print(f"note: {imported.architecture} has no use for {unused}{more}", file=sys.stderr)
+    print(f"{args.target}: {imported.architecture}; `t5x_like inspect {args.target}` shows it")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="t5x_like import",
-        description="Imports a model in Hugging Face's format.",
+        description="Imports a model of Hugging Face, or a T5 of T5X.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--from", dest="source", required=True, metavar="HF_DIR")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        required=True,
+        metavar="DIR",
+        help="Hugging Face's, or one step's of T5X",
+    )
     parser.add_argument(
         "--to", dest="target", required=True, metavar="DIR", help="new, or an empty directory"
     )
@@ -38,29 +92,41 @@ def main(argv: list[str]) -> int:
         help="the class in transformers whose weights these are (default: the first that "
         "config.json names)",
     )
-    args = parser.parse_args(argv)
-
-    from t5x_like.cli import stored
-    from t5x_like.interop import hugging_face, tokenizers_in
-
-    stored.check_new(args.target)
-    source = Path(args.source)
-    vocabulary, notes = tokenizers_in.read(source)
-    imported = hugging_face.read(source, architecture=args.architecture)
-    stored.write(
-        args.target,
-        imported.make,
-        imported.params,
-        title=f"{imported.architecture}, imported from {source.name}.",
-        vocabulary=vocabulary,
-        tokenizer_files=tokenizers_in.files(source),
+    parser.add_argument(
+        "--model", metavar="MODEL", help="of a T5X checkpoint: a name (t5_1_1_base) or a gin file"
     )
-    if imported.unused:
-        more = f" and {len(imported.unused) - 4} more" if len(imported.unused) > 4 else ""
-        notes.append(
-            f"{imported.architecture} has no use for {', '.join(imported.unused[:4])}{more}"
+    parser.add_argument(
+        "--vocabulary",
+        metavar="V",
+        help="a .model, vocab.txt or tokenizer.json file, or a directory (default: the one beside "
+        "the weights)",
+    )
+    return parser
+
+
+def _from_hugging_face(source: Path, architecture: str | None) -> Imported:
+    from t5x_like.interop import hugging_face
+
+    return hugging_face.read(source, architecture=architecture)
+
+
+def _from_t5x(source: Path, model: str | None, bindings: list[str]) -> Imported:
+    from flax import nnx
+
+    from t5x_like.cli import gin_config
+    from t5x_like.interop import t5x
+    from t5x_like.interop.hugging_face import Imported
+    from t5x_like.models.t5 import T5
+
+    if model is None:
+        raise ValueError(
+            f"{source} is a checkpoint of T5X, which does not say how large it is: name the model, "
+            "such as --model t5_1_1_base (`t5x_like inspect` lists them)"
         )
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
-    print(f"{args.target}: {imported.architecture}; look at it with `t5x_like inspect`")
-    return 0
+    gin_config.load([model], bindings)
+    make = gin_config.macro("MODEL")
+    built = gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+    if not isinstance(built, T5):
+        raise ValueError(f"T5X trained T5s; {model} is a {type(built).__name__}")
+    constructor, params = t5x.read(source, built.config)
+    return Imported(constructor, params, f"T5 of T5X ({model})", [])

@@ -18,10 +18,12 @@ COMMANDS = {
     "inspect": "list the published models, or the parameters of one: shapes, axes, shares",
     "vocab": "train a vocabulary of any kind on a corpus or task",
     "cache": "tokenise a corpus or task once, to sharded files that training reads",
+    "import": "a model of Hugging Face, or of T5X, as a model of ours",
+    "export": "a trained or imported model in Hugging Face's format",
     "plot": "draw the loss curves of one or several runs to a PNG",
 }
-MODULES = {"import": "import_weights", "export": "export_weights"}
-"""Of the commands whose module cannot have their name: `import` is Python's."""
+MODULES = {"import": "import_weights"}
+"""Of the command whose module cannot have its name, which is Python's."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from flax import nnx
 
-from t5x_like.interop import activation_names, mapping
-from t5x_like.interop.mapping import Names, Rule, Transform
+from t5x_like.interop import activation_names
+from t5x_like.interop.mapping import Names, Rule, Transform, linear, norm, under
 from t5x_like.layers import activations, heads, tasks
 from t5x_like.models import bart
 from t5x_like.models.finetuned import FineTuned
@@ -24,29 +24,17 @@ _ANSWERS = "ForQuestionAnswering"
 _BODY = "Model"
 _SIDES = ("encoder", "decoder")
 _LOGITS_BIAS = "final_logits_bias"
-_TIED = (
-    "model.encoder.embed_tokens.weight",
-    "model.decoder.embed_tokens.weight",
-    "encoder.embed_tokens.weight",
-    "decoder.embed_tokens.weight",
-    "lm_head.weight",
-)
+_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
 _EPSILON = 1e-5  # of every norm there
 _ONE_ROW = Transform(lambda theirs: (theirs[0],), lambda ours: ours[None])
 
-# Ours: theirs.
-_MLP = {"mlp/wi": "fc1", "mlp/wo": "fc2"}
+# Our norm and attention: their attention, whose norm is named after it.
 _ATTENTIONS = {
-    "encoder": {"attention": "self_attn"},
-    "decoder": {"self_attention": "self_attn", "cross_attention": "encoder_attn"},
-}
-_NORMS = {
-    "encoder": {"attention_norm": "self_attn_layer_norm", "mlp_norm": "final_layer_norm"},
-    "decoder": {
-        "self_norm": "self_attn_layer_norm",
-        "cross_norm": "encoder_attn_layer_norm",
-        "mlp_norm": "final_layer_norm",
-    },
+    "encoder": [("attention_norm", "attention", "self_attn")],
+    "decoder": [
+        ("self_norm", "self_attention", "self_attn"),
+        ("cross_norm", "cross_attention", "encoder_attn"),
+    ],
 }
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
 
@@ -137,40 +125,43 @@ def to_hf(model: Any) -> dict[str, Any] | None:
 
 def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
-    config, head = model.config, _head(model)
-    prefix = "" if head == _BODY else _PREFIX
-    ours = "" if head == _GENERATION else "body/model/"
-    rules = [Rule(f"{ours}embedding/table", f"{prefix}shared.weight", aliases=_TIED)]
-    for side in _SIDES:
-        rules += _side(side, f"{ours}{side}", f"{prefix}{side}", pre_norm=config.pre_norm)
+    head = _head(model)
+    rules = under(
+        _body(model.config),
+        ours="" if head == _GENERATION else "body/model/",
+        theirs="" if head == _BODY else _PREFIX,
+    )
     constants = {}
-    if head == _GENERATION and config.logits_bias:
+    if head == _GENERATION and model.config.logits_bias:
         rules.append(Rule("logits_bias", _LOGITS_BIAS, _ONE_ROW))
     elif head == _GENERATION:
-        constants[_LOGITS_BIAS] = np.zeros((1, config.vocab_size), np.float32)
+        constants[_LOGITS_BIAS] = np.zeros((1, model.config.vocab_size), np.float32)
     elif head == _CLASSES:
-        rules += mapping.linear("head/pooler/dense", "classification_head.dense")
-        rules += mapping.linear("head/out", "classification_head.out_proj")
+        rules += linear("head/pooler/dense", "classification_head.dense")
+        rules += linear("head/out", "classification_head.out_proj")
     elif head == _ANSWERS:
-        rules += mapping.linear("head/out", "qa_outputs")
-    return Names(rules, prefix=_PREFIX, constants=constants, unused=(*_TIED, _LOGITS_BIAS))
+        rules += linear("head/out", "qa_outputs")
+    copies = tuple(start + name for name in _COPIES for start in ("", _PREFIX))
+    return Names(rules, prefix=_PREFIX, constants=constants, unused=(*copies, _LOGITS_BIAS))
 
 
-def _side(side: str, ours: str, theirs: str, *, pre_norm: bool) -> list[Rule]:
-    rules = [Rule(f"{ours}_entry/positions", f"{theirs}.embed_positions.weight")]
-    rules += mapping.norm(f"{ours}_entry/norm", f"{theirs}.layernorm_embedding")
-    if pre_norm:
-        rules += mapping.norm(f"{ours}_norm", f"{theirs}.layer_norm")
-    of_ours, of_theirs = f"{ours}/layers", f"{theirs}.layers.{{i}}"
-    for our, their in _MLP.items():
-        rules += mapping.linear(f"{of_ours}/{our}", f"{of_theirs}.{their}")
-    for our, their in _NORMS[side].items():
-        rules += mapping.norm(f"{of_ours}/{our}", f"{of_theirs}.{their}")
-    for attention, their_attention in _ATTENTIONS[side].items():
+def _body(config: bart.Config) -> list[Rule]:
+    rules = [Rule("embedding/table", "shared.weight", aliases=_COPIES)]
+    for side in _SIDES:
+        rules.append(Rule(f"{side}_entry/positions", f"{side}.embed_positions.weight"))
+        rules += norm(f"{side}_entry/norm", f"{side}.layernorm_embedding")
+        if config.pre_norm:
+            rules += norm(f"{side}_norm", f"{side}.layer_norm")
+        rules += under(_layer(side), ours=f"{side}/layers/", theirs=f"{side}.layers.{{i}}.")
+    return rules
+
+
+def _layer(side: str) -> list[Rule]:
+    rules = linear("mlp/wi", "fc1") + linear("mlp/wo", "fc2") + norm("mlp_norm", "final_layer_norm")
+    for our_norm, ours, theirs in _ATTENTIONS[side]:
+        rules += norm(our_norm, f"{theirs}_layer_norm")
         for our, their in _PROJECTIONS.items():
-            rules += mapping.linear(
-                f"{of_ours}/{attention}/{our}", f"{of_theirs}.{their_attention}.{their}"
-            )
+            rules += linear(f"{ours}/{our}", f"{theirs}.{their}")
     return rules
 
 
@@ -213,10 +204,8 @@ def _of_head(model: Any) -> dict[str, Any]:
     """The settings of a head for classes."""
     if _head(model) != _CLASSES:
         return {}
-    labels = [f"LABEL_{i}" for i in range(model.head.out.kernel.shape[1])]
     return {
-        "id2label": {str(i): label for i, label in enumerate(labels)},
-        "label2id": {label: i for i, label in enumerate(labels)},
+        "num_labels": model.head.out.kernel.shape[1],
         "classifier_dropout": model.head.dropout_rates[0],
         "eos_token_id": model.head.pool.token,
     }

@@ -72,7 +72,13 @@ class EncoderStack(Stack):
         return Hidden(last, states, attention)
 
     def step(
-        self, x_B1D: jax.Array, past: KeysValues, *, position: jax.Array, mask: jax.Array
+        self,
+        x_B1D: jax.Array,
+        past: KeysValues,
+        *,
+        position: jax.Array,
+        mask: jax.Array,
+        bias: jax.Array | None = None,
     ) -> tuple[jax.Array, KeysValues]:
         """All layers at one position; the past, [N, B, T, H, K] each, with it.
 
@@ -80,7 +86,7 @@ class EncoderStack(Stack):
         """
 
         def body(layer: EncoderLayer, x_B1D: jax.Array, past: KeysValues) -> tuple:
-            return layer.step(x_B1D, past, position=position, mask=mask, bias=None)
+            return layer.step(x_B1D, past, position=position, mask=mask, bias=bias)
 
         x_B1D, new = self(body, x_B1D, past)
         return x_B1D, insert(past, new, position=position, axis=2)

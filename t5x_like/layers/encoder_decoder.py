@@ -5,25 +5,24 @@ Suffixes: B batch, L target length, M input length, D d_model, V vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import jax
 import jax.numpy as jnp
-from flax import nnx
 
 from t5x_like.layers import accounting, masks
 from t5x_like.layers.decoder import Cache, Decoded, DecoderStack
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.encoder import EncoderStack, Hidden, finished
-from t5x_like.layers.losses import token_sums
+from t5x_like.layers.target_loss import TargetLoss
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Metrics
+    from t5x_like.protocols import Batch
 
 Side = Literal["encoder", "decoder"]
 
 
-class EncoderDecoder(nnx.Module):
+class EncoderDecoder(TargetLoss):
     """An encoder-decoder whose loss is the cross entropy of the decoder's targets.
 
     A batch holds int32 `encoder_input_tokens` [B, M], `decoder_input_tokens` and
@@ -35,7 +34,6 @@ class EncoderDecoder(nnx.Module):
     A subclass sets the attributes below, and may give its sides positions, biases and last norms.
     """
 
-    config: Any  # with `z_loss` and `label_smoothing`
     padding: int  # the id that fills rows up
     encoder: EncoderStack
     decoder: DecoderStack
@@ -67,48 +65,6 @@ class EncoderDecoder(nnx.Module):
     ) -> jax.Array | None:
         """Of self-attention, [1, H, L, L]; of the one query at `position`, [1, H, 1, L]."""
         return None
-
-    def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """The one term's denominator: the sum of `decoder_loss_weights`."""
-        return {"tokens": batch["decoder_loss_weights"].astype(jnp.float32).sum()}
-
-    def initial_carry(self, batch_size: int) -> tuple[()]:
-        return ()
-
-    def loss(
-        self,
-        batch: Batch,
-        key: jax.Array | None,
-        carry: tuple[()],
-        weights: dict[str, jax.Array],
-    ) -> tuple[jax.Array, Metrics, tuple[()]]:
-        """(cross entropy + z_loss * log(Z)^2) over weighted target tokens (T5, section 3.1.2).
-
-        Metrics `loss` (without the z term), `z_loss` and `accuracy` are weighted by target tokens;
-        `tokens` (all that are not padding) and `flops` count this batch.
-        """
-        weights_BL = batch["decoder_loss_weights"].astype(jnp.float32)
-        sums = token_sums(
-            self.logits(batch, key),
-            batch["decoder_target_tokens"],
-            weights_BL=weights_BL,
-            label_smoothing=self.config.label_smoothing,
-        )
-        total = accounting.at_least_one(weights["tokens"])
-        here = weights_BL.sum()
-        z_loss = self.config.z_loss * sums.squared_log_z
-        encoder_BM, decoder_BL = self._segments(batch)
-        metrics = {
-            "loss": (sums.cross_entropy, here),
-            "z_loss": (z_loss, here),
-            "accuracy": (sums.correct, here),
-            **accounting.totals(
-                tokens=accounting.count(encoder_BM) + accounting.count(decoder_BL),
-                flops=self.flops(batch),
-                share=here / total,
-            ),
-        }
-        return (sums.cross_entropy + z_loss) / total, metrics, carry
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """Float32 [B, L, V]; `key` None: without dropout."""
@@ -226,6 +182,10 @@ class EncoderDecoder(nnx.Module):
             bias=self.bias(length, side="decoder", position=position),
         )
         return self.score(self.normed(x_B1D, side="decoder"))[:, 0], cache
+
+    def tokens(self, batch: Batch) -> jax.Array:
+        encoder_BM, decoder_BL = self._segments(batch)
+        return accounting.count(encoder_BM) + accounting.count(decoder_BL)
 
     def flops(self, batch: Batch) -> jax.Array:
         """Floating point operations of a training step on this batch, float32 [].

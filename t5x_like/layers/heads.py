@@ -75,6 +75,33 @@ class Pooler(nnx.Module):
         return self.activation(self.dense(x_BD))
 
 
+class PooledState(nnx.Module):
+    """What a `Pooler` makes of the one state of a row, for whoever wants it as a feature."""
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        pool: Pool,
+        activation: Activation,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+        init: Init = NORMAL,
+    ) -> None:
+        self.pooler = Pooler(d_model, init=init, activation=activation, dtype=dtype, rngs=rngs)
+        self.pool = pool
+
+    def __call__(
+        self,
+        x_BLD: jax.Array,
+        tokens_BL: jax.Array,
+        counts_BL: jax.Array,
+        key: jax.Array | None = None,
+    ) -> jax.Array:
+        """Float32 [B, D]."""
+        return self.pooler(self.pool(x_BLD, tokens_BL, counts_BL)).astype(jnp.float32)
+
+
 class SequenceHead(nnx.Module):
     """Classes (or with one class a number, or a choice's score) from one state of a row.
 

@@ -24,6 +24,11 @@ def classes(logits_BC: jax.Array, batch: Any) -> tuple[Term, Metrics]:
     return _cross_entropy(logits_BC[:, None], batch["labels"][:, None])
 
 
+def pairs(logits_BC: jax.Array, batch: Any) -> tuple[Term, Metrics]:
+    """As `classes`, of pairs of sentences: 0 where they follow each other (BERT, section 3.1)."""
+    return classes(logits_BC, batch)
+
+
 def numbers(logits_BC: jax.Array, batch: Any) -> tuple[Term, Metrics]:
     """Squared error of `labels`, float32 [B], as a mean over rows (STS-B)."""
     error_B = jnp.square(logits_BC[:, 0] - batch["labels"])

@@ -101,16 +101,27 @@ def parts(config: Config, *, bidirectional: bool) -> Parts:
     )
 
 
-def _shared_relative(config: Config, *, bidirectional: bool, rngs: nnx.Rngs) -> RelativeBias | None:
+def shared_relative(config: Config, *, bidirectional: bool, rngs: nnx.Rngs) -> RelativeBias | None:
     """The table of a whole side, unless every layer has its own."""
     if config.relative_bias_per_layer:
         return None
     return _relative(config, bidirectional=bidirectional)(rngs)
 
 
-def _output(config: Config, rngs: nnx.Rngs) -> Logits:
+def own_output(config: Config, rngs: nnx.Rngs) -> Logits | None:
+    """The matrix of the logits, where they are not tied."""
+    if config.tied_logits:
+        return None
     init = nnx.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
     return Logits(config.d_model, config.vocab_size, init=init, rngs=rngs)
+
+
+def scored(x_BLD: jax.Array, embedding: Embedding, output: Logits | None) -> jax.Array:
+    """Logits of last states, float32 [B, L, V]; `output` None: by the token table."""
+    if output is not None:
+        return output(x_BLD)
+    # The table has unit variance: scaled here, where it is cheaper than at the logits.
+    return embedding.attend(x_BLD.astype(jnp.float32) * x_BLD.shape[-1] ** -0.5)
 
 
 class _Sides(EncoderDecoder):
@@ -128,7 +139,7 @@ class _Sides(EncoderDecoder):
             remat=config.remat,
         )
         self.encoder_norm = made_of.norm(rngs)
-        self.encoder_relative = _shared_relative(config, bidirectional=True, rngs=rngs)
+        self.encoder_relative = shared_relative(config, bidirectional=True, rngs=rngs)
         self.config = config
         self.padding = 0
 
@@ -192,11 +203,8 @@ class T5(_Sides):
             remat=config.remat,
         )
         self.decoder_norm = made_of.norm(rngs)
-        self.decoder_relative = _shared_relative(config, bidirectional=False, rngs=rngs)
-        self.output = None if config.tied_logits else _output(config, rngs)
+        self.decoder_relative = shared_relative(config, bidirectional=False, rngs=rngs)
+        self.output = own_output(config, rngs)
 
     def score(self, x_BLD: jax.Array) -> jax.Array:
-        if self.output is not None:
-            return self.output(x_BLD)
-        # The table has unit variance: scaled here, where it is cheaper than at the logits.
-        return self.embedding.attend(x_BLD.astype(jnp.float32) * self.config.d_model**-0.5)
+        return scored(x_BLD, self.embedding, self.output)

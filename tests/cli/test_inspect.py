@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from flax import nnx
 from tiny_run import Result
 
-from t5x_like.cli import gin_config, main
+from t5x_like.cli import gin_config
 from t5x_like.cli.model_names import model_files, stated_count
 from t5x_like.models import t5
 from t5x_like.partitioning import make_layout, map_parameters
@@ -188,17 +187,6 @@ def test_names_follow_from_paths(tmp_path: Path) -> None:
     assert stated_count(found["gpt2_medium"]) == 355_000
     found["gpt"].write_text("parameters = 3\n# 12 layers, many parameters\n")
     assert stated_count(found["gpt"]) is None
-
-
-@pytest.mark.parametrize("command", ["import", "export"])
-def test_a_command_may_have_another_name_than_its_module(
-    command: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = types.ModuleType("stands in")
-    module.main = lambda argv: print(*argv)  # type: ignore[attr-defined]
-    monkeypatch.setitem(main.COMMANDS, command, "moves weights")
-    monkeypatch.setitem(sys.modules, f"t5x_like.cli.{command}_weights", module)
-    assert cli(command, "--to=here") == Result(0, "--to=here\n", "")
 
 
 @pytest.mark.slow

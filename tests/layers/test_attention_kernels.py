@@ -77,7 +77,7 @@ def test_with_bias_and_mask_values_and_gradients_are_those_of_plain(kernel):
 @settings(deadline=None, max_examples=12)
 @given(st.data())
 def test_any_shapes_and_broadcasts_give_what_plain_gives(kernel, data):
-    shape = b, h, l, m, k = (
+    b, h, l, m, k = (
         data.draw(st.sampled_from([1, 2])),
         data.draw(st.sampled_from([1, 3])),
         data.draw(st.sampled_from([1, 4, 6])),
@@ -90,7 +90,7 @@ def test_any_shapes_and_broadcasts_give_what_plain_gives(kernel, data):
         return data.draw(st.none() | whole)
 
     dtype = data.draw(st.sampled_from(["float32", "bfloat16"]))
-    check(kernel, shape, dtype, bias_shape=broadcasting(), mask_shape=broadcasting())
+    check(kernel, (b, h, l, m, k), dtype, bias_shape=broadcasting(), mask_shape=broadcasting())
 
 
 @each_kernel

@@ -71,5 +71,4 @@ def _write_tokenizer(directory: Path, model: Stored) -> None:
         print("note: no vocabulary is known, so no tokenizer is written", file=sys.stderr)
         return
     model_type = hugging_face.read_config(directory)["model_type"]
-    for note in tokenizers_out.write(model.vocabulary, directory, model_type=model_type):
-        print(f"note: {note}", file=sys.stderr)
+    tokenizers_out.write(model.vocabulary, directory, model_type=model_type)

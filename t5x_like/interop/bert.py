@@ -1,0 +1,304 @@
+"""BERT and RoBERTa at Hugging Face: settings and names of weights; SpanBERT goes out as a BERT."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flax import nnx
+
+from t5x_like.interop import activation_names, mapping, task_heads
+from t5x_like.interop.mapping import Names, Rule
+from t5x_like.layers import activations, heads, tasks
+from t5x_like.models import bert, spanbert
+from t5x_like.models.finetuned import FineTuned
+
+MODEL_TYPES = ("bert", "roberta")
+
+_PRETRAINED = "ForPreTraining"
+_MASKED = "ForMaskedLM"
+_PAIRS = "ForNextSentencePrediction"
+_BARE = "Model(add_pooling_layer=False)"  # transformers has no name for it
+
+# Ours: theirs, in config.json, and what they take where it is not given.
+_SETTINGS = {
+    "d_model": ("hidden_size", 768),
+    "d_ff": ("intermediate_size", 3072),
+    "num_heads": ("num_attention_heads", 12),
+    "num_layers": ("num_hidden_layers", 12),
+    "max_positions": ("max_position_embeddings", 512),
+    "type_vocab_size": ("type_vocab_size", 2),
+    "dropout_rate": ("hidden_dropout_prob", 0.1),
+    "attention_dropout_rate": ("attention_probs_dropout_prob", 0.1),
+    "norm_epsilon": ("layer_norm_eps", 1e-12),
+    "init_std": ("initializer_range", 0.02),
+}
+# The only values that are read.
+_FIXED = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kind:
+    """What differs between the two model types."""
+
+    model_type: str
+    classes: str  # beginning of their names
+    vocab_size: int
+    pad_id: int
+    mlm: Mapping[str, str]
+    ids: Mapping[str, int]
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.model_type}."
+
+
+_BERT = _Kind(
+    model_type="bert",
+    classes="Bert",
+    vocab_size=30522,
+    pad_id=0,
+    mlm={
+        "dense": "cls.predictions.transform.dense",
+        "norm": "cls.predictions.transform.LayerNorm",
+        "bias": "cls.predictions.bias",
+        "decoder": "cls.predictions.decoder",
+    },
+    ids={},
+)
+_ROBERTA = _Kind(
+    model_type="roberta",
+    classes="Roberta",
+    vocab_size=50265,
+    pad_id=1,
+    mlm={
+        "dense": "lm_head.dense",
+        "norm": "lm_head.layer_norm",
+        "bias": "lm_head.bias",
+        "decoder": "lm_head.decoder",
+    },
+    ids={"bos_token_id": 0, "eos_token_id": 2},
+)
+
+# Ours: theirs.
+_LAYER = {
+    "attention/query": "attention.self.query",
+    "attention/key": "attention.self.key",
+    "attention/value": "attention.self.value",
+    "attention/out": "attention.output.dense",
+    "mlp/wi": "intermediate.dense",
+    "mlp/wo": "output.dense",
+}
+_NORMS = {"attention_norm": "attention.output.LayerNorm", "mlp_norm": "output.LayerNorm"}
+
+
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+    """Of a model with the heads of pretraining or one of them, that of a task, or without.
+
+    `BertModel(add_pooling_layer=False)` is one without a pooler.
+
+    Raises:
+      ValueError: another head, or a setting that is not supported.
+    """
+    kind = _ROBERTA if config["model_type"] == "roberta" else _BERT
+    ending = architecture.removeprefix(kind.classes)
+    ours = _config(config, kind, next_sentence=ending == _PRETRAINED)
+    if ending == _MASKED or (ending == _PRETRAINED and kind is _BERT):
+        if kind is _ROBERTA and ours.activation is not activations.gelu:
+            raise ValueError(
+                f"config.json has hidden_act {config['hidden_act']!r}, but RoBERTa's head for "
+                "masked tokens always has gelu: only gelu is read"
+            )
+        return functools.partial(bert.Bert, ours)
+    body = functools.partial(bert.Encoder, ours)
+    pooled = {"pool": heads.first, "activation": activations.tanh}
+    if ending == _BARE:
+        return functools.partial(FineTuned, body)
+    if ending == task_heads.BODY:
+        return functools.partial(FineTuned, body, functools.partial(heads.PooledState, **pooled))
+    if ending == _PAIRS and kind is _BERT:
+        pair = functools.partial(heads.SequenceHead, num_labels=2, **pooled)
+        return functools.partial(FineTuned, body, pair, task=tasks.pairs)
+    rate = config.get("classifier_dropout")
+    rate = ours.dropout_rate if rate is None else rate
+    twice = kind is _ROBERTA and ending == task_heads.CLASSES
+    made_with = task_heads.Heads(
+        of_sequence=functools.partial(
+            heads.SequenceHead, **pooled, dropout_rates=(rate if twice else 0.0, rate)
+        ),
+        of_tokens=functools.partial(heads.TokenHead, dropout_rate=rate),
+    )
+    made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
+    if made is None:
+        raise ValueError(
+            f"{architecture} is not read: it is no {kind.classes} with a head that we have"
+        )
+    return made
+
+
+def to_hf(model: Any) -> dict[str, Any] | None:
+    """config.json of a (possibly abstract) model; None if it is of another family.
+
+    Raises:
+      ValueError: the configuration cannot be said in theirs.
+    """
+    if not _is_ours(model):
+        return None
+    config, kind = model.config, _kind(model)
+    if config.d_embedding not in (None, config.d_model):
+        raise ValueError(
+            f"bert.Config.d_embedding is {config.d_embedding}, but Hugging Face's BERT has "
+            "embeddings as wide as the model: it cannot be exported"
+        )
+    ending = _ending(model)
+    if kind is _ROBERTA and ending in (_PRETRAINED, _PAIRS):
+        raise ValueError("Hugging Face's RoBERTa has no head for pairs: it cannot be exported")
+    return {
+        "model_type": kind.model_type,
+        "architectures": [kind.classes + ending.removesuffix("(add_pooling_layer=False)")],
+        "vocab_size": config.vocab_size,
+        **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
+        "type_vocab_size": max(1, config.type_vocab_size),
+        "hidden_act": activation_names.written(config.activation),
+        "pad_token_id": kind.pad_id if kind is _BERT else config.padding_position,
+        **kind.ids,
+        **_of_head(model),
+    }
+
+
+def names(model: Any) -> Names:
+    """The names of a model's weights in a file of its class."""
+    config, kind, ending = model.config, _kind(model), _ending(model)
+    pretrained = isinstance(model, bert.Bert)
+    theirs = "" if ending in (task_heads.BODY, _BARE) else kind.prefix
+    rules = mapping.under(
+        body(config, decoder=f"{kind.mlm['decoder']}.weight"),
+        ours="encoder/" if pretrained else "body/",
+        theirs=theirs,
+    )
+    if pretrained:
+        rules += mapping.linear("mlm/dense", kind.mlm["dense"])
+        rules += mapping.norm("mlm/norm", kind.mlm["norm"])
+        rules.append(Rule("mlm/bias", kind.mlm["bias"], aliases=(f"{kind.mlm['decoder']}.bias",)))
+    if ending in (_PRETRAINED, _PAIRS):
+        head = "sentence" if pretrained else "head"
+        rules += mapping.linear(f"{head}/pooler/dense", f"{theirs}pooler.dense")
+        rules += mapping.linear(f"{head}/out", "cls.seq_relationship")
+    elif ending not in (_MASKED, _BARE):
+        rules += _task_head(ending, kind, theirs)
+    constants = {}
+    if not config.type_vocab_size:
+        constants[f"{theirs}embeddings.token_type_embeddings.weight"] = np.zeros(
+            (1, config.d_model), np.float32
+        )
+    if ending == _BARE:
+        constants |= _fresh_pooler(config)
+    # Older files have buffers, and copies of what is tied.
+    buffers = ("embeddings.position_ids", "embeddings.token_type_ids")
+    unused = (*buffers, *(kind.prefix + name for name in buffers), kind.mlm["decoder"])
+    return Names(rules, prefix=kind.prefix, constants=constants, unused=unused)
+
+
+def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
+    """A SpanBERT without the head of its boundaries, for which there is no class."""
+    if type(model) is not spanbert.SpanBert:
+        return None
+    fields = dataclasses.fields(bert.Config)
+    config = bert.Config(**{field.name: getattr(model.config, field.name) for field in fields})
+    plain = nnx.eval_shape(lambda: bert.Bert(config, rngs=nnx.Rngs(0)))
+    return {"": (plain, {name: part for name, part in params.items() if name != "boundary"})}
+
+
+def body(config: bert.Config, *, decoder: str) -> list[Rule]:
+    """Of a BERT's encoder; `decoder` is the name of a copy of the token table in a head."""
+    rules = [
+        Rule("embedding/tokens/table", "embeddings.word_embeddings.weight", aliases=(decoder,)),
+        Rule("embedding/positions", "embeddings.position_embeddings.weight"),
+        *mapping.norm("embedding/norm", "embeddings.LayerNorm"),
+    ]
+    if config.type_vocab_size:
+        rules.append(Rule("embedding/types", "embeddings.token_type_embeddings.weight"))
+    for our, their in _LAYER.items():
+        rules += mapping.linear(f"trunk/stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
+    for our, their in _NORMS.items():
+        rules += mapping.norm(f"trunk/stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
+    return rules
+
+
+def _task_head(ending: str, kind: _Kind, theirs: str) -> list[Rule]:
+    if ending == task_heads.SPANS:
+        return mapping.linear("head/out", "qa_outputs")
+    if ending == task_heads.TAGS:
+        return mapping.linear("head/out", "classifier")
+    if ending == task_heads.CLASSES and kind is _ROBERTA:
+        dense = mapping.linear("head/pooler/dense", "classifier.dense")
+        return dense + mapping.linear("head/out", "classifier.out_proj")
+    pooler = mapping.linear("head/pooler/dense", f"{theirs}pooler.dense")
+    if ending == task_heads.BODY:
+        return pooler
+    return pooler + mapping.linear("head/out", "classifier")
+
+
+def _fresh_pooler(config: bert.Config) -> dict[str, np.ndarray]:
+    """As transformers would draw it for a file that has none, with a warning."""
+    size = config.d_model
+    kernel = np.random.default_rng(0).normal(0, config.init_std, (size, size))
+    return {
+        "pooler.dense.weight": kernel.astype(np.float32),
+        "pooler.dense.bias": np.zeros(size, np.float32),
+    }
+
+
+def _config(config: Mapping[str, Any], kind: _Kind, *, next_sentence: bool) -> bert.Config:
+    for name, wanted in _FIXED.items():
+        if config.get(name, wanted) != wanted:
+            raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")
+    pad = config.get("pad_token_id")
+    return bert.Config(
+        vocab_size=config.get("vocab_size", kind.vocab_size),
+        **{ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()},
+        activation=activation_names.read(config.get("hidden_act", "gelu")),
+        padding_position=(kind.pad_id if pad is None else pad) if kind is _ROBERTA else None,
+        next_sentence=next_sentence,
+    )
+
+
+def _is_ours(model: Any) -> bool:
+    """Other families are made of parts of this one, with configurations of their own."""
+    configs = (bert.Config, spanbert.Config)
+    if isinstance(model, FineTuned):
+        return type(model.body) is bert.Encoder and type(model.config) in configs
+    return type(model) in (bert.Bert, spanbert.SpanBert)
+
+
+def _kind(model: Any) -> _Kind:
+    return _BERT if model.config.padding_position is None else _ROBERTA
+
+
+def _ending(model: Any) -> str:
+    """The end of the name of the model's class."""
+    if isinstance(model, bert.Bert):
+        return _MASKED if model.sentence is None else _PRETRAINED
+    if model.head is None:
+        return _BARE
+    if isinstance(model.head, heads.PooledState):
+        return task_heads.BODY
+    if getattr(model.task, "__name__", None) == tasks.pairs.__name__:
+        return _PAIRS
+    return task_heads.ending_of(model)
+
+
+def _of_head(model: Any) -> dict[str, Any]:
+    if _ending(model) not in (task_heads.CLASSES, task_heads.TAGS, task_heads.CHOICES):
+        return {}
+    of_tokens = isinstance(model.head, heads.TokenHead)
+    rate = model.head.dropout_rate if of_tokens else model.head.dropout_rates[1]
+    return {"classifier_dropout": rate, **task_heads.settings(model)}

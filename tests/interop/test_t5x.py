@@ -1,0 +1,57 @@
+import jax
+import numpy as np
+import pytest
+import t5x_checkpoint
+from flax import nnx
+
+from t5x_like.interop import t5x
+from t5x_like.layers.mlp import GatedMlp
+from t5x_like.models import t5
+
+SIZES = {"vocab_size": 30, "d_model": 8, "d_ff": 12, "num_heads": 2, "d_kv": 3}
+LAYERS = {"num_encoder_layers": 2, "num_decoder_layers": 2}
+
+
+def made(**more):
+    config = t5.Config(**SIZES, **LAYERS, **more)
+    model = jax.jit(lambda: nnx.to_pure_dict(nnx.state(t5.T5(config, rngs=nnx.Rngs(0)))))()
+    return config, model
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"mlp": GatedMlp, "tied_logits": False},
+        {"mlp": GatedMlp, "tied_logits": False, "relative_bias_per_layer": True},
+    ],
+    ids=["1.0", "1.1", "scanned"],
+)
+def test_a_checkpoint_of_t5x_gives_the_parameters_that_it_was_made_of(more, tmp_path):
+    config, params = made(**more)
+    scanned = config.relative_bias_per_layer
+    t5x_checkpoint.write(tmp_path / "step", t5x_checkpoint.tree_of(params, config, scanned=scanned))
+    assert t5x.is_checkpoint(tmp_path / "step")
+    make, found = t5x.read(tmp_path / "step", config)
+    assert make.keywords == {"config": config}
+    jax.tree.map(np.testing.assert_array_equal, found, params)
+
+
+def test_what_cannot_be_right_is_refused(tmp_path):
+    config, params = made()
+    tree = t5x_checkpoint.tree_of(params, config)
+    with pytest.raises(FileNotFoundError, match="no checkpoint of T5X"):
+        t5x.read(tmp_path, config)
+    t5x_checkpoint.write(tmp_path / "step", tree)
+    with pytest.raises(ValueError, match="for all layers of a side"):
+        t5x.read(tmp_path / "step", made(relative_bias_per_layer=True)[0])
+    with pytest.raises(ValueError, match="configuration beside it says"):
+        t5x.read(tmp_path / "step", t5.Config(**{**SIZES, "d_ff": 16}, **LAYERS))
+    del tree["encoder"]["layers_1"]["attention"]["key"]
+    t5x_checkpoint.write(tmp_path / "torn", tree)
+    with pytest.raises(ValueError, match=r"lack target.encoder.layers_1.attention.key.kernel"):
+        t5x.read(tmp_path / "torn", config)
+    state = tmp_path / "step" / "checkpoint"
+    state.write_bytes(state.read_bytes()[:40])
+    with pytest.raises(ValueError, match="damaged"):
+        t5x.read(tmp_path / "step", config)
