@@ -7,9 +7,9 @@ Ours: the published gin file in float32, all layers unrolled, `training.step.bui
 Theirs: transformers' model as it comes (torch eager, float32), `torch.optim.AdamW(fused=True)`.
 Both have all cores, the published dropout, and the same global batch of random rows: 15 % masked,
 one row in eight a little shorter than the others. They take turns in one process; ratios are
-their time / our time, of medians and of minima over the rounds. Needs torch and transformers.
-
-Suffixes: B batch, L length, K masked positions.
+their time / our time: of medians and of minima over the rounds, and of the medians of processor
+time. On a busy machine only the last tells much, on one core (`taskset -c 0`): more threads wait
+for each other. Needs torch and transformers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -39,6 +39,11 @@ from t5x_like.training import optimizers, step
 LEARNING_RATE = 1e-4
 IGNORED = -100  # the label that transformers leaves out of a loss
 BINDINGS = ("DTYPE = 'float32'", "SCAN_UNROLL = 0")
+ARGUMENTS = {
+    "input_ids": "encoder_input_tokens",
+    "attention_mask": "encoder_attention_mask",
+    "token_type_ids": "encoder_token_type_ids",
+}
 
 Batch = dict[str, np.ndarray]
 
@@ -56,7 +61,7 @@ def tensor(x: np.ndarray) -> torch.Tensor:
 
 
 class Rows:
-    """Random text [B, L] of ids from 1000 on, one row in eight a little shorter."""
+    """Random text [rows, length] of ids from 1000 on, one row in eight a little shorter."""
 
     def __init__(self, shape: tuple[int, int], *, vocab_size: int, pad_id: int = 0) -> None:
         self.random = np.random.default_rng(0)
@@ -68,7 +73,7 @@ class Rows:
         self.tokens = np.where(self.counts, drawn, pad_id).astype(np.int32)
 
     def masked(self, mask_id: int) -> tuple[Batch, np.ndarray]:
-        """What our encoders read, 15 % of the tokens masked; and labels [B, L] as theirs."""
+        """What our encoders read, 15 % of it masked; and labels as theirs, [rows, length]."""
         size, length = self.tokens.shape
         slots = -(-15 * length // 100)
         shortest = self.counts.sum(axis=1).min()
@@ -90,17 +95,13 @@ class Rows:
         return batch, labels
 
     def pairs(self) -> np.ndarray:
-        """Labels of pairs of sentences, [B]."""
+        """Labels of pairs of sentences, [rows]."""
         return self.random.integers(0, 2, len(self.tokens), dtype=np.int32)
 
 
 def read(batch: Batch) -> dict[str, torch.Tensor]:
     """The arguments of an encoder."""
-    return {
-        "input_ids": tensor(batch["encoder_input_tokens"]),
-        "attention_mask": tensor(batch["encoder_attention_mask"]),
-        "token_type_ids": tensor(batch["encoder_token_type_ids"]),
-    }
+    return {theirs: tensor(batch[ours]) for theirs, ours in ARGUMENTS.items() if ours in batch}
 
 
 def bert_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
@@ -124,11 +125,7 @@ def roberta_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     )
     batch, labels = Rows(shape, vocab_size=config.vocab_size, pad_id=1).masked(mask_id=50264)
     del batch["encoder_token_type_ids"]
-    given = {
-        "input_ids": tensor(batch["encoder_input_tokens"]),
-        "attention_mask": tensor(batch["encoder_attention_mask"]),
-        "labels": tensor(labels),
-    }
+    given = read(batch) | {"labels": tensor(labels)}
     model = transformers.RobertaForMaskedLM(config)
     return batch, Theirs(model, lambda: model(**given).loss)
 
@@ -201,19 +198,19 @@ def xlnet_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     is_target = np.zeros(shape, bool)
     np.put_along_axis(is_target, positions, True, axis=1)
     # A token that is not predicted is seen by all; a predicted one by those after it.
+    query, key = np.where(is_target, order, 0), np.where(is_target, order, -1)
     batch |= {
         "encoder_input_tokens": rows.tokens,
         "masked_positions": positions,
         "masked_targets": targets,
         "masked_loss_weights": np.ones(positions.shape, np.float32),
-        "permutation_query_order": np.where(is_target, order, 0),
-        "permutation_key_order": np.where(is_target, order, -1),
+        "permutation_query_order": query,
+        "permutation_key_order": key,
         "reset_memory": np.ones(size, np.int32),
         "backward": np.zeros(size, np.int32),
     }
-    hidden = batch["permutation_query_order"][:, :, None] <= batch["permutation_key_order"][:, None]
     given = read(batch) | {
-        "perm_mask": torch.from_numpy(hidden.astype(np.float32)),
+        "perm_mask": torch.from_numpy((query[:, :, None] <= key[:, None]).astype(np.float32)),
         "target_mapping": torch.from_numpy(np.eye(length, dtype=np.float32)[positions]),
         "labels": tensor(targets),
     }
@@ -271,18 +268,8 @@ def bart_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     return batch, Theirs(model, lambda: model(**given).loss)
 
 
-FAMILIES = {
-    make.__name__: make
-    for make in (
-        bert_base,
-        electra_small,
-        roberta_base,
-        xlnet_base,
-        albert_base,
-        t5_small,
-        bart_base,
-    )
-}
+_MADE_BY = (bert_base, electra_small, roberta_base, xlnet_base, albert_base, t5_small, bart_base)
+FAMILIES = {make.__name__: make for make in _MADE_BY}
 
 
 def our_step(name: str, batch: Batch, *, rows: int) -> tuple[Callable[[], object], int]:
@@ -321,25 +308,33 @@ def their_step(theirs: Theirs) -> tuple[Callable[[], object], int]:
     return run, sum(parameter.numel() for parameter in parameters)
 
 
-def alternated(runs: list[Callable[[], object]], rounds: int) -> list[list[float]]:
-    """Seconds of each round of each, after two that do not count."""
-    seconds: list[list[float]] = [[] for _ in runs]
+class Times(NamedTuple):
+    """Milliseconds of each round, by the clock and of all processors together."""
+
+    wall: list[float]
+    processor: list[float]
+
+
+def alternated(runs: list[Callable[[], object]], rounds: int) -> list[Times]:
+    """Each run's times, after two rounds that do not count."""
+    times = [Times([], []) for _ in runs]
     for number in range(rounds + 2):
-        for run, measured in zip(runs, seconds, strict=True):
-            start = time.perf_counter()
+        for run, measured in zip(runs, times, strict=True):
+            wall, processor = time.perf_counter(), time.process_time()
             run()
             if number >= 2:
-                measured.append(time.perf_counter() - start)
-    return seconds
+                measured.wall.append(1e3 * (time.perf_counter() - wall))
+                measured.processor.append(1e3 * (time.process_time() - processor))
+    return times
 
 
-def measured(name: str, shape: tuple[int, int], rounds: int) -> dict[str, object]:
+def measured(name: str, shape: tuple[int, int], rounds: int) -> dict[str, Any]:
     """Milliseconds of both, and the ratios."""
     batch, theirs = FAMILIES[name](shape)
     ours, our_parameters = our_step(name, batch, rows=shape[0])
     other, their_parameters = their_step(theirs)
-    seconds = alternated([ours, other], rounds)
-    row: dict[str, object] = {
+    a, b = alternated([ours, other], rounds)
+    row = {
         "model": name,
         "batch": shape[0],
         "length": shape[1],
@@ -348,34 +343,36 @@ def measured(name: str, shape: tuple[int, int], rounds: int) -> dict[str, object
         "our_parameters": our_parameters,
         "their_parameters": their_parameters,
     }
-    for statistic in (statistics.median, min):
-        a, b = (1e3 * statistic(times) for times in seconds)
-        row |= {
-            f"our_{statistic.__name__}_ms": round(a, 1),
-            f"their_{statistic.__name__}_ms": round(b, 1),
-            f"ratio_of_{statistic.__name__}": round(b / a, 3),
-        }
+    for kind, statistic, times in (
+        ("median", statistics.median, (a.wall, b.wall)),
+        ("minimum", min, (a.wall, b.wall)),
+        ("processor", statistics.median, (a.processor, b.processor)),
+    ):
+        ours_ms, theirs_ms = map(statistic, times)
+        row[f"our_{kind}_ms"], row[f"their_{kind}_ms"] = round(ours_ms, 1), round(theirs_ms, 1)
+        row[f"ratio_of_{kind}"] = round(theirs_ms / ours_ms, 3)
     return row
 
 
-def table(rows: list[dict]) -> str:
-    """One line a model."""
-    lines = [
-        f"{'model':16}{'ours ms':>10}{'theirs ms':>11}{'ratio':>8}   {'of minima':>9}"
-        f"{'parameters':>14}"
-    ]
-    for row in rows:
-        count, other = row["our_parameters"], row["their_parameters"]
-        lines.append(
-            f"{row['model']:16}{row['our_median_ms']:10.0f}{row['their_median_ms']:11.0f}"
-            f"{row['ratio_of_median']:8.2f}   {row['ratio_of_min']:9.2f}{count:14,}"
-            + ("" if count == other else f"  (theirs: {other:,})")
-        )
-    return "\n".join(lines)
+HEADER = (
+    f"{'model':16}{'ours ms':>10}{'theirs ms':>11}{'ratio':>8}{'of minima':>11}"
+    f"{'of processor':>14}{'parameters':>14}"
+)
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of the table."""
+    ours, theirs = row["our_parameters"], row["their_parameters"]
+    return (
+        f"{row['model']:16}{row['our_median_ms']:10.0f}{row['their_median_ms']:11.0f}"
+        f"{row['ratio_of_median']:8.2f}{row['ratio_of_minimum']:11.2f}"
+        f"{row['ratio_of_processor']:14.2f}{ours:14,}"
+        + ("" if ours == theirs else f"  (theirs: {theirs:,})")
+    )
 
 
 def main() -> None:
-    """Prints a line as each model is done, then the table."""
+    """Prints the table, a line as each model is done."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -389,17 +386,15 @@ def main() -> None:
     if unknown := set(names) - set(FAMILIES):
         parser.error(f"no model {', '.join(sorted(unknown))}: known are {', '.join(FAMILIES)}")
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
-    rows = []
+    print(HEADER, flush=True)
     for name in names:
-        rows.append(measured(name, (args.batch, args.length), args.rounds))
-        print(json.dumps(rows[-1]), flush=True)
+        row = measured(name, (args.batch, args.length), args.rounds)
+        print(line(row), flush=True)
         if args.json:
             with args.json.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
+                file.write(json.dumps(row) + "\n")
         gc.collect()
-    print(table(rows))
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ SEQIO_FILES = ("cache_tasks", "objective_step", "seqio_")
 CONTAINED_MODELS: dict[str, set[str]] = {
     "albert": {"bert"},
     "distilbert": {"bert"},
+    "electra": {"bert"},
     "prefix_lm": {"t5"},
     "spanbert": {"bert"},
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from t5x_like.protocols import Model
 
 _LONG = 120
+_PADDING_FIELDS = ("pad_id", "padding_position")  # of configurations, where it is a setting
 
 
 def writable_directory(model_dir: str | None) -> epath.Path:
@@ -65,9 +66,10 @@ def vocabulary_fits(make_model: Callable[..., Model], ids: int, pad: int | None 
         )
     padding, pad = getattr(model, "padding", None), pad or 0
     if padding is not None and pad != padding:
+        fields = [name for name in _PADDING_FIELDS if hasattr(model.config, name)]
         remedy = (
-            f"set --gin.{family}.Config.pad_id={pad}"
-            if hasattr(model.config, "pad_id")
+            f"set --gin.{family}.Config.{fields[0]}={pad}"
+            if fields
             else "choose a vocabulary with that padding, such as one that `t5x_like vocab` trains"
         )
         raise ValueError(

@@ -63,19 +63,19 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     ours = _config(config, sentence=ending == _PRETRAINED)
     if ending in (_PRETRAINED, _MASKED):
         return functools.partial(albert.Albert, ours)
+    body = functools.partial(albert.Encoder, ours)
+    pooled: dict[str, Any] = {"pool": heads.first, "activation": activations.tanh}
+    if ending == task_heads.BODY:
+        return functools.partial(FineTuned, body, functools.partial(heads.PooledState, **pooled))
     rate = config.get(*_CLASSIFIER_DROPOUT)
     made_with = task_heads.Heads(
         of_sequence=functools.partial(
-            heads.SequenceHead,
-            pool=heads.first,
-            activation=activations.tanh,
-            dropout_rates=(0.0, rate or 0.0),
+            heads.SequenceHead, **pooled, dropout_rates=(0.0, rate or 0.0)
         ),
         of_tokens=functools.partial(
             heads.TokenHead, dropout_rate=ours.dropout_rate if rate is None else rate
         ),
     )
-    body = functools.partial(albert.Encoder, ours)
     made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
     if made is None:
         raise ValueError(f"{architecture} is not read: it is no ALBERT with a head that we have")
@@ -127,16 +127,23 @@ def names(model: Any) -> Names:
     if ending == _PRETRAINED:
         rules += mapping.linear("sentence/pooler/dense", f"{theirs}pooler")
         rules += mapping.linear("sentence/out", "sop_classifier.classifier")
-    if ending in (task_heads.CLASSES, task_heads.CHOICES):
-        rules += mapping.linear("head/pooler/dense", f"{theirs}pooler")
-    if not of_pretraining and model.head is not None:
-        name = "qa_outputs" if ending == task_heads.SPANS else "classifier"
-        rules += mapping.linear("head/out", name)
+    elif not of_pretraining:
+        rules += _task_head(model, theirs)
     constants = {}
     if config.d_embedding is None:  # There, embeddings as wide as the model are projected too.
         constants[f"{theirs}{_MAPPING}.weight"] = np.eye(config.d_model, dtype=np.float32)
         constants[f"{theirs}{_MAPPING}.bias"] = np.zeros(config.d_model, np.float32)
     return Names(rules, prefix=_PREFIX, constants=constants, unused=("predictions.decoder.",))
+
+
+def _task_head(model: FineTuned, theirs: str) -> list[Rule]:
+    rules: list[Rule] = []
+    if hasattr(model.head, "pooler"):
+        rules += mapping.linear("head/pooler/dense", f"{theirs}pooler")
+    if hasattr(model.head, "out"):
+        spans = task_heads.ending_of(model) == task_heads.SPANS
+        rules += mapping.linear("head/out", "qa_outputs" if spans else "classifier")
+    return rules
 
 
 def _body(config: albert.Config) -> list[Rule]:
@@ -183,7 +190,7 @@ def _ending(model: Any) -> str:
 
 def _of_head(model: Any) -> dict[str, Any]:
     name, _ = _CLASSIFIER_DROPOUT
-    if not isinstance(model, FineTuned) or model.head is None:
+    if _ending(model) in (_PRETRAINED, _MASKED, task_heads.BODY):
         return {}
     of_tokens = isinstance(model.head, heads.TokenHead)
     rate = model.head.dropout_rate if of_tokens else model.head.dropout_rates[1]

@@ -88,6 +88,8 @@ _ROBERTA = _Kind(
     ids={"bos_token_id": 0, "eos_token_id": 2},
 )
 
+_POOLED: dict[str, Any] = {"pool": heads.first, "activation": activations.tanh}
+
 # Ours: theirs.
 _LAYER = {
     "attention/query": "attention.self.query",
@@ -112,36 +114,37 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     ending = architecture.removeprefix(kind.classes)
     ours = _config(config, kind, next_sentence=ending == _PRETRAINED)
     if ending == _MASKED or (ending == _PRETRAINED and kind is _BERT):
-        if kind is _ROBERTA and ours.activation is not activations.gelu:
-            raise ValueError(
-                f"config.json has hidden_act {config['hidden_act']!r}, but RoBERTa's head for "
-                "masked tokens always has gelu: only gelu is read"
-            )
+        _check_activation(kind, config.get("hidden_act", "gelu"))
         return functools.partial(bert.Bert, ours)
     body = functools.partial(bert.Encoder, ours)
-    pooled = {"pool": heads.first, "activation": activations.tanh}
     if ending == _BARE:
         return functools.partial(FineTuned, body)
     if ending == task_heads.BODY:
-        return functools.partial(FineTuned, body, functools.partial(heads.PooledState, **pooled))
+        return functools.partial(FineTuned, body, functools.partial(heads.PooledState, **_POOLED))
     if ending == _PAIRS and kind is _BERT:
-        pair = functools.partial(heads.SequenceHead, num_labels=2, **pooled)
+        pair = functools.partial(heads.SequenceHead, num_labels=2, **_POOLED)
         return functools.partial(FineTuned, body, pair, task=tasks.pairs)
-    rate = config.get("classifier_dropout")
-    rate = ours.dropout_rate if rate is None else rate
-    twice = kind is _ROBERTA and ending == task_heads.CLASSES
-    made_with = task_heads.Heads(
-        of_sequence=functools.partial(
-            heads.SequenceHead, **pooled, dropout_rates=(rate if twice else 0.0, rate)
-        ),
-        of_tokens=functools.partial(heads.TokenHead, dropout_rate=rate),
-    )
+    made_with = _heads(config.get("classifier_dropout"), ours, ending=ending, kind=kind)
     made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
     if made is None:
         raise ValueError(
             f"{architecture} is not read: it is no {kind.classes} with a head that we have"
         )
     return made
+
+
+def _heads(given: float | None, ours: bert.Config, *, ending: str, kind: _Kind) -> task_heads.Heads:
+    """With dropout as `given` or, as everywhere by default, that of the body.
+
+    RoBERTa's classes have it before the pooler too, and its choices have the body's in any case.
+    """
+    is_choice = kind is _ROBERTA and ending == task_heads.CHOICES
+    rate = ours.dropout_rate if given is None or is_choice else given
+    before = rate if kind is _ROBERTA and ending == task_heads.CLASSES else 0.0
+    return task_heads.Heads(
+        of_sequence=functools.partial(heads.SequenceHead, **_POOLED, dropout_rates=(before, rate)),
+        of_tokens=functools.partial(heads.TokenHead, dropout_rate=rate),
+    )
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
@@ -161,13 +164,16 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     ending = _ending(model)
     if kind is _ROBERTA and ending in (_PRETRAINED, _PAIRS):
         raise ValueError("Hugging Face's RoBERTa has no head for pairs: it cannot be exported")
+    activation = activation_names.written(config.activation)
+    if ending == _MASKED:
+        _check_activation(kind, activation)
     return {
         "model_type": kind.model_type,
         "architectures": [kind.classes + ending.removesuffix("(add_pooling_layer=False)")],
         "vocab_size": config.vocab_size,
         **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
         "type_vocab_size": max(1, config.type_vocab_size),
-        "hidden_act": activation_names.written(config.activation),
+        "hidden_act": activation,
         "pad_token_id": kind.pad_id if kind is _BERT else config.padding_position,
         **kind.ids,
         **_of_head(model),
@@ -269,6 +275,14 @@ def _config(config: Mapping[str, Any], kind: _Kind, *, next_sentence: bool) -> b
         padding_position=(kind.pad_id if pad is None else pad) if kind is _ROBERTA else None,
         next_sentence=next_sentence,
     )
+
+
+def _check_activation(kind: _Kind, name: str) -> None:
+    if kind is _ROBERTA and name != "gelu":
+        raise ValueError(
+            f"this RoBERTa has the activation {name!r}, but at Hugging Face its head for masked "
+            "tokens has gelu in any case: only gelu is read and written"
+        )
 
 
 def _is_ours(model: Any) -> bool:

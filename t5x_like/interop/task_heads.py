@@ -56,11 +56,11 @@ def fine_tuned(
 
 def ending_of(model: FineTuned) -> str:
     """The inverse of `fine_tuned`."""
-    if model.head is None:
+    if model.head is None or isinstance(model.head, heads.PooledState):
         return BODY
     if isinstance(model.head, heads.TokenHead):
         return SPANS if _does(model, tasks.spans) else TAGS
-    one = model.head.out.kernel.shape[-1] == 1
+    one = _num_labels_of(model) == 1
     return CHOICES if one and _does(model, tasks.classes) else CLASSES
 
 
@@ -68,7 +68,7 @@ def settings(model: FineTuned) -> dict[str, Any]:
     """The labels of a model, as config.json has them."""
     if ending_of(model) not in (CLASSES, TAGS):
         return {}
-    labels = [f"LABEL_{i}" for i in range(model.head.out.kernel.shape[-1])]
+    labels = [f"LABEL_{i}" for i in range(_num_labels_of(model))]
     return {
         "id2label": {str(i): label for i, label in enumerate(labels)},
         "label2id": {label: i for i, label in enumerate(labels)},
@@ -77,6 +77,11 @@ def settings(model: FineTuned) -> dict[str, Any]:
 
 def _num_labels(config: Mapping[str, Any]) -> int:
     return len(config["id2label"]) if "id2label" in config else config.get("num_labels", 2)
+
+
+def _num_labels_of(model: Any) -> int:
+    labels: int = model.head.out.kernel.shape[-1]
+    return labels
 
 
 def _does(model: FineTuned, task: Callable[..., Any]) -> bool:

@@ -9,24 +9,21 @@ from typing import Any
 import numpy as np
 from flax import nnx
 
-from t5x_like.interop import activation_names, mapping
+from t5x_like.interop import activation_names, mapping, task_heads
 from t5x_like.interop.mapping import Names, Rule, Transform
-from t5x_like.layers import activations, heads, tasks
+from t5x_like.interop.task_heads import Heads
+from t5x_like.layers import activations, heads
 from t5x_like.layers.span_heads import ConditionalSpanHead
 from t5x_like.models import xlnet
 from t5x_like.models.answering import Answering
-from t5x_like.models.finetuned import FineTuned
 
 MODEL_TYPES = ("xlnet",)
 
 _PREFIX = "transformer."
 _PRETRAINED = "LMHeadModel"
-_BODY = "Model"
-_CLASSES = "ForSequenceClassification"
-_TAGS = "ForTokenClassification"
-_CHOICES = "ForMultipleChoice"
-_SPANS = "ForQuestionAnsweringSimple"
 _ANSWERS = "ForQuestionAnswering"
+# Theirs, and the ending that other families have for it.
+_ENDINGS = {"ForQuestionAnsweringSimple": task_heads.SPANS}
 
 # Ours: theirs, in config.json, and what they take where it is not given.
 _SETTINGS = {
@@ -47,6 +44,12 @@ _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "relative": "r"}
 _BIASES = {"content": "r_w_bias", "position": "r_r_bias", "segment": "r_s_bias"}
 _NORMS = {"attention_norm": "rel_attn.layer_norm", "mlp_norm": "ff.layer_norm"}
 _MLP = {"wi": "layer_1", "wo": "layer_2"}
+_OF_HEADS = {
+    task_heads.CLASSES: {"pooler/dense": "sequence_summary.summary", "out": "logits_proj"},
+    task_heads.CHOICES: {"pooler/dense": "sequence_summary.summary", "out": "logits_proj"},
+    task_heads.TAGS: {"out": "classifier"},
+    "ForQuestionAnsweringSimple": {"out": "qa_outputs"},
+}
 _OF_ANSWERS = {
     "start": "start_logits.dense",
     "end_dense": "end_logits.dense_0",
@@ -65,32 +68,24 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     if architecture == f"XLNet{_PRETRAINED}":
         return functools.partial(xlnet.XLNet, ours)
     body = functools.partial(xlnet.Encoder, ours)
-    labels = _num_labels(config)
-    head = architecture.removeprefix("XLNet")
-    if head == _BODY:
-        return functools.partial(FineTuned, body)
-    if head == _CLASSES:
-        task = tasks.numbers if labels == 1 else tasks.classes
-        return functools.partial(FineTuned, body, _summary(config, labels), task=task)
-    if head == _CHOICES:
-        return functools.partial(FineTuned, body, _summary(config, 1), task=tasks.classes)
-    if head == _TAGS:
-        tags = functools.partial(heads.TokenHead, num_labels=labels)
-        return functools.partial(FineTuned, body, tags, task=tasks.tags)
-    if head == _SPANS:
-        spans = functools.partial(heads.TokenHead, num_labels=2)
-        return functools.partial(FineTuned, body, spans, task=tasks.spans)
-    if head == _ANSWERS:
-        answers = functools.partial(
+    ending = architecture.removeprefix("XLNet")
+    if ending == _ANSWERS:
+        head = functools.partial(
             ConditionalSpanHead,
             epsilon=ours.norm_epsilon,
             num_starts=config.get("start_n_top", 5),
             num_ends=config.get("end_n_top", 5),
         )
-        return functools.partial(Answering, body, answers)
-    heads_read = (_PRETRAINED, _CLASSES, _TAGS, _CHOICES, _SPANS, _ANSWERS, _BODY)
-    known = ", ".join(f"XLNet{name}" for name in heads_read)
-    raise ValueError(f"{architecture} is not read; of this family, {known} are")
+        return functools.partial(Answering, body, head)
+    made_with = Heads(of_sequence=_summary(config))
+    ending = _ENDINGS.get(ending, ending)
+    found = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
+    if found is None:
+        raise ValueError(
+            f"{architecture} is not read; of this family, XLNet{_PRETRAINED} is, "
+            f"XLNet{task_heads.BODY}, and classes for tasks"
+        )
+    return found
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
@@ -132,20 +127,17 @@ def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
     config, head = model.config, _head(model)
     ours = "encoder/" if head == _PRETRAINED else "body/"
-    theirs = "" if head == _BODY else _PREFIX
+    theirs = "" if head == task_heads.BODY else _PREFIX
     rules = mapping.under(_body(config), ours=ours, theirs=theirs)
     if head == _PRETRAINED:
         rules.append(Rule("bias", "lm_loss.bias"))
-    elif head in (_CLASSES, _CHOICES):
-        rules += mapping.linear("head/pooler/dense", "sequence_summary.summary")
-        rules += mapping.linear("head/out", "logits_proj")
-    elif head in (_TAGS, _SPANS):
-        rules += mapping.linear("head/out", {_TAGS: "classifier", _SPANS: "qa_outputs"}[head])
     elif head == _ANSWERS:
         for our, their in _OF_ANSWERS.items():
             rules += mapping.linear(f"head/{our}", their)
         rules += mapping.linear("head/unanswerable", "answer_class.dense_1", bias=False)
         rules += mapping.norm("head/end_norm", "end_logits.LayerNorm")
+    for our, their in _OF_HEADS.get(head, {}).items():
+        rules += mapping.linear(f"head/{our}", their)
     return Names(rules, prefix=_PREFIX, unused=("lm_loss.",))
 
 
@@ -194,21 +186,16 @@ def _config(config: Mapping[str, Any]) -> xlnet.Config:
     )
 
 
-def _summary(config: Mapping[str, Any], num_labels: int) -> functools.partial[nnx.Module]:
+def _summary(config: Mapping[str, Any]) -> functools.partial[nnx.Module]:
     for name, wanted in _OF_SUMMARY.items():
         if config.get(name, wanted) != wanted:
             raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")
     return functools.partial(
         heads.SequenceHead,
-        num_labels=num_labels,
         pool=heads.last,
         activation=activations.tanh,
         dropout_rates=(0.0, config.get("summary_last_dropout", 0.1)),
     )
-
-
-def _num_labels(config: Mapping[str, Any]) -> int:
-    return len(config["id2label"]) if "id2label" in config else config.get("num_labels", 2)
 
 
 def _head(model: Any) -> str:
@@ -217,29 +204,17 @@ def _head(model: Any) -> str:
         return _PRETRAINED
     if isinstance(model, Answering):
         return _ANSWERS
-    if model.head is None:
-        return _BODY
-    if isinstance(model.head, heads.TokenHead):
-        return _SPANS if _does(model, tasks.spans) else _TAGS
-    one = model.head.out.kernel.shape[1] == 1
-    return _CHOICES if one and _does(model, tasks.classes) else _CLASSES
-
-
-def _does(model: Any, task: tasks.Task) -> bool:
-    """Whether that is the task of a model; by name, as gin wraps the functions it refers to."""
-    return getattr(model.task, "__name__", None) == task.__name__  # type: ignore[attr-defined]
+    ending = task_heads.ending_of(model)
+    return next((theirs for theirs, others in _ENDINGS.items() if others == ending), ending)
 
 
 def _of_head(model: Any) -> dict[str, Any]:
     """The settings of a head."""
-    head = _head(model)
-    if head == _ANSWERS:
+    if isinstance(model, xlnet.XLNet):
+        return {}
+    if isinstance(model, Answering):
         return {"start_n_top": model.head.num_starts, "end_n_top": model.head.num_ends}
-    settings: dict[str, Any] = {}
-    if head in (_CLASSES, _CHOICES):
+    settings = task_heads.settings(model)
+    if isinstance(model.head, heads.SequenceHead):
         settings |= _OF_SUMMARY | {"summary_last_dropout": model.head.dropout_rates[1]}
-    if head in (_CLASSES, _TAGS):
-        labels = [f"LABEL_{i}" for i in range(model.head.out.kernel.shape[1])]
-        settings["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        settings["label2id"] = {label: i for i, label in enumerate(labels)}
     return settings

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
+from t5x_like.layers import norms
 from t5x_like.layers.product import product
 from t5x_like.partitioning import constrain
 
@@ -70,9 +71,7 @@ class RMSNorm(nnx.Module):
         self.epsilon = epsilon
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = x.astype(jnp.float32)
-        x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
-        return x.astype(self.dtype) * self.scale[...].astype(self.dtype)
+        return norms.rms_norm(x, self.scale[...], self.epsilon).astype(self.dtype)
 
 
 class LayerNorm(nnx.Module):
@@ -87,10 +86,8 @@ class LayerNorm(nnx.Module):
         self.epsilon = epsilon
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = x.astype(jnp.float32)
-        x = x - x.mean(axis=-1, keepdims=True)
-        x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
-        return (x * self.scale[...] + self.bias[...]).astype(self.dtype)
+        y = norms.layer_norm(x, self.scale[...], self.bias[...], self.epsilon)
+        return y.astype(self.dtype)
 
 
 class Embedding(nnx.Module):

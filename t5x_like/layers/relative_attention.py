@@ -40,7 +40,7 @@ class Positions(NamedTuple):
     """Vectors of relative positions; row c stands for a key T - c positions before the query.
 
     Attributes:
-      vectors: [F, C, D], read from left to right, and where rows may be backward from right to left.
+      vectors: [F, C, D], of text from left to right and, where rows may be backward, reversed.
       backward: bool [B], true for rows that hold reversed text; None: there are none.
     """
 

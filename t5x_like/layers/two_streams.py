@@ -104,6 +104,9 @@ class TwoStreamLayer(nnx.Module):
         key: jax.Array | None,
     ) -> tuple[jax.Array, tuple[jax.Array | None, ...]]:
         attention = self.attention
+        biases = self.biases or scene.biases
+        if biases is None:
+            raise ValueError("neither the layer nor the model has biases of queries")
         length = x_BSD.shape[1] - scene.num_predicted
         seen_BTD = x_BSD[:, :length]
         if memory_BMD is not None:
@@ -116,7 +119,7 @@ class TwoStreamLayer(nnx.Module):
                 q_BQHK,
                 keys_values,
                 position_keys=position_keys,
-                biases=scene.biases if self.biases is None else self.biases,
+                biases=biases,
                 sight=sight,
                 dropouts=self.dropouts,
                 key=stream_key,

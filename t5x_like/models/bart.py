@@ -19,7 +19,7 @@ from t5x_like.layers.blocks import POST_NORM, PRE_NORM, DecoderLayer, EncoderLay
 from t5x_like.layers.decoder import Decoded, DecoderStack
 from t5x_like.layers.dropout import Dropouts
 from t5x_like.layers.embeddings import PositionedInput
-from t5x_like.layers.encoder import EncoderStack
+from t5x_like.layers.encoder import EncoderStack, Hidden
 from t5x_like.layers.encoder_decoder import EncoderDecoder, Side
 from t5x_like.layers.mlp import Activation, Mlp
 
@@ -199,7 +199,7 @@ class Reader(nnx.Module):
         *,
         return_hidden: bool = False,
         return_attention: bool = False,
-    ) -> Decoded:
+    ) -> Hidden | Decoded:
         """The decoder's states [B, L, D]; `key` None: without dropout."""
         tokens_BL = batch["encoder_input_tokens"]
         counts_BL = batch.get("encoder_attention_mask", tokens_BL != self.padding)

@@ -250,6 +250,11 @@ class Bert(EncoderPretraining):
 
     sentence_label: ClassVar = "next_sentence_label"
 
+    @property
+    def padding(self) -> int | None:
+        """The id that positions skip, which padding must then be; None: they skip none."""
+        return self.config.padding_position
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
         self.mlm = masked_head(config, rngs)

@@ -40,6 +40,10 @@ SHARED: dict[str, tuple[str, ...]] = {
 _SEED = 0
 
 
+class Encoder(bert.Encoder):
+    """An ELECTRA without heads; batches are as of BERT's."""
+
+
 class Generator(bert.Bert):
     """Predicts masked tokens: a BERT without pooler. A `Model` of its own."""
 
@@ -53,7 +57,7 @@ class Discriminator(Pretraining):
     """
 
     def __init__(self, config: bert.Config, *, rngs: nnx.Rngs) -> None:
-        self.encoder = bert.Encoder(config, rngs=rngs)
+        self.encoder = Encoder(config, rngs=rngs)
         self.head = replaced_tokens.ReplacedTokenHead(
             config.d_model,
             init=config.init,

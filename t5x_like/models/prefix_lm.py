@@ -1,4 +1,4 @@
-"""T5 without an encoder: the prefix language model of its comparison of architectures (section 3.2).
+"""T5 without an encoder: the prefix language model it is compared with (T5, section 3.2).
 
 Suffixes: B batch, L length, D d_model, V vocabulary.
 """

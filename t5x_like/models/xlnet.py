@@ -22,7 +22,7 @@ from t5x_like.layers.encoder import Hidden
 from t5x_like.layers.losses import token_sums
 from t5x_like.layers.mlp import Activation, Mlp
 from t5x_like.layers.reading import Reading, content_alone, permuted, sights
-from t5x_like.layers.relative_attention import Biases, RelativeAttention, relative_positions
+from t5x_like.layers.relative_attention import Biases, RelativeAttention, Sight, relative_positions
 from t5x_like.layers.two_streams import Scene, TwoStreamLayer, TwoStreams, TwoStreamStack
 
 if TYPE_CHECKING:
@@ -162,16 +162,10 @@ class Encoder(nnx.Module):
             shape = (*reading.targets.positions.shape, config.d_model)
             g_BPD = jnp.broadcast_to(self.predicted[...].astype(config.dtype), shape)
             x_BSD = jnp.concatenate([x_BSD, g_BPD], axis=1)
-        seen = sights(
-            reading,
-            memory_len=memory_len,
-            causal=config.causal,
-            same_length=config.same_length,
-        )
         streams = self.stack.read(
             dropout_hidden(x_BSD, keys[1], dropouts=config.dropouts),
             memory_BNMD,
-            scene=Scene(seen, positions, self.biases),
+            scene=Scene(self.sights(reading, memory_len), positions, self.biases),
             reuse_len=config.reused(length),
             key=keys[2],
             return_hidden=return_hidden,
@@ -186,6 +180,15 @@ class Encoder(nnx.Module):
         if streams.query is None:
             return streams._replace(content=dropped(streams.content))
         return streams._replace(query=dropped(streams.query))
+
+    def sights(self, reading: Reading, memory_len: int) -> tuple[Sight, ...]:
+        """Who sees whom, by stream."""
+        return sights(
+            reading,
+            memory_len=memory_len,
+            causal=self.config.causal,
+            same_length=self.config.same_length,
+        )
 
 
 class XLNet(nnx.Module):
@@ -248,17 +251,6 @@ class XLNet(nnx.Module):
         """Of every token of the vocabulary: float32 [B, P, V]."""
         return self.encoder.tokens.attend(x_BPD) + self.bias[...]
 
-    def _predicted(
-        self, batch: Batch, key: jax.Array | None, carry: Carry
-    ) -> tuple[jax.Array, Carry]:
-        memory = None
-        if not isinstance(carry, tuple):
-            anew = batch["reset_memory"][:, None, None, None] > 0
-            memory = jnp.where(anew, jnp.zeros((), carry.dtype), carry)
-        streams = self.encoder.read(permuted(batch), memory, key=key)
-        assert streams.query is not None
-        return self.score(streams.query.last), () if memory is None else streams.memory
-
     def flops(self, batch: Batch) -> jax.Array:
         """Floating point operations of a training step on this batch, float32 [].
 
@@ -268,25 +260,34 @@ class XLNet(nnx.Module):
         config, layers = self.config, self.encoder.stack.layers
         attention = layers.attention
         seen = accounting.matrix_size(attention.key, attention.value)
-        positions = accounting.matrix_size(attention.relative)
-        rest = accounting.matrix_size(layers) - seen - positions
-        tokens_BL, targets_BP = (
-            batch["encoder_attention_mask"] > 0,
-            batch["masked_loss_weights"] > 0,
-        )
-        tokens, targets = accounting.count(tokens_BL), accounting.count(targets_BP)
-        rows = tokens_BL.any(axis=1).sum().astype(jnp.float32)
-        content, query = sights(
-            permuted(batch), memory_len=0, causal=config.causal, same_length=False
-        )
-        pairs = sum(
-            (sight.mask & counts_BQ[:, None, :, None]).sum(axis=(1, 2, 3)).astype(jnp.float32)
-            for sight, counts_BQ in ((content, tokens_BL), (query, targets_BP))
-        )
-        pairs_of_memory = config.mem_len * (tokens + targets)
-        distances = 2 * tokens_BL.shape[1] + config.mem_len
+        distances = accounting.matrix_size(attention.relative)
+        rest = accounting.matrix_size(layers) - seen - distances
+        counts = (batch["encoder_attention_mask"] > 0, batch["masked_loss_weights"] > 0)
+        tokens, targets = map(accounting.count, counts)
+        remembered = config.mem_len * accounting.count(counts[0].any(axis=1))
+        looks = self.encoder.sights(permuted(batch), config.mem_len)
+        pairs = sum(map(_pairs, looks, counts), jnp.float32(0))
         # Three products a pair: with contents, positions and values.
-        products = 3.0 * config.d_model * config.num_layers * (pairs.sum() + pairs_of_memory)
-        products += rest * (tokens + targets) + seen * (tokens + config.mem_len * rows)
-        products += 2.0 * positions * distances + targets * float(self.encoder.tokens.table.size)
+        products = 3.0 * config.d_model * config.num_layers * pairs
+        products += rest * (tokens + targets) + seen * (tokens + remembered)
+        products += distances * 2.0 * (2 * counts[0].shape[1] + config.mem_len)
+        products += targets * float(self.encoder.tokens.table.size)
         return accounting.step_flops(products)
+
+    def _predicted(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[jax.Array, Carry]:
+        memory = None
+        if not isinstance(carry, tuple):
+            anew = batch["reset_memory"][:, None, None, None] > 0
+            memory = jnp.where(anew, jnp.zeros((), carry.dtype), carry)
+        streams = self.encoder.read(permuted(batch), memory, key=key)
+        assert streams.query is not None  # there are targets
+        return self.score(streams.query.last), () if streams.memory is None else streams.memory
+
+
+def _pairs(sight: Sight, counts_BQ: jax.Array) -> jax.Array:
+    """How many keys are seen by queries that count: float32 []."""
+    assert sight.mask is not None  # the orders make one
+    seen = sight.mask & counts_BQ[:, None, :, None]
+    return seen.sum(axis=(1, 2, 3)).astype(jnp.float32).sum()

@@ -37,12 +37,13 @@ HEADS = (
     "ForTokenClassification",
     "ForMultipleChoice",
     "ForQuestionAnswering",
+    "Model",
 )
 pytestmark = pytest.mark.slow
 
 
 def theirs(head, shape="one", **more):
-    config = transformers.AlbertConfig(**SIZES, **SHAPES[shape], **more)
+    config = transformers.AlbertConfig(**{**SIZES, **SHAPES[shape]}, **more)
     return parity.random_model(getattr(transformers, f"Albert{head}"), config)
 
 
@@ -127,9 +128,10 @@ def test_body_alone(tmp_path):
     their_model = theirs("Model")
     model = parity.ours_of(their_model, tmp_path)
     inputs, batch = read()
-    found = jax.jit(model.body.hidden)(batch).last
+    out = their_model(**inputs)
     counts = batch["encoder_attention_mask"] > 0
-    parity.close(found, their_model(**inputs).last_hidden_state, counts)
+    parity.close(jax.jit(model.body.hidden)(batch).last, out.last_hidden_state, counts)
+    parity.close(jax.jit(model.logits)(batch), out.pooler_output)
 
 
 @pytest.mark.parametrize(

@@ -38,15 +38,18 @@ def parts(placement, *, relative=False, dropouts=NO_DROPOUT, **options):
     )
 
 
-def perturbed(module):
-    """`module` with noise on all parameters, as biases of 0 and scales of 1 hide mistakes."""
-    graph, state = nnx.split(module)
+def built(make):
+    """`make()`, with noise on all parameters, as biases of 0 and scales of 1 hide mistakes."""
 
     def noisy(path, x):
         key = jax.random.key(sum(map(ord, jax.tree_util.keystr(path))))
         return x + 0.2 * jax.random.normal(key, x.shape)
 
-    return nnx.merge(graph, jax.tree_util.tree_map_with_path(noisy, nnx.to_pure_dict(state)))
+    def parameters():
+        return jax.tree_util.tree_map_with_path(noisy, nnx.to_pure_dict(nnx.state(make())))
+
+    # Compiled as one program: faster than an operation at a time.
+    return nnx.merge(nnx.graphdef(nnx.eval_shape(make)), jax.jit(parameters)())
 
 
 def exact(module):

@@ -22,8 +22,8 @@ def part(norm, x, compute, placement):
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_an_encoder_layer_norms_where_its_placement_says(placement):
-    layer = EncoderLayer(exact.parts(PLACEMENTS[placement]), rngs=nnx.Rngs(0))
-    layer = exact.perturbed(layer)
+    parts = exact.parts(PLACEMENTS[placement])
+    layer = exact.built(lambda: EncoderLayer(parts, rngs=nnx.Rngs(0)))
     (x,) = exact.arrays(5)
     mask, bias = jnp.arange(5) < 4, jax.random.normal(jax.random.key(0), (1, 2, 5, 5))
     run = jax.jit(lambda layer, x: layer(x, mask=mask, bias=bias, key=None))
@@ -44,8 +44,8 @@ def test_an_encoder_layer_norms_where_its_placement_says(placement):
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_decoder_layer_attends_to_itself_then_to_the_encoder_as_that_gave_it(placement):
-    layer = DecoderLayer(exact.parts(PLACEMENTS[placement]), rngs=nnx.Rngs(0))
-    layer = exact.perturbed(layer)
+    parts = exact.parts(PLACEMENTS[placement])
+    layer = exact.built(lambda: DecoderLayer(parts, rngs=nnx.Rngs(0)))
     x, encoded = exact.arrays(5, 6)
     self_mask, cross_mask = masks.causal(5), (jnp.arange(6) < 4)[None, None, None]
     run = jax.jit(
@@ -71,8 +71,8 @@ def test_a_decoder_layer_attends_to_itself_then_to_the_encoder_as_that_gave_it(p
 
 
 def test_a_bias_of_the_layer_replaces_the_given_one():
-    layer = EncoderLayer(exact.parts(PRE_NORM, relative=True), rngs=nnx.Rngs(0))
-    layer = exact.perturbed(layer)
+    parts = exact.parts(PRE_NORM, relative=True)
+    layer = exact.built(lambda: EncoderLayer(parts, rngs=nnx.Rngs(0)))
     (x,) = exact.arrays(5)
     own, given = layer.relative(5, 5), jnp.full((1, 2, 5, 5), jnp.nan)
     got = layer(x, mask=None, bias=given, key=None)[0]
@@ -86,6 +86,20 @@ def test_dropout_sites_of_a_layer_draw_independently():
     (x,) = exact.arrays(5)
     y, _ = layer(x, mask=None, bias=None, key=jax.random.key(0))
     assert (y == x).mean() > 0.95
+
+
+def test_dropout_after_attention_can_be_left_out():
+    def dropped(after_attention):
+        rates = Dropouts(hidden=0.999, after_attention=after_attention)
+        parts = exact.parts(PRE_NORM, dropouts=rates)
+        layer = exact.built(lambda: EncoderLayer(parts, rngs=nnx.Rngs(0)))
+        norm, attention = layer.attention_norm, layer.attention
+        run = jax.jit(lambda layer, x: layer.attended(norm, attention, x, mask=None, key=key)[0])
+        return (run(layer, x) == x).mean()
+
+    (x,), key = exact.arrays(5), jax.random.key(0)
+    assert dropped(True) > 0.95
+    assert dropped(False) == 0
 
 
 def test_insert_writes_at_a_position_of_an_axis_alone():

@@ -22,7 +22,7 @@ def make(placement=PRE_NORM, *, relative=False, unroll=1, **options):
     def layer(rngs):
         return DecoderLayer(parts, rngs=rngs)
 
-    return exact.perturbed(DecoderStack(layer, LAYERS, rngs=nnx.Rngs(0), unroll=unroll))
+    return exact.built(lambda: DecoderStack(layer, LAYERS, rngs=nnx.Rngs(0), unroll=unroll))
 
 
 @functools.partial(jax.jit, static_argnames=("return_hidden", "return_attention"))
@@ -56,8 +56,10 @@ def test_a_kernel_without_probabilities_cannot_return_them():
 
 
 def test_a_state_depends_on_states_before_it_and_on_inputs_that_count():
+    stack = make()
+
     def state(x, encoded):
-        return jnp.square(decode(make(), x, encoded).last[1, 2]).sum()
+        return jnp.square(decode(stack, x, encoded).last[1, 2]).sum()
 
     for_x, for_encoded = jax.grad(state, (0, 1))(X, ENCODED)
     assert set(np.flatnonzero(np.abs(for_x[1]).max(-1))) == {0, 1, 2}
@@ -70,7 +72,7 @@ def test_a_state_depends_on_states_before_it_and_on_inputs_that_count():
 def test_unrolled_is_scanned():
     returned = {"return_hidden": True, "return_attention": True}
     for a, b in zip(decode(make(), **returned), decode(make(unroll=0), **returned), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

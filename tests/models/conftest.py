@@ -1,6 +1,8 @@
 """A tiny T5's configuration, and batches for it and for encoders."""
 
 import functools
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,8 @@ from flax import nnx
 
 from t5x_like.models import t5
 from t5x_like.training.gradients import gradients
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `tiny_families`
 
 VOCAB = 50
 

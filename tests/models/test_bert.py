@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +8,7 @@ import optax
 import pytest
 from flax import nnx
 
+from t5x_like.cli import preflight
 from t5x_like.models import bert
 
 TINY = bert.Config(
@@ -265,3 +267,14 @@ def test_a_few_steps_lower_the_loss(encoder_batch, make):
 def test_impossible_configurations_are_refused(changes, message, encoder_batch, make):
     with pytest.raises(ValueError, match=message):
         make(**changes).logits(encoder_batch)
+
+
+def test_a_roberta_needs_a_vocabulary_with_its_padding():
+    def make(rngs, **changes):
+        return bert.Bert(dataclasses.replace(TINY, **ROBERTA | changes), rngs=rngs)
+
+    preflight.vocabulary_fits(make, 50, pad=1)
+    with pytest.raises(ValueError, match=r"set --gin\.bert\.Config\.padding_position=0$"):
+        preflight.vocabulary_fits(make, 50, pad=0)
+    preflight.vocabulary_fits(functools.partial(make, padding_position=0), 50, pad=0)
+    preflight.vocabulary_fits(functools.partial(make, padding_position=None), 50, pad=0)

@@ -71,6 +71,7 @@ def originals(batch):
     return tokens
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_generators_plus_50_times_the_discriminators(make, batch):
     model = make()
     loss, metrics = run(model, batch)
@@ -107,8 +108,8 @@ def test_the_loss_is_the_generators_plus_50_times_the_discriminators(make, batch
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
-    [{}, REPLACE_MLM, ALL_TOKENS, {"sharing": "all", **EQUAL_SIZE}],
-    ids=["electra", "replace_mlm", "all_tokens", "tied"],
+    [{}, REPLACE_MLM, ALL_TOKENS],
+    ids=["electra", "replace_mlm", "all_tokens"],
 )
 def test_microbatches_with_unequal_masks_add_up(changes, make, batch, assert_microbatches_add_up):
     # Cold enough for the likeliest token to be the sample, whatever the key.
@@ -142,19 +143,26 @@ def test_a_generator_that_knows_replaces_nothing_and_one_that_may_not_always_doe
 
 
 @pytest.mark.slow
-def test_the_discriminator_teaches_the_generator_what_they_share_alone(make, batch):
-    def discriminator_loss(model):
-        return model.terms(batch, None)[0]["discriminator"].sum
+@pytest.mark.parametrize("sharing", ["none", "all"])
+def test_each_half_teaches_the_other_what_they_share_alone(sharing, make, batch):
+    @jax.jit
+    def gradients(model):
+        def sums(model):
+            return {name: term.sum for name, term in model.terms(batch, None)[0].items()}
 
-    for sharing, learns in {"none": False, "embeddings": False, "all": True}.items():
-        model = make(sharing=sharing, **(EQUAL_SIZE if learns else {}))
-        grads = jax.jit(jax.grad(discriminator_loss))(model)
-        assert all(np.all(x == 0) for x in jax.tree.leaves(grads.generator))
-        whole = jax.jit(jax.grad(lambda m: m.terms(batch, None)[0]["generator"].sum))(model)
-        both = [np.any(x != 0) for x in jax.tree.leaves(whole.discriminator.encoder.trunk)]
-        assert all(both) if learns else not any(both)
-        table = whole.discriminator.encoder.embedding.tokens.table[...]
-        assert np.any(table != 0) == (sharing != "none")
+        _, pull = jax.vjp(sums, model)
+        zeros = {"generator": 0.0, "discriminator": 0.0}
+        return [pull({**zeros, name: 1.0})[0] for name in zeros]
+
+    def learns(tree):
+        return [np.any(x != 0) for x in jax.tree.leaves(tree)]
+
+    of_generator, of_discriminator = gradients(make(sharing=sharing, **EQUAL_SIZE))
+    assert not any(learns(of_discriminator.generator))
+    assert all(learns(of_generator.generator))
+    assert not any(learns(of_generator.discriminator.head))
+    body = learns(of_generator.discriminator.encoder)
+    assert all(body) if sharing == "all" else not any(body)
 
 
 SIZES = {"words": 50 * 8, "others": (12 + 2) * 8 + 2 * 8}
@@ -201,6 +209,7 @@ def test_the_halves_are_models_of_their_own(sharing, make, batch):
     np.testing.assert_allclose(metrics["loss"], run(model, batch)[1]["discriminator_loss"])
 
 
+@pytest.mark.slow
 def test_the_discriminator_is_scored_where_the_batch_says(make, batch):
     model = make()
     weights = jnp.zeros((5, 12)).at[1, 1].set(1).at[2, 3].set(1)
@@ -275,32 +284,6 @@ def test_padding_and_its_slots_change_nothing(make, batch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [{"scan_unroll": 0}, {"remat": jax.checkpoint_policies.nothing_saveable}],
-    ids=["unrolled", "remat"],
-)
-def test_however_layers_are_run_they_compute_the_same(changes, make, batch):
-    rates, key = {"dropout_rate": 0.1, "attention_dropout_rate": 0.1}, jax.random.key(1)
-    loss, grads = loss_and_grads(make(**rates), batch, key)
-    same_loss, same_grads = loss_and_grads(make(**rates, **changes), batch, key)
-    np.testing.assert_allclose(loss, same_loss, rtol=1e-6)
-    for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(same_grads), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_bfloat16_computes_close_to_float32_with_float32_parameters(make, batch):
-    model, low = make(), make(dtype="bfloat16")
-    assert {x.dtype for x in jax.tree.leaves(low)} == {jnp.dtype("float32")}
-    assert low.hidden(batch).last.dtype == jnp.bfloat16
-    np.testing.assert_allclose(predictions(low, batch), predictions(model, batch), atol=0.1)
-    found = read_by_discriminator(model, batch)
-    exact = model.discriminator.logits(found)
-    np.testing.assert_allclose(low.discriminator.logits(found), exact, atol=0.1)
-
-
-@pytest.mark.slow
 def test_dropout_falls_in_both_halves(make, batch):
     model = make(dropout_rate=0.2, attention_dropout_rate=0.1)
     np.testing.assert_array_equal(run(model, batch)[0], run(make(), batch)[0])
@@ -330,9 +313,8 @@ def test_flops_count_both_halves_without_padding_and_empty_slots(make):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, ALL_TOKENS], ids=["electra", "all_tokens"])
-def test_a_few_steps_lower_the_loss_of_both_halves(changes, make, batch):
-    graph, state = nnx.split(make(**changes))
+def test_a_few_steps_lower_the_loss_of_both_halves(make, batch):
+    graph, state = nnx.split(make())
     adam = optax.adam(3e-3)
 
     @jax.jit
@@ -351,8 +333,7 @@ def test_a_few_steps_lower_the_loss_of_both_halves(changes, make, batch):
         return jax.lax.scan(step, (params, adam.init(params)), keys)[1]
 
     metrics = train(nnx.to_pure_dict(state))
-    second = "mlm_loss" if changes else "discriminator_loss"
-    for name, factor in (("generator_loss", 0.2), (second, 0.5)):
+    for name, factor in (("generator_loss", 0.4), ("discriminator_loss", 0.5)):
         losses = np.divide(*metrics[name])
         assert losses[-10:].mean() < factor * losses[:10].mean()
 

@@ -65,7 +65,53 @@ BERT = {
 ROBERTA = {"roberta_base": 124_697_433, "roberta_large": 355_412_057}
 SPANBERT = {"spanbert_base": 110_300_480, "spanbert_large": 336_998_976}
 DISTILBERT = {"distilbert": 66_985_530}
-FAMILIES = (T5, T5_1_1, MT5, UMT5, BYT5, BERT, ROBERTA, SPANBERT, DISTILBERT)
+ALBERT = {
+    "albert_base": 11_813_810,
+    "albert_base_v1": 11_813_810,
+    "albert_large": 17_847_474,
+    "albert_large_v1": 17_847_474,
+    "albert_xlarge": 59_021_490,
+    "albert_xlarge_v1": 59_021_490,
+    "albert_xxlarge": 223_158_450,
+    "albert_xxlarge_v1": 223_158_450,
+}
+ELECTRA = {
+    "electra_small": 14_196_219,
+    "electra_base": 119_386_427,
+    "electra_base_replace_mlm": 119_417_716,
+    "electra_base_all_tokens_mlm": 119_418_484,
+    "electra_large": 354_655_291,
+}
+GPT = {"gpt": 116_534_784}
+GPT2 = {
+    "gpt2": 124_439_808,
+    "gpt2_medium": 354_823_168,
+    "gpt2_large": 774_030_080,
+    "gpt2_xl": 1_557_611_200,
+}
+XLNET = {"xlnet_base": 116_750_336, "xlnet_large": 360_300_800}
+BART = {"bart_base": 139_420_416, "bart_large": 406_291_456}
+MBART = {"mbart_cc25": 610_851_840}
+PREFIX_LM = {"prefix_lm_base": 109_628_544}
+FAMILIES = (
+    T5,
+    T5_1_1,
+    MT5,
+    UMT5,
+    BYT5,
+    BERT,
+    ROBERTA,
+    SPANBERT,
+    DISTILBERT,
+    ALBERT,
+    ELECTRA,
+    GPT,
+    GPT2,
+    XLNET,
+    BART,
+    MBART,
+    PREFIX_LM,
+)
 PUBLISHED: dict[str, int] = {name: count for family in FAMILIES for name, count in family.items()}
 SMALLEST = {min(family, key=family.__getitem__) for family in FAMILIES}
 
@@ -109,6 +155,13 @@ def test_macros_reach_the_model():
     config = model.config
     assert (config.dropout_rate, config.dtype, config.scan_unroll) == (0.25, "float32", 4)
     assert (config.z_loss, config.label_smoothing, config.remat) == (0.0, 0.1, None)
+
+
+def test_a_roberta_is_a_bert_of_other_settings():
+    config = build("roberta_base").config
+    assert (config.padding_position, config.max_positions) == (1, 514)
+    assert (config.type_vocab_size, config.next_sentence) == (1, False)
+    assert (config.norm_epsilon, config.initializer.__name__) == (1e-5, "normal")
 
 
 def test_a_remat_policy_is_named_in_gin(tmp_path):
