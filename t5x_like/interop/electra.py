@@ -140,9 +140,10 @@ def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
     if isinstance(discriminator, electra.Discriminator):
         found = {"discriminator": (discriminator, params["discriminator"])}
     else:
-        make = functools.partial(electra.Generator, discriminator.config, rngs=nnx.Rngs(0))
+        config = discriminator.config
+        plain = nnx.eval_shape(lambda: electra.Generator(config, rngs=nnx.Rngs(0)))
         kept = {name: params["discriminator"][name] for name in ("encoder", "mlm")}
-        found = {"discriminator": (nnx.eval_shape(make), kept)}
+        found = {"discriminator": (plain, kept)}
     if generator is None:
         return found
     return {**found, "generator": (generator, nnx.to_pure_dict(nnx.state(generator)))}

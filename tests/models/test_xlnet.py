@@ -127,6 +127,7 @@ def test_memory_is_what_the_layers_read_before(reuse_len, kept, make, batch, mem
     assert not any(np.any(g) for g in jax.tree.leaves(jax.jit(jax.grad(remembered))(model)))
 
 
+@pytest.mark.slow
 def test_memory_is_seen_unless_it_is_reset(make, batch, memory):
     model = make(mem_len=MEMORY, num_layers=1)
 
