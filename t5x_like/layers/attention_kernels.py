@@ -10,7 +10,7 @@ Suffixes: B batch, L queries, M keys, H heads, K d_kv; N blocks of C keys.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -68,25 +68,26 @@ def fused(
     mask: jax.Array | None,
     bias: jax.Array | None,
     drop: Callable[[jax.Array], jax.Array] | None,
-    implementation: Literal["cudnn", "xla"] | None = None,
 ) -> Attended:
-    """`jax.nn.dot_product_attention`: cuDNN's flash attention on a GPU.
+    """cuDNN's flash attention through JAX where it can compute it, elsewhere as `plain`.
 
-    `implementation` None takes cuDNN where it can: on a GPU, for 16-bit floats, d_kv a multiple of
-    8 up to 128 and even lengths; elsewhere XLA, which forms all logits as `plain` does.
+    It can on a GPU, for 16-bit floats, d_kv a multiple of 8 up to 128, and even lengths.
 
     Raises:
       ValueError: with dropout of the probabilities, which are not formed.
     """
     _no_dropout(drop)
-    if implementation is None:
-        implementation = "cudnn" if _suits_cudnn(q_BLHK, memory.keys) else "xla"
-    if implementation == "cudnn":  # takes whole rows and columns, and one dtype
-        pairs = (q_BLHK.shape[1], memory.keys.shape[1])
-        mask = None if mask is None else _broadcast(mask, pairs)
-        bias = None if bias is None else _broadcast(bias, pairs).astype(q_BLHK.dtype)
+    if not _suits_cudnn(q_BLHK, memory.keys):
+        values_BLHK, _ = plain(q_BLHK, memory, mask=mask, bias=bias, drop=None)
+        return Attended(values_BLHK, None)
+    pairs = (q_BLHK.shape[1], memory.keys.shape[1])  # which cuDNN wants whole, and in one dtype
     values_BLHK = jax.nn.dot_product_attention(
-        q_BLHK, *memory, bias=bias, mask=mask, scale=1.0, implementation=implementation
+        q_BLHK,
+        *memory,
+        bias=None if bias is None else _broadcast(bias, pairs).astype(q_BLHK.dtype),
+        mask=None if mask is None else _broadcast(mask, pairs),
+        scale=1.0,
+        implementation="cudnn",
     )
     return Attended(values_BLHK, None)
 

@@ -12,16 +12,14 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers import activations, configuration, embeddings, heads
-from t5x_like.layers.attention import Attention, Inits
-from t5x_like.layers.basic import ZEROS, Embedding, Init, LayerNorm, param
-from t5x_like.layers.blocks import POST_NORM, PRE_NORM, DecoderLayer, EncoderLayer, Parts
+from t5x_like.layers import embeddings, heads, standard
+from t5x_like.layers.basic import ZEROS, Embedding, Init, param
+from t5x_like.layers.blocks import POST_NORM, PRE_NORM, DecoderLayer, EncoderLayer
 from t5x_like.layers.decoder import Decoded, DecoderStack
 from t5x_like.layers.dropout import Dropouts
 from t5x_like.layers.embeddings import PositionedInput
 from t5x_like.layers.encoder import EncoderStack, Hidden
 from t5x_like.layers.encoder_decoder import EncoderDecoder, Side
-from t5x_like.layers.mlp import Activation, Mlp
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch
@@ -31,7 +29,7 @@ UNUSED_POSITIONS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(configuration.Transformer):
+class Config(standard.Config):
     """Architecture and loss of a BART; the defaults are BART base's (BART, section 2.1)."""
 
     vocab_size: int = 50265
@@ -45,11 +43,7 @@ class Config(configuration.Transformer):
     pre_norm: bool = False  # mBART: True, and a norm after each stack
     scale_embedding: bool = False  # mBART: True, token vectors times sqrt(d_model)
     logits_bias: bool = False  # added to the logits and not trained; published files hold zeros
-    attention_dropout_rate: float = 0.1
     activation_dropout_rate: float = 0.0  # inside the feed-forward part
-    activation: Activation = activations.gelu
-    norm_epsilon: float = 1e-5
-    init_std: float = 0.02
     z_loss: float = 0.0
     label_smoothing: float = 0.0
 
@@ -57,50 +51,7 @@ class Config(configuration.Transformer):
 
     @property
     def dropouts(self) -> Dropouts:
-        return Dropouts(
-            hidden=self.dropout_rate,
-            attention=self.attention_dropout_rate,
-            mlp=self.activation_dropout_rate,
-        )
-
-    @property
-    def init(self) -> Init:
-        return nnx.initializers.normal(self.init_std)
-
-
-def norm(config: Config, rngs: nnx.Rngs) -> LayerNorm:
-    """One of as many numbers as the model is wide."""
-    return LayerNorm(config.d_model, epsilon=config.norm_epsilon, dtype=config.dtype, rngs=rngs)
-
-
-def parts(config: Config) -> Parts:
-    """What a layer is made of."""
-    init, dtype = config.init, config.dtype
-    return Parts(
-        norm=lambda rngs: norm(config, rngs),
-        attention=lambda rngs: Attention(
-            config.d_model,
-            config.num_heads,
-            d_kv=config.d_kv,
-            inits=Inits.same(init),
-            bias=True,
-            scale=config.d_kv**-0.5,
-            kernel=config.kernel,
-            dtype=dtype,
-            rngs=rngs,
-        ),
-        mlp=lambda rngs: Mlp(
-            config.d_model,
-            config.d_ff,
-            activation=config.activation,
-            bias=True,
-            inits=(init, init),
-            dtype=dtype,
-            rngs=rngs,
-        ),
-        dropouts=config.dropouts,
-        placement=PRE_NORM if config.pre_norm else POST_NORM,
-    )
+        return dataclasses.replace(super().dropouts, mlp=self.activation_dropout_rate)
 
 
 def _entry(config: Config, rngs: nnx.Rngs) -> PositionedInput:
@@ -108,7 +59,7 @@ def _entry(config: Config, rngs: nnx.Rngs) -> PositionedInput:
         UNUSED_POSITIONS + config.max_positions,
         config.d_model,
         init=config.init,
-        norm=norm(config, rngs),
+        norm=standard.norm(config, rngs),
         dropouts=config.dropouts,
         rngs=rngs,
     )
@@ -122,7 +73,7 @@ class Bart(EncoderDecoder):
     """An `EncoderDecoder` with learned positions, norms of the embeddings and bias vectors."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        made_of = parts(config)
+        made_of = standard.parts(config, PRE_NORM if config.pre_norm else POST_NORM)
         run = {"unroll": config.scan_unroll, "remat": config.remat, "rngs": rngs}
         self.embedding = Embedding(
             config.vocab_size, config.d_model, init=_zero_at(config.pad_id, config.init), rngs=rngs
@@ -135,8 +86,8 @@ class Bart(EncoderDecoder):
         self.decoder = DecoderStack(
             lambda rngs: DecoderLayer(made_of, rngs=rngs), config.num_decoder_layers, **run
         )
-        self.encoder_norm = norm(config, rngs) if config.pre_norm else None
-        self.decoder_norm = norm(config, rngs) if config.pre_norm else None
+        self.encoder_norm = standard.norm(config, rngs) if config.pre_norm else None
+        self.decoder_norm = standard.norm(config, rngs) if config.pre_norm else None
         self.logits_bias = _bias(config, rngs) if config.logits_bias else None
         self.padding = config.pad_id
         self.config = config

@@ -12,23 +12,28 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 from flax import nnx
 
-from t5x_like.layers import accounting, activations, configuration, embeddings, heads, masks
-from t5x_like.layers.attention import Attention, Inits
-from t5x_like.layers.basic import Embedding, Init, LayerNorm, Linear
-from t5x_like.layers.blocks import POST_NORM, EncoderLayer, Parts
-from t5x_like.layers.dropout import Dropouts, subkeys
+from t5x_like.layers import (
+    accounting,
+    activations,
+    embeddings,
+    heads,
+    masks,
+    standard,
+)
+from t5x_like.layers.basic import Embedding, Init, Linear
+from t5x_like.layers.blocks import POST_NORM, EncoderLayer
+from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.embeddings import InputEmbedding
 from t5x_like.layers.encoder import EncoderStack, Hidden
 from t5x_like.layers.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.masked_lm import MaskedLanguageHead
-from t5x_like.layers.mlp import Activation, Mlp
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(configuration.Transformer):
+class Config(standard.Config):
     """Architecture of a BERT; the defaults are BERT base's, uncased (BERT, section 3)."""
 
     vocab_size: int = 30522
@@ -41,19 +46,11 @@ class Config(configuration.Transformer):
     type_vocab_size: int = 2  # 0: no token types
     padding_position: int | None = None  # RoBERTa: 1; tokens are then counted from the next
     next_sentence: bool = True  # with a pooler and a classifier of it
-    dropout_rate: float = 0.1
-    attention_dropout_rate: float = 0.1
-    activation: Activation = activations.gelu
     norm_epsilon: float = 1e-12
-    init_std: float = 0.02
-    # Of that deviation, cut at two of them; RoBERTa: nnx.initializers.normal, which is not cut.
+    # Of `init_std`, cut at two of them; RoBERTa: nnx.initializers.normal, which is not cut.
     initializer: Callable[..., Init] = nnx.initializers.truncated_normal
 
     may_be_zero: ClassVar = ("scan_unroll", "type_vocab_size", "padding_position")
-
-    @property
-    def dropouts(self) -> Dropouts:
-        return Dropouts(hidden=self.dropout_rate, attention=self.attention_dropout_rate)
 
     @property
     def width(self) -> int:
@@ -65,38 +62,6 @@ class Config(configuration.Transformer):
         return self.initializer(self.init_std)
 
 
-def parts(config: Config) -> Parts:
-    """What a layer is made of."""
-    init, dtype = config.init, config.dtype
-    return Parts(
-        norm=lambda rngs: LayerNorm(
-            config.d_model, epsilon=config.norm_epsilon, dtype=dtype, rngs=rngs
-        ),
-        attention=lambda rngs: Attention(
-            config.d_model,
-            config.num_heads,
-            d_kv=config.d_kv,
-            inits=Inits.same(init),
-            bias=True,
-            scale=config.d_kv**-0.5,
-            kernel=config.kernel,
-            dtype=dtype,
-            rngs=rngs,
-        ),
-        mlp=lambda rngs: Mlp(
-            config.d_model,
-            config.d_ff,
-            activation=config.activation,
-            bias=True,
-            inits=(init, init),
-            dtype=dtype,
-            rngs=rngs,
-        ),
-        dropouts=config.dropouts,
-        placement=POST_NORM,
-    )
-
-
 def embedding(config: Config, rngs: nnx.Rngs) -> InputEmbedding:
     """Token, position and type vectors, normed."""
     return InputEmbedding(
@@ -105,7 +70,7 @@ def embedding(config: Config, rngs: nnx.Rngs) -> InputEmbedding:
         max_positions=config.max_positions,
         type_vocab_size=config.type_vocab_size,
         init=config.init,
-        norm=LayerNorm(config.width, epsilon=config.norm_epsilon, dtype=config.dtype, rngs=rngs),
+        norm=standard.norm(config, rngs, width=config.width),
         dropouts=config.dropouts,
         rngs=rngs,
     )
@@ -128,7 +93,7 @@ class Trunk(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.project = None if config.width == config.d_model else _projection(config, rngs)
-        made_of = parts(config)
+        made_of = standard.parts(config, POST_NORM)
         self.stack = EncoderStack(
             lambda rngs: EncoderLayer(made_of, rngs=rngs),
             config.num_layers,
