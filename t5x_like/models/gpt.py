@@ -11,19 +11,17 @@ from typing import ClassVar
 import jax
 from flax import nnx
 
-from t5x_like.layers import activations, configuration, embeddings
-from t5x_like.layers.attention import Attention, Inits
-from t5x_like.layers.basic import Init, LayerNorm
-from t5x_like.layers.blocks import POST_NORM, PRE_NORM, EncoderLayer, Parts
+from t5x_like.layers import activations, embeddings, standard
+from t5x_like.layers.basic import Init
+from t5x_like.layers.blocks import POST_NORM, PRE_NORM, EncoderLayer
 from t5x_like.layers.decoder_only import DecoderOnly
-from t5x_like.layers.dropout import Dropouts
 from t5x_like.layers.embeddings import InputEmbedding
 from t5x_like.layers.encoder import EncoderStack
-from t5x_like.layers.mlp import Activation, Mlp
+from t5x_like.layers.mlp import Activation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(configuration.Transformer):
+class Config(standard.Config):
     """Architecture and loss of a GPT; the defaults are those of the smallest GPT-2 (table 2)."""
 
     vocab_size: int = 50257
@@ -34,22 +32,11 @@ class Config(configuration.Transformer):
     max_positions: int = 1024  # tokens of a row or, in packed rows, of an example
     pre_norm: bool = True  # with a last norm and smaller residual weights; GPT: False
     pad_id: int | None = None  # fills rows up: only heads of tasks need to know
-    attention_dropout_rate: float = 0.1
     activation: Activation = activations.gelu_tanh
-    norm_epsilon: float = 1e-5
-    init_std: float = 0.02
     z_loss: float = 0.0
     label_smoothing: float = 0.0
 
     may_be_zero: ClassVar = ("scan_unroll", "pad_id")
-
-    @property
-    def dropouts(self) -> Dropouts:
-        return Dropouts(hidden=self.dropout_rate, attention=self.attention_dropout_rate)
-
-    @property
-    def init(self) -> Init:
-        return nnx.initializers.normal(self.init_std)
 
     @property
     def residual_init(self) -> Init:
@@ -59,43 +46,12 @@ class Config(configuration.Transformer):
         return nnx.initializers.normal(self.init_std * (2 * self.num_layers) ** -0.5)
 
 
-def parts(config: Config) -> Parts:
-    """What a layer is made of."""
-    init, out, dtype = config.init, config.residual_init, config.dtype
-    return Parts(
-        norm=lambda rngs: LayerNorm(
-            config.d_model, epsilon=config.norm_epsilon, dtype=dtype, rngs=rngs
-        ),
-        attention=lambda rngs: Attention(
-            config.d_model,
-            config.num_heads,
-            d_kv=config.d_kv,
-            inits=Inits(query=init, key=init, value=init, out=out),
-            bias=True,
-            scale=config.d_kv**-0.5,
-            kernel=config.kernel,
-            dtype=dtype,
-            rngs=rngs,
-        ),
-        mlp=lambda rngs: Mlp(
-            config.d_model,
-            config.d_ff,
-            activation=config.activation,
-            bias=True,
-            inits=(init, out),
-            dtype=dtype,
-            rngs=rngs,
-        ),
-        dropouts=config.dropouts,
-        placement=PRE_NORM if config.pre_norm else POST_NORM,
-    )
-
-
 class Gpt(DecoderOnly):
     """A `DecoderOnly` with learned positions, whose token table gives the logits."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        made_of = parts(config)
+        placement = PRE_NORM if config.pre_norm else POST_NORM
+        made_of = standard.parts(config, placement, residual_init=config.residual_init)
         self.embedding = InputEmbedding(
             config.vocab_size,
             config.d_model,

@@ -131,6 +131,7 @@ def test_the_order_of_sentences_is_learned_from_its_own_label():
     assert "next_sentence_label" not in batch
 
 
+@pytest.mark.slow
 def test_states_and_probabilities_of_every_layer_as_it_runs():
     model, batch = make(sharing="attention", num_groups=2, inner_layers=2), batch_of()
     hidden = functools.partial(model.encoder.hidden, return_hidden=True, return_attention=True)

@@ -88,6 +88,7 @@ def test_a_token_sees_those_before_it_alone(config):
     assert np.abs(changed[:, 5:] - logits[:, 5:]).max(axis=(0, 2)).min() > 1e-3
 
 
+@pytest.mark.slow
 def test_packed_examples_score_as_each_does_alone():
     model = make()
     packed = batch_of([4, 7], pack=True)

@@ -77,6 +77,7 @@ def test_without_a_prefix_a_token_sees_those_before_it_alone():
     np.testing.assert_array_equal(a[:, :5], b[:, :5])
 
 
+@pytest.mark.slow
 def test_packed_examples_score_as_each_does_alone():
     model, packed = make("1.0"), batch_of([(3, 2), (4, 3)], pack=True)
     logits = logits_of(model, packed)
