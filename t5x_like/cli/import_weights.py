@@ -43,10 +43,8 @@ def main(argv: list[str]) -> int:
 
     stored.check_new(args.target)
     source = Path(args.source)
-    if args.vocabulary:
-        vocabulary, note = loading.load(args.vocabulary), ""
-    else:
-        vocabulary, note = tokenizers_in.find(source)
+    given = loading.load(args.vocabulary) if args.vocabulary else None
+    vocabulary, note = (given, "") if given else tokenizers_in.find(source)
     if t5x.is_checkpoint(source):
         imported = _from_t5x(source, args.model, bindings)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from typing import Any
 
 
@@ -11,8 +12,8 @@ def model_text(make: functools.partial, *, title: str) -> str:
     """Gin text in which the macro MODEL is what `make` calls, with its arguments.
 
     Args:
-      make: of one of our classes; arguments by name: literals, functions, dataclass objects and
-        further partials of ours.
+      make: of one of our classes, with arguments that are literals, functions, dataclass objects
+        and further partials of ours.
       title: the text's comment.
     """
     writer = _Writer()
@@ -42,7 +43,7 @@ class _Writer:
 
     def reference(self, value: Any, *, scope: str) -> str:
         if isinstance(value, functools.partial):
-            return self._bound(value.func, value.keywords, scope=scope)
+            return self._bound(value.func, _arguments(value), scope=scope)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {
                 field.name: getattr(value, field.name)
@@ -69,3 +70,12 @@ class _Writer:
         package, _, module = target.__module__.rpartition(".")
         self.modules.add((package, module))
         return f"{module}.{target.__name__}"
+
+
+def _arguments(made: functools.partial) -> dict[str, Any]:
+    """By name. The signature of an NNX module's class tells nothing: its constructor's does."""
+    of_class = isinstance(made.func, type)
+    constructor = made.func.__init__ if of_class else made.func  # type: ignore[misc]
+    owner = (None,) if of_class else ()
+    given = inspect.signature(constructor).bind_partial(*owner, *made.args, **made.keywords)
+    return dict(list(given.arguments.items())[len(owner) :])

@@ -49,9 +49,7 @@ class FineTuned(nnx.Module):
             batch = {name: x.reshape(-1, *x.shape[2:]) for name, x in batch.items() if x.ndim > 1}
         keys = subkeys(key, 2)
         tokens_BL = _read(batch)
-        counts_BL = batch.get("encoder_attention_mask")
-        if counts_BL is None:
-            counts_BL = tokens_BL != self.body.padding
+        counts_BL = self._counts(batch)
         if self.head is None:
             raise ValueError("this body has no head: read its states with body.hidden(batch)")
         x_BLD = self.body.hidden(batch, keys[0]).last
@@ -80,11 +78,18 @@ class FineTuned(nnx.Module):
         term, metrics = self.task(self.logits(batch, key), batch)
         scalar, losses = accounting.combine({"task": term}, weights)
         share = term.weight / accounting.at_least_one(weights["task"])
-        return scalar, {**losses, **metrics, "tokens": (self._tokens(batch), share)}, carry
+        return (
+            scalar,
+            {**losses, **metrics, "tokens": (accounting.count(self._counts(batch)), share)},
+            carry,
+        )
 
-    def _tokens(self, batch: Batch) -> jax.Array:
-        counts = batch.get("encoder_attention_mask")
-        return accounting.count(_read(batch) != self.body.padding if counts is None else counts)
+    def _counts(self, batch: Batch) -> jax.Array:
+        """Above 0 for tokens: all of them where nothing tells which is padding."""
+        if "encoder_attention_mask" in batch:
+            return batch["encoder_attention_mask"]
+        padding = self.body.padding
+        return _read(batch) != (-1 if padding is None else padding)
 
 
 def _read(batch: Batch) -> Any:

@@ -73,9 +73,9 @@ class Gpt(DecoderOnly):
         self.config = config
 
     @property
-    def padding(self) -> int:
-        """The id that fills rows up; -1, which no token has, where there is none."""
-        return -1 if self.config.pad_id is None else self.config.pad_id
+    def padding(self) -> int | None:
+        """The id that fills rows up, where it matters."""
+        return self.config.pad_id
 
     def embedded(
         self,

@@ -42,7 +42,8 @@ NOT_AT_HUGGING_FACE = ("prefix_lm_base",)
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """400 documents of some lines each, with words that repeat."""
     rng = np.random.default_rng(0)
-    words = np.array("the of a module returns file text if not list value true class raise".split())
+    parts = [a + b for a in "b d f g k l m n p r s t".split() for b in "aeiou"]
+    words = np.array(["".join(word) for word in rng.choice(parts, (500, 3))])
     folder = tmp_path_factory.mktemp("documents")
     texts = [
         "\n".join(" ".join(rng.choice(words, rng.integers(4, 12))) + "." for _ in range(8))
@@ -74,7 +75,7 @@ def test_a_family_trains_and_goes_out(
     }
     bindings = [f"--gin.{macro}={value!r}" for macro, value in macros.items()]
     bindings += [f"--gin.{module}.Config.{field}={value}" for field, value in sizes.items()]
-    files = [name, "runs/pretrain.gin", f"objectives/{preset}.gin", "optimizers/adamw.gin"]
+    files = [name, "runs/pretrain.gin", f"objectives/{preset}.gin"]
     done = cli("train", *(f"--gin_file={file}" for file in files), *bindings)
     assert done.status == 0, done.err
     assert np.isfinite(list(losses(run).values())).all()
@@ -100,5 +101,5 @@ def opens(directory: Path, architecture: str) -> None:
     _, report = cls.from_pretrained(directory, output_loading_info=True)
     assert not any(report[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
-    ids = tokenizer("the text of a module")["input_ids"]
-    assert tokenizer.decode(ids, skip_special_tokens=True).strip() == "the text of a module"
+    ids = tokenizer("bafodo tu gemi")["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True).strip() == "bafodo tu gemi"

@@ -107,6 +107,7 @@ def test_a_query_that_sees_nothing_gets_the_mean_of_the_values(kernel):
     np.testing.assert_array_equal(grads[0][1], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 4], ids=["first keys", "last keys"])
 def test_a_block_that_is_hidden_by_an_infinite_bias_counts_for_nothing(first):
     (q, memory, _), _ = arrays((1, 2, 3, 8, 4), "float32", None, None)
@@ -117,6 +118,7 @@ def test_a_block_that_is_hidden_by_an_infinite_bias_counts_for_nothing(first):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_large_logits_of_any_sign_stay_finite_in_every_order_of_blocks():
     (q, memory, _), _ = arrays((1, 1, 2, 6, 4), "float32", None, None)
     bias = jnp.array([-3e4, 2e4, -1e4, 3e4, 0.0, 3e4])[None, None, None]
@@ -174,7 +176,7 @@ def test_a_block_needs_a_key():
     ("dtype", "width", "lengths", "suits"),
     [
         ("bfloat16", 64, (6, 8), True),
-        ("float16", 128, (6, 8), True),
+        pytest.param("float16", 128, (6, 8), True, marks=pytest.mark.slow),
         ("float32", 64, (6, 8), False),
         ("bfloat16", 20, (6, 8), False),
         ("bfloat16", 256, (6, 8), False),

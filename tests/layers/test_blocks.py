@@ -20,7 +20,7 @@ def part(norm, x, compute, placement):
     return exact.norm(norm, x + compute(x))
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", ["pre", pytest.param("post", marks=pytest.mark.slow)])
 def test_an_encoder_layer_norms_where_its_placement_says(placement):
     parts = exact.parts(PLACEMENTS[placement])
     layer = exact.built(lambda: EncoderLayer(parts, rngs=nnx.Rngs(0)))
@@ -42,7 +42,7 @@ def test_an_encoder_layer_norms_where_its_placement_says(placement):
     np.testing.assert_allclose(probabilities, seen[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", ["post", pytest.param("pre", marks=pytest.mark.slow)])
 def test_a_decoder_layer_attends_to_itself_then_to_the_encoder_as_that_gave_it(placement):
     parts = exact.parts(PLACEMENTS[placement])
     layer = exact.built(lambda: DecoderLayer(parts, rngs=nnx.Rngs(0)))
@@ -70,6 +70,7 @@ def test_a_decoder_layer_attends_to_itself_then_to_the_encoder_as_that_gave_it(p
     np.testing.assert_allclose(got, want, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_bias_of_the_layer_replaces_the_given_one():
     parts = exact.parts(PRE_NORM, relative=True)
     layer = exact.built(lambda: EncoderLayer(parts, rngs=nnx.Rngs(0)))
@@ -80,6 +81,7 @@ def test_a_bias_of_the_layer_replaces_the_given_one():
     np.testing.assert_allclose(got, layer(x, mask=None, bias=own, key=None)[0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_dropout_sites_of_a_layer_draw_independently():
     # Rates of nearly one leave, of each part, hardly anything but the residual stream.
     layer = EncoderLayer(exact.parts(PRE_NORM, dropouts=Dropouts(hidden=0.999)), rngs=nnx.Rngs(0))
@@ -88,6 +90,7 @@ def test_dropout_sites_of_a_layer_draw_independently():
     assert (y == x).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_dropout_after_attention_can_be_left_out():
     def dropped(after_attention):
         rates = Dropouts(hidden=0.999, after_attention=after_attention)

@@ -16,6 +16,7 @@ X, ENCODED = exact.arrays(LENGTH, INPUTS)
 CROSS = (jnp.arange(INPUTS) < jnp.array([[6], [3]]))[:, None, None]
 
 
+@functools.cache
 def make(placement=PRE_NORM, *, relative=False, unroll=1, **options):
     parts = exact.parts(placement, relative=relative, **options)
 
@@ -30,6 +31,7 @@ def decode(stack, x=X, encoded=ENCODED, **returned):
     return stack.decode(x, encoded, masks=(masks.causal(LENGTH), CROSS), **returned)
 
 
+@pytest.mark.slow
 def test_states_and_probabilities_of_both_attentions_are_returned():
     decoded = decode(make(), return_hidden=True, return_attention=True)
     assert decoded.states.shape == (LAYERS + 1, 2, LENGTH, exact.WIDTH)
@@ -44,17 +46,20 @@ def test_states_and_probabilities_of_both_attentions_are_returned():
         np.testing.assert_allclose(p.sum(-1), 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_nothing_more_is_kept_than_what_was_asked_for():
     decoded = decode(make())
     assert decoded.states is decoded.attention is decoded.cross is None
 
 
+@pytest.mark.slow
 def test_a_kernel_without_probabilities_cannot_return_them():
     stack = make(kernel=attention_kernels.blocked)
     with pytest.raises(ValueError, match=r"use attention_kernels\.plain"):
         decode(stack, return_attention=True)
 
 
+@pytest.mark.slow
 def test_a_state_depends_on_states_before_it_and_on_inputs_that_count():
     stack = make()
 

@@ -18,6 +18,7 @@ LENGTH, LAYERS = 6, 3
 MASK = (jnp.arange(LENGTH) < jnp.array([[6], [4]]))[:, None, None]
 
 
+@functools.cache
 def make(
     placement=PRE_NORM, *, relative=False, dropouts=NO_DROPOUT, unroll=1, remat=None, **options
 ):
@@ -57,6 +58,7 @@ def test_states_and_probabilities_are_those_of_each_layer():
         np.testing.assert_allclose(hidden.states[i + 1], x, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_nothing_more_is_kept_than_what_was_asked_for():
     stack = make()
     plain = encode(stack)
@@ -73,6 +75,7 @@ def test_the_last_state_is_the_normed_one_once_finished():
     assert finished(Hidden(states[-1]), states[0]).states is None
 
 
+@pytest.mark.slow
 def test_a_kernel_without_probabilities_cannot_return_them():
     stack = make(kernel=attention_kernels.blocked)
     with pytest.raises(ValueError, match=r"use attention_kernels\.plain"):
@@ -103,8 +106,10 @@ def test_how_layers_are_run_changes_neither_results_nor_gradients(changes):
         return jax.grad(loss, has_aux=True)(stack)
 
     want, got = run(make(dropouts=rates)), run(make(dropouts=rates, **changes))
+    # The gradient of the keys' bias is zero but for rounding, so sizes are of all gradients.
+    size = max(np.abs(leaf).max() for leaf in jax.tree.leaves(want))
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * np.abs(b).max())
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6 * size)
 
 
 @pytest.mark.parametrize(
