@@ -42,7 +42,7 @@ TEST = [
     "pytest-xdist>=3.8,<4",
     "ruff==0.17.5",
     "setuptools>=77.0.3",
-    # What models are compared with. Later torches are gigabytes, and there is no small one for 3.12.
+    # What models are compared with. Later torches are gigabytes; 3.12 has no small one.
     'torch==2.13.0; python_version < "3.12"',
     'transformers>=5.23.0,<5.24; python_version < "3.12"',
 ]

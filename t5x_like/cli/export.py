@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shutil
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from etils import epath
 
 if TYPE_CHECKING:
     from t5x_like.cli.stored import Stored
@@ -45,30 +47,48 @@ def main(argv: list[str]) -> int:
 
     target = Path(args.target)
     if not args.overwrite:
-        for directory in (target, *target.glob("*/")):
-            safetensors_files.check_free(directory)
+        safetensors_files.check_free(target)
     model = stored.read(args.source, step=args.step)
     ids = None if model.vocabulary is None else model.vocabulary.token_ids
-    for name, (part, params) in hugging_face.halves(model.model, model.params).items():
+    halves = hugging_face.halves(model.model, model.params)
+    if not args.overwrite:
+        for name in halves:
+            safetensors_files.check_free(target / name)
+    for name, (part, params) in halves.items():
         directory = target / name
         architecture = hugging_face.write(
-            directory, part, params, ids=ids, overwrite=args.overwrite
+            directory,
+            part,
+            params,
+            ids=ids,
+            original=_original_config(model),
+            overwrite=args.overwrite,
         )
         _write_tokenizer(directory, model)
         print(f"{directory}: {architecture}, step {model.step}")
     return 0
 
 
+def _original_config(model: Stored) -> dict[str, Any] | None:
+    """What config.json said where the model was imported."""
+    if model.original is None or not (model.original / "config.json").exists():
+        return None
+    return json.loads((model.original / "config.json").read_text())
+
+
 def _write_tokenizer(directory: Path, model: Stored) -> None:
     """The imported files as they were, or those that the vocabulary makes."""
+    from t5x_like.cli import run_files
     from t5x_like.interop import hugging_face, tokenizers_out
 
-    if model.tokenizer is not None:
-        for file in model.tokenizer.iterdir():
-            shutil.copyfile(file, directory / file.name)
-        return
-    if model.vocabulary is None:
+    kept = [] if model.original is None else list(model.original.iterdir())
+    kept = [file for file in kept if file.name != "config.json"]
+    if any("generation" not in file.name for file in kept):
+        run_files.copy(kept, epath.Path(directory))
+        if model.vocabulary is not None:
+            model.vocabulary.save(directory / tokenizers_out.SAVED)
+    elif model.vocabulary is not None:
+        model_type = hugging_face.read_config(directory)["model_type"]
+        tokenizers_out.write(model.vocabulary, directory, model_type=model_type)
+    else:
         print("note: no vocabulary is known, so no tokenizer is written", file=sys.stderr)
-        return
-    model_type = hugging_face.read_config(directory)["model_type"]
-    tokenizers_out.write(model.vocabulary, directory, model_type=model_type)

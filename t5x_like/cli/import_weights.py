@@ -27,9 +27,10 @@ Nothing is downloaded, and nothing pickled is read. DIR then holds config.gin, t
 checkpoint, as the directory of a run does.
 """
 
-_TOKENIZER_FILES = (
+_SETTINGS = ("config.json", "generation_config.json")
+_TOKENIZER = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model"),
+    *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
 )
 
 
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
         imported.params,
         title=f"{imported.architecture}, imported from {source.name}.",
         vocabulary=vocabulary,
-        tokenizer_files=[source / name for name in _TOKENIZER_FILES if (source / name).is_file()],
+        files=_kept(source, tokenizer=not args.vocabulary),
     )
     if vocabulary is None:
         print(f"note: no vocabulary: {note}", file=sys.stderr)
@@ -65,6 +66,12 @@ def main(argv: list[str]) -> int:
         print(f"note: {imported.architecture} has no use for {unused}{more}", file=sys.stderr)
     print(f"{args.target}: {imported.architecture}; `t5x_like inspect {args.target}` shows it")
     return 0
+
+
+def _kept(source: Path, *, tokenizer: bool) -> list[Path]:
+    """Files that an export writes again."""
+    patterns = (*_SETTINGS, *_TOKENIZER) if tokenizer else _SETTINGS
+    return [path for pattern in patterns for path in sorted(source.glob(pattern))]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -99,11 +99,13 @@ def _generator(model: Trained, max_length: int) -> Callable[[np.ndarray], np.nda
 
     module: Any = model.model
     ids = model.vocabulary.token_ids
+    start = getattr(ids, getattr(model.run.feature_converter, "decoder_start", "pad"))
     greedy = functools.partial(
         decoding.greedy,
         max_length=max_length,
         vocab_size=model.vocabulary.vocab_size,
-        start=ids.pad,
+        start=ids.pad if start is None else start,
+        pad=ids.pad,
         eos=ids.eos if ids.eos is not None else -1,
     )
 

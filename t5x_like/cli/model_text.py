@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import inspect
@@ -15,9 +16,13 @@ def model_text(make: functools.partial, *, title: str) -> str:
       make: of one of our classes, with arguments that are literals, functions, dataclass objects
         and further partials of ours.
       title: the text's comment.
+
+    Raises:
+      ValueError: gin cannot say it: a class comes twice with different arguments, or a value is
+        none of the above.
     """
     writer = _Writer()
-    model = writer.reference(make, scope="")
+    model = writer.reference(make)
     imports = [f"from {module} import {name}" for module, name in sorted(writer.modules)]
     return "\n".join(
         [
@@ -34,39 +39,44 @@ def model_text(make: functools.partial, *, title: str) -> str:
 
 
 class _Writer:
-    """Collects bindings. A class that is configured twice gets the argument's name as scope."""
+    """Collects what is imported and bound."""
 
     def __init__(self) -> None:
         self.modules: set[tuple[str, str]] = set()
         self.bindings: list[str] = []
         self._written: dict[str, list[str]] = {}
 
-    def reference(self, value: Any, *, scope: str) -> str:
+    def reference(self, value: Any) -> str:
         if isinstance(value, functools.partial):
-            return self._bound(value.func, _arguments(value), scope=scope)
+            return self._bound(value.func, _arguments(value))
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {
                 field.name: getattr(value, field.name)
                 for field in dataclasses.fields(value)
                 if getattr(value, field.name) != field.default
             }
-            return self._bound(type(value), fields, scope=scope) + "()"
+            return self._bound(type(value), fields) + "()"
         if callable(value):
             return f"@{self._selector(value)}"
-        return repr(value)
+        try:
+            if ast.literal_eval(repr(value)) == value:
+                return repr(value)
+        except (SyntaxError, ValueError):
+            pass
+        raise ValueError(f"{value!r} cannot be written to a gin file")
 
-    def _bound(self, target: Any, arguments: dict[str, Any], *, scope: str) -> str:
+    def _bound(self, target: Any, arguments: dict[str, Any]) -> str:
         selector = self._selector(target)
-        values = {k: self.reference(v, scope=k) for k, v in arguments.items()}
-        lines = [f"{k} = {v}" for k, v in values.items()]
-        if selector in self._written and self._written[selector] != lines:
-            selector = f"{scope}/{selector}"
-        if selector not in self._written:
-            self._written[selector] = lines
-            self.bindings += [f"{selector}.{line}" for line in lines]
+        lines = [f"{name} = {self.reference(value)}" for name, value in arguments.items()]
+        if self._written.setdefault(selector, lines) != lines:
+            raise ValueError(f"{selector} is configured twice, which a gin file cannot say")
+        new = [f"{selector}.{line}" for line in lines]
+        self.bindings += [line for line in new if line not in self.bindings]
         return f"@{selector}"
 
     def _selector(self, target: Any) -> str:
+        if "<" in target.__qualname__ or "." in target.__qualname__:
+            raise ValueError(f"{target.__qualname__} has no name that a gin file could import")
         package, _, module = target.__module__.rpartition(".")
         self.modules.add((package, module))
         return f"{module}.{target.__name__}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from etils import epath
@@ -20,13 +21,15 @@ def checkpoints(model_dir: epath.Path) -> epath.Path:
 
 
 def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary | None) -> None:
-    """Writes what is needed to use the model later, to a local directory or a bucket."""
+    """Writes what is needed to use the model later, to a local directory or a bucket.
+
+    The configuration comes last: a directory without it is not taken for a model.
+    """
+    if vocabulary is not None:
+        with tempfile.TemporaryDirectory() as local:
+            vocabulary.save(Path(local))
+            copy(epath.Path(local).iterdir(), model_dir / _VOCABULARY)
     _replace(model_dir / _CONFIG, config.encode())
-    if vocabulary is None:
-        return
-    with tempfile.TemporaryDirectory() as local:
-        vocabulary.save(Path(local))
-        _copy(epath.Path(local), model_dir / _VOCABULARY)
 
 
 def has_vocabulary(model_dir: epath.Path) -> bool:
@@ -41,20 +44,24 @@ def read_config(model_dir: epath.Path) -> str:
       ValueError: this is not the directory of a run.
     """
     if not (model_dir / _CONFIG).exists():
-        raise ValueError(f"{model_dir} holds no run: there is no {_CONFIG} in it")
+        advice = ""
+        if (model_dir / "config.json").exists():
+            advice = "; it is Hugging Face's: `t5x_like import` it first"
+        raise ValueError(f"{model_dir} holds no run: there is no {_CONFIG} in it{advice}")
     return (model_dir / _CONFIG).read_text()
 
 
 def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
     """The vocabulary the run was trained with."""
     with tempfile.TemporaryDirectory() as local:
-        _copy(model_dir / _VOCABULARY, epath.Path(local))
+        copy((model_dir / _VOCABULARY).iterdir(), epath.Path(local))
         return loading.load(local)
 
 
-def _copy(source: epath.Path, target: epath.Path) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    for file in source.iterdir():
+def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:
+    """Copies files into a folder, which is made if there are any, each whole or not at all."""
+    for file in map(epath.Path, files):
+        target.mkdir(parents=True, exist_ok=True)
         _replace(target / file.name, file.read_bytes())
 
 

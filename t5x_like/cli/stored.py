@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,21 +18,22 @@ from t5x_like.training.checkpoints import Checkpoints
 if TYPE_CHECKING:
     from t5x_like.protocols import Vocabulary
 
-_TOKENIZER = "tokenizer"
+_ORIGINAL = "hugging_face"
+"""What an import keeps as it was: the tokenizer's files, config.json, generation_config.json."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
     """An abstract model, its parameters as a plain dict of arrays, and what they read.
 
-    `tokenizer` is a folder with the files of the tokenizer as they were imported.
+    `original` is the folder of the files that an import kept.
     """
 
     model: nnx.Module
     params: Any
     step: int
     vocabulary: Vocabulary | None
-    tokenizer: Path | None
+    original: epath.Path | None
 
 
 def check_new(directory: str) -> None:
@@ -50,29 +50,27 @@ def write(
     *,
     title: str,
     vocabulary: Vocabulary | None,
-    tokenizer_files: list[Path],
+    files: Iterable[Path],
 ) -> None:
     """Writes a model as a run would: config.gin last, so that what lacks it is not one.
 
     Args:
       directory: new or empty.
       make: constructs the model from `rngs`.
-      params: a plain dict of arrays.
+      params: a plain dict of NumPy arrays, which are used up.
       title: a comment in config.gin.
       vocabulary: where it is known.
-      tokenizer_files: kept as they are, for an export.
+      files: kept as they are, for an export.
     """
     path = epath.Path(directory)
     text = model_text.model_text(make, title=title)
     checkpoints = Checkpoints(run_files.checkpoints(path))
+    _move(params, jax.devices("cpu")[0])
     try:
         checkpoints.save_params(0, params, metadata={"config": text})
     finally:
         checkpoints.close()
-    if tokenizer_files:
-        (path / _TOKENIZER).mkdir(parents=True, exist_ok=True)
-    for file in tokenizer_files:
-        shutil.copyfile(file, path / _TOKENIZER / file.name)
+    run_files.copy(files, path / _ORIGINAL)
     run_files.write(path, config=text, vocabulary=vocabulary)
 
 
@@ -86,18 +84,28 @@ def read(directory: str, *, step: int | None = None) -> Stored:
     gin_config.load_text(run_files.read_config(path))
     make: Callable[..., Any] = gin_config.macro("MODEL")
     model = gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
-    one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    # An accelerator may be smaller than the model.
+    one = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=one),
         nnx.to_pure_dict(nnx.state(model, nnx.Param)),
     )
     restored = Checkpoints(run_files.checkpoints(path)).restore_params(shapes, step=step)
     has_vocabulary = run_files.has_vocabulary(path)
-    tokenizer = path / _TOKENIZER
+    original = path / _ORIGINAL
     return Stored(
         model,
         restored.state,
         restored.step,
         run_files.read_vocabulary(path) if has_vocabulary else None,
-        Path(tokenizer) if tokenizer.is_dir() else None,
+        original if original.is_dir() else None,
     )
+
+
+def _move(params: dict[str, Any], device: jax.Device) -> None:
+    """Replaces NumPy arrays, which Orbax would copy all at once, one by one."""
+    for name, leaf in params.items():
+        if isinstance(leaf, dict):
+            _move(leaf, device)
+        else:
+            params[name] = jax.device_put(leaf, device).block_until_ready()

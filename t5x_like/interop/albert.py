@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from flax import nnx
 
-from t5x_like.interop import activation_names, mapping, task_heads
+from t5x_like.interop import activation_names, mapping, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule
 from t5x_like.layers import activations, heads
 from t5x_like.models import albert
@@ -39,6 +39,7 @@ _SETTINGS = {
     "norm_epsilon": ("layer_norm_eps", 1e-12),
     "init_std": ("initializer_range", 0.02),
 }
+IDS = {"albert": {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}}
 _CLASSIFIER_DROPOUT = ("classifier_dropout_prob", 0.1)
 
 # Ours: theirs.
@@ -105,10 +106,8 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "architectures": [f"Albert{_ending(model)}"],
         **theirs,
         "embedding_size": config.width,
+        "type_vocab_size": max(1, config.type_vocab_size),
         "hidden_act": activation_names.written(config.activation),
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
         **_of_head(model),
     }
 
@@ -130,6 +129,9 @@ def names(model: Any) -> Names:
     elif not of_pretraining:
         rules += _task_head(model, theirs)
     constants = {}
+    if not config.type_vocab_size:
+        types = f"{theirs}embeddings.token_type_embeddings.weight"
+        constants[types] = np.zeros((1, config.width), np.float32)
     if config.d_embedding is None:  # There, embeddings as wide as the model are projected too.
         constants[f"{theirs}{_MAPPING}.weight"] = np.eye(config.d_model, dtype=np.float32)
         constants[f"{theirs}{_MAPPING}.bias"] = np.zeros(config.d_model, np.float32)
@@ -171,13 +173,11 @@ def _body(config: albert.Config) -> list[Rule]:
 
 
 def _config(config: Mapping[str, Any], *, sentence: bool) -> albert.Config:
-    kind = config.get("position_embedding_type", "absolute")
-    if kind != "absolute":
-        raise ValueError(f"config.json has position_embedding_type {kind!r}: only absolute is read")
+    refusals.check(config, refusals.ENCODER)
     return albert.Config(
         **{ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()},
         activation=activation_names.read(config.get("hidden_act", "gelu_new")),
-        next_sentence=sentence,
+        sentence_head=sentence,
     )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from flax import nnx
 
-from t5x_like.interop import activation_names
+from t5x_like.interop import activation_names, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule, Transform, linear, norm, under
-from t5x_like.layers import activations, heads, tasks
+from t5x_like.layers import activations, heads
 from t5x_like.models import bart
 from t5x_like.models.finetuned import FineTuned
 
@@ -19,9 +19,9 @@ MODEL_TYPES = ("bart", "mbart")
 
 _PREFIX = "model."
 _GENERATION = "ForConditionalGeneration"
-_CLASSES = "ForSequenceClassification"
-_ANSWERS = "ForQuestionAnswering"
-_BODY = "Model"
+_TASKS = (task_heads.CLASSES, task_heads.SPANS, task_heads.BODY)
+_STEMS = {"bart": "Bart", "mbart": "MBart"}
+_DEFAULT_LABELS = {"bart": 3, "mbart": 2}
 _SIDES = ("encoder", "decoder")
 _LOGITS_BIAS = "final_logits_bias"
 _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
@@ -52,11 +52,20 @@ _SETTINGS = {
     "activation_dropout_rate": ("activation_dropout", 0.0),
     "init_std": ("init_std", 0.02),
 }
+_ENDS = {"bos_token_id": 0, "eos_token_id": 2, "forced_eos_token_id": None}
 # mBART's decoder starts with a language; generation is not made to end.
-_IDS = {"bos_token_id": 0, "eos_token_id": 2, "forced_eos_token_id": None}
+IDS: dict[str, dict[str, int | None]] = {
+    "bart": {**_ENDS, "decoder_start_token_id": 2},
+    "mbart": {**_ENDS, "decoder_start_token_id": None},
+}
 _OF_EACH_SIDE = {"d_ff": ("ffn_dim", 4096), "num_heads": ("attention_heads", 16)}
 # The only values that are read.
-_FIXED = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "tie_word_embeddings": True}
+_FIXED = {
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+    "tie_word_embeddings": True,
+    "is_decoder": False,
+}
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
@@ -65,39 +74,37 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     Raises:
       ValueError: another head, or a setting that is not supported.
     """
-    head = architecture.removeprefix("M").removeprefix("Bart")
+    kind = config["model_type"]
+    head = architecture.removeprefix(_STEMS[kind])
+    if architecture == head or head not in (_GENERATION, *_TASKS):
+        known = ", ".join(f"{_STEMS[kind]}{name}" for name in (_GENERATION, *_TASKS))
+        raise ValueError(f"{architecture} is not read; of this family, {known} are")
     ours = _config(config, logits_bias=head == _GENERATION)
-    body = functools.partial(bart.Reader, ours)
     if head == _GENERATION:
         return functools.partial(bart.Bart, ours)
-    if head == _BODY:
-        return functools.partial(FineTuned, body)
-    if head == _ANSWERS:
-        answers = functools.partial(heads.TokenHead, num_labels=2)
-        return functools.partial(FineTuned, body, answers, task=tasks.spans)
-    if head == _CLASSES:
-        labels = _num_labels(config)
-        rate = config.get("classifier_dropout") or 0.0
-        classes = functools.partial(
-            heads.SequenceHead,
-            num_labels=labels,
-            pool=heads.LastOf(config.get("eos_token_id", 2)),
-            activation=activations.tanh,
-            dropout_rates=(rate, rate),
-        )
-        task = tasks.numbers if labels == 1 else tasks.classes
-        return functools.partial(FineTuned, body, classes, task=task)
-    known = ", ".join(f"Bart{name}" for name in (_GENERATION, _CLASSES, _ANSWERS, _BODY))
-    raise ValueError(f"{architecture} is not read; of this family, {known} are, and mBART's")
+    rate = config.get("classifier_dropout") or 0.0
+    of_sequence = functools.partial(
+        heads.SequenceHead,
+        pool=heads.LastOf(config.get("eos_token_id", 2)),
+        activation=activations.tanh,
+        dropout_rates=(rate, rate),
+    )
+    made = task_heads.fine_tuned(
+        head,
+        functools.partial(bart.Reader, ours),
+        made_with=task_heads.Heads(of_sequence),
+        config=config,
+        default_labels=_DEFAULT_LABELS[kind],
+    )
+    assert made is not None  # `_TASKS` are among those that it knows
+    return made
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
     """Of a BART as it is pretrained, or of its body with or without a head.
 
-    The ids that begin and end a text are the published ones: the model does not know them.
-
     Raises:
-      ValueError: norms have another epsilon, which cannot be written.
+      ValueError: norms have another epsilon, or there is no class with this head.
     """
     if not isinstance(model, bart.Bart | FineTuned) or not isinstance(model.config, bart.Config):
         return None
@@ -107,17 +114,17 @@ def to_hf(model: Any) -> dict[str, Any] | None:
             f"bart.Config.norm_epsilon is {config.norm_epsilon}, but Hugging Face's BART has "
             f"{_EPSILON} and no setting for it"
         )
-    kind = "mbart" if config.pre_norm else "bart"
+    kind, head = "mbart" if config.pre_norm else "bart", _head(model)
+    if head not in (_GENERATION, *_TASKS):
+        raise ValueError(f"Hugging Face has no {_STEMS[kind]}{head}: it cannot be exported")
     theirs = {name: getattr(config, ours) for ours, (name, _) in _SETTINGS.items()}
     for ours, (name, _) in _OF_EACH_SIDE.items():
         theirs |= {f"{side}_{name}": getattr(config, ours) for side in _SIDES}
     return {
         "model_type": kind,
-        "architectures": [{"bart": "Bart", "mbart": "MBart"}[kind] + _head(model)],
+        "architectures": [_STEMS[kind] + head],
         "is_encoder_decoder": True,
         "activation_function": activation_names.written(config.activation),
-        **_IDS,
-        "decoder_start_token_id": None if config.pre_norm else _IDS["eos_token_id"],
         **theirs,
         **_of_head(model),
     }
@@ -129,17 +136,17 @@ def names(model: Any) -> Names:
     rules = under(
         _body(model.config),
         ours="" if head == _GENERATION else "body/model/",
-        theirs="" if head == _BODY else _PREFIX,
+        theirs="" if head == task_heads.BODY else _PREFIX,
     )
     constants = {}
     if head == _GENERATION and model.config.logits_bias:
         rules.append(Rule("logits_bias", _LOGITS_BIAS, _ONE_ROW))
     elif head == _GENERATION:
         constants[_LOGITS_BIAS] = np.zeros((1, model.config.vocab_size), np.float32)
-    elif head == _CLASSES:
+    elif head == task_heads.CLASSES:
         rules += linear("head/pooler/dense", "classification_head.dense")
         rules += linear("head/out", "classification_head.out_proj")
-    elif head == _ANSWERS:
+    elif head == task_heads.SPANS:
         rules += linear("head/out", "qa_outputs")
     copies = tuple(start + name for name in _COPIES for start in ("", _PREFIX))
     return Names(rules, prefix=_PREFIX, constants=constants, unused=(*copies, _LOGITS_BIAS))
@@ -166,9 +173,7 @@ def _layer(side: str) -> list[Rule]:
 
 
 def _config(config: Mapping[str, Any], *, logits_bias: bool) -> bart.Config:
-    for name, wanted in _FIXED.items():
-        if config.get(name, wanted) != wanted:
-            raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")
+    refusals.check(config, _FIXED)
     ours = {name: config.get(*theirs) for name, theirs in _SETTINGS.items()}
     for name, (theirs, default) in _OF_EACH_SIDE.items():
         encoder, decoder = (config.get(f"{side}_{theirs}", default) for side in _SIDES)
@@ -187,25 +192,17 @@ def _config(config: Mapping[str, Any], *, logits_bias: bool) -> bart.Config:
     )
 
 
-def _num_labels(config: Mapping[str, Any]) -> int:
-    default = 3 if config["model_type"] == "bart" else 2
-    return len(config["id2label"]) if "id2label" in config else config.get("num_labels", default)
-
-
 def _head(model: Any) -> str:
     """The end of the name of the model's class."""
-    if isinstance(model, bart.Bart):
-        return _GENERATION
-    ends = {heads.SequenceHead: _CLASSES, heads.TokenHead: _ANSWERS, type(None): _BODY}
-    return ends[type(model.head)]
+    return _GENERATION if isinstance(model, bart.Bart) else task_heads.ending_of(model)
 
 
 def _of_head(model: Any) -> dict[str, Any]:
     """The settings of a head for classes."""
-    if _head(model) != _CLASSES:
+    if _head(model) != task_heads.CLASSES:
         return {}
     return {
-        "num_labels": model.head.out.kernel.shape[1],
+        **task_heads.settings(model),
         "classifier_dropout": model.head.dropout_rates[0],
         "eos_token_id": model.head.pool.token,
     }

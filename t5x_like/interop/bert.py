@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from flax import nnx
 
-from t5x_like.interop import activation_names, mapping, task_heads
+from t5x_like.interop import activation_names, mapping, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule
 from t5x_like.layers import activations, heads, tasks
 from t5x_like.models import bert, spanbert
@@ -36,13 +36,6 @@ _SETTINGS = {
     "norm_epsilon": ("layer_norm_eps", 1e-12),
     "init_std": ("initializer_range", 0.02),
 }
-# The only values that are read.
-_FIXED = {
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "tie_word_embeddings": True,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +47,6 @@ class _Kind:
     vocab_size: int
     pad_id: int
     mlm: Mapping[str, str]
-    ids: Mapping[str, int]
 
     @property
     def prefix(self) -> str:
@@ -72,7 +64,6 @@ _BERT = _Kind(
         "bias": "cls.predictions.bias",
         "decoder": "cls.predictions.decoder",
     },
-    ids={},
 )
 _ROBERTA = _Kind(
     model_type="roberta",
@@ -85,8 +76,8 @@ _ROBERTA = _Kind(
         "bias": "lm_head.bias",
         "decoder": "lm_head.decoder",
     },
-    ids={"bos_token_id": 0, "eos_token_id": 2},
 )
+IDS = {"bert": {"pad_token_id": 0}, "roberta": {"bos_token_id": 0, "eos_token_id": 2}}
 
 _POOLED: dict[str, Any] = {"pool": heads.first, "activation": activations.tanh}
 
@@ -112,7 +103,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     """
     kind = _ROBERTA if config["model_type"] == "roberta" else _BERT
     ending = architecture.removeprefix(kind.classes)
-    ours = _config(config, kind, next_sentence=ending == _PRETRAINED)
+    ours = _config(config, kind, sentence_head=ending == _PRETRAINED)
     if ending == _MASKED or (ending == _PRETRAINED and kind is _BERT):
         _check_activation(kind, config.get("hidden_act", "gelu"))
         return functools.partial(bert.Bert, ours)
@@ -128,7 +119,8 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
     if made is None:
         raise ValueError(
-            f"{architecture} is not read: it is no {kind.classes} with a head that we have"
+            f"{architecture} is not read: it is no {kind.classes} with a head that we have; "
+            f"{kind.classes}{_BARE} is a body without a pooler"
         )
     return made
 
@@ -174,8 +166,8 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
         "type_vocab_size": max(1, config.type_vocab_size),
         "hidden_act": activation,
-        "pad_token_id": kind.pad_id if kind is _BERT else config.padding_position,
-        **kind.ids,
+        # RoBERTa's positions are counted from it.
+        **({} if kind is _BERT else {"pad_token_id": config.padding_position}),
         **_of_head(model),
     }
 
@@ -263,17 +255,15 @@ def _fresh_pooler(config: bert.Config) -> dict[str, np.ndarray]:
     }
 
 
-def _config(config: Mapping[str, Any], kind: _Kind, *, next_sentence: bool) -> bert.Config:
-    for name, wanted in _FIXED.items():
-        if config.get(name, wanted) != wanted:
-            raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")
+def _config(config: Mapping[str, Any], kind: _Kind, *, sentence_head: bool) -> bert.Config:
+    refusals.check(config, refusals.ENCODER)
     pad = config.get("pad_token_id")
     return bert.Config(
         vocab_size=config.get("vocab_size", kind.vocab_size),
         **{ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()},
         activation=activation_names.read(config.get("hidden_act", "gelu")),
         padding_position=(kind.pad_id if pad is None else pad) if kind is _ROBERTA else None,
-        next_sentence=next_sentence,
+        sentence_head=sentence_head,
     )
 
 

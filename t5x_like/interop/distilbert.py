@@ -8,7 +8,7 @@ from typing import Any
 
 from flax import nnx
 
-from t5x_like.interop import activation_names, mapping, task_heads
+from t5x_like.interop import activation_names, mapping, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule
 from t5x_like.layers import activations, heads, tasks
 from t5x_like.models import bert, distilbert
@@ -35,10 +35,11 @@ _SETTINGS = {
     "attention_dropout_rate": ("attention_dropout", 0.1),
     "init_std": ("initializer_range", 0.02),
 }
+IDS = {"distilbert": {"pad_token_id": 0}}
 # What cannot be said in theirs.
 _FIXED = {
     "type_vocab_size": 0,
-    "next_sentence": False,
+    "sentence_head": False,
     "padding_position": None,
     "d_embedding": None,
     "norm_epsilon": _EPSILON,
@@ -64,6 +65,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     Raises:
       ValueError: another head, or a setting that is not supported.
     """
+    refusals.check(config, {"tie_word_embeddings": True})
     ending = architecture.removeprefix(_CLASSES)
     ours = distilbert.Config(
         **{name: config.get(*theirs) for name, theirs in _SETTINGS.items()},
@@ -116,7 +118,6 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "activation": activation_names.written(config.activation),
         "sinusoidal_pos_embds": False,
         "tie_word_embeddings": True,
-        "pad_token_id": 0,
         **_of_head(model),
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flax import nnx
 
-from t5x_like.interop import activation_names, bert, mapping, task_heads
+from t5x_like.interop import activation_names, bert, mapping, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule
 from t5x_like.layers import activations, heads
 from t5x_like.models import electra
@@ -36,13 +36,8 @@ _SETTINGS = {
     "norm_epsilon": ("layer_norm_eps", 1e-12),
     "init_std": ("initializer_range", 0.02),
 }
-# The only values that are read; and of those below, where there is a head for choices.
-_FIXED = {
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "tie_word_embeddings": True,
-}
+IDS = {"electra": {"pad_token_id": 0}}
+# The only values that are read, where there is a head for choices.
 _SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}
 _LAST_DROPOUT = "summary_last_dropout"
 
@@ -64,7 +59,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     rate = ours.dropout_rate if rate is None else rate
     rates = (rate, rate)
     if ending == task_heads.CHOICES:
-        _check_fixed(config, _SUMMARY)
+        refusals.check(config, _SUMMARY)
         rates = (config.get("summary_first_dropout", 0.0), config.get(_LAST_DROPOUT, 0.1))
     made_with = task_heads.Heads(
         of_sequence=functools.partial(
@@ -107,7 +102,6 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "architectures": [f"Electra{_ending(model)}"],
         **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
         "hidden_act": activation_names.written(config.activation),
-        "pad_token_id": 0,
         **_of_head(model),
     }
 
@@ -171,21 +165,15 @@ def _head(ending: str) -> list[Rule]:
 
 
 def _config(config: Mapping[str, Any]) -> Config:
-    _check_fixed(config, _FIXED)
+    refusals.check(config, refusals.ENCODER)
     ours = {name: config.get(*theirs) for name, theirs in _SETTINGS.items()}
     width = ours.pop("width")
     return Config(
         **ours,
         d_embedding=width,
         activation=activation_names.read(config.get("hidden_act", "gelu")),
-        next_sentence=False,
+        sentence_head=False,
     )
-
-
-def _check_fixed(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
-    for name, wanted in fixed.items():
-        if config.get(name, wanted) != wanted:
-            raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")
 
 
 def _check_generator(config: Config) -> None:

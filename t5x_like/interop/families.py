@@ -6,8 +6,9 @@ A module of a family has
 - `from_hf(config, architecture)`: from the contents of config.json and one of its architectures, a
   `functools.partial` of one of our models, to be called with `rngs`; ValueError where a setting is
   not supported;
-- `to_hf(model)`: the contents of config.json for a (possibly abstract) model of ours, with
-  `model_type` and `architectures`; None where the model is not of this family;
+- `to_hf(model)`: the contents of config.json that a (possibly abstract) model of ours determines,
+  `model_type` and `architectures` among them; None where the model is not of this family;
+- `IDS`: by model type, the published special ids that config.json names and no model knows;
 - `names(model)`: its `mapping.Names`;
 - `halves(model, params)`, only where a model is exported as several: {name: (model, params)}.
 """

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from flax import nnx
 
-from t5x_like.interop import activation_names, mapping, task_heads
+from t5x_like.interop import activation_names, mapping, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule, Transform
 from t5x_like.layers import heads
 from t5x_like.models import gpt
@@ -54,6 +54,15 @@ _BOTH = {
     "layer_norm_epsilon": 1e-5,
     "initializer_range": 0.02,
 }
+IDS: dict[str, dict[str, Any]] = {
+    "gpt2": {"pad_token_id": None, "bos_token_id": 50256, "eos_token_id": 50256},
+    "openai-gpt": {"pad_token_id": None},
+}
+# The classes for tasks that there are.
+_TASKS = {
+    "gpt2": (task_heads.CLASSES, task_heads.TAGS, task_heads.SPANS),
+    "openai-gpt": (task_heads.CLASSES,),
+}
 # The only values that are read.
 _FIXED = {
     "scale_attn_weights": True,
@@ -83,14 +92,13 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     whole = functools.partial(gpt.Gpt, ours)
     if ending == _PRETRAINED:
         return whole
+    rate = config.get("classifier_dropout")
     made_with = task_heads.Heads(
         of_sequence=functools.partial(heads.SequenceHead, pool=heads.last_that_counts, bias=False),
-        of_tokens=functools.partial(
-            heads.TokenHead, dropout_rate=config.get("classifier_dropout", 0.1)
-        ),
+        of_tokens=functools.partial(heads.TokenHead, dropout_rate=0.1 if rate is None else rate),
     )
     made = task_heads.fine_tuned(ending, whole, made_with=made_with, config=config)
-    if made is None or ending == task_heads.CHOICES:
+    if made is None or ending not in (task_heads.BODY, *_TASKS[kind]):
         raise ValueError(f"{architecture} is not read: it is no GPT with a head that we have")
     return made
 
@@ -104,19 +112,25 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     config = getattr(model, "config", None)
     if not isinstance(config, gpt.Config):
         return None
-    kind = _kind(config)
+    kind, ending = _kind(config), _ending(model)
+    if ending not in (_PRETRAINED, task_heads.BODY, *_TASKS[kind]):
+        raise ValueError(
+            f"Hugging Face has no {_STEMS[kind]}{ending}: the model cannot be exported"
+        )
     activation = activation_names.written(config.activation)
     theirs = {name: getattr(config, ours) for ours, name in _SETTINGS.items()}
     if kind == "gpt2":
-        theirs |= {"n_inner": config.d_ff, "bos_token_id": 50256, "eos_token_id": 50256}
+        theirs["n_inner"] = config.d_ff
     elif config.d_ff != 4 * config.d_model or activation == "gelu":
         raise ValueError(
             f"gpt.Config has d_ff {config.d_ff} and the activation {activation}, but Hugging "
             "Face's GPT has 4 * d_model, and no exact gelu: the model cannot be exported"
         )
+    if config.pad_id is None and ending == _PRETRAINED:
+        del theirs["pad_token_id"]  # only the heads of tasks read it
     return {
         "model_type": kind,
-        "architectures": [_STEMS[kind] + _ending(model)],
+        "architectures": [_STEMS[kind] + ending],
         **theirs,
         "embd_pdrop": config.dropout_rate,
         _ACTIVATION[kind][0]: _TANH_FORM[kind] if activation == "gelu_new" else activation,
@@ -172,9 +186,7 @@ def _body(config: gpt.Config) -> list[Rule]:
 
 def _config(config: Mapping[str, Any], kind: str) -> gpt.Config:
     given = {**_BOTH, **_DEFAULTS[kind], **config}
-    for name, only in _FIXED.items():
-        if given.get(name, only) != only:
-            raise ValueError(f"config.json has {name} {given[name]!r}: only {only!r} is read")
+    refusals.check(config, _FIXED)
     if given.get("embd_pdrop", given["resid_pdrop"]) != given["resid_pdrop"]:
         raise ValueError(
             f"config.json has embd_pdrop {given['embd_pdrop']} and resid_pdrop "

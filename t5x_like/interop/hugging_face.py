@@ -7,6 +7,7 @@ import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flax import nnx
@@ -101,16 +102,25 @@ def write(
     params: Any,
     *,
     ids: TokenIds | None = None,
+    original: Mapping[str, Any] | None = None,
     overwrite: bool = False,
+    shard_bytes: int = safetensors_files.SHARD_BYTES,
 ) -> str:
     """Writes config.json and the weights, in shards where they are large.
+
+    What the model itself determines counts for most in config.json. What else there is to say, such
+    as special ids, names of labels and settings of generation, is as in `original`, where that was
+    of the same class; of special ids that it does not name, the vocabulary's; and the published
+    ones where no vocabulary is given.
 
     Args:
       directory: made where it is not there.
       model: abstract or not.
       params: its parameters as a plain dict.
       ids: of the vocabulary it was trained with, which config.json then names.
+      original: the contents of the config.json that the model was imported with.
       overwrite: whether weights that are there may be replaced.
+      shard_bytes: of a file of weights at most.
 
     Returns:
       The class in transformers that opens it.
@@ -120,27 +130,41 @@ def write(
       ValueError: the model has no counterpart at Hugging Face.
     """
     family = families.of_model(model)
-    config = with_ids(family.to_hf(model), ids)
+    config = _config(family, model, ids=ids, original=original or {})
     tensors = mapping.written(params, model, family.names(model))
     progress = tqdm(tensors, desc="writing", unit=" tensors", disable=None, leave=False)
-    safetensors_files.write(directory, progress, overwrite=overwrite)
-    text = json.dumps({**config, "dtype": "float32"}, indent=2, sort_keys=True)
+    safetensors_files.write(directory, progress, overwrite=overwrite, shard_bytes=shard_bytes)
+    text = json.dumps(config, indent=2, sort_keys=True)
     (directory / CONFIG).write_text(text + "\n", encoding="utf-8")
     return config["architectures"][0]
 
 
-def with_ids(config: Mapping[str, Any], ids: TokenIds | None) -> dict[str, Any]:
-    """`config` with the special ids of a vocabulary, where it names them at all."""
+def _config(
+    family: ModuleType, model: nnx.Module, *, ids: TokenIds | None, original: Mapping[str, Any]
+) -> dict[str, Any]:
+    """As `write` says."""
+    known = family.to_hf(model)
+    config = with_ids(family.IDS[known["model_type"]], ids)
+    if (original.get("architectures") or [None])[0] == known["architectures"][0]:
+        config |= original
+    if len(config.get("id2label") or ()) != known.get("num_labels"):
+        config = {name: config[name] for name in config.keys() - {"id2label", "label2id"}}
+    config.pop("torch_dtype", None)  # the old name of what comes now
+    return {**config, **known, "dtype": "float32"}
+
+
+def with_ids(published: Mapping[str, int | None], ids: TokenIds | None) -> dict[str, Any]:
+    """The special ids of a family, as a vocabulary has them: None for those that it lacks.
+
+    A vocabulary without padding fills rows up with another of its ids, which is not named.
+    """
     if ids is None:
-        return dict(config)
-    new = {
-        f"{role}_token_id": getattr(ids, role)
-        for role in ("pad", "bos", "eos", "sep")
-        if f"{role}_token_id" in config and getattr(ids, role) is not None
-    }
-    start = config.get("decoder_start_token_id")
-    for role in ("pad_token_id", "eos_token_id"):
-        if start is not None and start == config.get(role) and role in new:
-            new["decoder_start_token_id"] = new[role]
-            break
-    return {**config, **new}
+        return dict(published)
+    found = {role: getattr(ids, role) for role in ("bos", "eos")}
+    if ids.pad not in (ids.unk, ids.eos):
+        found["pad"] = ids.pad
+    new = {f"{role}_token_id": i for role, i in found.items() if f"{role}_token_id" in published}
+    start = published.get("decoder_start_token_id")
+    if start is not None and start == published.get("eos_token_id"):
+        new["decoder_start_token_id"] = ids.eos
+    return {**published, **new}

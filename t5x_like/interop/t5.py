@@ -8,62 +8,58 @@ from typing import Any
 
 from flax import nnx
 
-from t5x_like.interop import activation_names
+from t5x_like.interop import activation_names, refusals, task_heads
 from t5x_like.interop.mapping import TRANSPOSED, Names, Rule, linear, norm, under
-from t5x_like.layers import activations, heads, tasks
+from t5x_like.layers import activations, heads
 from t5x_like.layers.mlp import GatedMlp, Mlp
 from t5x_like.models import finetuned, t5
 
 MODEL_TYPES = ("t5", "mt5", "umt5")
 
-_SUFFIXES = (
-    "ForConditionalGeneration",
-    "EncoderModel",
-    "Model",
-    "ForSequenceClassification",
-    "ForTokenClassification",
-    "ForQuestionAnswering",
-)
+_GENERATION = "ForConditionalGeneration"
+_ENCODER = "EncoderModel"
+# By the encoder alone, or by both sides.
+_OF_ENCODER = (_ENCODER, task_heads.TAGS)
+_OF_BOTH = (task_heads.BODY, task_heads.CLASSES, task_heads.SPANS)
+_OLD_NAMES = {"T5WithLMHeadModel": "T5ForConditionalGeneration"}
 _CLASS_PREFIX = {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}
+IDS = {kind: {"eos_token_id": 1, "decoder_start_token_id": 0} for kind in MODEL_TYPES}
+# The only values that are read.
+_FIXED = {"pad_token_id": 0, "is_decoder": False}
 _OLD = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.",)
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
     """As `families` says."""
-    suffix = next((s for s in _SUFFIXES if architecture.endswith(s)), None)
-    if suffix is None:
-        raise ValueError(f"{architecture} is not supported; of T5 there are {', '.join(_SUFFIXES)}")
-    ours = _config(config, with_output=suffix == "ForConditionalGeneration")
-    whole = functools.partial(t5.T5, config=ours)
-    encoder = functools.partial(t5.Encoder, config=ours)
-    labels = config.get("num_labels", len(config.get("id2label") or (0, 1)))
+    start = _CLASS_PREFIX[config["model_type"]]
+    known = [start + suffix for suffix in (_GENERATION, *_OF_BOTH, *_OF_ENCODER)]
+    architecture = _OLD_NAMES.get(architecture, architecture)
+    if architecture not in known:
+        raise ValueError(f"{architecture} is not supported; of this family, {', '.join(known)} are")
+    suffix = architecture.removeprefix(start)
+    ours = _config(config, with_output=suffix == _GENERATION)
+    of_encoder = suffix in _OF_ENCODER
+    body = functools.partial(t5.Encoder if of_encoder else t5.T5, config=ours)
+    if suffix == _GENERATION:
+        return body
     rate = config.get("classifier_dropout", 0.0)
-    make = functools.partial
-    match suffix:
-        case "ForConditionalGeneration":
-            return whole
-        case "EncoderModel":
-            return make(finetuned.FineTuned, body=encoder)
-        case "Model":
-            return make(finetuned.FineTuned, body=whole)
-        case "ForSequenceClassification":
-            head = make(
-                heads.SequenceHead,
-                num_labels=labels,
-                pool=heads.LastOf(config.get("eos_token_id", 1)),
-                activation=activations.tanh,
-                dropout_rates=(rate, rate),
-            )
-            task = tasks.numbers if labels == 1 else tasks.classes
-            return make(finetuned.FineTuned, body=whole, head=head, task=task)
-        case "ForTokenClassification":
-            head = make(heads.TokenHead, num_labels=labels, dropout_rate=rate)
-            return make(finetuned.FineTuned, body=encoder, head=head, task=tasks.tags)
-    head = make(heads.TokenHead, num_labels=2)
-    return make(finetuned.FineTuned, body=whole, head=head, task=tasks.spans)
+    made_with = task_heads.Heads(
+        of_sequence=functools.partial(
+            heads.SequenceHead,
+            pool=heads.LastOf(config.get("eos_token_id", 1)),
+            activation=activations.tanh,
+            dropout_rates=(rate, rate),
+        ),
+        of_tokens=functools.partial(heads.TokenHead, dropout_rate=rate),
+    )
+    ending = task_heads.BODY if suffix == _ENCODER else suffix
+    made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
+    assert made is not None  # all that are left are among those that it knows
+    return made
 
 
 def _config(config: Mapping[str, Any], *, with_output: bool) -> t5.Config:
+    refusals.check(config, _FIXED)
     gate, _, activation = config.get("feed_forward_proj", "relu").rpartition("-")
     if activation == "gelu" and gate:
         activation = "gelu_new"  # what "gated-gelu" has always meant there
@@ -119,8 +115,6 @@ def to_hf(model: nnx.Module) -> dict[str, Any] | None:
         "layer_norm_epsilon": ours.norm_epsilon,
         "is_encoder_decoder": isinstance(body, t5.T5),
         "pad_token_id": 0,
-        "eos_token_id": 1,
-        "decoder_start_token_id": 0,
     }
     head = getattr(model, "head", None)
     if isinstance(head, heads.SequenceHead):
@@ -130,18 +124,20 @@ def to_hf(model: nnx.Module) -> dict[str, Any] | None:
         }
     if isinstance(head, heads.TokenHead):
         config["classifier_dropout"] = head.dropout_rate
-    return config if head is None else config | {"num_labels": head.out.kernel.shape[-1]}
+    return config if head is None else config | task_heads.settings(model)
 
 
 def _suffix(model: nnx.Module) -> str:
     if isinstance(model, t5.T5):
-        return "ForConditionalGeneration"
-    whole = isinstance(model.body, t5.T5)
-    if model.head is None:
-        return "Model" if whole else "EncoderModel"
-    if isinstance(model.head, heads.SequenceHead):
-        return "ForSequenceClassification"
-    return "ForQuestionAnswering" if whole else "ForTokenClassification"
+        return _GENERATION
+    ending = task_heads.ending_of(model)
+    alone = isinstance(model.body, t5.Encoder)
+    if ending == task_heads.BODY and alone:
+        ending = _ENCODER
+    if ending not in (_OF_ENCODER if alone else _OF_BOTH):
+        side = "of its encoder alone" if alone else "of both sides"
+        raise ValueError(f"Hugging Face's T5 has no {ending} {side}: it cannot be exported")
+    return ending
 
 
 def names(model: nnx.Module) -> Names:
@@ -149,7 +145,7 @@ def names(model: nnx.Module) -> Names:
     if isinstance(model, t5.T5 | t5.Encoder):
         return Names(_body(model), unused=(*_OLD, "encoder.embed", "decoder.embed", "lm_head."))
     suffix = _suffix(model)
-    inside = suffix in ("ForSequenceClassification", "ForTokenClassification")
+    inside = suffix in (task_heads.CLASSES, task_heads.TAGS)
     prefix = "transformer." if inside else ""
     rules = under(_body(model.body), ours="body/", theirs=prefix)
     match suffix:

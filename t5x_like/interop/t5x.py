@@ -16,6 +16,7 @@ from t5x_like.models import t5
 
 _STATE = "checkpoint"
 _ROOT = "target."
+_OF_ORBAX = ("_METADATA", "_CHECKPOINT_METADATA", "manifest.ocdbt")
 _LAYER_SECOND = Transform(
     to_ours=lambda theirs: (np.moveaxis(theirs, 1, 0),),
     to_theirs=lambda ours: np.moveaxis(ours, 0, 1),
@@ -28,10 +29,15 @@ class Arrays:
 
     Raises:
       FileNotFoundError: the directory is none of T5X's.
-      ValueError: its msgpack file is damaged.
+      ValueError: its msgpack file is damaged, or it was written by Orbax.
     """
 
     def __init__(self, directory: Path) -> None:
+        if _is_of_orbax(directory):
+            raise ValueError(
+                f"{directory} was written by Orbax: of T5X's checkpoints, only the older form is "
+                f"read, a folder of zarr for each large array beside one msgpack file, {_STATE}"
+            )
         self._folders = {path.name: path for path in directory.glob(f"{_ROOT}*") if path.is_dir()}
         self._inline = _inline(directory / _STATE)
         if not self._folders and not self._inline:
@@ -49,8 +55,8 @@ class Arrays:
     def read(self, name: str) -> np.ndarray:
         """float32, whatever it was stored as."""
         if name in self._folders:
-            return _zarr(self._folders[name]).astype(np.float32)
-        return np.asarray(self._inline[name]).astype(np.float32)
+            return _zarr(self._folders[name]).astype(np.float32, copy=False)
+        return np.asarray(self._inline[name]).astype(np.float32, copy=False)
 
 
 def _zarr(folder: Path) -> np.ndarray:
@@ -86,8 +92,17 @@ def _inline(state: Path) -> dict[str, np.ndarray]:
 
 
 def is_checkpoint(directory: Path) -> bool:
-    """Whether a directory looks like one step of T5X's."""
-    return (directory / _STATE).is_file() or any(directory.glob(f"{_ROOT}*/.zarray"))
+    """Whether a directory looks like one step of T5X's, in the form that is read or in Orbax's."""
+    zarr = any(directory.glob(f"{_ROOT}*/.zarray"))
+    return (directory / _STATE).is_file() or zarr or _is_of_orbax(directory)
+
+
+def _is_of_orbax(directory: Path) -> bool:
+    """Newer T5X writes so: a file of metadata, and all arrays in one database or each in zarr."""
+    if (directory / _STATE).is_file():
+        return False
+    folders = (directory, directory / "state")
+    return any((folder / name).exists() for folder in folders for name in _OF_ORBAX)
 
 
 def read(directory: Path, config: t5.Config) -> tuple[functools.partial, Any]:
@@ -99,14 +114,20 @@ def read(directory: Path, config: t5.Config) -> tuple[functools.partial, Any]:
 
     Raises:
       FileNotFoundError: it is no checkpoint of T5X.
-      ValueError: an array is missing, damaged or of another shape.
+      ValueError: an array is missing, damaged, of another shape, or left over.
     """
     arrays = Arrays(directory)
     make = functools.partial(t5.T5, config=config)
     model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     names = _names(model, scanned=f"{_ROOT}encoder.encoder.mlp.wo.kernel" in arrays)
     rules = tqdm(names.rules, desc="reading", unit=" parameters", disable=None, leave=False)
-    params, _ = mapping.read(arrays, model, names, rules=rules)
+    params, left = mapping.read(arrays, model, names, rules=rules)
+    if left:
+        more = f" and {len(left) - 4} more" if len(left) > 4 else ""
+        raise ValueError(
+            f"the model has no place for {', '.join(left[:4])}{more} of {directory}: choose one "
+            "with --model that has as many layers, and an output of its own where that is there"
+        )
     return make, params
 
 

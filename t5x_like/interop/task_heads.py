@@ -9,6 +9,7 @@ from typing import Any
 
 from flax import nnx
 
+from t5x_like.interop import refusals
 from t5x_like.layers import heads, tasks
 from t5x_like.models.finetuned import FineTuned
 
@@ -30,18 +31,28 @@ class Heads:
 
 
 def fine_tuned(
-    ending: str, body: Make[nnx.Module], *, made_with: Heads, config: Mapping[str, Any]
+    ending: str,
+    body: Make[nnx.Module],
+    *,
+    made_with: Heads,
+    config: Mapping[str, Any],
+    default_labels: int = 2,
 ) -> Make[nnx.Module] | None:
     """The body as a class with this ending has it; None where none of the above ends so.
 
-    With one label, rows are given a number.
+    With one label, rows are given a number. `default_labels` are those of a config.json that does
+    not tell.
+
+    Raises:
+      ValueError: rows have several labels at once, or several numbers.
     """
     of_sequence, of_tokens = made_with.of_sequence, made_with.of_tokens
-    labels = _num_labels(config)
+    labels = len(config.get("id2label") or ()) or config.get("num_labels", default_labels)
     match ending:
         case "Model":
             return Make(FineTuned, body)
         case "ForSequenceClassification":
+            refusals.check_problem(config, num_labels=labels)
             task = tasks.numbers if labels == 1 else tasks.classes
             return Make(FineTuned, body, Make(of_sequence, num_labels=labels), task=task)
         case "ForMultipleChoice":
@@ -65,18 +76,8 @@ def ending_of(model: FineTuned) -> str:
 
 
 def settings(model: FineTuned) -> dict[str, Any]:
-    """The labels of a model, as config.json has them."""
-    if ending_of(model) not in (CLASSES, TAGS):
-        return {}
-    labels = [f"LABEL_{i}" for i in range(_num_labels_of(model))]
-    return {
-        "id2label": {str(i): label for i, label in enumerate(labels)},
-        "label2id": {label: i for i, label in enumerate(labels)},
-    }
-
-
-def _num_labels(config: Mapping[str, Any]) -> int:
-    return len(config["id2label"]) if "id2label" in config else config.get("num_labels", 2)
+    """How many labels a model has, as config.json says it; their names it does not know."""
+    return {"num_labels": _num_labels_of(model)} if ending_of(model) in (CLASSES, TAGS) else {}
 
 
 def _num_labels_of(model: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from flax import nnx
 
-from t5x_like.interop import activation_names, mapping, task_heads
+from t5x_like.interop import activation_names, mapping, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule, Transform
 from t5x_like.interop.task_heads import Heads
 from t5x_like.layers import activations, heads
@@ -37,6 +37,9 @@ _SETTINGS = {
     "init_std": ("initializer_range", 0.02),
     "same_length": ("same_length", False),
 }
+IDS = {"xlnet": {"pad_token_id": 5, "bos_token_id": 1, "eos_token_id": 2}}
+# The only values that are read: of every model, and of those with a pooled state.
+_FIXED = {"untie_r": True, "bi_data": False, "tie_word_embeddings": True}
 _OF_SUMMARY = {"summary_type": "last", "summary_use_proj": True, "summary_activation": "tanh"}
 
 # Ours: theirs.
@@ -95,7 +98,8 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     word for half of a row.
 
     Raises:
-      ValueError: all layers share the biases of queries, for which there is no setting.
+      ValueError: all layers share the biases of queries, or attention has a rate of dropout of its
+        own, for which there are no settings.
     """
     config = getattr(model, "config", None)
     if not isinstance(config, xlnet.Config):
@@ -104,6 +108,12 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         raise ValueError(
             "xlnet.Config.untie_r is False, but in Hugging Face's XLNet each layer has its own "
             "biases: it cannot be exported"
+        )
+    if config.attention_dropout_rate != config.dropout_rate:
+        raise ValueError(
+            f"xlnet.Config has dropout_rate {config.dropout_rate} and attention_dropout_rate "
+            f"{config.attention_dropout_rate}, but Hugging Face's XLNet has one rate: it cannot be "
+            "exported"
         )
     return {
         "model_type": "xlnet",
@@ -114,11 +124,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "clamp_len": -1 if config.clamp_len is None else config.clamp_len,
         "mem_len": config.mem_len or None,
         "reuse_len": config.reuse_len or None,
-        "untie_r": True,
-        "tie_word_embeddings": True,
-        "pad_token_id": 5,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
+        **_FIXED,
         **_of_head(model),
     }
 
@@ -174,6 +180,7 @@ def _joined(config: xlnet.Config, *, transposed: bool = False) -> Transform:
 
 
 def _config(config: Mapping[str, Any]) -> xlnet.Config:
+    refusals.check(config, _FIXED)
     clamp_len = config.get("clamp_len", -1)
     return xlnet.Config(
         **{ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()},
@@ -187,14 +194,15 @@ def _config(config: Mapping[str, Any]) -> xlnet.Config:
 
 
 def _summary(config: Mapping[str, Any]) -> functools.partial[nnx.Module]:
-    for name, wanted in _OF_SUMMARY.items():
-        if config.get(name, wanted) != wanted:
-            raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")
+    refusals.check(config, _OF_SUMMARY)
     return functools.partial(
         heads.SequenceHead,
-        pool=heads.last,
+        pool=heads.last_that_counts,
         activation=activations.tanh,
-        dropout_rates=(0.0, config.get("summary_last_dropout", 0.1)),
+        dropout_rates=(
+            config.get("summary_first_dropout", 0.0),
+            config.get("summary_last_dropout", 0.1),
+        ),
     )
 
 
@@ -216,5 +224,6 @@ def _of_head(model: Any) -> dict[str, Any]:
         return {"start_n_top": model.head.num_starts, "end_n_top": model.head.num_ends}
     settings = task_heads.settings(model)
     if isinstance(model.head, heads.SequenceHead):
-        settings |= _OF_SUMMARY | {"summary_last_dropout": model.head.dropout_rates[1]}
+        first, last = model.head.dropout_rates
+        settings |= {"summary_first_dropout": first, "summary_last_dropout": last, **_OF_SUMMARY}
     return settings

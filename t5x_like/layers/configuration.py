@@ -17,7 +17,8 @@ class Transformer:
     """Fields that every family has; a family adds its own and sets other defaults.
 
     Whole numbers must be at least 1, or at least 0 where `may_be_zero` names them; rates, which are
-    the fields named so, in [0, 1).
+    the fields named so, and `label_smoothing` in [0, 1); `z_loss` at least 0; `pad_id` a row of the
+    table. The heads share the width evenly, unless `d_kv` is a field too.
     """
 
     vocab_size: int  # rows of the table: at least the ids of the vocabulary
@@ -36,25 +37,29 @@ class Transformer:
         family = type(self).__module__.rpartition(".")[2]
         for field in dataclasses.fields(self):
             name, value = field.name, getattr(self, field.name)
-            if isinstance(value, int) and not isinstance(value, bool):
-                least = 0 if name in self.may_be_zero else 1
-                if value < least and not name.endswith("_rate"):
+            if name.endswith("_rate") or name == "label_smoothing":
+                if not 0.0 <= value < 1.0:
+                    raise ValueError(f"{family}.Config.{name} must be in [0, 1), got {value}")
+            elif name == "z_loss" or (isinstance(value, int) and not isinstance(value, bool)):
+                least = 0 if name in (*self.may_be_zero, "z_loss") else 1
+                if not value >= least:
                     raise ValueError(
                         f"{family}.Config.{name} must be at least {least}, got {value}"
                     )
-            if name.endswith("_rate") and not 0.0 <= value < 1.0:
-                raise ValueError(f"{family}.Config.{name} must be in [0, 1), got {value}")
+            if name == "pad_id" and value is not None and value >= self.vocab_size:
+                limit = f"vocab_size={self.vocab_size}"
+                raise ValueError(f"{family}.Config.pad_id must be below {limit}, got {value}")
+        if self.d_kv * self.num_heads != self.d_model and not _is_field(self, "d_kv"):
+            raise ValueError(
+                f"{family}.Config.num_heads={self.num_heads} does not divide "
+                f"d_model={self.d_model}: the heads share the width evenly"
+            )
 
     @property
     def d_kv(self) -> int:
-        """Width of a head.
-
-        Raises:
-          ValueError: the heads do not divide the model's width.
-        """
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"num_heads={self.num_heads} does not divide d_model={self.d_model}: the heads "
-                "share the width evenly"
-            )
+        """Width of a head."""
         return self.d_model // self.num_heads
+
+
+def _is_field(config: Transformer, name: str) -> bool:
+    return name in {field.name for field in dataclasses.fields(config)}

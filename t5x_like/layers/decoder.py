@@ -6,14 +6,19 @@ Suffixes: B batch, L target length, M input length, T cache length, D d_model, H
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 from t5x_like.layers.attention_kernels import KeysValues
-from t5x_like.layers.blocks import DecoderLayer, insert
+from t5x_like.layers.blocks import DecoderLayer, Parts, insert
+from t5x_like.layers.encoder import kept
 from t5x_like.layers.stack import Stack
+
+if TYPE_CHECKING:
+    from t5x_like.layers.configuration import Transformer
 
 
 class Decoded(NamedTuple):
@@ -60,17 +65,11 @@ class DecoderStack(Stack):
             x_BLD, attention = layer(
                 x_BLD, encoded_BMD, self_mask=self_mask, cross_mask=cross_mask, bias=bias, key=key
             )
-            kept = attention if return_attention else (None, None)
-            return x_BLD, (x_BLD if return_hidden else None, *kept)
+            probabilities = attention if return_attention else (None, None)
+            return x_BLD, (x_BLD if return_hidden else None, *probabilities)
 
         last, (states, attention, cross) = self(body, x_BLD, self.keys(key))
-        if states is not None:
-            states = jnp.concatenate([x_BLD[None], states])
-        if return_attention and attention is None:
-            raise ValueError(
-                "this attention kernel forms no probabilities to return: use "
-                "attention_kernels.plain"
-            )
+        states = kept(x_BLD, states, attention, return_attention=return_attention)
         return Decoded(last, states, attention, cross)
 
     def init_cache(
@@ -100,3 +99,16 @@ class DecoderStack(Stack):
         x_B1D, new = self(body, x_B1D, (cache.past, cache.memory))
         past = insert(cache.past, new, position=position, axis=2)
         return x_B1D, dataclasses.replace(cache, past=past)
+
+
+def decoder_stack(
+    config: Transformer, made_of: Parts, *, num_layers: int, rngs: nnx.Rngs
+) -> DecoderStack:
+    """Layers of these parts, run as `config` says."""
+    return DecoderStack(
+        lambda rngs: DecoderLayer(made_of, rngs=rngs),
+        num_layers,
+        rngs=rngs,
+        unroll=config.scan_unroll,
+        remat=config.remat,
+    )

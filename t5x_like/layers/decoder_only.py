@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from t5x_like.layers import accounting, masks
+from t5x_like.layers import accounting, embeddings, masks
 from t5x_like.layers.attention_kernels import KeysValues
 from t5x_like.layers.blocks import EncoderLayer
 from t5x_like.layers.dropout import subkeys
@@ -33,6 +33,7 @@ class DecoderOnly(TargetLoss):
     """
 
     stack: EncoderStack
+    max_positions: int | None = None  # where positions have a table
 
     def embedded(
         self,
@@ -84,7 +85,12 @@ class DecoderOnly(TargetLoss):
         return finished(hidden, self.normed(hidden.last, last))
 
     def init_cache(self, batch_size: int, *, max_length: int) -> KeysValues:
-        """Keys and values of no position yet, [N, B, T, H, K] each."""
+        """Keys and values of no position yet, [N, B, T, H, K] each.
+
+        Raises:
+          ValueError: `max_length` exceeds the model's positions.
+        """
+        embeddings.check_length(max_length, max_positions=self.max_positions)
         config = self.config
         layers = self.stack.num_layers
         shape = (layers, batch_size, max_length, config.num_heads, config.d_kv)
@@ -99,7 +105,11 @@ class DecoderOnly(TargetLoss):
 
         Returns:
           Logits after the last token, float32 [B, V], and the cache.
+
+        Raises:
+          ValueError: `max_length` exceeds the model's positions.
         """
+        embeddings.check_length(max_length, max_positions=self.max_positions)
         tokens_BL = batch["decoder_input_tokens"]
         length = tokens_BL.shape[1]
         mask, bias = _visible(batch), self.bias(length)

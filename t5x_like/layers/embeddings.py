@@ -26,6 +26,18 @@ def positions_of_tokens(counts_BL: jax.Array, *, pad_id: int) -> jax.Array:
     return jnp.cumsum(counts_BL, axis=1) * counts_BL + pad_id
 
 
+def check_length(length: int, *, max_positions: int | None) -> None:
+    """Refuses rows of `length` tokens where there are fewer positions; None: there is no table.
+
+    Raises:
+      ValueError: saying how many tokens fit.
+    """
+    if max_positions is not None and length > max_positions:
+        raise ValueError(
+            f"rows of {length} tokens do not fit max_positions: at most {max_positions} do"
+        )
+
+
 class InputEmbedding(nnx.Module):
     """Token + position (+ type) vectors -> layer norm (where there is one) -> dropout.
 
@@ -62,7 +74,8 @@ class InputEmbedding(nnx.Module):
     ) -> jax.Array:
         """[B, L, E] in `dtype`.
 
-        `positions_BL`, int32 [B, L] or [1, L], are rows of the table; types None are all 0.
+        `positions_BL`, int32 [B, L] or [1, L], are rows of the table, beyond which vectors are NaN;
+        types None are all 0.
         """
         x_BLE = self.tokens(tokens_BL, dtype=dtype)
         x_BLE += _position_vectors(self.positions[...], positions_BL).astype(dtype)
@@ -97,14 +110,15 @@ class PositionedInput(nnx.Module):
     def __call__(
         self, x_BLE: jax.Array, positions_BL: jax.Array, key: jax.Array | None = None
     ) -> jax.Array:
-        """[B, L, E]; `positions_BL`, int32 [B, L] or [1, L], are rows of the table."""
+        """[B, L, E]; `positions_BL`, int32 [B, L] or [1, L], are rows of the table, NaN beyond."""
         x_BLE += _position_vectors(self.positions[...], positions_BL).astype(x_BLE.dtype)
         x_BLE = dropout_hidden(self.norm(x_BLE), key, dropouts=self.dropouts)
         return constrain(x_BLE, "batch", "length", "embed_act")
 
 
 def _position_vectors(table: jax.Array, positions_BL: jax.Array) -> jax.Array:
-    return constrain(table, None, "embed_act")[positions_BL]
+    """NaN beyond the table: positions of packed rows are data, and none may pass unseen."""
+    return constrain(table, None, "embed_act").at[positions_BL].get(mode="fill", fill_value=jnp.nan)
 
 
 def _type_vectors(types: jax.Array, types_BL: jax.Array | None) -> jax.Array:

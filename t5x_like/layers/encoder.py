@@ -5,14 +5,18 @@ Suffixes: B batch, L length, T cache length, D d_model, H heads, N layers.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 from t5x_like.layers.attention_kernels import KeysValues
-from t5x_like.layers.blocks import EncoderLayer, insert
+from t5x_like.layers.blocks import EncoderLayer, Parts, insert
 from t5x_like.layers.stack import Stack
+
+if TYPE_CHECKING:
+    from t5x_like.layers.configuration import Transformer
 
 
 class Hidden(NamedTuple):
@@ -36,6 +40,21 @@ def finished(hidden: _Hidden, last_BLD: jax.Array) -> _Hidden:
     if states is not None:
         states = jnp.concatenate([states[:-1], last_BLD[None]])
     return hidden._replace(last=last_BLD, states=states)
+
+
+def kept(
+    x_BLD: jax.Array, states: jax.Array | None, attention: Any, *, return_attention: bool
+) -> jax.Array | None:
+    """Where there are states of layers [N, B, L, D], those with what the first read before them.
+
+    Raises:
+      ValueError: `return_attention`, but there is none: the kernel forms no probabilities.
+    """
+    if return_attention and attention is None:
+        raise ValueError(
+            "this attention kernel forms no probabilities to return: use attention_kernels.plain"
+        )
+    return None if states is None else jnp.concatenate([x_BLD[None], states])
 
 
 class EncoderStack(Stack):
@@ -62,13 +81,7 @@ class EncoderStack(Stack):
             return x_BLD, (x_BLD if return_hidden else None, p_BHLL if return_attention else None)
 
         last, (states, attention) = self(body, x_BLD, self.keys(key))
-        if states is not None:
-            states = jnp.concatenate([x_BLD[None], states])
-        if return_attention and attention is None:
-            raise ValueError(
-                "this attention kernel forms no probabilities to return: use "
-                "attention_kernels.plain"
-            )
+        states = kept(x_BLD, states, attention, return_attention=return_attention)
         return Hidden(last, states, attention)
 
     def step(
@@ -90,3 +103,16 @@ class EncoderStack(Stack):
 
         x_B1D, new = self(body, x_B1D, past)
         return x_B1D, insert(past, new, position=position, axis=2)
+
+
+def encoder_stack(
+    config: Transformer, made_of: Parts, *, num_layers: int, rngs: nnx.Rngs
+) -> EncoderStack:
+    """Layers of these parts, run as `config` says."""
+    return EncoderStack(
+        lambda rngs: EncoderLayer(made_of, rngs=rngs),
+        num_layers,
+        rngs=rngs,
+        unroll=config.scan_unroll,
+        remat=config.remat,
+    )

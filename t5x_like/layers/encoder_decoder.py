@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import jax
 import jax.numpy as jnp
 
-from t5x_like.layers import accounting, masks
+from t5x_like.layers import accounting, embeddings, masks
 from t5x_like.layers.decoder import Cache, Decoded, DecoderStack
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.encoder import EncoderStack, Hidden, finished
@@ -37,6 +37,7 @@ class EncoderDecoder(TargetLoss):
     padding: int  # the id that fills rows up
     encoder: EncoderStack
     decoder: DecoderStack
+    max_positions: int | None = None  # of a side, where positions have a table
 
     def embedded(
         self,
@@ -164,7 +165,12 @@ class EncoderDecoder(TargetLoss):
         max_length: int,
         mask_BM: jax.Array | None = None,
     ) -> Cache:
-        """An empty cache for `max_length` positions; projects the encoder's output, once."""
+        """An empty cache for `max_length` positions; projects the encoder's output, once.
+
+        Raises:
+          ValueError: `max_length` exceeds the model's positions.
+        """
+        embeddings.check_length(max_length, max_positions=self.max_positions)
         counts_BM = encoder_tokens_BM != self.padding if mask_BM is None else mask_BM
         return self.decoder.init_cache(
             encoded_BMD, memory_mask=masks.not_padding(counts_BM), max_length=max_length

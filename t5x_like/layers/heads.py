@@ -28,13 +28,8 @@ def first(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.A
     return x_BLD[:, 0]
 
 
-def last(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
-    """The state of the last position of the row: XLNet pads on the left and ends with <cls>."""
-    return x_BLD[:, -1]
-
-
 def last_that_counts(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
-    """The state of the last token that is not padding (GPT, section 3.3)."""
+    """The state of the last token that is not padding (GPT, section 3.3); XLNet's is <cls>."""
     length = counts_BL.shape[1]
     at_B = length - 1 - jnp.argmax(counts_BL[:, ::-1] > 0, axis=1)
     return _at(x_BLD, at_B)

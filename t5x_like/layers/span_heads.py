@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
+from t5x_like.layers import heads
 from t5x_like.layers.basic import Init, LayerNorm, Linear
 
 _NORMAL = nnx.initializers.normal(0.02)
@@ -47,7 +48,7 @@ class Scores(NamedTuple):
 class ConditionalSpanHead(nnx.Module):
     """Scores of starts, of ends given a start, and of there being no answer.
 
-    The last position of a row stands for it whole: rows end with <cls>.
+    The last token of a row stands for it whole: rows end with <cls>, wherever padding is.
     """
 
     def __init__(
@@ -75,23 +76,31 @@ class ConditionalSpanHead(nnx.Module):
         self.num_ends = num_ends
 
     def given(
-        self, x_BLD: jax.Array, starts_B: jax.Array, allowed_BL: jax.Array | None = None
+        self,
+        x_BLD: jax.Array,
+        starts_B: jax.Array,
+        *,
+        counts_BL: jax.Array,
+        allowed_BL: jax.Array | None = None,
     ) -> Scores:
         """With the true start of each row, as in training.
 
         Args:
           x_BLD: states.
           starts_B: int32 positions.
+          counts_BL: above 0 for tokens.
           allowed_BL: above 0 where an answer may start and end; None: everywhere.
         """
         states_BD = jnp.take_along_axis(x_BLD, starts_B[:, None, None], axis=1)[:, 0]
         return Scores(
             self._starts(x_BLD, allowed_BL),
             self._ends(x_BLD, states_BD[:, None], allowed_BL)[:, 0],
-            self._unanswerable(x_BLD, states_BD),
+            self._unanswerable(x_BLD, counts_BL, states_BD),
         )
 
-    def search(self, x_BLD: jax.Array, allowed_BL: jax.Array | None = None) -> Answers:
+    def search(
+        self, x_BLD: jax.Array, *, counts_BL: jax.Array, allowed_BL: jax.Array | None = None
+    ) -> Answers:
         """The likeliest starts, and for each the likeliest ends; arguments as of `given`.
 
         That there is no answer is judged from the mean of the states, by their chance as a start.
@@ -102,7 +111,7 @@ class ConditionalSpanHead(nnx.Module):
         ends_BSL = self._ends(x_BLD, states_BSD, allowed_BL)
         end_probabilities, ends_BSE = jax.lax.top_k(jax.nn.softmax(ends_BSL), self.num_ends)
         mean_BD = jnp.einsum("bld,bl->bd", x_BLD, p_BL.astype(x_BLD.dtype))
-        unanswerable_B = self._unanswerable(x_BLD, mean_BD)
+        unanswerable_B = self._unanswerable(x_BLD, counts_BL, mean_BD)
         return Answers(starts_BS, start_probabilities, ends_BSE, end_probabilities, unanswerable_B)
 
     def _starts(self, x_BLD: jax.Array, allowed_BL: jax.Array | None) -> jax.Array:
@@ -121,8 +130,11 @@ class ConditionalSpanHead(nnx.Module):
         logits_BSL = self.end(self.end_norm(h_BSLD))[..., 0]
         return _where_allowed(logits_BSL, None if allowed_BL is None else allowed_BL[:, None])
 
-    def _unanswerable(self, x_BLD: jax.Array, start_BD: jax.Array) -> jax.Array:
-        both_BD = jnp.concatenate([start_BD, x_BLD[:, -1]], axis=-1)
+    def _unanswerable(
+        self, x_BLD: jax.Array, counts_BL: jax.Array, start_BD: jax.Array
+    ) -> jax.Array:
+        last_BD = heads.last_that_counts(x_BLD, counts_BL, counts_BL)
+        both_BD = jnp.concatenate([start_BD, last_BD], axis=-1)
         h_BD = jnp.tanh(self.unanswerable_dense(both_BD))
         return self.unanswerable(h_BD)[:, 0].astype(jnp.float32)
 

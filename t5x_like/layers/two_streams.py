@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.layers.dropout import Dropouts, residual, subkeys
-from t5x_like.layers.encoder import Hidden
+from t5x_like.layers.encoder import Hidden, kept
 from t5x_like.layers.mlp import Mlp
 from t5x_like.layers.relative_attention import Biases, Positions, RelativeAttention, Sight
 from t5x_like.layers.stack import Stack
@@ -176,13 +176,8 @@ class TwoStreamStack(Stack):
 
         memory = None if memory_BNMD is None else memory_BNMD.swapaxes(0, 1)
         last, (states, attention, new) = self(body, x_BSD, (self.keys(key), memory))
-        if return_attention and None in attention:
-            raise ValueError(
-                "this attention kernel forms no probabilities to return: use "
-                "attention_kernels.plain"
-            )
-        if states is not None:
-            states = jnp.concatenate([x_BSD[None], states])
+        formed = attention and attention[0]  # of both streams by one kernel
+        states = kept(x_BSD, states, formed, return_attention=return_attention)
         length = x_BSD.shape[1] - scene.num_predicted
         streams = [
             Hidden(

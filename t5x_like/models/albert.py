@@ -29,7 +29,6 @@ class Config(bert.Config):
     sharing: Sharing = "all"  # what the layers share: all, attention, ffn or none
     num_groups: int = 1  # of layers that share
     inner_layers: int = 1  # different layers of a group, each time run one after another
-    next_sentence: bool = True  # or rather: whether two segments are in their order
     dropout_rate: float = 0.0
     attention_dropout_rate: float = 0.0
     activation: Activation = activations.gelu_tanh
@@ -39,6 +38,11 @@ class Config(bert.Config):
         if self.sharing not in SHARING:
             raise ValueError(
                 f"albert.Config.sharing must be one of {', '.join(SHARING)}, got {self.sharing!r}"
+            )
+        if self.sharing == "none" and self.num_groups != 1:
+            raise ValueError(
+                "albert.Config.num_groups is of layers that share, but sharing is 'none': got "
+                f"{self.num_groups}"
             )
         if self.num_groups > self.num_layers:
             raise ValueError(
@@ -98,5 +102,5 @@ class Albert(EncoderPretraining):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
         self.mlm = bert.masked_head(config, rngs)
-        self.sentence = bert.sentence_head(config, rngs) if config.next_sentence else None
+        self.sentence = bert.sentence_head(config, rngs) if config.sentence_head else None
         self.config = config

@@ -14,6 +14,7 @@ from flax import nnx
 
 from t5x_like.layers import accounting
 from t5x_like.layers.accounting import Term
+from t5x_like.layers.encoder_pretraining import row_weights
 from t5x_like.layers.losses import token_sums
 from t5x_like.layers.span_heads import Answers, ConditionalSpanHead
 
@@ -25,7 +26,8 @@ class Answering(nnx.Module):
     """A body, as of `finetuned.FineTuned`, and XLNet's head for answers.
 
     Besides what the body reads, a batch holds, for the loss, int32 `start_positions` and
-    `end_positions`, [B] each, which are negative in rows to leave out; it may hold
+    `end_positions`, [B] each, which are negative in rows to leave out, as those of padding are; it
+    may hold
     `answer_mask`, int32 [B, L], above 0 where an answer may start and end, and for the loss
     `is_impossible`, [B], 1 where there is none.
     """
@@ -44,7 +46,11 @@ class Answering(nnx.Module):
 
     def answers(self, batch: Batch) -> Answers:
         """The likeliest ones of each row."""
-        return self.head.search(self.body.hidden(batch).last, batch.get("answer_mask"))
+        return self.head.search(
+            self.body.hidden(batch).last,
+            counts_BL=batch["encoder_attention_mask"],
+            allowed_BL=batch.get("answer_mask"),
+        )
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Denominators: `spans` starts and ends, `answerable` rows."""
@@ -70,7 +76,12 @@ class Answering(nnx.Module):
         starts_B, ends_B = (
             jnp.maximum(batch[name], 0) for name in ("start_positions", "end_positions")
         )
-        scores = self.head.given(x_BLD, starts_B, batch.get("answer_mask"))
+        scores = self.head.given(
+            x_BLD,
+            starts_B,
+            counts_BL=batch["encoder_attention_mask"],
+            allowed_BL=batch.get("answer_mask"),
+        )
         sums = token_sums(
             jnp.stack([scores.start, scores.end], axis=1),
             jnp.stack([starts_B, ends_B], axis=1),
@@ -91,6 +102,6 @@ class Answering(nnx.Module):
 
 
 def _rows(batch: Batch) -> jax.Array:
-    """1 for the rows that are scored: float32 [B]."""
+    """1 for the rows that are scored, which hold text: float32 [B]."""
     scored = (batch["start_positions"] >= 0) & (batch["end_positions"] >= 0)
-    return scored.astype(jnp.float32)
+    return scored * row_weights(batch)

@@ -14,11 +14,11 @@ from flax import nnx
 
 from t5x_like.layers import embeddings, heads, standard
 from t5x_like.layers.basic import ZEROS, Embedding, Init, param
-from t5x_like.layers.blocks import POST_NORM, PRE_NORM, DecoderLayer, EncoderLayer
-from t5x_like.layers.decoder import Decoded, DecoderStack
+from t5x_like.layers.blocks import POST_NORM, PRE_NORM
+from t5x_like.layers.decoder import Decoded, decoder_stack
 from t5x_like.layers.dropout import Dropouts
 from t5x_like.layers.embeddings import PositionedInput
-from t5x_like.layers.encoder import EncoderStack, Hidden
+from t5x_like.layers.encoder import Hidden, encoder_stack
 from t5x_like.layers.encoder_decoder import EncoderDecoder, Side
 
 if TYPE_CHECKING:
@@ -74,22 +74,22 @@ class Bart(EncoderDecoder):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         made_of = standard.parts(config, PRE_NORM if config.pre_norm else POST_NORM)
-        run = {"unroll": config.scan_unroll, "remat": config.remat, "rngs": rngs}
         self.embedding = Embedding(
             config.vocab_size, config.d_model, init=_zero_at(config.pad_id, config.init), rngs=rngs
         )
         self.encoder_entry = _entry(config, rngs)
         self.decoder_entry = _entry(config, rngs)
-        self.encoder = EncoderStack(
-            lambda rngs: EncoderLayer(made_of, rngs=rngs), config.num_encoder_layers, **run
+        self.encoder = encoder_stack(
+            config, made_of, num_layers=config.num_encoder_layers, rngs=rngs
         )
-        self.decoder = DecoderStack(
-            lambda rngs: DecoderLayer(made_of, rngs=rngs), config.num_decoder_layers, **run
+        self.decoder = decoder_stack(
+            config, made_of, num_layers=config.num_decoder_layers, rngs=rngs
         )
         self.encoder_norm = standard.norm(config, rngs) if config.pre_norm else None
         self.decoder_norm = standard.norm(config, rngs) if config.pre_norm else None
         self.logits_bias = _bias(config, rngs) if config.logits_bias else None
         self.padding = config.pad_id
+        self.max_positions = config.max_positions
         self.config = config
 
     def embedded(
@@ -102,11 +102,7 @@ class Bart(EncoderDecoder):
     ) -> jax.Array:
         config = self.config
         if positions_BL is None:
-            if (length := tokens_BL.shape[1]) > config.max_positions:
-                raise ValueError(
-                    f"a row of {length} tokens is longer than the {config.max_positions} positions "
-                    "of this model: shorten the rows or raise bart.Config.max_positions"
-                )
+            embeddings.check_length(tokens_BL.shape[1], max_positions=self.max_positions)
             positions_BL = embeddings.positions_in_row(tokens_BL)
         x_BLD = self.embedding(tokens_BL, dtype=config.dtype)
         if config.scale_embedding:

@@ -1,4 +1,4 @@
-"""BERT and what differs from it in sizes and positions alone: RoBERTa (Devlin et al., 2019).
+"""BERT, and by other settings of the same parts RoBERTa (Devlin et al., 2019; Liu et al., 2019).
 
 Suffixes: B batch, L length, D d_model, E width of the embeddings, C classes.
 """
@@ -21,10 +21,10 @@ from t5x_like.layers import (
     standard,
 )
 from t5x_like.layers.basic import Embedding, Init, Linear
-from t5x_like.layers.blocks import POST_NORM, EncoderLayer
+from t5x_like.layers.blocks import POST_NORM
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.embeddings import InputEmbedding
-from t5x_like.layers.encoder import EncoderStack, Hidden
+from t5x_like.layers.encoder import Hidden, encoder_stack
 from t5x_like.layers.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.masked_lm import MaskedLanguageHead
 
@@ -45,7 +45,9 @@ class Config(standard.Config):
     max_positions: int = 512
     type_vocab_size: int = 2  # 0: no token types
     padding_position: int | None = None  # RoBERTa: 1; tokens are then counted from the next
-    next_sentence: bool = True  # with a pooler and a classifier of it
+    # `activation` is exact, as of the weights published at Hugging Face; the original code has the
+    # tanh form of gelu.
+    sentence_head: bool = True  # with a pooler and a classifier of pairs of sentences
     norm_epsilon: float = 1e-12
     # Of `init_std`, cut at two of them; RoBERTa: nnx.initializers.normal, which is not cut.
     initializer: Callable[..., Init] = nnx.initializers.truncated_normal
@@ -94,13 +96,7 @@ class Trunk(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.project = None if config.width == config.d_model else _projection(config, rngs)
         made_of = standard.parts(config, POST_NORM)
-        self.stack = EncoderStack(
-            lambda rngs: EncoderLayer(made_of, rngs=rngs),
-            config.num_layers,
-            rngs=rngs,
-            unroll=config.scan_unroll,
-            remat=config.remat,
-        )
+        self.stack = encoder_stack(config, made_of, num_layers=config.num_layers, rngs=rngs)
 
     def __call__(
         self,
@@ -172,10 +168,9 @@ def embedded(
       ValueError: the rows are longer than there are positions.
     """
     tokens_BL = batch["encoder_input_tokens"]
-    length, pad_id = tokens_BL.shape[1], config.padding_position
+    pad_id = config.padding_position
     room = config.max_positions - (0 if pad_id is None else pad_id + 1)
-    if length > room:
-        raise ValueError(f"rows of {length} tokens do not fit max_positions: at most {room} do")
+    embeddings.check_length(tokens_BL.shape[1], max_positions=room)
     if pad_id is None:
         positions_BL = embeddings.positions_in_row(tokens_BL)
     else:
@@ -223,5 +218,5 @@ class Bert(EncoderPretraining):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
         self.mlm = masked_head(config, rngs)
-        self.sentence = sentence_head(config, rngs) if config.next_sentence else None
+        self.sentence = sentence_head(config, rngs) if config.sentence_head else None
         self.config = config

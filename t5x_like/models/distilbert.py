@@ -34,7 +34,7 @@ class Config(bert.Config):
 
     num_layers: int = 6
     type_vocab_size: int = 0
-    next_sentence: bool = False
+    sentence_head: bool = False
     initializer: Callable[..., Init] = nnx.initializers.normal
     temperature: float = 2.0
     kl_weight: float = 5.0

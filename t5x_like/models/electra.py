@@ -152,7 +152,7 @@ class Config(bert.Config):
     the masked tokens from a text with samples in it (Replace MLM), or `AllTokens`.
     """
 
-    next_sentence: bool = False
+    sentence_head: bool = False
     generator_width: float = 1 / 3  # times d_model, d_ff and num_heads
     generator_depth: float = 1.0  # times num_layers
     uniform_generator: bool = False  # all tokens equally likely; without parameters
@@ -191,7 +191,7 @@ class Config(bert.Config):
             num_heads=max(1, round(self.num_heads * self.generator_width)),
             num_layers=max(1, round(self.num_layers * self.generator_depth)),
             d_embedding=None if self.sharing == "none" else self.width,
-            next_sentence=False,
+            sentence_head=False,
         )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.layers import accounting, tasks
@@ -57,12 +56,8 @@ class FineTuned(nnx.Module):
         return logits if alternatives is None else logits.reshape(-1, alternatives)
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """The denominator of the one term, named `task`: rows, or labels that are not negative."""
-        labels = batch["labels" if "labels" in batch else "start_positions"]
-        if jnp.issubdtype(labels.dtype, jnp.floating):
-            return {"task": jnp.float32(labels.size)}
-        answers = 1 if "labels" in batch else 2  # a start and an end
-        return {"task": answers * (labels >= 0).sum().astype(jnp.float32)}
+        """The denominator of the one term, named `task`: the labels (`tasks.label_weights`)."""
+        return {"task": tasks.label_weights(batch, self._counts(batch)).sum()}
 
     def initial_carry(self, batch_size: int) -> tuple[()]:
         return ()
@@ -75,7 +70,8 @@ class FineTuned(nnx.Module):
         weights: dict[str, jax.Array],
     ) -> tuple[jax.Array, Metrics, tuple[()]]:
         """The task's mean; metrics `loss`, `tokens` and what the task adds."""
-        term, metrics = self.task(self.logits(batch, key), batch)
+        weighed = tasks.label_weights(batch, self._counts(batch))
+        term, metrics = self.task(self.logits(batch, key), batch, weighed)
         scalar, losses = accounting.combine({"task": term}, weights)
         share = term.weight / accounting.at_least_one(weights["task"])
         return (

@@ -13,10 +13,10 @@ from flax import nnx
 
 from t5x_like.layers import activations, embeddings, standard
 from t5x_like.layers.basic import Init
-from t5x_like.layers.blocks import POST_NORM, PRE_NORM, EncoderLayer
+from t5x_like.layers.blocks import POST_NORM, PRE_NORM
 from t5x_like.layers.decoder_only import DecoderOnly
 from t5x_like.layers.embeddings import InputEmbedding
-from t5x_like.layers.encoder import EncoderStack
+from t5x_like.layers.encoder import encoder_stack
 from t5x_like.layers.mlp import Activation
 
 
@@ -62,14 +62,9 @@ class Gpt(DecoderOnly):
             dropouts=config.dropouts,
             rngs=rngs,
         )
-        self.stack = EncoderStack(
-            lambda rngs: EncoderLayer(made_of, rngs=rngs),
-            config.num_layers,
-            rngs=rngs,
-            unroll=config.scan_unroll,
-            remat=config.remat,
-        )
+        self.stack = encoder_stack(config, made_of, num_layers=config.num_layers, rngs=rngs)
         self.norm = made_of.norm(rngs) if config.pre_norm else None
+        self.max_positions = config.max_positions
         self.config = config
 
     @property
@@ -85,6 +80,7 @@ class Gpt(DecoderOnly):
         positions_BL: jax.Array | None = None,
     ) -> jax.Array:
         if positions_BL is None:
+            embeddings.check_length(tokens_BL.shape[1], max_positions=self.max_positions)
             positions_BL = embeddings.positions_in_row(tokens_BL)
         return self.embedding(tokens_BL, positions_BL, dtype=self.config.dtype, key=key)
 

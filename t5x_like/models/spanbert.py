@@ -30,7 +30,7 @@ class Config(bert.Config):
     """Architecture of a SpanBERT; the defaults are SpanBERT base's (SpanBERT, section 4.2)."""
 
     vocab_size: int = 28996
-    next_sentence: bool = False
+    sentence_head: bool = False
     initializer: Callable[..., Init] = nnx.initializers.normal
     max_boundary_targets: int = 15  # tokens of a span that its boundaries predict
     d_offset: int = 200  # width of the vector of a token's place in its span

@@ -16,10 +16,10 @@ from flax import nnx
 from t5x_like.layers import configuration
 from t5x_like.layers.attention import Attention, Inits
 from t5x_like.layers.basic import Embedding, Logits, RMSNorm
-from t5x_like.layers.blocks import PRE_NORM, DecoderLayer, EncoderLayer, Parts
-from t5x_like.layers.decoder import DecoderStack
+from t5x_like.layers.blocks import PRE_NORM, Parts
+from t5x_like.layers.decoder import decoder_stack
 from t5x_like.layers.dropout import Dropouts, dropout_hidden
-from t5x_like.layers.encoder import EncoderStack, Hidden
+from t5x_like.layers.encoder import Hidden, encoder_stack
 from t5x_like.layers.encoder_decoder import EncoderDecoder, Side
 from t5x_like.layers.mlp import Mlp
 from t5x_like.layers.positions import RelativeBias
@@ -48,13 +48,6 @@ class Config(configuration.Transformer):
     norm_epsilon: float = 1e-6
     z_loss: float = 1e-4
     label_smoothing: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(
-                f"t5.Config.label_smoothing must be in [0, 1), got {self.label_smoothing}"
-            )
 
     @property
     def dropouts(self) -> Dropouts:
@@ -131,12 +124,8 @@ class _Sides(EncoderDecoder):
         made_of = parts(config, bidirectional=True)
         normal = nnx.initializers.normal(1.0)
         self.embedding = Embedding(config.vocab_size, config.d_model, init=normal, rngs=rngs)
-        self.encoder = EncoderStack(
-            lambda rngs: EncoderLayer(made_of, rngs=rngs),
-            config.num_encoder_layers,
-            rngs=rngs,
-            unroll=config.scan_unroll,
-            remat=config.remat,
+        self.encoder = encoder_stack(
+            config, made_of, num_layers=config.num_encoder_layers, rngs=rngs
         )
         self.encoder_norm = made_of.norm(rngs)
         self.encoder_relative = shared_relative(config, bidirectional=True, rngs=rngs)
@@ -195,12 +184,8 @@ class T5(_Sides):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         super().__init__(config, rngs=rngs)
         made_of = parts(config, bidirectional=False)
-        self.decoder = DecoderStack(
-            lambda rngs: DecoderLayer(made_of, rngs=rngs),
-            config.num_decoder_layers,
-            rngs=rngs,
-            unroll=config.scan_unroll,
-            remat=config.remat,
+        self.decoder = decoder_stack(
+            config, made_of, num_layers=config.num_decoder_layers, rngs=rngs
         )
         self.decoder_norm = made_of.norm(rngs)
         self.decoder_relative = shared_relative(config, bidirectional=False, rngs=rngs)

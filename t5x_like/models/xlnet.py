@@ -42,6 +42,7 @@ class Config(configuration.Transformer):
     num_layers: int = 12
     dropout_rate: float = 0.1
     attention_dropout_rate: float = 0.1
+    # Exact, as of the weights published at Hugging Face; the original code has the tanh form.
     activation: Activation = activations.gelu
     norm_epsilon: float = 1e-12
     init_std: float = 0.02
@@ -53,6 +54,11 @@ class Config(configuration.Transformer):
     untie_r: bool = True  # each layer has its own biases of queries
 
     may_be_zero: ClassVar = ("scan_unroll", "mem_len", "reuse_len")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.same_length and not self.causal:
+            raise ValueError("xlnet.Config.same_length=True needs causal=True, got causal=False")
 
     @property
     def dropouts(self) -> Dropouts:

@@ -10,6 +10,7 @@ import concurrent.futures
 import dataclasses
 import json
 import logging
+import math
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -277,7 +278,7 @@ class Checkpoints:
             )
         items: dict[str, Any] | None = None
         try:
-            with ocp.StandardCheckpointer() as reader:
+            with ocp.StandardCheckpointer(restore_concurrent_gb=_in_flight(wanted)) as reader:
                 items = {k: reader.restore(directory / k, tree) for k, tree in wanted.items()}
         except Exception as error:
             if checked:
@@ -345,3 +346,9 @@ class Checkpoints:
         """What the best step has least of; infinite for a step saved without an evaluation."""
         values = [v for k, v in metrics.items() if k.rpartition("/")[2] == self._best_metric]
         return sum(values) / len(values) if values else float("inf")
+
+
+def _in_flight(items: Mapping[str, Any]) -> int:
+    """Gigabytes to read at a time, as few as can be: meanwhile each array is held twice."""
+    largest = max(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(items))
+    return math.ceil(largest / 1e9)

@@ -137,6 +137,15 @@ def test_a_pretrained_model_opens_as_any_of_its_classes(auto, tmp_path):
     assert not report["missing_keys"]
 
 
+def test_shards_are_opened(tmp_path):
+    their_model = theirs("ForMaskedLM")
+    model = parity.ours_of(their_model, tmp_path / "theirs")
+    back = parity.exported(model, tmp_path / "ours", shard_bytes=4000)
+    assert len(list((tmp_path / "ours").glob("model-*-of-*.safetensors"))) > 2
+    before, after = their_model.state_dict(), back.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
 def test_files_of_old_are_read(tmp_path):
     their_model = theirs("ForPreTraining")
     model = parity.ours_of(their_model, tmp_path)
@@ -195,7 +204,7 @@ def test_what_is_not_read_says_so(settings, architecture, message):
         (
             {
                 "padding_position": 1,
-                "next_sentence": False,
+                "sentence_head": False,
                 "activation": activations.relu,
                 "max_positions": 14,
             },

@@ -200,5 +200,7 @@ def test_what_is_not_written_says_so(changes, message):
 
 
 def test_a_head_that_is_not_known_is_refused():
+    with pytest.raises(ValueError, match="tie_word_embeddings False"):
+        family.from_hf({"tie_word_embeddings": False}, "DistilBertForMaskedLM")
     with pytest.raises(ValueError, match="DistilBertForSpeech is not read"):
         family.from_hf({"model_type": "distilbert"}, "DistilBertForSpeech")

@@ -205,7 +205,7 @@ def test_what_is_not_written_says_so():
 
 def test_the_published_settings_are_read():
     make = family.from_hf({"model_type": "electra"}, "ElectraForPreTraining")
-    small = bert.Config(d_model=256, d_ff=1024, num_heads=4, d_embedding=128, next_sentence=False)
+    small = bert.Config(d_model=256, d_ff=1024, num_heads=4, d_embedding=128, sentence_head=False)
     assert make.args == (small,)
     sizes = jax.tree.leaves(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
     assert sum(int(jnp.prod(jnp.array(x.shape))) for x in sizes) == 13_549_057

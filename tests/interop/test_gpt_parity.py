@@ -33,10 +33,10 @@ def theirs(name, head, **more):
     return parity.random_model(getattr(transformers, f"{STEMS[name]}{head}"), config)
 
 
-def read(rows=5):
-    """Rows of different lengths."""
+def read(rows=5, *, full=False):
+    """Rows of different lengths, or all full."""
     rng = np.random.default_rng(3)
-    counts = np.arange(12) < np.array([12, 9, 1, 6, 11])[:rows, None]
+    counts = np.arange(12) < np.array([12, 9, 1, 6, 11])[:rows, None] + 12 * full
     tokens = rng.integers(1, 50, (rows, 12)) * counts
     inputs = {"input_ids": torch.tensor(tokens), "attention_mask": torch.tensor(counts).long()}
     return inputs, {"decoder_input_tokens": jnp.asarray(tokens, jnp.int32)}, counts
@@ -118,14 +118,21 @@ def test_tags(tmp_path):
     same_loss(model, batch, their_model, out)
 
 
-def test_answers(tmp_path):
+# Padding is a place of the answer, too, but what it reads is never trained there.
+@pytest.mark.parametrize("full", [False, True])
+def test_answers(full, tmp_path):
     their_model = theirs("gpt2", "ForQuestionAnswering")
     model = parity.ours_of(their_model, tmp_path)
-    inputs, batch, counts = read()
-    out = their_model(**inputs)
+    inputs, batch, counts = read(full=full)
+    ends = counts.sum(axis=1) - 1
+    spans = {"start_positions": ends // 2, "end_positions": ends}
+    out = their_model(**inputs, **{name: torch.tensor(x) for name, x in spans.items()})
+    batch |= {name: jnp.asarray(x) for name, x in spans.items()}
     logits = jax.jit(model.logits)(batch)
     parity.close(logits[..., 0], out.start_logits, counts)
     parity.close(logits[..., 1], out.end_logits, counts)
+    if full:
+        same_loss(model, batch, their_model, out)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt"])
@@ -157,12 +164,16 @@ def test_there_and_back(name, head, tmp_path):
     [
         ({"scale_attn_by_inverse_layer_idx": True}, "GPT2Model", "only False is read"),
         ({"embd_pdrop": 0.0}, "GPT2Model", "only equal rates are read"),
+        ({"tie_word_embeddings": False}, "GPT2Model", "tie_word_embeddings False"),
+        ({"problem_type": "regression"}, "GPT2ForSequenceClassification", "problem_type"),
         ({}, "GPT2DoubleHeadsModel", "GPT2DoubleHeadsModel is not read"),
     ],
 )
 def test_what_is_not_supported_is_refused(settings, architecture, message):
     with pytest.raises(ValueError, match=message):
         family.from_hf({"model_type": "gpt2", **settings}, architecture)
+    with pytest.raises(ValueError, match="OpenAIGPTForTokenClassification is not read"):
+        family.from_hf({"model_type": "openai-gpt"}, "OpenAIGPTForTokenClassification")
 
 
 def test_what_has_no_counterpart_is_not_written():

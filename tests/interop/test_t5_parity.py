@@ -48,11 +48,11 @@ def theirs(name, head, **more):
     return model
 
 
-def batch_of(rows=5, inputs=13, targets=9):
+def batch_of(rows=5, inputs=13, targets=9, *, full=False):
     rng = np.random.default_rng(3)
 
     def text(length):
-        lengths = rng.integers(2, length + 1, (rows, 1))
+        lengths = rng.integers(length if full else 2, length + 1, (rows, 1))
         at = np.arange(length)
         tokens = np.where(at < lengths - 1, rng.integers(2, 60, (rows, length)), PAD)
         return np.where(at == lengths - 1, EOS, tokens).astype(np.int32)
@@ -168,10 +168,12 @@ def test_tags(tmp_path):
     parity.same_gradients(grads, model, their_model)
 
 
-def test_answers(tmp_path):
+# Padding is a place of the answer, too, but what it reads is never trained there.
+@pytest.mark.parametrize("full", [False, True])
+def test_answers(full, tmp_path):
     their_model = theirs("t5", "ForQuestionAnswering")
     model = parity.ours_of(their_model, tmp_path)
-    batch = batch_of()
+    batch = batch_of(full=full)
     ends = np.asarray(batch["encoder_attention_mask"]).sum(axis=1) - 1
     spans = {"start_positions": ends // 2, "end_positions": ends}
     out = their_model(**read_by(batch), **{k: torch.tensor(v) for k, v in spans.items()})
@@ -181,6 +183,10 @@ def test_answers(tmp_path):
     seen = np.asarray(reads["encoder_attention_mask"]) > 0
     parity.close(logits[..., 0], out.start_logits, seen)
     parity.close(logits[..., 1], out.end_logits, seen)
+    if full:
+        loss, grads = parity.loss_and_gradients(model, reads)
+        np.testing.assert_allclose(loss, out.loss.item(), rtol=1e-5)
+        parity.same_gradients(grads, model, their_model)
 
 
 HEADS = ("ForConditionalGeneration", "ForSequenceClassification", "ForTokenClassification")
@@ -202,11 +208,35 @@ def test_there_and_back(name, head, tmp_path):
         parity.close(back(**inputs)[0], their_model(**inputs)[0])
 
 
+def test_byt5_there_and_back(tmp_path):
+    deep = {"num_layers": 3, "num_decoder_layers": 1, "vocab_size": 384}
+    their_model = theirs(
+        "t5", "ForConditionalGeneration", **deep, feed_forward_proj="gated-gelu", d_ff=44
+    )
+    their_model.lm_head.weight = torch.nn.Parameter(torch.randn(384, 24))
+    their_model.config.tie_word_embeddings = False
+    their_model.config.scale_decoder_outputs = False
+    model, back = parity.there_and_back(their_model, tmp_path)
+    assert not model.config.tied_logits
+    assert back.config.model_type == "t5"
+    inputs = read_by(batch_of())
+    inputs["decoder_input_ids"] = inputs["input_ids"]
+    with torch.no_grad():
+        parity.close(back(**inputs).logits, their_model(**inputs).logits)
+
+
 @pytest.mark.parametrize(
     ("settings", "architecture", "message"),
     [
         ({"feed_forward_proj": "gated-mish"}, "T5Model", "mish"),
         ({}, "T5ForNothing", "T5ForNothing is not supported"),
+        ({}, "MyT5EncoderModel", "MyT5EncoderModel is not supported"),
+        ({"pad_token_id": 1}, "T5Model", "pad_token_id 1: only 0"),
+        (
+            {"problem_type": "multi_label_classification"},
+            "T5ForSequenceClassification",
+            "only 'single_label_classification' is read",
+        ),
     ],
 )
 def test_what_is_not_read_is_refused(settings, architecture, message):

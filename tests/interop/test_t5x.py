@@ -12,10 +12,19 @@ SIZES = {"vocab_size": 30, "d_model": 8, "d_ff": 12, "num_heads": 2, "d_kv": 3}
 LAYERS = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 
 
+def sized(**more):
+    return t5.Config(**{**SIZES, **LAYERS, **more})
+
+
 def made(**more):
-    config = t5.Config(**SIZES, **LAYERS, **more)
-    model = jax.jit(lambda: nnx.to_pure_dict(nnx.state(t5.T5(config, rngs=nnx.Rngs(0)))))()
-    return config, model
+    config = sized(**more)
+    model = nnx.eval_shape(lambda: t5.T5(config, rngs=nnx.Rngs(0)))
+    rng = np.random.default_rng(0)
+
+    def drawn(leaf):
+        return rng.normal(size=leaf.shape).astype(np.float32)
+
+    return config, jax.tree.map(drawn, nnx.to_pure_dict(nnx.state(model)))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +46,15 @@ def test_a_checkpoint_of_t5x_gives_the_parameters_that_it_was_made_of(more, tmp_
     jax.tree.map(np.testing.assert_array_equal, found, params)
 
 
+@pytest.mark.parametrize("file", ["_METADATA", "state/manifest.ocdbt"])
+def test_what_orbax_wrote_is_refused(file, tmp_path):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_bytes(b"")
+    assert t5x.is_checkpoint(tmp_path)
+    with pytest.raises(ValueError, match="was written by Orbax"):
+        t5x.read(tmp_path, sized())
+
+
 def test_what_cannot_be_right_is_refused(tmp_path):
     config, params = made()
     tree = t5x_checkpoint.tree_of(params, config)
@@ -44,9 +62,16 @@ def test_what_cannot_be_right_is_refused(tmp_path):
         t5x.read(tmp_path, config)
     t5x_checkpoint.write(tmp_path / "step", tree)
     with pytest.raises(ValueError, match="for all layers of a side"):
-        t5x.read(tmp_path / "step", made(relative_bias_per_layer=True)[0])
+        t5x.read(tmp_path / "step", sized(relative_bias_per_layer=True))
     with pytest.raises(ValueError, match="configuration beside it says"):
-        t5x.read(tmp_path / "step", t5.Config(**{**SIZES, "d_ff": 16}, **LAYERS))
+        t5x.read(tmp_path / "step", sized(d_ff=16))
+    with pytest.raises(ValueError, match=r"no place for target.decoder.layers_1\."):
+        t5x.read(tmp_path / "step", sized(num_decoder_layers=1))
+    output = {"logits_dense": {"kernel": np.ones((SIZES["d_model"], SIZES["vocab_size"]))}}
+    untied = {**tree, "decoder": {**tree["decoder"], **output}}
+    t5x_checkpoint.write(tmp_path / "untied", untied)
+    with pytest.raises(ValueError, match=r"no place for target.decoder.logits_dense.kernel of"):
+        t5x.read(tmp_path / "untied", config)
     del tree["encoder"]["layers_1"]["attention"]["key"]
     t5x_checkpoint.write(tmp_path / "torn", tree)
     with pytest.raises(ValueError, match=r"lack target.encoder.layers_1.attention.key.kernel"):

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from t5x_like.layers.basic import LayerNorm
 from t5x_like.layers.dropout import Dropouts
-from t5x_like.layers.embeddings import InputEmbedding, positions_in_row, positions_of_tokens
+from t5x_like.layers.embeddings import (
+    InputEmbedding,
+    check_length,
+    positions_in_row,
+    positions_of_tokens,
+)
 
 VOCAB, WIDTH, POSITIONS = 11, 6, 9
 NORMAL = nnx.initializers.normal(1.0)
@@ -56,6 +61,24 @@ def test_vectors_of_token_position_and_type_add_up(types):
     want = want + np.asarray(embedding.positions[...])[positions]
     want = want + np.asarray(embedding.types[...])[0 if types is None else np.asarray(types)]
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def test_a_position_beyond_the_table_is_not_a_number_and_teaches_nothing():
+    embedding = make(norm=False)
+    positions = jnp.array([[0, 1, POSITIONS - 1, POSITIONS]])
+    read = jax.jit(lambda e: e(TOKENS[:1], positions, dtype="float32"))
+    np.testing.assert_array_equal(np.isfinite(read(embedding)).all(-1), [[True, True, True, False]])
+    grads = jax.grad(lambda e: read(e)[:, :3].sum())(embedding)
+    assert (
+        grads.positions[...][:, 0] == jnp.zeros(POSITIONS).at[jnp.array([0, 1, 8])].set(1)
+    ).all()
+
+
+def test_rows_that_positions_do_not_suffice_for_are_refused():
+    check_length(9, max_positions=9)
+    check_length(10**6, max_positions=None)
+    with pytest.raises(ValueError, match="rows of 10 tokens do not fit max_positions: at most 9"):
+        check_length(10, max_positions=9)
 
 
 def test_the_norm_and_then_dropout_come_last():

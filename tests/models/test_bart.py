@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -203,8 +204,12 @@ def test_a_reader_begins_with_the_last_token_of_its_text(make, monkeypatch):
 
 def test_a_row_longer_than_the_positions_is_refused(make, batch):
     long = {**batch, "encoder_input_tokens": jnp.zeros((2, 15), int)}
-    with pytest.raises(ValueError, match=r"15 tokens.*14 positions.*bart\.Config\.max_positions"):
+    with pytest.raises(ValueError, match="15 tokens do not fit max_positions: at most 14 do"):
         jax.eval_shape(make().logits, long)
+    cache = functools.partial(make().init_cache, jnp.zeros((2, 3, 16)), jnp.ones((2, 3), int))
+    jax.eval_shape(functools.partial(cache, max_length=14))
+    with pytest.raises(ValueError, match="15 tokens do not fit max_positions"):
+        cache(max_length=15)
 
 
 def test_a_vocabulary_that_pads_with_another_id_is_refused():

@@ -25,7 +25,7 @@ ROBERTA = {
     "max_positions": 14,
     "padding_position": 1,
     "type_vocab_size": 1,
-    "next_sentence": False,
+    "sentence_head": False,
     "initializer": nnx.initializers.normal,
 }
 
@@ -135,7 +135,7 @@ def test_the_sentence_head_reads_the_first_state(encoder_batch, make):
     pooled = np.tanh(hidden[:, 0] @ pooler.kernel[...] + pooler.bias[...])
     want = pooled @ out.kernel[...] + out.bias[...]
     np.testing.assert_allclose(model.sentence_logits(encoder_batch), want, atol=1e-5)
-    assert make(next_sentence=False).sentence is None
+    assert make(sentence_head=False).sentence is None
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def make(filled):
 
 @pytest.fixture
 def teacher(filled):
-    config = bert.Config(num_layers=4, next_sentence=False, **SIZES)
+    config = bert.Config(num_layers=4, sentence_head=False, **SIZES)
     return filled(lambda: bert.Bert(config, rngs=nnx.Rngs(0)))
 
 
@@ -79,7 +79,7 @@ def test_microbatches_with_unequal_masks_add_up(
 
 
 def test_a_student_of_all_layers_is_its_teacher(filled, make, encoder_batch):
-    config = bert.Config(num_layers=2, type_vocab_size=0, next_sentence=False, **SIZES)
+    config = bert.Config(num_layers=2, type_vocab_size=0, sentence_head=False, **SIZES)
     teacher = filled(lambda: bert.Bert(config, rngs=nnx.Rngs(0)))
     teacher.mlm.bias[...] += 1  # what is drawn is the same in both otherwise
     student = distilbert.student_of(teacher, make(), layers=(0, 1), transform=True)

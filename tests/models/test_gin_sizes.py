@@ -160,7 +160,7 @@ def test_macros_reach_the_model():
 def test_a_roberta_is_a_bert_of_other_settings():
     config = build("roberta_base").config
     assert (config.padding_position, config.max_positions) == (1, 514)
-    assert (config.type_vocab_size, config.next_sentence) == (1, False)
+    assert (config.type_vocab_size, config.sentence_head) == (1, False)
     assert (config.norm_epsilon, config.initializer.__name__) == (1e-5, "normal")
 
 

@@ -116,6 +116,17 @@ def test_cached_decoding_gives_the_logits_of_a_whole_row(config):
     np.testing.assert_allclose(logits, want[:, 5], rtol=1e-4, atol=1e-4)
 
 
+def test_more_positions_than_there_are_vectors_for_are_refused():
+    model, tokens = make(), jnp.ones((1, 13), jnp.int32)
+    message = "rows of 13 tokens do not fit max_positions: at most 12 do"
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(model.logits, {"decoder_input_tokens": tokens})
+    with pytest.raises(ValueError, match=message):
+        model.init_cache(1, max_length=13)
+    with pytest.raises(ValueError, match=message):
+        model.prefill({"decoder_input_tokens": tokens[:, :5]}, max_length=13)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("microbatches", [2, 4])
 def test_unequal_microbatches_give_the_same_gradients(microbatches):

@@ -7,7 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
-from t5x_like.layers.heads import SequenceHead, last
+from t5x_like.layers.heads import SequenceHead, last_that_counts
 from t5x_like.layers.reading import Reading
 from t5x_like.models import xlnet
 from t5x_like.models.answering import Answering
@@ -242,9 +242,9 @@ def test_training_with_dropout_and_memory_lowers_the_loss(make, batch):
 
 
 @pytest.mark.slow
-def test_fine_tuning_learns_classes_from_the_last_position(batch):
+def test_fine_tuning_learns_classes_from_the_last_token(batch):
     def head(d_model, **more):
-        return SequenceHead(d_model, 3, pool=last, activation=jnp.tanh, **more)
+        return SequenceHead(d_model, 3, pool=last_that_counts, activation=jnp.tanh, **more)
 
     model = FineTuned(lambda rngs: xlnet.Encoder(TINY, rngs=rngs), head, rngs=nnx.Rngs(0))
     losses = trained(model, {**batch, "labels": jnp.array([2, 0, 1])}, (), 40)
@@ -275,3 +275,8 @@ def test_answers_are_learned_and_parts_of_a_batch_add_up(batch):
     assert jnp.all(answers.ends > 0)
     losses = trained(model, batch, (), 40)
     assert losses[-1] < 0.2 * losses[0]
+
+
+def test_same_length_is_of_a_causal_model():
+    with pytest.raises(ValueError, match=r"same_length=True needs causal=True"):
+        dataclasses.replace(TINY, same_length=True)

@@ -108,7 +108,7 @@ FAMILIES = {
     "bert": Family(bert.Bert, _BERT, masked),
     "roberta": Family(
         bert.Bert,
-        dataclasses.replace(_BERT, padding_position=0, type_vocab_size=1, next_sentence=False),
+        dataclasses.replace(_BERT, padding_position=0, type_vocab_size=1, sentence_head=False),
         masked,
     ),
     "spanbert": Family(spanbert.SpanBert, spanbert.Config(**_ENCODER, **_STILL), with_boundaries),

@@ -1,0 +1,31 @@
+"""Settings of a config.json that change what a model computes, and have one value here: refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ENCODER = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+"""Of BERT and its kin."""
+
+
+def check(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+    """Raises ValueError where a setting is given and is not the one of `fixed`."""
+    for name, wanted in fixed.items():
+        if config.get(name, wanted) != wanted:
+            raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")
+
+
+def check_problem(config: Mapping[str, Any], *, num_labels: int) -> None:
+    """Raises ValueError where rows have several labels at once, or several numbers."""
+    wanted = "regression" if num_labels == 1 else "single_label_classification"
+    if (given := config.get("problem_type")) not in (None, wanted):
+        raise ValueError(
+            f"config.json has problem_type {given!r} and the number of labels {num_labels}: only "
+            f"{wanted!r} is read with it, as rows here have one class, or one number"
+        )
