@@ -11,7 +11,9 @@ import pytest
 
 # Before the first import of JAX or TensorFlow, and inherited by every subprocess of a test.
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+# Tiny models take their time to be compiled, not to run: half of it and more is for optimising.
+COMPILED_FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {COMPILED_FAST}"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 

@@ -76,7 +76,7 @@ class Tiny:
                 **os.environ,
                 **(env or {}),
                 "PYTHONPATH": os.pathsep.join(paths),
-                "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+                "XLA_FLAGS": os.environ["XLA_FLAGS"].replace("count=8", f"count={devices}"),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -206,10 +206,10 @@ def test_there_and_back(name, head, tmp_path):
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_settings_there_and_back(name):
-    _, switches = SWITCHES[name]
+    prefix, switches = SWITCHES[name]
     kind, sizes = name.partition("_")[0], {k: SIZES[k] for k in SIZES if "attn" not in k}
     given = {"model_type": kind, **sizes, **switches, "dropout": 0.2, "activation_dropout": 0.3}
-    make = family.from_hf(given, "BartForConditionalGeneration")
+    make = family.from_hf(given, f"{prefix}ForConditionalGeneration")
     written = family.to_hf(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
     assert given.items() <= written.items()
 

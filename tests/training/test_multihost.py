@@ -34,7 +34,7 @@ def start(script: list[str], devices: int) -> subprocess.Popen[str]:
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(paths),
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "XLA_FLAGS": os.environ["XLA_FLAGS"].replace("count=8", f"count={devices}"),
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
