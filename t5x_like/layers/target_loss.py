@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class TargetLoss(nnx.Module):
     """A model whose loss is the cross entropy of `decoder_target_tokens`, int32 [B, L].
 
-    They weigh as `decoder_loss_weights`, float32 [B, L], says. A subclass has the methods that
-    raise NotImplementedError here.
+    They weigh as `decoder_loss_weights`, float32 [B, L], says. `logits`, `tokens` and `flops` are a
+    subclass's.
     """
 
     config: Any  # with `z_loss` and `label_smoothing`
