@@ -30,6 +30,7 @@ DEFAULT_RULES: Mapping[str, MeshAxes] = {
     "length": "sequence",
     "layers": None,
     "vocab": "tensor",
+    "positions": None,
     "embed": "fsdp",
     "embed_act": None,
     "mlp": "tensor",

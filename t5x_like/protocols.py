@@ -18,9 +18,30 @@ if TYPE_CHECKING:
 
     Batch = Mapping[str, jax.Array]
     Metrics = dict[str, tuple[jax.Array, jax.Array]]
+    """{name: (sum, weight)}; both add up over batches, and then make a `metric_value`."""
 
 Carry = Any
 """A pytree the training loop keeps for the model and never looks into; `()` when stateless."""
+
+
+def metric_value(name: str, sums: Any, weights: Any) -> float:
+    """What a metric says, from the totals of its sums and of its weights.
+
+    Their quotient. Of vectors, such as those of a loss of several terms, the quotients add up. A
+    name that ends in "perplexity" has sums of -log p, and is the exponential of their mean.
+
+    Returns:
+      nan where nothing weighs.
+    """
+    sums, weights = np.atleast_1d(sums), np.atleast_1d(weights)
+    weighs = weights != 0
+    if not weighs.any():
+        return float("nan")
+    value = float((sums[weighs] / weights[weighs]).sum())
+    if not name.endswith("perplexity"):
+        return value
+    with np.errstate(over="ignore"):
+        return float(np.exp(value))
 
 
 @dataclasses.dataclass(frozen=True)

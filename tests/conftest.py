@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,16 @@ def find_spec(name, path=None, target=None):
 
 importlib.machinery.PathFinder.find_spec = find_spec
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_compiled_programs() -> Iterator[None]:
+    """Programs that JAX compiled are mapped in pieces: Linux allows a process 65,530 of them."""
+    yield
+    maps = Path("/proc/self/maps")
+    if "jax" in sys.modules and maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

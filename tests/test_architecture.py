@@ -80,6 +80,8 @@ SEQIO_FILES = ("cache_tasks", "objective_step", "seqio_")
 # A model that is made of another: {"electra": {"bert"}} lets electra.py import bert.py.
 CONTAINED_MODELS: dict[str, set[str]] = {
     "albert": {"bert"},
+    "bart_decoder": {"bart"},
+    "bert_decoder": {"bert"},
     "distilbert": {"bert"},
     "electra": {"bert"},
     "prefix_lm": {"t5"},

@@ -20,8 +20,14 @@ VOCAB_TYPES = ("unigram", "bpe", "wordpiece", "byte_bpe", "characters")
 
 
 def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
-    """Adds T5X's `--gin_file` and `--gin_search_paths`; `parse` reads `--gin.NAME=value`."""
+    """Adds `--recipe`, and T5X's `--gin_file`, `--gin_search_paths` and `--gin.NAME=value`."""
     group = parser.add_argument_group("configuration")
+    group.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help="a published pretraining run, such as bert_base, or its small twin bert-mini "
+        "(`t5x_like recipes` lists them); gin files and overrides come after it",
+    )
     group.add_argument(
         "--gin_file",
         action="append",
@@ -81,7 +87,7 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
         bindings.append(binding)
     args = parser.parse_args(rest)
     if hasattr(args, "gin_file"):
-        args.gin_file = args.gin_file or [args.default_gin_file]
+        args.gin_file = args.gin_file or ([] if args.recipe else [args.default_gin_file])
     return args, bindings
 
 

@@ -1,32 +1,32 @@
-"""`t5x_like eval`: held-out losses of a run beside what it must beat."""
+"""`t5x_like eval`: held-out metrics of a run beside what it must beat."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import math
+from typing import Any
 
 from t5x_like.cli import arguments
 
-if TYPE_CHECKING:
-    from t5x_like.cli.trained import Trained
-    from t5x_like.data.stream import Component
+Columns = dict[str, dict[str, float]]
 
 _EPILOG = """\
-Losses are nats per target token. "content" leaves out sentinels and end of sequence: easy ones.
-"unigram" is the cross-entropy of the same content tokens under the frequencies of the training text
-(add-one smoothed); "blanked" is the same model on the same tokens with every ordinary encoder token
-padded away, sentinels left in place: what it knows without reading the text around the blanks.
+"untrained" is the same model as it starts. "unigram" gives each token its frequency in the training
+text (add-one smoothed). Losses are in nats, of tokens per token; a perplexity is the exponential of
+one. Of an encoder-decoder, "content" leaves out sentinels and end of sequence, which are easy, and
+"blanked" is the trained model with every ordinary encoder token padded away, sentinels left in
+place: what it knows without reading the text around the blanks.
 """
+_NAME, _NUMBER = 34, 12
 
 
 def main(argv: list[str]) -> int:
-    """Prints the losses of every task of the run, and writes them as JSON if asked to."""
+    """Prints the metrics of every task of the run, and writes them as JSON if asked to."""
     parser = argparse.ArgumentParser(
         prog="t5x_like eval",
-        description="Held-out losses of a span-corruption run, beside a unigram model and a "
-        "blanked encoder.",
+        description="Held-out metrics of a run, beside those of an untrained model and of a "
+        "unigram model.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,65 +41,33 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--output", metavar="FILE", help="write the numbers here as JSON too")
     args, bindings = arguments.parse(parser, argv)
 
-    from t5x_like.cli import trained
+    from t5x_like.cli import compared, trained
 
-    model = trained.load(args.model_dir, step=args.step, bindings=bindings)
-    opened = model.run.data.open()
-    counts = {
-        record.name: cache.split("train").counts["targets"]
-        for record, cache in zip(opened.records, opened.caches, strict=True)
-    }
-    results = {
-        component.name: _losses(
-            model,
-            component,
-            counts[component.name],
-            batch_size=args.batch_size,
-            batches=args.batches,
-        )
-        for component in opened.components("validation", rows=args.batch_size, alone=True)
-    }
+    model = trained.load(args.model_dir, step=args.step, bindings=bindings, rows=args.batch_size)
+    results = compared.columns(model, batch_size=args.batch_size, batches=args.batches)
     if not results:
         raise ValueError(f"the tasks of {args.model_dir} hold no documents out")
     print(f"step {model.step}, {model.program.parameter_count:,} parameters")
-    for name, losses in results.items():
-        print(f"{name}:")
-        for what, value in losses.items():
-            print(f"  {what:32} {value:.4f}")
+    for name, columns in results.items():
+        print("\n".join([f"{name}:", *_table(columns)]))
     if args.output:
         with open(args.output, "w") as file:
-            json.dump({"step": model.step, "tasks": results}, file, indent=1)
+            json.dump({"step": model.step, "tasks": _finite(results)}, file, indent=1)
     return 0
 
 
-def _losses(
-    model: Trained, component: Component, counts: Any, *, batch_size: int, batches: int
-) -> dict[str, float]:
-    from t5x_like.cli.trained import batch_to_device
-    from t5x_like.data.stream import eval_stream
-    from t5x_like.evaluation import baselines
-    from t5x_like.evaluation.evaluator import evaluate
+def _table(columns: Columns) -> list[str]:
+    """A line for each metric, a column for each of those that have some."""
+    lines = [" " * _NAME + "".join(f"{who:>{_NUMBER}}" for who in columns)]
+    for name in dict.fromkeys(name for metrics in columns.values() for name in metrics):
+        values = [metrics.get(name) for metrics in columns.values()]
+        shown = "".join(f"{'' if value is None else f'{value:.4f}':>{_NUMBER}}" for value in values)
+        lines.append(f"  {name:{_NAME - 2}}{shown}".rstrip())
+    return lines
 
-    run, ids = model.run, component.token_ids
-    held_out = list(
-        eval_stream(
-            component,
-            converter=run.feature_converter,
-            batch_size=batch_size,
-            seed=run.options.seed,
-            max_batches=batches,
-        )
-    )
-    content = [baselines.content_only(batch, ids) for batch in held_out]
-    blanked = [baselines.blank_encoder(batch, ids) for batch in content]
 
-    def loss(rows: Iterable[Any]) -> float:
-        on_device = (batch_to_device(model, batch) for batch in rows)
-        return evaluate(model.program.evaluate, model.params, on_device)["loss"]
-
-    return {
-        "loss, all target tokens": loss(held_out),
-        "loss, content": loss(content),
-        "loss, content, blanked": loss(blanked),
-        "loss, content, unigram": baselines.unigram_cross_entropy(content, counts),
-    }
+def _finite(values: Any) -> Any:
+    """JSON has no nan and no infinity: null in their place."""
+    if isinstance(values, dict):
+        return {name: _finite(value) for name, value in values.items()}
+    return values if math.isfinite(values) else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,11 @@ def published_models() -> dict[str, Path]:
     return model_files(gin_root() / "models")
 
 
+def published_recipes() -> dict[str, Path]:
+    """{name: gin file} of the pretraining runs that come with the package, such as `bert_base`."""
+    return model_files(gin_root() / "recipes")
+
+
 def load(
     files: Sequence[str], bindings: Sequence[str] = (), extra_folders: Sequence[str] = ()
 ) -> None:
@@ -106,6 +112,29 @@ def resolved() -> str:
     return gin.config_str(max_line_length=100)
 
 
+def find_recipe(name: str) -> Path:
+    """The gin file of a published pretraining run.
+
+    Raises:
+      ConfigError: there is none of that name; names the nearest that there are.
+    """
+    recipes = published_recipes()
+    if name not in recipes:
+        advice = nearest(name, recipes, of="recipes")
+        raise ConfigError(f"no recipe {name!r}{advice}; `t5x_like recipes` lists all")
+    return recipes[name]
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Puts the process's gin configuration back as it was, whatever is loaded inside."""
+    text = resolved()
+    try:
+        yield
+    finally:
+        load_text(text)
+
+
 def build(configurable: Callable[..., Any]) -> Any:
     """Calls `configurable` with its gin bindings.
 
@@ -125,6 +154,31 @@ def macro(name: str) -> Any:
     if "value" not in found:
         raise ConfigError(f"the configuration does not set {name}: add a gin file that does")
     return found["value"]
+
+
+def described(name: str) -> str:
+    """How the configuration makes macro `name`: `schedules.linear(warmup_steps=100)`.
+
+    Numbers that are macros are resolved.
+
+    Raises:
+      ConfigError: it has no such macro.
+    """
+    value = macro(name)
+    reference = made(lambda: gin.get_bindings(f"{name}/gin.macro", resolve_references=False))
+    if not isinstance(reference["value"], gin.config.ConfigurableReference):
+        return repr(value)
+    selector = str(reference["value"]).strip("@()")
+    arguments = made(lambda: gin.get_bindings(selector, resolve_references=False))
+    shown = ", ".join(f"{argument}={_number(x)}" for argument, x in arguments.items())
+    return f"{selector}({shown})"
+
+
+def _number(value: Any) -> str:
+    """A value as gin writes it; a macro that is a number as that."""
+    text = str(value) if isinstance(value, gin.config.ConfigurableReference) else repr(value)
+    found = macro(text[1:]) if text.startswith("%") else None
+    return repr(found) if isinstance(found, int | float) else text
 
 
 def given(configurable: Callable[..., Any]) -> dict[str, Any]:

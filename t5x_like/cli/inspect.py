@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli import arguments
+from t5x_like.cli.tables import aligned
 
 if TYPE_CHECKING:
     from t5x_like.cli.parameters import Parameter
@@ -105,7 +106,7 @@ def _listing() -> str:
         (name, f"{count:,}" if (count := stated_count(file)) else "?", str(file.relative_to(root)))
         for name, file in gin_config.published_models().items()
     ]
-    return _aligned([("model", "parameters", "gin file"), *rows], right={1})
+    return aligned([("model", "parameters", "gin file"), *rows], right={1})
 
 
 def _configure(model: str, bindings: Sequence[str]) -> None:
@@ -141,7 +142,7 @@ def _table(parameters: Sequence[Parameter], layout: Layout | None) -> str:
         indent = "  " * (len(members) > 1)
         rows += [row(indent + one.path, [one], *_cells(one, layout)) for one in members]
     counts = {len(head) - 2, len(head) - 1}
-    return _aligned([head, *rows, row("total", parameters)], right=counts)
+    return aligned([head, *rows, row("total", parameters)], right=counts)
 
 
 def _cells(one: Parameter, layout: Layout | None) -> list[str]:
@@ -176,15 +177,3 @@ def _size(count: float) -> str:
     """Four digits, in the unit that suits."""
     power = min(int(math.log2(max(count, 1)) // 10), 4)
     return f"{count / 1024**power:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
-
-
-def _aligned(rows: Sequence[Sequence[str]], *, right: set[int]) -> str:
-    """Columns as wide as they must be; those in `right` hold numbers."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )

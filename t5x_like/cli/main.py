@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
     "eval": "held-out losses of a run, beside a unigram model and a blanked encoder",
     "infer": "fill in the blanks of a text with a trained model",
+    "recipes": "list the recipes of published pretraining runs, or explain one",
     "objectives": "list the pretraining objectives, or explain one",
     "show": "print examples of a task or mixture as people read them",
     "inspect": "list the published models, or the parameters of one: shapes, axes, shares",

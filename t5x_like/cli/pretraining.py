@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+from etils import epath
 
-from t5x_like import partitioning
 from t5x_like.cli import preflight, run_files
-from t5x_like.cli.run import Run
-from t5x_like.data import stream
-from t5x_like.evaluation.evaluator import evaluate
-from t5x_like.training import loop, multihost, step
+from t5x_like.cli.phases import RunPhase
+from t5x_like.cli.run import Options, Run
+from t5x_like.data.vocabulary_choice import Given, VocabularyChoice
+from t5x_like.training import loop, step
 from t5x_like.training.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
-from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from t5x_like.data.opening import Opened
-    from t5x_like.protocols import Batch, Vocabulary
+    from t5x_like.cli.batches import Batches
 
 
 def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset()) -> loop.Outcome:
@@ -41,47 +36,81 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
     Raises:
       ValueError, OSError: something cannot work; nothing saved before has been touched.
     """
-    options = run.options
     model_dir = preflight.writable_directory(run.model_dir)
-    partitioning.check_batch(run.layout, options.batch_size, microbatches=options.microbatches)
-    preflight.lengths_given(run.feature_converter, run.data.lengths)
-    program = build_program(run)
-    same = functools.partial(preflight.same_run, allow_change=allow_change)
     saved = Checkpoints(run_files.checkpoints(model_dir)).metadata()
-    opened = _open_data(run, lambda mine: same(mine, saved))
-    batches = _Batches.of(run, opened)
-    identity = _identity(run, opened)
+    fresh = saved is None
+    run = _with_vocabulary(run, model_dir, fresh=fresh)
+    phases = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
+    for phase in phases:
+        phase.check()
+    programs = _programs(phases)
+    if run.init_from is not None and fresh:
+        run.init_from.check(programs[0])
+    same = functools.partial(preflight.same_run, allow_change=allow_change)
+    opened = [phase.open_data(lambda mine: same(mine, saved)) for phase in phases]
+    vocabulary = opened[0].vocabulary
+    if run.teacher is not None:
+        run.teacher.check(vocabulary)
+    identity: dict[str, Any] = {}
+    for phase, found in zip(phases, opened, strict=True):
+        identity |= phase.identity(found)
     same(identity, saved)
-    checkpoints = Checkpoints(
-        run_files.checkpoints(model_dir),
-        keep=options.checkpoints_kept,
-        check=functools.partial(same, identity),
-    )
-
-    def batches_from(start_step: int) -> Iterator[Batch]:
-        if jax.process_index() == 0:
-            # Not earlier: what cannot resume the run that is there must leave it as it was.
-            run_files.write(model_dir, config=config, vocabulary=opened.vocabulary)
-        return batches.train_from(start_step)
-
-    log = RunLog(model_dir, total_steps=options.train_steps)
-    if options.eval_period and not batches.validation:
+    batches = [phase.batches(found) for phase, found in zip(phases, opened, strict=True)]
+    if run.teacher is not None:
+        teach = run.teacher.open(run.layout)
+        batches = [dataclasses.replace(part, complete=teach) for part in batches]
+    log = RunLog(model_dir, total_steps=run.options.train_steps)
+    if run.options.eval_period and not all(part.validation for part in batches):
         log.message("No held-out documents: the run goes without evaluation.")
     return loop.train(
-        program,
-        batches_from,
-        key=jax.random.key(options.seed),
-        periods=loop.Periods(
-            total=options.train_steps,
-            evaluate=options.eval_period,
-            checkpoint=options.checkpoint_period,
-            log=options.log_period,
+        [
+            _phase(phase.start, program, part)
+            for phase, program, part in zip(phases, programs, batches, strict=True)
+        ],
+        key=jax.random.key(run.options.seed),
+        periods=_periods(run.options),
+        checkpoints=Checkpoints(
+            run_files.checkpoints(model_dir),
+            keep=run.options.checkpoints_kept,
+            check=functools.partial(same, identity),
         ),
-        checkpoints=checkpoints,
         metadata={**identity, "config": config},
         log=log,
-        evaluate=(lambda params: batches.held_out(program, params)) if batches.validation else None,
+        initial=_initial(run, programs[0], log),
+        # Not earlier: what cannot resume the run that is there must leave it as it was.
+        before_training=lambda: run_files.write(model_dir, config=config, vocabulary=vocabulary),
     )
+
+
+def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
+    """A run that goes on from another's parameters keeps its vocabulary, if it names no other."""
+    choice = run.data.vocabulary
+    if run.init_from is None or not isinstance(choice, VocabularyChoice) or choice.name is not None:
+        return run
+    found = run.init_from.vocabulary() if fresh else run_files.read_vocabulary(model_dir)
+    if found is None:
+        return run
+    return dataclasses.replace(run, data=dataclasses.replace(run.data, vocabulary=Given(found)))
+
+
+def _initial(run: Run, program: step.Program, log: RunLog) -> Callable[[Any], Any] | None:
+    if run.init_from is None:
+        return None
+    return functools.partial(run.init_from.apply, program=program, log=log)
+
+
+def _periods(options: Options) -> loop.Periods:
+    return loop.Periods(
+        total=options.train_steps,
+        evaluate=options.eval_period,
+        checkpoint=options.checkpoint_period,
+        log=options.log_period,
+    )
+
+
+def _phase(start: int, program: step.Program, part: Batches) -> loop.Phase:
+    held_out = functools.partial(part.held_out, program) if part.validation else None
+    return loop.Phase(program=program, batches=part.train_from, start=start, evaluate=held_out)
 
 
 def build_program(run: Run) -> step.Program:
@@ -95,128 +124,15 @@ def build_program(run: Run) -> step.Program:
         microbatches=options.microbatches,
         clip=options.gradient_clip,
         ema_decay=options.ema_decay,
+        frozen=options.frozen,
+        layer_decay=options.layer_decay,
     )
 
 
-def _open_data(run: Run, same: Callable[[Mapping[str, Any]], None]) -> Opened:
-    """The run's data, refused before any text is tokenised where it cannot be used.
-
-    Args:
-      run: the run.
-      same: compares part of its identity with that of the run it would resume.
-    """
-
-    def check(ids: int, vocabulary: Vocabulary | None) -> None:
-        pad = None if vocabulary is None else vocabulary.token_ids.pad
-        preflight.vocabulary_fits(run.model, ids, pad)
-        known = {} if vocabulary is None else {"vocabulary": vocabulary.fingerprint}
-        same({**_settings(run), **known})
-
-    return run.data.open(once=_once, check=check)
-
-
-def _settings(run: Run) -> dict[str, Any]:
-    return {
-        "seed": run.options.seed,
-        "batch_size": run.options.batch_size,
-        "data.converter": repr(run.feature_converter),
-    }
-
-
-def _identity(run: Run, opened: Opened) -> dict[str, Any]:
-    """What decides which rows each step reads, and what their ids mean."""
-    return {
-        **_settings(run),
-        "vocabulary": opened.vocabulary.fingerprint,
-        **opened.identity(),
-    }
-
-
-class ToDevice:
-    """From this process's rows to global arrays."""
-
-    def __init__(self, layout: partitioning.Layout, batch_size: int) -> None:
-        self._layout, self._batch_size = layout, batch_size
-        self.rows = partitioning.process_rows(layout, batch_size)
-
-    def __call__(self, local: Mapping[str, np.ndarray]) -> Batch:
-        return partitioning.to_global(
-            self._layout, local, rows=self.rows, batch_size=self._batch_size
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Batches:
-    """Global batches of a run, to train on and to evaluate with."""
-
-    train: Sequence[stream.Component]
-    validation: Sequence[stream.Component]
-    to_device: ToDevice
-    run: Run
-
-    @classmethod
-    def of(cls, run: Run, opened: Opened) -> _Batches:
-        # Samples may have to be planned: the first process keeps the plans for the others.
-        train, validation = multihost.first_process_then_others(
-            "plans of samples", functools.partial(_components, run, opened)
-        )
-        return cls(train, validation, ToDevice(run.layout, run.options.batch_size), run)
-
-    @property
-    def _common(self) -> dict[str, Any]:
-        return {
-            "converter": self.run.feature_converter,
-            "batch_size": self.run.options.batch_size,
-            "seed": self.run.options.seed,
-            "rows": self.to_device.rows,
-        }
-
-    def train_from(self, start_step: int) -> Iterator[Batch]:
-        rows = stream.train_stream(
-            self.train,
-            start_step=start_step,
-            num_workers=self.run.options.data_workers,
-            **self._common,
-        )
-        return map(self.to_device, rows)
-
-    def held_out(self, program: step.Program, params: Any) -> dict[str, float]:
-        """{"<task>/<metric>": mean} on the first batches of each validation split."""
-        found = {}
-        for component in self.validation:
-            rows = stream.eval_stream(
-                component, max_batches=self.run.options.eval_batches, **self._common
-            )
-            metrics = evaluate(program.evaluate, params, map(self.to_device, rows))
-            for name in metrics.keys() - set(TOTALS):
-                found[f"{component.name}/{name}"] = metrics[name]
-        return dict(sorted(found.items()))
-
-
-def _components(
-    run: Run, opened: Opened
-) -> tuple[Sequence[stream.Component], Sequence[stream.Component]]:
-    """What is trained on, and what is held out, where it is to be evaluated."""
-    pack = getattr(run.feature_converter, "pack", False)
-    rows = run.options.batch_size
-    train = opened.components("train", pack=pack, rows=rows)
-    preflight.examples_read(run.feature_converter, train)
-    if not run.options.eval_period:
-        return train, ()
-    try:
-        return train, opened.components("validation", pack=pack, rows=rows, alone=True)
-    except ValueError as error:
-        # What is wrong with the task or its lengths was found with the training split.
-        raise ValueError(
-            f"the validation split cannot be evaluated in batches of {rows} rows: {error}. "
-            "Or hold more text out, or train without evaluation: EVAL_PERIOD=0"
-        ) from error
-
-
-def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
-    """Process 0 makes it in a directory that all share; the others wait at a barrier."""
-    if multihost.everywhere(exists()).all():
-        return
-    multihost.check_shared(path.parent)
-    first = jax.process_index() == 0
-    multihost.first_process_then_others(name, make if first else lambda: None)
+def _programs(phases: Sequence[RunPhase]) -> list[step.Program]:
+    """Of each phase; those with batches of one size share theirs."""
+    by_size: dict[int, step.Program] = {}
+    for phase in phases:
+        size = phase.run.options.batch_size
+        by_size[size] = by_size.get(size) or build_program(phase.run)
+    return [by_size[phase.run.options.batch_size] for phase in phases]

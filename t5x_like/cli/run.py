@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import optax
 
+    from t5x_like.cli.init_from import InitFrom
+    from t5x_like.cli.teacher import Teacher
     from t5x_like.data.opening import Data
     from t5x_like.partitioning import Layout
-    from t5x_like.protocols import Model
+    from t5x_like.protocols import Model, Objective
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,6 +28,8 @@ class Options:
       microbatches: parts of a batch whose gradients are added up before an update.
       gradient_clip: largest global norm of the gradient; None leaves it alone.
       ema_decay: of an exponential moving average of the parameters; None keeps none.
+      frozen: regular expressions on paths of parameters that are not trained (`freezing.trained`).
+      layer_decay: of the learning rate, from layer to layer towards the input; None for none.
       eval_period: steps between evaluations on the validation split; 0 for none.
       eval_batches: batches of an evaluation at most.
       checkpoint_period: steps between checkpoints; the last step is always saved.
@@ -39,6 +44,8 @@ class Options:
     microbatches: int = 1
     gradient_clip: float | None = None
     ema_decay: float | None = None
+    frozen: Sequence[str] = ()
+    layer_decay: float | None = None
     eval_period: int = 1000
     eval_batches: int = 20
     checkpoint_period: int = 1000
@@ -55,6 +62,43 @@ class Options:
                 raise ValueError(
                     f"{name.upper()} must be a whole number of at least {smallest}, not {value!r}"
                 )
+        if isinstance(self.frozen, str) or not all(isinstance(one, str) for one in self.frozen):
+            raise ValueError(f"FROZEN must be a list of patterns, not {self.frozen!r}")
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise ValueError(
+                f"LAYER_DECAY must be None, or above 0 and at most 1, not {self.layer_decay!r}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A part of a run whose batches differ from those of its other parts.
+
+    Attributes:
+      steps: how many it takes; None for the last phase, which takes the rest of them.
+      lengths: tokens of each task feature; None for those of the run, as with what follows.
+      batch_size: rows of the global batch.
+      objective: for a corpus that is named without one.
+    """
+
+    steps: int | None = None
+    lengths: Mapping[str, int] | None = None
+    batch_size: int | None = None
+    objective: Objective | None = None
+
+    def of(self, run: Run) -> Run:
+        """`run` as it is in this phase."""
+        data = {"lengths": self.lengths, "objective": self.objective}
+        options = {"batch_size": self.batch_size}
+        return dataclasses.replace(
+            run,
+            data=dataclasses.replace(run.data, **_set(data)),
+            options=dataclasses.replace(run.options, **_set(options)),
+        )
+
+
+def _set(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,6 +113,9 @@ class Run:
       optimizer: an optax transformation; it sees one layer at a time.
       layout: the mesh and the rules of its axes.
       options: steps, batch size, periods, seed.
+      phases: parts of the run with batches of their own, in order; none: it is the same throughout.
+      init_from: where the first parameters come from, in place of being drawn.
+      teacher: adds what a student learns from it to each batch.
     """
 
     model_dir: str | None
@@ -78,3 +125,22 @@ class Run:
     optimizer: optax.GradientTransformation
     layout: Layout
     options: Options
+    phases: Sequence[Phase] = ()
+    init_from: InitFrom | None = None
+    teacher: Teacher | None = None
+
+    def __post_init__(self) -> None:
+        *earlier, last = self.phases or (Phase(),)
+        if last.steps is not None or not all(
+            isinstance(phase.steps, int) and phase.steps > 0 for phase in earlier
+        ):
+            raise ValueError(
+                "PHASES: each phase needs a number of steps, but the last, which takes what is "
+                f"left of TRAIN_STEPS: {[phase.steps for phase in self.phases]}"
+            )
+
+    def in_phases(self) -> list[tuple[int, Run]]:
+        """(steps before it, the run as it is in it) of each phase."""
+        phases = self.phases or (Phase(),)
+        starts = itertools.accumulate((phase.steps or 0 for phase in phases[:-1]), initial=0)
+        return [(start, phase.of(self)) for start, phase in zip(starts, phases, strict=True)]

@@ -24,7 +24,7 @@ _ORIGINAL = "hugging_face"
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """An abstract model, its parameters as a plain dict of arrays, and what they read.
+    """An abstract model, its parameters as a plain dict of `unread.Unread`, and what they read.
 
     `original` is the folder of the files that an import kept.
     """
@@ -81,16 +81,14 @@ def read(directory: str, *, step: int | None = None) -> Stored:
       ValueError, OSError: it holds no model, or no such step.
     """
     path = epath.Path(directory)
-    gin_config.load_text(run_files.read_config(path))
-    make: Callable[..., Any] = gin_config.macro("MODEL")
-    model = gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+    model = abstract_model(directory)
     # An accelerator may be smaller than the model.
     one = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=one),
         nnx.to_pure_dict(nnx.state(model, nnx.Param)),
     )
-    restored = Checkpoints(run_files.checkpoints(path)).restore_params(shapes, step=step)
+    restored = Checkpoints(run_files.checkpoints(path)).open_params(shapes, step=step)
     has_vocabulary = run_files.has_vocabulary(path)
     original = path / _ORIGINAL
     return Stored(
@@ -100,6 +98,17 @@ def read(directory: str, *, step: int | None = None) -> Stored:
         run_files.read_vocabulary(path) if has_vocabulary else None,
         original if original.is_dir() else None,
     )
+
+
+def abstract_model(directory: str) -> Any:
+    """The model of a directory without its parameters; replaces the process's gin configuration.
+
+    Raises:
+      ValueError: it holds no model.
+    """
+    gin_config.load_text(run_files.read_config(epath.Path(directory)))
+    make: Callable[..., Any] = gin_config.macro("MODEL")
+    return gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
 
 
 def _move(params: dict[str, Any], device: jax.Device) -> None:

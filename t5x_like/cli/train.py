@@ -10,6 +10,8 @@ _EPILOG = """\
 examples:
   t5x_like train
       a small T5 on the documentation inside this Python, on whatever devices there are
+  t5x_like train --recipe bert_base --gin.CORPUS="'data/*.jsonl.gz'"
+      a published pretraining run on your own text, vocabulary included; in small: bert-mini
   t5x_like train --gin_file=t5_1_1/small.gin --gin_file=runs/pretrain.gin \\
       --gin.MODEL_DIR="'runs/mine'" --gin.CORPUS="'data/*.jsonl.gz'"
       a published size on your own text; the same command resumes it
@@ -46,6 +48,7 @@ def main(argv: list[str]) -> int:
     from t5x_like.cli.pretraining import pretrain
     from t5x_like.cli.run import Run
 
-    gin_config.load(args.gin_file, bindings, args.gin_search_paths)
+    recipe = [str(gin_config.find_recipe(args.recipe))] if args.recipe else []
+    gin_config.load([*recipe, *args.gin_file], bindings, args.gin_search_paths)
     outcome = pretrain(gin_config.build(Run), gin_config.resolved(), allow_change=allowed)
     return 3 if outcome.status == "preempted" else 0

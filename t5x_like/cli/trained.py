@@ -10,7 +10,7 @@ import numpy as np
 from etils import epath
 from flax import nnx
 
-from t5x_like.cli import gin_config, pretraining, run_files
+from t5x_like.cli import batches, gin_config, pretraining, run_files
 from t5x_like.cli.run import Run
 from t5x_like.data.vocabulary_choice import Given
 from t5x_like.protocols import Vocabulary
@@ -37,13 +37,20 @@ class Trained:
         return nnx.merge(self.program.graphdef, self.params)
 
 
-def load(model_dir: str, *, step: int | None = None, bindings: Sequence[str] = ()) -> Trained:
+def load(
+    model_dir: str,
+    *,
+    step: int | None = None,
+    bindings: Sequence[str] = (),
+    rows: int | None = None,
+) -> Trained:
     """Loads a checkpoint's parameters, averaged ones where the run keeps them.
 
     Args:
       model_dir: of the run.
       step: of the checkpoint; the newest by default.
       bindings: override the run's saved configuration.
+      rows: of the batches that its program will evaluate; None for as many as the mesh divides.
 
     Raises:
       ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
@@ -53,7 +60,8 @@ def load(model_dir: str, *, step: int | None = None, bindings: Sequence[str] = (
     gin_config.bind(bindings)
     run = gin_config.build(Run)
     # Rows are chosen by whoever uses the model, on devices that may be others than trained it.
-    options = dataclasses.replace(run.options, batch_size=run.layout.batch_shards, microbatches=1)
+    rows = run.layout.batch_shards if rows is None else rows
+    options = dataclasses.replace(run.options, batch_size=rows, microbatches=1)
     program = pretraining.build_program(dataclasses.replace(run, options=options))
     checkpoints = Checkpoints(run_files.checkpoints(directory))
     restored = checkpoints.restore_params(program.abstract_state.params, step=step)
@@ -67,4 +75,4 @@ def load(model_dir: str, *, step: int | None = None, bindings: Sequence[str] = (
 def batch_to_device(trained: Trained, batch: Mapping[str, np.ndarray]) -> Batch:
     """A NumPy batch on the run's mesh."""
     rows = len(next(iter(batch.values())))
-    return pretraining.ToDevice(trained.run.layout, rows)(batch)
+    return batches.ToDevice(trained.run.layout, rows)(batch)

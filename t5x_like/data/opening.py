@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from t5x_like import objectives
-from t5x_like.data import cache_location, corpora, sources, task_records
+from t5x_like.data import cache_location, corpora, languages, sources, task_records
 from t5x_like.data.cache import Cache
 from t5x_like.data.corpora import Corpus
 from t5x_like.data.opened import Opened, check_materialized, check_vocabulary
@@ -44,7 +44,9 @@ class Data:
         mixture of SeqIO's registry, or one that `t5x_like cache` recorded.
       mixture_or_task_module: module or `.py` file that registers it.
       corpus: files (a path or glob, or several), `tfds:<name>`, or one directory that holds a
-        cache; where set, it is read and not `mixture_or_task_name`.
+        cache; where set, it is read and not `mixture_or_task_name`. A dict {name: files} is a
+        mixture.
+      corpus_exponent: such a mixture's, of numbers of documents (`languages.tempered`).
       read_corpus: makes a corpus of `corpus`.
       objective: for a corpus that is named without one.
       vocabulary: of tasks that have none of their own.
@@ -55,7 +57,8 @@ class Data:
     lengths: Mapping[str, int]
     mixture_or_task_name: str | None = None
     mixture_or_task_module: str | None = None
-    corpus: str | Sequence[str] | None = None
+    corpus: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None
+    corpus_exponent: float = 1.0
     read_corpus: CorpusMaker = user_corpus
     objective: Objective | None = None
     vocabulary: VocabularyChoice | Given = dataclasses.field(default_factory=VocabularyChoice)
@@ -105,15 +108,20 @@ class Data:
         for source in found:
             check_vocabulary(source.name, source.objective, vocabulary.token_ids, counted=False)
         records = [self.make_cache(source, vocabulary, once=once) for source in found]
+        if isinstance(self.corpus, Mapping):
+            records = self._tempered(records)
         self._record(found, records, once=once)
         return self._opened(records, vocabulary, found)
 
     def _named(self) -> tuple[sources.Source, ...] | None:
         """What the names stand for; None where only a recorded cache can have this name."""
+        if isinstance(self.corpus, Mapping):
+            return tuple(
+                dataclasses.replace(self._files(files), name=name)
+                for name, files in self.corpus.items()
+            )
         if self.corpus:
-            corpus = self.read_corpus(self.corpus)
-            digest = hashlib.sha256(json.dumps(_whereabouts(self.corpus)).encode()).hexdigest()[:8]
-            return (sources.from_corpus(corpus, self.objective, text=f"{corpus.name}-{digest}"),)
+            return (self._files(self.corpus),)
         name = self.mixture_or_task_name
         assert name is not None
         module = self.mixture_or_task_module
@@ -128,6 +136,18 @@ class Data:
                 ),
             )
         return None
+
+    def _files(self, named: str | Sequence[str]) -> sources.CorpusSource:
+        corpus = self.read_corpus(named)
+        digest = hashlib.sha256(json.dumps(_whereabouts(named)).encode()).hexdigest()[:8]
+        return sources.from_corpus(corpus, self.objective, text=f"{corpus.name}-{digest}")
+
+    def _tempered(self, records: Sequence[TaskRecord]) -> list[TaskRecord]:
+        """The records of a mixture of corpora, each with its weight."""
+        opened = {one.name: Cache.open(self.root / one.directory) for one in records}
+        documents = {name: one.manifest.splits["train"].documents for name, one in opened.items()}
+        weights = languages.tempered(documents, self.corpus_exponent)
+        return [dataclasses.replace(one, weight=weights[one.name]) for one in records]
 
     def find_sources(self) -> tuple[sources.Source, ...]:
         """What the names stand for.
@@ -259,7 +279,8 @@ class Data:
             (source,) = own.values()
             assert source.vocabulary is not None
             return source.vocabulary
-        corpus = next((s.corpus for s in found if isinstance(s, sources.CorpusSource)), None)
+        several = [s.corpus for s in found if isinstance(s, sources.CorpusSource)]
+        corpus = languages.Together(several) if len(several) > 1 else next(iter(several), None)
         return self.vocabulary.open(corpus, self.root, once=once, check=check)
 
     def make_cache(

@@ -36,6 +36,11 @@ def _hash64(seed: int, task: str) -> int:
     return int.from_bytes(digest, "little")
 
 
+def phase_seed(seed: int, phase: int) -> int:
+    """The seed of a run's data in a phase: that of the run in phase 0, another in each later."""
+    return seed if phase == 0 else int(np.random.SeedSequence([seed, phase]).generate_state(1)[0])
+
+
 def example_rng(seed: int, task: str, n: int) -> np.random.Generator:
     """The generator for example `n` = epoch * size + index of `task` (a `noise_source` name).
 

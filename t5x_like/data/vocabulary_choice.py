@@ -46,12 +46,14 @@ class VocabularyChoice:
       kind: of a trained vocabulary, one of `vocabularies.recipes.KINDS`.
       extra_ids: sentinels; None for the usual number (100 for trained ones and `.model` files, none
         for the others).
+      lowercase: of a trained WordPiece, whether it lower-cases text and strips accents.
     """
 
     name: str | None = None
     size: int = 32_000
     kind: str = "unigram"
     extra_ids: int | None = None
+    lowercase: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -61,7 +63,7 @@ class VocabularyChoice:
 
     def _recipe(self) -> Recipe:
         extra_ids = USUAL_EXTRA_IDS if self.extra_ids is None else self.extra_ids
-        return Recipe(kind=self.kind, size=self.size, extra_ids=extra_ids)
+        return Recipe(kind=self.kind, size=self.size, extra_ids=extra_ids, lowercase=self.lowercase)
 
     def open(
         self, corpus: Corpus | None, root: Path, *, once: Once = alone, check: Check = no_check
@@ -89,7 +91,7 @@ class VocabularyChoice:
             root,
             corpus.name,
             fingerprint=corpus.fingerprint(),
-            kind=f"{self.kind}.{_SPECIAL_TOKENS}",
+            kind=f"{self.kind}.{_SPECIAL_TOKENS}{'.lowercase' if self.lowercase else ''}",
             size=self.size,
         )
         path = file if recipe.makes_file else file.with_suffix(f".{recipe.extra_ids}")

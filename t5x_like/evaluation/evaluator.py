@@ -2,32 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Metrics
+from t5x_like.protocols import metric_value
+
+_NOT_WHOLE_TEXTS = {"encoder_input_tokens", "decoder_causal_attention"}
 
 
 def evaluate(
-    step: Callable[[Any, Batch], Metrics], params: Any, batches: Iterable[Batch]
+    step: Callable[[Any, Any], Mapping[str, tuple[Any, Any]]],
+    params: Any,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    token_bytes: np.ndarray | None = None,
 ) -> dict[str, float]:
-    """Weighted means of a model's metrics over batches.
+    """A model's metrics over batches.
 
     Args:
-      step: (params, global batch) -> {name: (sum, weight)}, both scalars.
+      step: (params, global batch) -> {name: (sum, weight)}.
       params: the model's parameters.
-      batches: global batches; rows that must not count carry zero loss weights.
+      batches: global batches, of JAX or NumPy as `step` wants them; rows that must not count carry
+        zero loss weights.
+      token_bytes: int32 [vocab_size], as of `text_bytes.token_bytes`. With it, language models get
+        `bits_per_byte`: of all their targets, by the bytes of text that these stand for. No model
+        does that reads part of the text and does not predict it.
 
     Returns:
-      {name: sum of sums / sum of weights}; a name whose weights are all zero is nan.
+      {name: `protocols.metric_value` of the sums and the weights of all batches}.
     """
     totals: dict[str, np.ndarray] = {}
     for batch in batches:
-        for name, pair in jax.device_get(step(params, batch)).items():
+        found = dict(jax.device_get(step(params, batch)))
+        if token_bytes is not None and _predicts_whole_texts(batch):
+            count = _scored_bytes(
+                batch["decoder_target_tokens"], batch["decoder_loss_weights"], token_bytes
+            )
+            found["bits_per_byte"] = (found["perplexity"][0] / math.log(2), jax.device_get(count))
+        for name, pair in found.items():
             # Float64 on the host: a sum over many batches must not lose the small ones.
-            totals[name] = totals.get(name, np.zeros(2)) + np.asarray(pair, np.float64)
-    return {name: float(s / w) if w else float("nan") for name, (s, w) in totals.items()}
+            totals[name] = totals.get(name, 0.0) + np.asarray(pair, np.float64)
+    return {name: metric_value(name, *pair) for name, pair in totals.items()}
+
+
+def _predicts_whole_texts(batch: Mapping[str, Any]) -> bool:
+    return "decoder_target_tokens" in batch and not _NOT_WHOLE_TEXTS & batch.keys()
+
+
+@jax.jit
+def _scored_bytes(targets_BL: jax.Array, weights_BL: jax.Array, bytes_V: jax.Array) -> jax.Array:
+    """Bytes of the targets that weigh something, int32 []: exact, and the same on all processes."""
+    return jnp.where(weights_BL > 0, jnp.asarray(bytes_V)[targets_BL], 0).sum()

@@ -13,7 +13,7 @@ from flax import nnx
 from t5x_like.interop import activation_names, mapping, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule
 from t5x_like.layers import activations, heads, tasks
-from t5x_like.models import bert, spanbert
+from t5x_like.models import bert, bert_decoder, spanbert
 from t5x_like.models.finetuned import FineTuned
 
 MODEL_TYPES = ("bert", "roberta")
@@ -47,6 +47,7 @@ class _Kind:
     vocab_size: int
     pad_id: int
     mlm: Mapping[str, str]
+    decoder: str  # end of the name of the class that runs it as a decoder
 
     @property
     def prefix(self) -> str:
@@ -64,6 +65,7 @@ _BERT = _Kind(
         "bias": "cls.predictions.bias",
         "decoder": "cls.predictions.decoder",
     },
+    decoder="LMHeadModel",
 )
 _ROBERTA = _Kind(
     model_type="roberta",
@@ -76,6 +78,7 @@ _ROBERTA = _Kind(
         "bias": "lm_head.bias",
         "decoder": "lm_head.decoder",
     },
+    decoder="ForCausalLM",
 )
 IDS = {"bert": {"pad_token_id": 0}, "roberta": {"bos_token_id": 0, "eos_token_id": 2}}
 
@@ -96,15 +99,18 @@ _NORMS = {"attention_norm": "attention.output.LayerNorm", "mlp_norm": "output.La
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
     """Of a model with the heads of pretraining or one of them, that of a task, or without.
 
-    `BertModel(add_pooling_layer=False)` is one without a pooler.
+    `BertModel(add_pooling_layer=False)` is one without a pooler. A class for decoders, which
+    sees both sides where `is_decoder` is not set, is then a masked language model.
 
     Raises:
       ValueError: another head, or a setting that is not supported.
     """
     kind = _ROBERTA if config["model_type"] == "roberta" else _BERT
     ending = architecture.removeprefix(kind.classes)
+    if ending == kind.decoder and config.get("is_decoder"):
+        return functools.partial(bert_decoder.BertDecoder, _decoder_config(config, kind))
     ours = _config(config, kind, sentence_head=ending == _PRETRAINED)
-    if ending == _MASKED or (ending == _PRETRAINED and kind is _BERT):
+    if ending in (_MASKED, kind.decoder) or (ending == _PRETRAINED and kind is _BERT):
         _check_activation(kind, config.get("hidden_act", "gelu"))
         return functools.partial(bert.Bert, ours)
     body = functools.partial(bert.Encoder, ours)
@@ -153,11 +159,11 @@ def to_hf(model: Any) -> dict[str, Any] | None:
             f"bert.Config.d_embedding is {config.d_embedding}, but Hugging Face's BERT has "
             "embeddings as wide as the model: it cannot be exported"
         )
-    ending = _ending(model)
+    ending, decodes = _ending(model), isinstance(model, bert_decoder.BertDecoder)
     if kind is _ROBERTA and ending in (_PRETRAINED, _PAIRS):
         raise ValueError("Hugging Face's RoBERTa has no head for pairs: it cannot be exported")
     activation = activation_names.written(config.activation)
-    if ending == _MASKED:
+    if ending == _MASKED or decodes:
         _check_activation(kind, activation)
     return {
         "model_type": kind.model_type,
@@ -168,6 +174,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "hidden_act": activation,
         # RoBERTa's positions are counted from it.
         **({} if kind is _BERT else {"pad_token_id": config.padding_position}),
+        **({"is_decoder": True} if decodes else {}),
         **_of_head(model),
     }
 
@@ -175,14 +182,14 @@ def to_hf(model: Any) -> dict[str, Any] | None:
 def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
     config, kind, ending = model.config, _kind(model), _ending(model)
-    pretrained = isinstance(model, bert.Bert)
+    pretrained, decodes = isinstance(model, bert.Bert), ending == kind.decoder
     theirs = "" if ending in (task_heads.BODY, _BARE) else kind.prefix
     rules = mapping.under(
-        body(config, decoder=f"{kind.mlm['decoder']}.weight"),
-        ours="encoder/" if pretrained else "body/",
+        body(config, decoder=f"{kind.mlm['decoder']}.weight", trunk="" if decodes else "trunk/"),
+        ours="" if decodes else "encoder/" if pretrained else "body/",
         theirs=theirs,
     )
-    if pretrained:
+    if pretrained or decodes:
         rules += mapping.linear("mlm/dense", kind.mlm["dense"])
         rules += mapping.norm("mlm/norm", kind.mlm["norm"])
         rules.append(Rule("mlm/bias", kind.mlm["bias"], aliases=(f"{kind.mlm['decoder']}.bias",)))
@@ -190,7 +197,7 @@ def names(model: Any) -> Names:
         head = "sentence" if pretrained else "head"
         rules += mapping.linear(f"{head}/pooler/dense", f"{theirs}pooler.dense")
         rules += mapping.linear(f"{head}/out", "cls.seq_relationship")
-    elif ending not in (_MASKED, _BARE):
+    elif ending not in (_MASKED, _BARE, kind.decoder):
         rules += _task_head(ending, kind, theirs)
     constants = {}
     if not config.type_vocab_size:
@@ -215,8 +222,11 @@ def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
     return {"": (plain, {name: part for name, part in params.items() if name != "boundary"})}
 
 
-def body(config: bert.Config, *, decoder: str) -> list[Rule]:
-    """Of a BERT's encoder; `decoder` is the name of a copy of the token table in a head."""
+def body(config: bert.Config, *, decoder: str, trunk: str = "trunk/") -> list[Rule]:
+    """Of a BERT's encoder; `decoder` is the name of a copy of the token table in a head.
+
+    `trunk` is where our layers are.
+    """
     rules = [
         Rule("embedding/tokens/table", "embeddings.word_embeddings.weight", aliases=(decoder,)),
         Rule("embedding/positions", "embeddings.position_embeddings.weight"),
@@ -225,9 +235,9 @@ def body(config: bert.Config, *, decoder: str) -> list[Rule]:
     if config.type_vocab_size:
         rules.append(Rule("embedding/types", "embeddings.token_type_embeddings.weight"))
     for our, their in _LAYER.items():
-        rules += mapping.linear(f"trunk/stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
+        rules += mapping.linear(f"{trunk}stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
     for our, their in _NORMS.items():
-        rules += mapping.norm(f"trunk/stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
+        rules += mapping.norm(f"{trunk}stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
     return rules
 
 
@@ -257,14 +267,23 @@ def _fresh_pooler(config: bert.Config) -> dict[str, np.ndarray]:
 
 def _config(config: Mapping[str, Any], kind: _Kind, *, sentence_head: bool) -> bert.Config:
     refusals.check(config, refusals.ENCODER)
+    return bert.Config(**_fields(config, kind), sentence_head=sentence_head)
+
+
+def _decoder_config(config: Mapping[str, Any], kind: _Kind) -> bert_decoder.Config:
+    refusals.check(config, refusals.DECODER)
+    _check_activation(kind, config.get("hidden_act", "gelu"))
+    return bert_decoder.Config(**_fields(config, kind))
+
+
+def _fields(config: Mapping[str, Any], kind: _Kind) -> dict[str, Any]:
     pad = config.get("pad_token_id")
-    return bert.Config(
-        vocab_size=config.get("vocab_size", kind.vocab_size),
+    return {
+        "vocab_size": config.get("vocab_size", kind.vocab_size),
         **{ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()},
-        activation=activation_names.read(config.get("hidden_act", "gelu")),
-        padding_position=(kind.pad_id if pad is None else pad) if kind is _ROBERTA else None,
-        sentence_head=sentence_head,
-    )
+        "activation": activation_names.read(config.get("hidden_act", "gelu")),
+        "padding_position": (kind.pad_id if pad is None else pad) if kind is _ROBERTA else None,
+    }
 
 
 def _check_activation(kind: _Kind, name: str) -> None:
@@ -280,7 +299,7 @@ def _is_ours(model: Any) -> bool:
     configs = (bert.Config, spanbert.Config)
     if isinstance(model, FineTuned):
         return type(model.body) is bert.Encoder and type(model.config) in configs
-    return type(model) in (bert.Bert, spanbert.SpanBert)
+    return type(model) in (bert.Bert, spanbert.SpanBert, bert_decoder.BertDecoder)
 
 
 def _kind(model: Any) -> _Kind:
@@ -291,6 +310,8 @@ def _ending(model: Any) -> str:
     """The end of the name of the model's class."""
     if isinstance(model, bert.Bert):
         return _MASKED if model.sentence is None else _PRETRAINED
+    if isinstance(model, bert_decoder.BertDecoder):
+        return _kind(model).decoder
     if model.head is None:
         return _BARE
     if isinstance(model.head, heads.PooledState):

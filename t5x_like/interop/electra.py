@@ -11,7 +11,7 @@ from flax import nnx
 from t5x_like.interop import activation_names, bert, mapping, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule
 from t5x_like.layers import activations, heads
-from t5x_like.models import electra
+from t5x_like.models import bert_decoder, electra
 from t5x_like.models.bert import Config
 from t5x_like.models.finetuned import FineTuned
 
@@ -20,6 +20,7 @@ MODEL_TYPES = ("electra",)
 _PREFIX = "electra."
 _DISCRIMINATOR = "ForPreTraining"
 _GENERATOR = "ForMaskedLM"
+_DECODER = "ForCausalLM"
 
 # Ours: theirs, in config.json, and what they take where it is not given.
 _SETTINGS = {
@@ -45,14 +46,18 @@ _LAST_DROPOUT = "summary_last_dropout"
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
     """Of a generator, a discriminator, or the body of either with the head of a task or without.
 
+    Where `is_decoder` is not set, the class for decoders sees both sides: it is then a generator.
+
     Raises:
       ValueError: another head, or a setting that is not supported.
     """
     ending = architecture.removeprefix("Electra")
+    if ending == _DECODER and config.get("is_decoder"):
+        return functools.partial(bert_decoder.ElectraDecoder, _decoder_config(config))
     ours = _config(config)
     if ending == _DISCRIMINATOR:
         return functools.partial(electra.Discriminator, ours)
-    if ending == _GENERATOR:
+    if ending in (_GENERATOR, _DECODER):
         _check_generator(ours)
         return functools.partial(electra.Generator, ours)
     rate = config.get("classifier_dropout")
@@ -90,7 +95,8 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     if not _is_ours(model):
         return None
     config = model.config
-    if isinstance(model, electra.Generator):
+    decodes = isinstance(model, bert_decoder.ElectraDecoder)
+    if decodes or isinstance(model, electra.Generator):
         _check_generator(config)
     if not config.type_vocab_size:
         raise ValueError(
@@ -102,6 +108,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "architectures": [f"Electra{_ending(model)}"],
         **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
         "hidden_act": activation_names.written(config.activation),
+        **({"is_decoder": True} if decodes else {}),
         **_of_head(model),
     }
 
@@ -109,12 +116,14 @@ def to_hf(model: Any) -> dict[str, Any] | None:
 def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
     config, ending = model.config, _ending(model)
-    body = bert.body(config, decoder="generator_lm_head.weight")
+    trunk = "" if ending == _DECODER else "trunk/"
+    body = bert.body(config, decoder="generator_lm_head.weight", trunk=trunk)
     if config.width != config.d_model:
-        body += mapping.linear("trunk/project", "embeddings_project")
+        body += mapping.linear(f"{trunk}project", "embeddings_project")
+    beginning = "body/" if isinstance(model, FineTuned) else "encoder/"
     rules = mapping.under(
         body,
-        ours="body/" if isinstance(model, FineTuned) else "encoder/",
+        ours="" if ending == _DECODER else beginning,
         theirs="" if ending == task_heads.BODY else _PREFIX,
     )
     unused = ("generator_lm_head.weight", f"{_PREFIX}embeddings.position_ids")
@@ -147,7 +156,7 @@ def _head(ending: str) -> list[Rule]:
     if ending == _DISCRIMINATOR:
         dense = mapping.linear("head/dense", "discriminator_predictions.dense")
         return dense + mapping.linear("head/out", "discriminator_predictions.dense_prediction")
-    if ending == _GENERATOR:
+    if ending in (_GENERATOR, _DECODER):
         return [
             *mapping.linear("mlm/dense", "generator_predictions.dense"),
             *mapping.norm("mlm/norm", "generator_predictions.LayerNorm"),
@@ -166,14 +175,20 @@ def _head(ending: str) -> list[Rule]:
 
 def _config(config: Mapping[str, Any]) -> Config:
     refusals.check(config, refusals.ENCODER)
+    return Config(**_fields(config), sentence_head=False)
+
+
+def _decoder_config(config: Mapping[str, Any]) -> bert_decoder.Config:
+    refusals.check(config, refusals.DECODER)
+    ours = bert_decoder.Config(**_fields(config))
+    _check_generator(ours)
+    return ours
+
+
+def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
     ours = {name: config.get(*theirs) for name, theirs in _SETTINGS.items()}
-    width = ours.pop("width")
-    return Config(
-        **ours,
-        d_embedding=width,
-        activation=activation_names.read(config.get("hidden_act", "gelu")),
-        sentence_head=False,
-    )
+    ours["d_embedding"] = ours.pop("width")
+    return {**ours, "activation": activation_names.read(config.get("hidden_act", "gelu"))}
 
 
 def _check_generator(config: Config) -> None:
@@ -188,13 +203,16 @@ def _check_generator(config: Config) -> None:
 def _is_ours(model: Any) -> bool:
     if isinstance(model, FineTuned):
         return isinstance(model.body, electra.Encoder)
-    return isinstance(model, electra.Discriminator | electra.Generator)
+    ours = (electra.Discriminator, electra.Generator, bert_decoder.ElectraDecoder)
+    return isinstance(model, ours)
 
 
 def _ending(model: Any) -> str:
     """The end of the name of the model's class."""
     if isinstance(model, FineTuned):
         return task_heads.ending_of(model)
+    if isinstance(model, bert_decoder.ElectraDecoder):
+        return _DECODER
     return _DISCRIMINATOR if isinstance(model, electra.Discriminator) else _GENERATOR
 
 

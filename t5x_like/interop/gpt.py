@@ -13,12 +13,14 @@ from t5x_like.interop import activation_names, mapping, refusals, task_heads
 from t5x_like.interop.mapping import Names, Rule, Transform
 from t5x_like.layers import heads
 from t5x_like.models import gpt
+from t5x_like.models.double_heads import DoubleHeads
 from t5x_like.models.finetuned import FineTuned
 
 MODEL_TYPES = ("gpt2", "openai-gpt")
 
 _PREFIX = "transformer."
 _PRETRAINED = "LMHeadModel"
+_DOUBLE = "DoubleHeadsModel"
 _STEMS = {"gpt2": "GPT2", "openai-gpt": "OpenAIGPT"}
 _ACTIVATION = {"gpt2": ("activation_function", "gelu_new"), "openai-gpt": ("afn", "gelu")}
 _TANH_FORM = {"gpt2": "gelu_new", "openai-gpt": "gelu"}  # GPT's has no name for the exact one
@@ -63,7 +65,15 @@ _TASKS = {
     "gpt2": (task_heads.CLASSES, task_heads.TAGS, task_heads.SPANS),
     "openai-gpt": (task_heads.CLASSES,),
 }
-# The only values that are read.
+# The only values that are read: where there are two heads, and of every model.
+_OF_SUMMARY = {
+    "summary_type": "cls_index",
+    "summary_use_proj": True,
+    "summary_proj_to_labels": True,
+    "summary_activation": None,
+    "summary_last_dropout": 0.0,
+}
+_SUMMARY_DROPOUT = "summary_first_dropout"
 _FIXED = {
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
@@ -81,7 +91,7 @@ def _joined(axis: int) -> Transform:
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Of a language model, or of its body with the head of a task or without.
+    """Of a language model, alone or with a head for choices, or of its body with that of a task.
 
     Raises:
       ValueError: another head, or a setting that is not supported.
@@ -92,6 +102,15 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     whole = functools.partial(gpt.Gpt, ours)
     if ending == _PRETRAINED:
         return whole
+    if ending == _DOUBLE:
+        refusals.check(config, _OF_SUMMARY)
+        choice = functools.partial(
+            heads.SequenceHead,
+            num_labels=1,
+            pool=heads.last_that_counts,
+            dropout_rates=(config.get(_SUMMARY_DROPOUT, 0.1), 0.0),
+        )
+        return functools.partial(DoubleHeads, whole, choice)
     rate = config.get("classifier_dropout")
     made_with = task_heads.Heads(
         of_sequence=functools.partial(heads.SequenceHead, pool=heads.last_that_counts, bias=False),
@@ -113,7 +132,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     if not isinstance(config, gpt.Config):
         return None
     kind, ending = _kind(config), _ending(model)
-    if ending not in (_PRETRAINED, task_heads.BODY, *_TASKS[kind]):
+    if ending not in (_PRETRAINED, _DOUBLE, task_heads.BODY, *_TASKS[kind]):
         raise ValueError(
             f"Hugging Face has no {_STEMS[kind]}{ending}: the model cannot be exported"
         )
@@ -146,6 +165,8 @@ def names(model: Any) -> Names:
     rules = mapping.under(_body(config), ours=ours, theirs=theirs)
     if ending == task_heads.CLASSES:
         rules += mapping.linear("head/out", "score", bias=False)
+    elif ending == _DOUBLE:
+        rules += mapping.linear("head/out", "multiple_choice_head.summary")
     elif ending in (task_heads.TAGS, task_heads.SPANS):
         name = "qa_outputs" if ending == task_heads.SPANS else "classifier"
         rules += mapping.linear("head/out", name)
@@ -209,10 +230,15 @@ def _kind(config: gpt.Config) -> str:
 
 def _ending(model: Any) -> str:
     """The end of the name of the model's class."""
+    if isinstance(model, DoubleHeads):
+        return _DOUBLE
     return task_heads.ending_of(model) if isinstance(model, FineTuned) else _PRETRAINED
 
 
 def _of_head(model: Any) -> dict[str, Any]:
+    if isinstance(model, DoubleHeads):
+        rate = model.head.dropout_rates[0]
+        return {"num_labels": 1, **_OF_SUMMARY, _SUMMARY_DROPOUT: rate}
     if not isinstance(model, FineTuned):
         return {}
     head, settings = model.head, task_heads.settings(model)

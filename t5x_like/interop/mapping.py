@@ -101,12 +101,14 @@ class Names:
         lacks it.
       constants: tensors that Hugging Face keeps and we do not, as they are to be written.
       unused: beginnings of names that a file may hold in vain (tied copies, buffers).
+      fresh: draws, while it is written, what they have and we do not; in a file it is left over.
     """
 
     rules: Sequence[Rule]
     prefix: str = ""
     constants: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     unused: tuple[str, ...] = ()
+    fresh: Callable[[], Iterable[tuple[str, np.ndarray]]] = tuple
 
 
 class Reader(Protocol):
@@ -194,6 +196,7 @@ def written(params: Any, model: nnx.Module, names: Names) -> Iterator[tuple[str,
             parts = [array[i] for array in ours] if rule.stacked else ours
             yield rule.name(i), np.ascontiguousarray(rule.transform.to_theirs(*parts))
     yield from names.constants.items()
+    yield from names.fresh()
 
 
 def _check_complete(rules: Iterable[Rule], ours: Iterable[str]) -> None:

@@ -13,6 +13,9 @@ ENCODER = {
 }
 """Of BERT and its kin."""
 
+DECODER = {**ENCODER, "is_decoder": True}
+"""Of the same, run as decoders."""
+
 
 def check(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
     """Raises ValueError where a setting is given and is not the one of `fixed`."""

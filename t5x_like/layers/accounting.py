@@ -32,8 +32,8 @@ def combine(
       weights: each term's denominator over the global batch, of which this may be a part.
 
     Returns:
-      The scalar; `<name>_loss` of each term, and `loss`: of a single term by its own weight, of
-      several the scalar, weighed by the batch's share of the first term's denominator.
+      The scalar; `<name>_loss` of each term, and `loss`, a vector over the terms where there are
+      several: each has a denominator of its own over batches, too (`protocols.metric_value`).
     """
     denominators = {name: at_least_one(weights[name]) for name in terms}
     scalar = sum(
@@ -41,10 +41,11 @@ def combine(
         jnp.float32(0),
     )
     metrics = {f"{name}_loss": (term.sum, term.weight) for name, term in terms.items()}
-    name, first = next(iter(terms.items()))
-    whole = (scalar, first.weight / denominators[name])
-    single = (first.coefficient * first.sum, first.weight)
-    return scalar, {"loss": whole if len(terms) > 1 else single, **metrics}
+    sums = [term.coefficient * term.sum for term in terms.values()]
+    own = [term.weight for term in terms.values()]
+    single = len(terms) == 1
+    loss = (sums[0], own[0]) if single else (jnp.stack(sums), jnp.stack(own))
+    return scalar, {"loss": loss, **metrics}
 
 
 def at_least_one(weight: jax.Array) -> jax.Array:

@@ -57,7 +57,7 @@ class InputEmbedding(nnx.Module):
         dropouts: Dropouts,
     ) -> None:
         self.tokens = Embedding(vocab_size, width, init=init, rngs=rngs)
-        self.positions = param(init, (max_positions, width), axes=(None, "embed"), rngs=rngs)
+        self.positions = param(init, (max_positions, width), axes=("positions", "embed"), rngs=rngs)
         shape, axes = (type_vocab_size, width), (None, "embed")
         self.types = param(init, shape, axes=axes, rngs=rngs) if type_vocab_size else None
         self.norm = norm
@@ -103,7 +103,7 @@ class PositionedInput(nnx.Module):
         dropouts: Dropouts,
         rngs: nnx.Rngs,
     ) -> None:
-        self.positions = param(init, (rows, width), axes=(None, "embed"), rngs=rngs)
+        self.positions = param(init, (rows, width), axes=("positions", "embed"), rngs=rngs)
         self.norm = norm
         self.dropouts = dropouts
 

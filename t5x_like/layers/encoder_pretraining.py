@@ -109,7 +109,10 @@ class EncoderPretraining(Pretraining):
         return masked if self.sentence is None else masked | {"sentence": row_weights(batch).sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
-        """`mlm`, with `mlm_accuracy` by masked tokens; `sentence` by rows where there is a head."""
+        """`mlm`, by masked tokens, and where there is a head `sentence`, by rows.
+
+        Metrics: `mlm_accuracy`, `mlm_pseudo_perplexity`, `sentence_accuracy`.
+        """
         return self.terms_of(self.encoder.hidden(batch, key).last, batch)
 
     def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
@@ -117,7 +120,10 @@ class EncoderPretraining(Pretraining):
         masked = batch["masked_loss_weights"].astype(jnp.float32).sum()
         sums = masked_sums(self.mlm, x_BLD, self.encoder.tokens, batch=batch)
         terms = {"mlm": Term(sums.cross_entropy, masked)}
-        metrics: Metrics = {"mlm_accuracy": (sums.correct, masked)}
+        metrics: Metrics = {
+            "mlm_accuracy": (sums.correct, masked),
+            "mlm_pseudo_perplexity": (sums.nll, masked),
+        }
         if self.sentence is not None:
             rows_B = row_weights(batch)
             tokens_BL, counts_BL = batch["encoder_input_tokens"], batch["encoder_attention_mask"]

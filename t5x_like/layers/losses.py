@@ -13,9 +13,13 @@ import jax.numpy as jnp
 
 
 class TokenSums(NamedTuple):
-    """Sums over weighted tokens, float32 []. Divide them once, at the end."""
+    """Sums over weighted tokens, float32 []. Divide them once, at the end.
+
+    `nll`, of -log p(target), is `cross_entropy` without label smoothing.
+    """
 
     cross_entropy: jax.Array
+    nll: jax.Array
     squared_log_z: jax.Array
     correct: jax.Array
 
@@ -35,16 +39,18 @@ def token_sums(
     """
     logits_BLV = logits_BLV.astype(jnp.float32)
     log_z_BL, target_BL, top_BL = reduced(logits_BLV, targets_BL)
+    nll_BL = log_z_BL - target_BL
+    nll = cross_entropy = jnp.sum(nll_BL * weights_BL)
     if label_smoothing:
         size = logits_BLV.shape[-1]
         on, off = 1.0 - label_smoothing, label_smoothing / (size - 1)
         entropy = -(on * math.log(on) + (size - 1) * off * math.log(off))
         all_BL = logits_BLV.sum(axis=-1)
-        nll_BL = log_z_BL - on * target_BL - off * (all_BL - target_BL) - entropy
-    else:
-        nll_BL = log_z_BL - target_BL
+        smoothed_BL = log_z_BL - on * target_BL - off * (all_BL - target_BL) - entropy
+        cross_entropy = jnp.sum(smoothed_BL * weights_BL)
     return TokenSums(
-        cross_entropy=jnp.sum(nll_BL * weights_BL),
+        cross_entropy=cross_entropy,
+        nll=nll,
         squared_log_z=jnp.sum(jnp.square(log_z_BL) * weights_BL),
         correct=jnp.sum((target_BL >= top_BL) * weights_BL),
     )

@@ -55,8 +55,9 @@ class TargetLoss(nnx.Module):
     ) -> tuple[jax.Array, Metrics, tuple[()]]:
         """(cross entropy + z_loss * log(Z)^2) over weighted target tokens (T5, section 3.1.2).
 
-        Metrics `loss` (without the z term), `z_loss` and `accuracy` are weighted by target tokens;
-        `tokens` (all that are not padding) and `flops` count this batch.
+        Metrics `loss` (without the z term), `z_loss`, `accuracy` and `perplexity` (without label
+        smoothing) are weighted by target tokens; `tokens` (all that are not padding) and `flops`
+        count this batch.
         """
         weights_BL = batch["decoder_loss_weights"].astype(jnp.float32)
         sums = token_sums(
@@ -72,6 +73,7 @@ class TargetLoss(nnx.Module):
             "loss": (sums.cross_entropy, here),
             "z_loss": (z_loss, here),
             "accuracy": (sums.correct, here),
+            "perplexity": (sums.nll, here),
             **accounting.totals(
                 tokens=self.tokens(batch), flops=self.flops(batch), share=here / total
             ),

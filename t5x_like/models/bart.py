@@ -14,7 +14,7 @@ from flax import nnx
 
 from t5x_like.layers import embeddings, heads, standard
 from t5x_like.layers.basic import ZEROS, Embedding, Init, param
-from t5x_like.layers.blocks import POST_NORM, PRE_NORM
+from t5x_like.layers.blocks import POST_NORM, PRE_NORM, Placement
 from t5x_like.layers.decoder import Decoded, decoder_stack
 from t5x_like.layers.dropout import Dropouts
 from t5x_like.layers.embeddings import PositionedInput
@@ -47,14 +47,30 @@ class Config(standard.Config):
     z_loss: float = 0.0
     label_smoothing: float = 0.0
 
-    may_be_zero: ClassVar = ("scan_unroll", "pad_id")
+    may_be_zero: ClassVar[tuple[str, ...]] = ("scan_unroll", "pad_id")
+
+    @property
+    def placement(self) -> Placement:
+        return PRE_NORM if self.pre_norm else POST_NORM
 
     @property
     def dropouts(self) -> Dropouts:
         return dataclasses.replace(super().dropouts, mlp=self.activation_dropout_rate)
 
 
-def _entry(config: Config, rngs: nnx.Rngs) -> PositionedInput:
+def token_table(config: Config, rngs: nnx.Rngs) -> Embedding:
+    """Of a side's input and of the logits."""
+    init = _zero_at(config.pad_id, config.init)
+    return Embedding(config.vocab_size, config.d_model, init=init, rngs=rngs)
+
+
+def _zero_at(row: int, init: Init) -> Init:
+    """Padding's vector starts, and where nothing predicts it stays, at zero."""
+    return lambda *args: init(*args).at[row].set(0.0)
+
+
+def positioned_input(config: Config, rngs: nnx.Rngs) -> PositionedInput:
+    """What follows the token vectors of a side."""
     return PositionedInput(
         UNUSED_POSITIONS + config.max_positions,
         config.d_model,
@@ -65,6 +81,29 @@ def _entry(config: Config, rngs: nnx.Rngs) -> PositionedInput:
     )
 
 
+def embedded(
+    tokens_BL: jax.Array,
+    key: jax.Array | None,
+    *,
+    table: Embedding,
+    entry: PositionedInput,
+    config: Config,
+    positions_BL: jax.Array | None,
+) -> jax.Array:
+    """What the first layer of a side reads, [B, L, D]; arguments as of `EncoderDecoder.embedded`.
+
+    Raises:
+      ValueError: the rows are longer than there are positions.
+    """
+    if positions_BL is None:
+        embeddings.check_length(tokens_BL.shape[1], max_positions=config.max_positions)
+        positions_BL = embeddings.positions_in_row(tokens_BL)
+    x_BLD = table(tokens_BL, dtype=config.dtype)
+    if config.scale_embedding:
+        x_BLD *= config.d_model**0.5
+    return entry(x_BLD, UNUSED_POSITIONS + positions_BL, key)
+
+
 def _bias(config: Config, rngs: nnx.Rngs) -> nnx.Param:
     return param(ZEROS, (config.vocab_size,), axes=("vocab",), rngs=rngs)
 
@@ -73,12 +112,10 @@ class Bart(EncoderDecoder):
     """An `EncoderDecoder` with learned positions, norms of the embeddings and bias vectors."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        made_of = standard.parts(config, PRE_NORM if config.pre_norm else POST_NORM)
-        self.embedding = Embedding(
-            config.vocab_size, config.d_model, init=_zero_at(config.pad_id, config.init), rngs=rngs
-        )
-        self.encoder_entry = _entry(config, rngs)
-        self.decoder_entry = _entry(config, rngs)
+        made_of = standard.parts(config, config.placement)
+        self.embedding = token_table(config, rngs)
+        self.encoder_entry = positioned_input(config, rngs)
+        self.decoder_entry = positioned_input(config, rngs)
         self.encoder = encoder_stack(
             config, made_of, num_layers=config.num_encoder_layers, rngs=rngs
         )
@@ -100,15 +137,14 @@ class Bart(EncoderDecoder):
         side: Side,
         positions_BL: jax.Array | None = None,
     ) -> jax.Array:
-        config = self.config
-        if positions_BL is None:
-            embeddings.check_length(tokens_BL.shape[1], max_positions=self.max_positions)
-            positions_BL = embeddings.positions_in_row(tokens_BL)
-        x_BLD = self.embedding(tokens_BL, dtype=config.dtype)
-        if config.scale_embedding:
-            x_BLD *= config.d_model**0.5
-        entry = self.encoder_entry if side == "encoder" else self.decoder_entry
-        return entry(x_BLD, UNUSED_POSITIONS + positions_BL, key)
+        return embedded(
+            tokens_BL,
+            key,
+            table=self.embedding,
+            entry=self.encoder_entry if side == "encoder" else self.decoder_entry,
+            config=self.config,
+            positions_BL=positions_BL,
+        )
 
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None, *, side: Side) -> jax.Array:
         norm = self.encoder_norm if side == "encoder" else self.decoder_norm
@@ -119,11 +155,6 @@ class Bart(EncoderDecoder):
         if self.logits_bias is None:
             return logits_BLV
         return logits_BLV + jax.lax.stop_gradient(self.logits_bias[...])
-
-
-def _zero_at(row: int, init: Init) -> Init:
-    """Padding's vector starts, and where nothing predicts it stays, at zero."""
-    return lambda *args: init(*args).at[row].set(0.0)
 
 
 class Reader(nnx.Module):

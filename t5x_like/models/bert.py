@@ -60,6 +60,16 @@ class Config(standard.Config):
         return self.d_model if self.d_embedding is None else self.d_embedding
 
     @property
+    def first_position(self) -> int:
+        """Of the table of positions, the row of a first token."""
+        return 0 if self.padding_position is None else self.padding_position + 1
+
+    @property
+    def room(self) -> int:
+        """How many tokens a row may have."""
+        return self.max_positions - self.first_position
+
+    @property
     def init(self) -> Init:
         return self.initializer(self.init_std)
 
@@ -168,15 +178,22 @@ def embedded(
       ValueError: the rows are longer than there are positions.
     """
     tokens_BL = batch["encoder_input_tokens"]
-    pad_id = config.padding_position
-    room = config.max_positions - (0 if pad_id is None else pad_id + 1)
-    embeddings.check_length(tokens_BL.shape[1], max_positions=room)
-    if pad_id is None:
-        positions_BL = embeddings.positions_in_row(tokens_BL)
-    else:
-        positions_BL = embeddings.positions_of_tokens(tokens_BL != pad_id, pad_id=pad_id)
+    positions_BL = positions(tokens_BL, config=config)
     types_BL = batch.get("encoder_token_type_ids") if config.type_vocab_size > 1 else None
     return embedding(tokens_BL, positions_BL, types_BL, dtype=config.dtype, key=key)
+
+
+def positions(tokens_BL: jax.Array, *, config: Config) -> jax.Array:
+    """Rows of the table of positions, int32 [B|1, L].
+
+    Raises:
+      ValueError: the rows are longer than there are positions.
+    """
+    embeddings.check_length(tokens_BL.shape[1], max_positions=config.room)
+    if config.padding_position is None:
+        return embeddings.positions_in_row(tokens_BL)
+    pad_id = config.padding_position
+    return embeddings.positions_of_tokens(tokens_BL != pad_id, pad_id=pad_id)
 
 
 def masked_head(config: Config, rngs: nnx.Rngs) -> MaskedLanguageHead:

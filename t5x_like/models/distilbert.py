@@ -76,9 +76,10 @@ class DistilBert(bert.Bert):
         states.
 
         Raises:
-          ValueError: the batch lacks what a teacher makes, or its states are of another width.
+          ValueError: the batch lacks what a teacher makes, or that is of another width or of
+            another number of ids.
         """
-        teacher_BLV, teacher_BLD = _taught(batch, width=self.config.d_model)
+        teacher_BLV, teacher_BLD = _taught(batch, self.config)
         config, weights = self.config, self.weights(batch)
         terms, metrics = super().terms_of(x_BLD, batch)
         tokens_BL = (batch["encoder_attention_mask"] > 0).astype(jnp.float32)
@@ -161,7 +162,7 @@ def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
     return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
 
 
-def _taught(batch: Batch, *, width: int) -> tuple[jax.Array, jax.Array]:
+def _taught(batch: Batch, config: Config) -> tuple[jax.Array, jax.Array]:
     names = ("teacher_logits", "teacher_states")
     if missing := [name for name in names if name not in batch]:
         raise ValueError(
@@ -169,9 +170,14 @@ def _taught(batch: Batch, *, width: int) -> tuple[jax.Array, jax.Array]:
             "distilbert.teach(teacher, batch) adds them"
         )
     logits_BLV, states_BLD = (jax.lax.stop_gradient(batch[name]) for name in names)
-    if states_BLD.shape[-1] != width:
+    if states_BLD.shape[-1] != config.d_model:
         raise ValueError(
-            f"the teacher's states have width {states_BLD.shape[-1]}, the student's {width}: they "
-            "are compared by their angle, and must be as wide"
+            f"the teacher's states have width {states_BLD.shape[-1]}, the student's "
+            f"{config.d_model}: they are compared by their angle, and must be as wide"
+        )
+    if logits_BLV.shape[-1] != config.vocab_size:
+        raise ValueError(
+            f"the teacher scores {logits_BLV.shape[-1]} ids, the student {config.vocab_size}: set "
+            f"--gin.distilbert.Config.vocab_size={logits_BLV.shape[-1]}"
         )
     return logits_BLV, states_BLD

@@ -239,7 +239,7 @@ class Electra(Pretraining):
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
         """`generator`, the cross entropy of masked tokens, and the discriminator's term.
 
-        Metrics: `generator_accuracy`, and the discriminator's.
+        Metrics: `generator_accuracy`, `generator_pseudo_perplexity`, and the discriminator's.
         """
         generator_key, sampling_key, discriminator_key = subkeys(key, 3)
         terms: dict[str, Term] = {}
@@ -248,8 +248,10 @@ class Electra(Pretraining):
         if self.generator is not None:
             weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
             sums = token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)
-            terms["generator"] = Term(sums.cross_entropy, weights_BK.sum())
-            metrics["generator_accuracy"] = (sums.correct, weights_BK.sum())
+            masked = weights_BK.sum()
+            terms["generator"] = Term(sums.cross_entropy, masked)
+            metrics["generator_accuracy"] = (sums.correct, masked)
+            metrics["generator_pseudo_perplexity"] = (sums.nll, masked)
         sampled = self.replaced(batch, logits_BKV, sampling_key)
         found, more = self.discriminator.terms(sampled, discriminator_key)
         for name, term in found.items():

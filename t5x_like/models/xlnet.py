@@ -229,8 +229,8 @@ class XLNet(nnx.Module):
     ) -> tuple[jax.Array, Metrics, Carry]:
         """The mean over predicted tokens, and the memory of the next step.
 
-        Metrics `loss` and `accuracy` are weighted by predicted tokens; `tokens` (all that are not
-        padding) and `flops` count this batch.
+        Metrics `loss`, `accuracy` and `pseudo_perplexity` are weighted by predicted tokens;
+        `tokens` (all that are not padding) and `flops` count this batch.
         """
         logits_BPV, carry = self._predicted(batch, key, carry)
         weights_BP = batch["masked_loss_weights"].astype(jnp.float32)
@@ -240,6 +240,7 @@ class XLNet(nnx.Module):
         metrics = {
             "loss": losses["loss"],
             "accuracy": (sums.correct, here),
+            "pseudo_perplexity": (sums.nll, here),
             **accounting.totals(
                 tokens=accounting.count(batch["encoder_attention_mask"]),
                 flops=self.flops(batch),

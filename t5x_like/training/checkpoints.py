@@ -10,7 +10,6 @@ import concurrent.futures
 import dataclasses
 import json
 import logging
-import math
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,13 +20,22 @@ from etils import epath
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 from t5x_like.training import checksums, multihost
-from t5x_like.training.contents import CheckpointError, check_leaves, describe, items_of
-from t5x_like.training.step import TrainState
+from t5x_like.training.contents import (
+    CheckpointError,
+    check_leaves,
+    describe,
+    items_of,
+    undescribed,
+)
+from t5x_like.training.state import TrainState
+from t5x_like.training.unread import unread
 
 logger = logging.getLogger(__name__)
 
 Metadata = Mapping[str, Any]
+_Read = Callable[[int, Mapping[str, Any]], dict[str, Any] | None]
 _MOVED = "damaged"
+_FILE_BYTES = 64 * 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +181,7 @@ class Checkpoints:
         saved = self._manager.save(
             step,
             args=ocp.args.Composite(
-                **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
+                **{name: _saved(tree) for name, tree in items.items()},
                 metadata=ocp.args.JsonSave(document),
             ),
             metrics=dict(metrics),
@@ -201,8 +209,8 @@ class Checkpoints:
                 self._manager.close()
                 self._manager = None
 
-    def restore_latest(self, abstract_state: TrainState) -> Restored | None:
-        """The newest undamaged step, laid out as `abstract_state` says; None if nothing was saved.
+    def restore_latest(self, abstract_state: Callable[[int], TrainState]) -> Restored | None:
+        """The newest undamaged step n, laid out as `abstract_state(n)`; None if nothing was saved.
 
         Damaged steps are named in the log, and moved to `damaged/` once a good one is found.
 
@@ -212,14 +220,15 @@ class Checkpoints:
         bad: list[int] = []
         steps = self.steps()
         for step in reversed(steps):
-            found = self._restore_step(step, items_of(abstract_state))
+            abstract = abstract_state(step)
+            found = self._restore_step(step, items_of(abstract))
             if found is None:
                 bad.append(step)
                 continue
             self._set_aside(bad)
             tree, metadata = found
             state = dataclasses.replace(
-                abstract_state, params=tree["params"], ema=tree.get("ema"), **tree["training"]
+                abstract, params=tree["params"], ema=tree.get("ema"), **tree["training"]
             )
             return Restored(state, metadata, step)
         if steps:
@@ -235,19 +244,48 @@ class Checkpoints:
         Raises:
           CheckpointError: there is no such step, it is damaged, or it is another model's.
         """
+        return self._first_good(abstract_params, self._read, step=step)
+
+    def open_params(self, abstract_params: Any, *, step: int | None = None) -> Restored:
+        """As `restore_params`, but each parameter is `unread.Unread`, and read when asked for."""
+
+        def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
+            directory = self.directory / str(step)
+            return {name: unread(directory / name, tree) for name, tree in wanted.items()}
+
+        return self._first_good(abstract_params, unread_items, step=step)
+
+    def _first_good(self, abstract_params: Any, read: _Read, *, step: int | None) -> Restored:
+        candidates = self._candidates(step)
+        for candidate in candidates:
+            name = self._item_to_infer_with(candidate)
+            found = self._restore_step(candidate, {name: abstract_params}, read=read)
+            if found is not None:
+                return Restored(found[0][name], found[1], candidate)
+        raise CheckpointError(f"Damaged: every candidate of {self.directory}, steps {candidates}.")
+
+    def abstract_params(self, *, step: int | None = None) -> Any:
+        """Shapes and dtypes of what `restore_params` reads, a plain dict; no weights are read.
+
+        Raises:
+          CheckpointError: there is no such step, or its metadata is damaged.
+        """
+        newest = self._candidates(step)[0]
+        return undescribed(self._document(newest)["leaves"], item=self._item_to_infer_with(newest))
+
+    def _candidates(self, step: int | None) -> list[int]:
+        """The wanted step, else all of them, the newest first."""
         steps = self.steps()
         if not steps or (step is not None and step not in steps):
             wanted = "checkpoint" if step is None else f"step {step}"
             raise CheckpointError(f"No {wanted} in {self.directory}. Steps there: {steps}.")
-        for candidate in [step] if step is not None else reversed(steps):
-            name = "ema" if (self.directory / str(candidate) / "ema").exists() else "params"
-            found = self._restore_step(candidate, {name: abstract_params})
-            if found is not None:
-                return Restored(found[0][name], found[1], candidate)
-        raise CheckpointError(f"Damaged: every candidate of {self.directory}, steps {steps}.")
+        return steps[::-1] if step is None else [step]
+
+    def _item_to_infer_with(self, step: int) -> str:
+        return "ema" if (self.directory / str(step) / "ema").exists() else "params"
 
     def _restore_step(
-        self, step: int, wanted: Mapping[str, Any]
+        self, step: int, wanted: Mapping[str, Any], *, read: _Read | None = None
     ) -> tuple[dict[str, Any], Metadata] | None:
         """The wanted items and the metadata of a step; None, with a message, if it is damaged."""
         directory = self.directory / str(step)
@@ -263,7 +301,7 @@ class Checkpoints:
         check_leaves(str(directory), document["leaves"], leaves=describe(wanted))
         if not all(self._undamaged(step, f"{name}/") for name in wanted):
             return None
-        items = self._read(step, wanted)
+        items = (read or self._read)(step, wanted)
         return None if items is None else (items, document["metadata"])
 
     def _read(self, step: int, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -278,7 +316,7 @@ class Checkpoints:
             )
         items: dict[str, Any] | None = None
         try:
-            with ocp.StandardCheckpointer(restore_concurrent_gb=_in_flight(wanted)) as reader:
+            with ocp.StandardCheckpointer() as reader:
                 items = {k: reader.restore(directory / k, tree) for k, tree in wanted.items()}
         except Exception as error:
             if checked:
@@ -348,7 +386,6 @@ class Checkpoints:
         return sum(values) / len(values) if values else float("inf")
 
 
-def _in_flight(items: Mapping[str, Any]) -> int:
-    """Gigabytes to read at a time, as few as can be: meanwhile each array is held twice."""
-    largest = max(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(items))
-    return math.ceil(largest / 1e9)
+def _saved(tree: Any) -> ocp.args.PyTreeSave:
+    """Written file by file: until a file is full, what goes into it is held in memory once more."""
+    return ocp.args.PyTreeSave(tree, ocdbt_target_data_file_size=_FILE_BYTES)

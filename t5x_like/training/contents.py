@@ -35,6 +35,19 @@ def describe(items: Mapping[str, Any]) -> dict[str, list]:
     }
 
 
+def undescribed(leaves: Mapping[str, Any], *, item: str) -> dict[str, Any]:
+    """The abstract arrays of one item, a nested dict, of which `describe` told."""
+    nested: dict[str, Any] = {}
+    for path, (shape, dtype) in leaves.items():
+        first, *parents, name = path.split("/")
+        if first == item:
+            node = nested
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[name] = jax.ShapeDtypeStruct(tuple(shape), dtype)
+    return nested
+
+
 def check_leaves(where: str, saved: Mapping[str, Any], *, leaves: Mapping[str, Any]) -> None:
     """Raises CheckpointError unless the items of the wanted leaves hold just these."""
     items = {name.partition("/")[0] for name in leaves}

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.partitioning import constrain
+from t5x_like.training.freezing import joined
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Carry, Metrics
@@ -23,6 +24,7 @@ def gradients(
     key: jax.Array,
     carry: Carry,
     microbatches: int,
+    frozen: Any = None,
 ) -> tuple[Any, Metrics, Carry]:
     """Gradients, metrics and the next carry of the whole batch, summed over microbatches.
 
@@ -35,11 +37,16 @@ def gradients(
       key: of dropout.
       carry: a pytree of [B, ...].
       microbatches: M; B / M rows are computed at a time.
+      frozen: further parameters, without gradients (`freezing.split`).
     """
-    weights = nnx.merge(graphdef, params).weights(batch)
+
+    def model(params: Any) -> Any:
+        return nnx.merge(graphdef, params if frozen is None else joined(params, frozen))
+
+    weights = model(params).weights(batch)
 
     def loss(params: Any, batch: Batch, carry: Carry, key: jax.Array) -> tuple[jax.Array, Any]:
-        scalar, metrics, carry = nnx.merge(graphdef, params).loss(batch, key, carry, weights)
+        scalar, metrics, carry = model(params).loss(batch, key, carry, weights)
         return scalar, (metrics, carry)
 
     def part(batch: Batch, carry: Carry, key: jax.Array) -> tuple[tuple[Any, Metrics], Carry]:

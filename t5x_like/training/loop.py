@@ -5,10 +5,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
+import jax.numpy as jnp
 
 from t5x_like.training.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
@@ -51,30 +52,47 @@ class Outcome:
     step: int
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Steps of a run with batches of one kind. What a model carries ends with its phase.
+
+    Attributes:
+      program: as `build` makes it; all phases of a run have the same parameters and optimizer.
+      batches: from the number of the phase's own steps done, the global batches of those to come.
+      start: steps of the run before it; it lasts until the next one starts.
+      evaluate: from parameters to {"<task>/<metric>": value}.
+    """
+
+    program: Program
+    batches: Callable[[int], Iterator[Batch]]
+    start: int = 0
+    evaluate: Callable[[Any], Mapping[str, float]] | None = None
+
+
 def train(
-    program: Program,
-    batches: Callable[[int], Iterator[Batch]],
+    phases: Sequence[Phase],
     *,
     key: jax.Array,
     periods: Periods,
     checkpoints: Checkpoints,
     metadata: Mapping[str, Any],
     log: RunLog,
-    evaluate: Callable[[Any], Mapping[str, float]] | None = None,
+    initial: Callable[[Any], Any] | None = None,
+    before_training: Callable[[], None] | None = None,
 ) -> Outcome:
     """Trains from the newest good checkpoint, or from the start, to `periods.total` steps.
 
     Called by all processes alike. On SIGTERM to any of them all save at the same step and leave.
 
     Args:
-      program: as `build` makes it.
-      batches: from the number of steps done, the global batches of the steps to come.
+      phases: by ascending `start`, the first from 0.
       key: of initialisation and dropout: step n uses fold_in(key, n).
       periods: how long, how often.
       checkpoints: where to resume from and to save to; closed at the end.
       metadata: saved with every checkpoint; JSON values.
       log: where to report; closed at the end.
-      evaluate: from parameters to {"<task>/<metric>": value}.
+      initial: from freshly drawn parameters to those to start with, where nothing is resumed.
+      before_training: called by process 0 once there is a state to train from.
 
     Raises:
       NonFiniteError: a loss or norm became nan or infinite; no state since then has been saved.
@@ -85,17 +103,25 @@ def train(
         stack.callback(log.close)
         stack.callback(checkpoints.close)
         checkpoints.prepare()
-        state, step = _restore_or_init(program, checkpoints, key=key, log=log)
+        state, step = _restore_or_init(phases, checkpoints, key=key, log=log, initial=initial)
         if step >= periods.total:
             log.message(f"Already finished: step {step} of {periods.total}.")
             return Outcome("already_finished", step)
+        if before_training is not None and jax.process_index() == 0:
+            before_training()
         log.start(step)
-        stream, vote, reader = batches(step), Vote(), _Reader(log, periods)
-        compiled = leaving = False
+        vote, reader = Vote(), _Reader(log, periods)
+        phase: Phase | None = None
+        leaving = False
         while step < periods.total and not leaving:
+            if phase is not (now := _phase_of(step, phases)):
+                phase, stream, compiled = now, now.batches(step - now.start), False
+                if step == phase.start > 0:
+                    log.message(f"A new phase after step {step}.")
+                    state = dataclasses.replace(state, carry=phase.program.initial_carry())
             with reader.meter.waiting():
                 batch = _next(stream, step=step, total=periods.total)
-            state, metrics = program.step(state, batch, key)
+            state, metrics = phase.program.step(state, batch, key)
             step += 1
             reader.add(step, metrics, vote.cast(asked.is_set()))
             leaving = reader.read(_IN_FLIGHT if compiled else 0)
@@ -103,15 +129,15 @@ def train(
                 reader.meter.restart()
                 compiled = True
 
-            evaluating = evaluate is not None and periods.due("evaluate", step)
+            evaluating = phase.evaluate is not None and periods.due("evaluate", step)
             if not (leaving or evaluating or periods.saving(step)):
                 continue
             # Nothing is saved before all metrics up to here have been found finite.
             leaving = reader.read(0) or leaving
             with reader.meter.paused():
                 values: Mapping[str, float] = {}
-                if evaluate is not None and evaluating and not leaving:
-                    values = evaluate(state.evaluated)
+                if phase.evaluate is not None and evaluating and not leaving:
+                    values = phase.evaluate(state.evaluated)
                     log.evaluation(step, values)
                 if leaving or periods.saving(step):
                     checkpoints.save(step, state, metadata=metadata, metrics=values)
@@ -148,14 +174,33 @@ class _Reader:
 
 
 def _restore_or_init(
-    program: Program, checkpoints: Checkpoints, *, key: jax.Array, log: RunLog
+    phases: Sequence[Phase],
+    checkpoints: Checkpoints,
+    *,
+    key: jax.Array,
+    log: RunLog,
+    initial: Callable[[Any], Any] | None,
 ) -> tuple[TrainState, int]:
-    restored = checkpoints.restore_latest(program.abstract_state)
-    if restored is None:
-        log.message(f"Starting from scratch: {program.parameter_count:,} parameters.")
-        return program.init(key), 0
-    log.message(f"Resuming from step {restored.step} in {checkpoints.directory}.")
-    return restored.state, restored.step
+    # What was saved after a step is of the step's phase, also where the next phase follows.
+    restored = checkpoints.restore_latest(
+        lambda step: _phase_of(max(step - 1, 0), phases).program.abstract_state
+    )
+    if restored is not None:
+        log.message(f"Resuming from step {restored.step} in {checkpoints.directory}.")
+        return restored.state, restored.step
+    program = phases[0].program
+    log.message(f"Starting from scratch: {program.parameter_count:,} parameters.")
+    state = program.init(key)
+    if initial is not None:
+        params = initial(state.params)
+        ema = None if state.ema is None else jax.tree.map(jnp.copy, params)
+        state = dataclasses.replace(state, params=params, ema=ema)
+    return state, 0
+
+
+def _phase_of(step: int, phases: Sequence[Phase]) -> Phase:
+    """The phase of the step that follows `step` steps."""
+    return next(phase for phase in reversed(phases) if phase.start <= step)
 
 
 def _next(stream: Iterator[Batch], *, step: int, total: int) -> Batch:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from t5x_like.protocols import metric_value
 from t5x_like.training.hardware import peak_flops
 
 TOTALS = ("tokens", "flops")
@@ -43,14 +44,14 @@ class Meter:
         self._peak = None if peak is None else peak * jax.device_count()
 
     def add(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:
-        """One step's metrics, as scalars on the host.
+        """One step's metrics, on the host.
 
         Raises:
           NonFiniteError: one of them is nan or infinite; says which.
         """
         for name, (total, weight) in metrics.items():
-            if not np.isfinite(total):
-                raise NonFiniteError(f"{name} is {float(total)}")
+            if not np.isfinite(total).all():
+                raise NonFiniteError(f"{name} is {np.sum(total)}")
             pair = np.array([total, weight], np.float64)
             self._sums[name] = self._sums.get(name, 0.0) + pair
         self._steps += 1
@@ -80,7 +81,7 @@ class Meter:
         seconds = max(self._spent + now - self._mark, 1e-9)
         self._useful += seconds
         means = {
-            name: float(total / weight) if weight else 0.0
+            name: metric_value(name, total, weight)
             for name, (total, weight) in self._sums.items()
             if name not in TOTALS
         }

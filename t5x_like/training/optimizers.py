@@ -1,18 +1,26 @@
-"""Optimizers: Adafactor as T5X configures it, AdamW, and running one layer by layer."""
+"""The optimizers of the papers: Adafactor as T5X configures it, four kinds of Adam and LAMB."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from t5x_like.training.moments import scale_by_correction, scale_by_moments
 from t5x_like.training.schedules import Schedule
 
 NOT_DECAYED = ("scale", "bias")
-"""Names of parameters that AdamW does not decay: those of norms, and biases."""
+"""Names of parameters that are not decayed: gains and biases of norms, biases of products, logits.
+
+BERT, ALBERT, ELECTRA and XLNet leave out what has LayerNorm or bias in its name, GPT all vectors:
+in our models both are these. Decayed are therefore all embeddings, and the vectors that XLNet adds
+to its queries (r_w_bias, r_r_bias, r_s_bias; here biases.content, .position and .segment), as its
+authors have it. fairseq (RoBERTa, BART, SpanBERT) decays every parameter: ().
+"""
 
 
 class Optimizer(NamedTuple):
@@ -68,41 +76,109 @@ def adamw(
     b2: float = 0.999,
     eps: float = 1e-8,
     weight_decay: float = 0.01,
+    not_decayed: Sequence[str] = NOT_DECAYED,
 ) -> Optimizer:
-    """Adam with decoupled weight decay (Loshchilov & Hutter, 2019), none on `NOT_DECAYED`."""
+    """Adam with decoupled weight decay (Loshchilov & Hutter, 2019), both moments bias-corrected.
+
+    Args:
+      learning_rate: multiplies the decay too, here and in all others below.
+      b1: decay of the average of gradients.
+      b2: decay of the average of their squares.
+      eps: added to the root of the second moment.
+      weight_decay: of a parameter, a step, at learning rate 1.
+      not_decayed: names (the last part of a path) of parameters without decay.
+    """
+    mask = functools.partial(decayed, not_decayed=not_decayed)
     return _with_rate(
-        optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=decayed),
+        optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=mask),
         learning_rate,
     )
 
 
-def decayed(params: Any) -> Any:
-    """Whether weight decay applies to each parameter: a tree of bool, by the name of the leaf."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: getattr(path[-1], "key", None) not in NOT_DECAYED, params
+def adam_uncorrected(
+    learning_rate: float | Schedule,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-6,
+    weight_decay: float = 0.01,
+    not_decayed: Sequence[str] = NOT_DECAYED,
+) -> Optimizer:
+    """AdamW without bias correction: the AdamWeightDecay of BERT, ELECTRA and XLNet.
+
+    m / (sqrt(v) + eps) + weight_decay * parameter, times the learning rate. Both averages start at
+    zero and are used as they are, so that the first steps are larger than Adam's
+    (`scale_by_moments`). BERT and ELECTRA clip the gradient to norm 1 on each device before they
+    average; `step.build` clips the average. Arguments as of `adamw`.
+    """
+    mask = functools.partial(decayed, not_decayed=not_decayed)
+    return _chained(
+        learning_rate,
+        scale_by_moments(b1, b2, eps),
+        optax.add_decayed_weights(weight_decay, mask),
     )
 
 
-def layerwise(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientTransformation:
-    """Runs `tx` on each layer of a stacked parameter by itself.
+def adam_epsilon_hat(
+    learning_rate: float | Schedule,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    not_decayed: Sequence[str] = NOT_DECAYED,
+) -> Optimizer:
+    """AdamW whose bias correction is part of the step: fairseq's, TensorFlow's and GPT's Adam.
 
-    Adafactor's factors, RMS and scales (and LAMB's trust ratios) belong to one tensor; on
-    parameters stacked for scanning they would mix all layers.
-
-    Args:
-      tx: what to run.
-      stacked: how many leading dimensions of each parameter are stacked layers; a tree of int.
+    Kingma & Ba (2015), end of section 2: eps stands beside the root of the uncorrected second
+    moment, so that early on it weighs 1 / sqrt(1 - b2^t) times as much as in `adamw`. RoBERTa,
+    BART and SpanBERT decay all parameters with it: `not_decayed` = (). Arguments as of `adamw`.
     """
+    mask = functools.partial(decayed, not_decayed=not_decayed)
+    return _chained(
+        learning_rate,
+        scale_by_moments(b1, b2, eps),
+        scale_by_correction(b1, b2),
+        optax.add_decayed_weights(weight_decay, mask),
+    )
 
-    def over(depth: int) -> optax.GradientTransformation:
-        init, update = tx.init, tx.update
-        for _ in range(depth):
-            init, update = jax.vmap(init), jax.vmap(update)
-        return optax.GradientTransformation(init, update)
 
-    depths = {depth: over(depth) for depth in sorted(set(jax.tree.leaves(stacked)))}
-    named = {f"stacked_{depth}": transform for depth, transform in depths.items()}
-    return optax.partition(named, jax.tree.map(lambda depth: f"stacked_{depth}", stacked))
+def lamb(
+    learning_rate: float | Schedule,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-6,
+    weight_decay: float = 0.01,
+    not_decayed: Sequence[str] = NOT_DECAYED,
+) -> Optimizer:
+    """LAMB (You et al., 2020) as ALBERT used it: without bias correction, unlike `optax.lamb`.
+
+    The update of `adam_uncorrected`, decay included, times |parameter| / |update|, or 1 where a
+    norm is 0. What is not decayed is not scaled either. Norms are of one variable of ALBERT's code
+    each: of one layer, and of query, key and value apart. Arguments as of `adamw`.
+    """
+    mask = functools.partial(decayed, not_decayed=not_decayed)
+    return _chained(
+        learning_rate,
+        scale_by_moments(b1, b2, eps),
+        optax.add_decayed_weights(weight_decay, mask),
+        optax.masked(optax.scale_by_trust_ratio(), mask),
+    )
+
+
+def decayed(params: Any, *, not_decayed: Sequence[str] = NOT_DECAYED) -> Any:
+    """Whether weight decay applies to each parameter: a tree of bool, by the name of the leaf."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: getattr(path[-1], "key", None) not in not_decayed, params
+    )
+
+
+def _chained(
+    learning_rate: float | Schedule, *transformations: optax.GradientTransformation
+) -> Optimizer:
+    step_size = optax.scale_by_learning_rate(learning_rate)
+    return _with_rate(optax.chain(*transformations, step_size), learning_rate)
 
 
 def _with_rate(tx: optax.GradientTransformation, learning_rate: float | Schedule) -> Optimizer:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 Step = int | jax.Array
 Schedule = Callable[[Step], jax.Array]
@@ -32,13 +34,61 @@ def linear(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0, final: float = 0.0
 ) -> Schedule:
     """A ramp from 0 to `learning_rate`, then a straight line to `final` at `total_steps`."""
+    return polynomial(
+        learning_rate, total_steps=total_steps, warmup_steps=warmup_steps, final=final
+    )
+
+
+def polynomial(
+    learning_rate: float,
+    *,
+    total_steps: int,
+    warmup_steps: int = 0,
+    power: float = 1.0,
+    final: float = 0.0,
+) -> Schedule:
+    """A ramp from 0 to `learning_rate`, then `final` + the rest times (steps left) ** `power`.
+
+    fairseq's polynomial_decay (RoBERTa, BART) and XLNet's, whose `final` is a thousandth of the
+    peak. Continuous: what is left is counted from the end of the warm-up, of total - warmup.
+    """
     _check(warmup_steps, total_steps)
 
     def schedule(step: Step) -> jax.Array:
-        left = 1.0 - _progress(step, warmup_steps, total_steps)
+        left = (1.0 - _progress(step, warmup_steps, total_steps)) ** power
         return _ramp(step, warmup_steps) * (final + (learning_rate - final) * left)
 
     return schedule
+
+
+def bert_linear(learning_rate: float, *, total_steps: int, warmup_steps: int = 0) -> Schedule:
+    """BERT's and ALBERT's: a ramp from 0, then the line from `learning_rate` at step 0 to 0.
+
+    The line is counted from the start, so that the rate drops at the end of the warm-up, from the
+    peak to 1 - warmup / total of it (google-research/bert, optimization.py). The first update has
+    rate 0. So did fairseq in SpanBERT's time, but for the one step at the end of the warm-up.
+    """
+    _check(warmup_steps, total_steps)
+
+    def schedule(step: Step) -> jax.Array:
+        left = jnp.where(_float(step) < warmup_steps, 1.0, 1.0 - _progress(step, 0, total_steps))
+        return learning_rate * _ramp(step, warmup_steps) * left
+
+    return schedule
+
+
+def warmup_times_linear(
+    learning_rate: float, *, total_steps: int, warmup_steps: int = 0
+) -> Schedule:
+    """ELECTRA's: the product of a ramp from 0 to 1 and the line from `learning_rate` to 0.
+
+    Both are counted from step 0: continuous, but never at `learning_rate` itself
+    (google-research/electra, model/optimization.py).
+    """
+    _check(warmup_steps, total_steps)
+    return lambda step: (
+        learning_rate * _ramp(step, warmup_steps) * (1.0 - _progress(step, 0, total_steps))
+    )
 
 
 def cosine(
@@ -52,6 +102,26 @@ def cosine(
         return _ramp(step, warmup_steps) * (final + (learning_rate - final) * left)
 
     return schedule
+
+
+def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
+    """One schedule after another, each counted from its own start (SciBERT's two phases).
+
+    Args:
+      schedules: at least one.
+      boundaries: the steps at which the second, third, ... takes over.
+
+    Raises:
+      ValueError: the boundaries do not rise from above 0, or are not one fewer than the schedules.
+    """
+    if len(boundaries) != len(schedules) - 1 or any(
+        stop <= start for start, stop in itertools.pairwise([0, *boundaries])
+    ):
+        raise ValueError(
+            f"{len(schedules)} schedules need one boundary fewer, each above 0 and the one before: "
+            f"{list(boundaries)}"
+        )
+    return optax.join_schedules(list(schedules), list(boundaries))
 
 
 def _float(step: Step) -> jax.Array:

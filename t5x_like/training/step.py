@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,15 +13,11 @@ import numpy as np
 import optax
 from flax import nnx
 
-from t5x_like.partitioning import (
-    Layout,
-    check_batch,
-    map_parameters,
-    optimizer_shardings,
-)
+from t5x_like.partitioning import Layout, check_batch, map_parameters
+from t5x_like.training import freezing, layerwise
 from t5x_like.training.gradients import gradients
-from t5x_like.training.optimizers import layerwise
 from t5x_like.training.schedules import Schedule
+from t5x_like.training.state import TrainState, abstract_state
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Carry, Metrics, Model
@@ -30,36 +26,32 @@ _INITIALISATION = np.uint32(2**32 - 1)
 """Folded into the run's key for the parameters: no step has this number."""
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class TrainState:
-    """Everything a step changes. `params` and `ema` are plain dicts; `ema` is None when off."""
-
-    step: jax.Array
-    params: Any
-    opt_state: Any
-    carry: Carry
-    ema: Any = None
-
-    @property
-    def evaluated(self) -> Any:
-        """The parameters to evaluate and to infer with: the averaged ones where there are any."""
-        return self.params if self.ema is None else self.ema
-
-
 @dataclasses.dataclass(frozen=True)
 class Program:
     """What `build` makes. Batches are {name: [batch_size, ...]}; metrics {name: (sum, weight)}.
 
-    `step` donates the state it is given. `evaluate` runs without dropout, from a fresh carry.
+    `step` donates the state it is given. `evaluate` runs without dropout, and gives the carry on.
+    `initial_carry` makes a fresh one, of `batch_size` rows.
     """
 
     init: Callable[[jax.Array], TrainState]
     step: Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
-    evaluate: Callable[[Any, Batch], Metrics]
+    evaluate: Callable[[Any, Batch, Carry], tuple[Metrics, Carry]]
+    initial_carry: Callable[[], Carry]
     abstract_state: TrainState
     graphdef: Any
     parameter_count: int
+
+    def evaluation(self) -> Callable[[Any, Batch], Metrics]:
+        """From parameters and one batch after the other to metrics; the first finds no memory."""
+        carry = self.initial_carry()
+
+        def evaluate(params: Any, batch: Batch) -> Metrics:
+            nonlocal carry
+            metrics, carry = self.evaluate(params, batch, carry)
+            return metrics
+
+        return evaluate
 
 
 def build(
@@ -71,6 +63,8 @@ def build(
     microbatches: int = 1,
     clip: float | None = None,
     ema_decay: float | None = None,
+    frozen: Sequence[str] = (),
+    layer_decay: float | None = None,
 ) -> Program:
     """Compiles lazily; allocates nothing until `init` is called.
 
@@ -81,45 +75,40 @@ def build(
       layout: mesh and rules.
       batch_size: rows of the global batch.
       microbatches: gradients are summed over this many parts of the batch.
-      clip: largest norm of the gradient over all parameters.
+      clip: largest norm of the gradient over all parameters that are trained.
       ema_decay: decay of an average of the parameters.
+      frozen: patterns of paths (`freezing.trained`); what matches one stays as it is: no gradient,
+        no part in the norm, no decay, no state of the optimizer.
+      layer_decay: of the learning rate, from layer to layer towards the input, per stack and with
+        the embeddings below the first (`layerwise.layer_scales`); what is logged is the heads'.
 
     Raises:
       ValueError: the batch does not split over mesh and microbatches; the model holds more than
-        parameters, or parameters without axes.
+        parameters, or parameters without axes; a pattern matches nothing, or all is frozen.
     """
     check_batch(layout, batch_size, microbatches=microbatches)
     _check_random_numbers()
     model = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     graphdef, abstract = _split_model(model)
     stacked = map_parameters(lambda axes, shape: len(shape) - len(axes), abstract)
+    trained = freezing.trained(stacked, frozen)
+    tx = layerwise.layerwise(optimizer, freezing.split(stacked, trained)[0])
+    if layer_decay is not None:
+        scales = layerwise.layer_scales(nnx.to_pure_dict(abstract), stacked, decay=layer_decay)
+        tx = layerwise.scaled(tx, freezing.split(scales, trained)[0])
     parts = _Parts(
         make_model=make_model,
         graphdef=graphdef,
         initial_carry=lambda: model.initial_carry(batch_size),
-        tx=layerwise(optimizer, stacked),
+        tx=tx,
+        trained=trained,
         learning_rate=getattr(optimizer, "learning_rate", None),
         microbatches=microbatches,
         clip=clip,
         ema_decay=ema_decay,
     )
-    abstract_state = _abstract_state(parts.init, layout, abstract=abstract, stacked=stacked)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract_state)
-    # Adafactor's placeholders go unused: kept, so that the whole old state is given up.
-    step = jax.jit(
-        parts.step,
-        donate_argnums=0,
-        keep_unused=True,
-        out_shardings=(shardings, layout.replicated),
-    )
-    return Program(
-        init=_inside(layout, jax.jit(parts.init, out_shardings=shardings)),
-        step=_inside(layout, step),
-        evaluate=_inside(layout, jax.jit(parts.evaluate, out_shardings=layout.replicated)),
-        abstract_state=abstract_state,
-        graphdef=graphdef,
-        parameter_count=sum(leaf.size for leaf in jax.tree.leaves(abstract_state.params)),
-    )
+    shapes = abstract_state(parts.init, layout, params=abstract, stacked=stacked)
+    return _compiled(parts, layout, shapes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,6 +119,7 @@ class _Parts:
     graphdef: Any
     initial_carry: Callable[[], Carry]
     tx: optax.GradientTransformation
+    trained: Any
     learning_rate: Schedule | None
     microbatches: int
     clip: float | None
@@ -141,26 +131,28 @@ class _Parts:
         return TrainState(
             step=jnp.zeros((), jnp.int32),
             params=params,
-            opt_state=self.tx.init(params),
+            opt_state=self.tx.init(freezing.split(params, self.trained)[0]),
             carry=self.initial_carry(),
             ema=None if self.ema_decay is None else jax.tree.map(jnp.copy, params),
         )
 
     def step(self, state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
+        params, frozen = freezing.split(state.params, self.trained)
         grads, metrics, carry = gradients(
             self.graphdef,
-            state.params,
+            params,
             batch=batch,
             key=jax.random.fold_in(key, state.step),
             carry=state.carry,
             microbatches=self.microbatches,
+            frozen=frozen,
         )
         norm = optax.tree.norm(grads)
         if self.clip is not None:  # not in the optimizer, which sees one layer at a time
             shrink = jnp.minimum(1.0, self.clip / norm)
             grads = jax.tree.map(lambda g: g * shrink, grads)
-        updates, opt_state = self.tx.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
+        updates, opt_state = self.tx.update(grads, state.opt_state, params)
+        params = freezing.joined(optax.apply_updates(params, updates), frozen)
         one = jnp.float32(1)
         metrics = metrics | {
             "grad_norm": (norm, one),
@@ -171,15 +163,43 @@ class _Parts:
         ema = self._average(state.ema, params)
         return TrainState(state.step + 1, params, opt_state, carry, ema), metrics
 
-    def evaluate(self, params: Any, batch: Batch) -> Metrics:
+    def evaluate(self, params: Any, batch: Batch, carry: Carry) -> tuple[Metrics, Carry]:
         model = nnx.merge(self.graphdef, params)
-        return model.loss(batch, None, self.initial_carry(), model.weights(batch))[1]
+        return model.loss(batch, None, carry, model.weights(batch))[1:]
 
     def _average(self, ema: Any, params: Any) -> Any:
         decay = self.ema_decay
         if decay is None:
             return None
-        return jax.tree.map(lambda a, p: a * decay + p * (1 - decay), ema, params)
+
+        def average(a: jax.Array, p: jax.Array, trained: bool) -> jax.Array:
+            return a * decay + p * (1 - decay) if trained else p
+
+        return jax.tree.map(average, ema, params, self.trained)
+
+
+def _compiled(parts: _Parts, layout: Layout, state: TrainState) -> Program:
+    """The functions of a program whose states have these shapes and shardings."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+    # Adafactor's placeholders go unused: kept, so that the whole old state is given up.
+    step = jax.jit(
+        parts.step,
+        donate_argnums=0,
+        keep_unused=True,
+        out_shardings=(shardings, layout.replicated),
+    )
+    carry = jax.jit(parts.initial_carry, out_shardings=shardings.carry)
+    return Program(
+        init=_inside(layout, jax.jit(parts.init, out_shardings=shardings)),
+        step=_inside(layout, step),
+        evaluate=_inside(
+            layout, jax.jit(parts.evaluate, out_shardings=(layout.replicated, shardings.carry))
+        ),
+        initial_carry=_inside(layout, carry),
+        abstract_state=state,
+        graphdef=parts.graphdef,
+        parameter_count=sum(leaf.size for leaf in jax.tree.leaves(state.params)),
+    )
 
 
 def _check_random_numbers() -> None:
@@ -195,26 +215,6 @@ def _split_model(model: nnx.Module) -> tuple[Any, nnx.State]:
     if jax.tree.leaves(rest):
         raise ValueError(f"A model may hold parameters only; it also holds {rest}.")
     return graphdef, params
-
-
-def _abstract_state(
-    init: Callable[[jax.Array], TrainState], layout: Layout, *, abstract: nnx.State, stacked: Any
-) -> TrainState:
-    """Shapes, dtypes and shardings of the state."""
-    shapes = jax.eval_shape(init, jax.random.key(0))
-    shardings = map_parameters(layout.sharding, abstract)
-    states = TrainState(
-        step=layout.replicated,  # type: ignore[arg-type]  # a tree of shardings, not of arrays
-        params=shardings,
-        opt_state=optimizer_shardings(
-            layout, shapes.opt_state, params=shapes.params, shardings=shardings, stacked=stacked
-        ),
-        carry=jax.tree.map(lambda leaf: layout.rows(leaf.shape), shapes.carry),
-        ema=None if shapes.ema is None else shardings,
-    )
-    return jax.tree.map(
-        lambda leaf, s: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=s), shapes, states
-    )
 
 
 def _inside(layout: Layout, fn: Callable[..., Any]) -> Callable[..., Any]:

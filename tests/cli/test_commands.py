@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -174,31 +175,36 @@ def run(shared: Path, text: Path, cli: Cli) -> Path:
     return shared / "run"
 
 
-def test_eval_prints_and_writes_four_losses(run: Path, cli: Cli, tmp_path: Path) -> None:
-    output = tmp_path / "losses.json"
+def test_eval_prints_and_writes_metrics_beside_what_they_must_beat(
+    run: Path, cli: Cli, tmp_path: Path
+) -> None:
+    output = tmp_path / "metrics.json"
     result = cli("eval", str(run), "--batch_size=8", "--batches=2", f"--output={output}")
     assert result.status == 0, result.err
     written = json.loads(output.read_text())
     assert written["step"] == 20
-    (values,) = written["tasks"].values()
-    assert list(values) == [
-        "loss, all target tokens",
-        "loss, content",
-        "loss, content, blanked",
-        "loss, content, unigram",
+    (columns,) = written["tasks"].values()
+    trained, untrained, unigram, blanked = columns.values()
+    assert list(columns) == ["trained", "untrained", "unigram", "blanked"]
+    assert {"loss", "accuracy", "perplexity", "content_loss"} <= trained.keys() == untrained.keys()
+    for values in columns.values():
+        assert math.exp(values["content_loss"]) == pytest.approx(values["content_perplexity"])
+    lines = {line.split()[0]: line.split()[1:] for line in result.out.splitlines()[3:]}
+    assert lines["loss"] == [f"{values['loss']:.4f}" for values in (trained, untrained)]
+    assert lines["content_accuracy"] == [
+        f"{values['content_accuracy']:.4f}" for values in columns.values()
     ]
-    for name, value in values.items():
-        assert f"  {name:32} {value:.4f}" in result.out
     # After 20 steps it knows next to nothing; the unigram model knows the frequencies.
-    assert 2 < values["loss, content, unigram"] < values["loss, content"] < 7
-    assert values["loss, content"] != values["loss, content, blanked"]
+    assert 2 < unigram["content_loss"] < trained["content_loss"] < untrained["content_loss"]
+    assert trained["content_loss"] != blanked["content_loss"]
 
     logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     held_out = {x["step"]: x["eval/text/loss"] for x in logged if "eval/text/loss" in x}
-    assert values["loss, all target tokens"] == pytest.approx(held_out[20], rel=1e-5)
+    assert trained["loss"] == pytest.approx(held_out[20], rel=1e-5)
     cli("eval", str(run), "--batch_size=8", "--batches=2", "--step=10", f"--output={output}")
-    older = json.loads(output.read_text())
-    assert older["tasks"]["text"]["loss, all target tokens"] == pytest.approx(held_out[10], 1e-5)
+    older = json.loads(output.read_text())["tasks"]["text"]
+    assert older["trained"]["loss"] == pytest.approx(held_out[10], rel=1e-5)
+    assert older["untrained"] == untrained
 
 
 def test_eval_of_a_step_that_is_not_there(run: Path, cli: Cli) -> None:

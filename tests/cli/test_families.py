@@ -13,6 +13,7 @@ from tiny_run import Result, losses
 
 from t5x_like import objectives
 from t5x_like.cli import stored
+from t5x_like.training.logs import read_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +80,7 @@ def test_a_family_trains_and_goes_out(
     done = cli("train", *(f"--gin_file={file}" for file in files), *bindings)
     assert done.status == 0, done.err
     assert np.isfinite(list(losses(run).values())).all()
+    assert_evaluated(run, cli)
     exported = cli("export", f"--from={run}", f"--to={out}")
     if name in NOT_AT_HUGGING_FACE:
         assert "has no counterpart at Hugging Face" in exported.err
@@ -91,6 +93,24 @@ def test_a_family_trains_and_goes_out(
         assert stored.read(str(back)).vocabulary is not None
         if importlib.util.find_spec("transformers"):
             opens(config.parent, architecture)
+
+
+def assert_evaluated(run: Path, cli: Callable[..., Result]) -> None:
+    """That `eval` says of the last step what the log says of it, and names simple baselines."""
+    output = run / "eval.json"
+    done = cli("eval", str(run), "--batch_size=8", "--batches=2", f"--output={output}")
+    assert done.status == 0, done.err
+    (columns,) = json.loads(output.read_text())["tasks"].values()
+    logged = {
+        name.rpartition("/")[2]: value
+        for line in read_metrics(run / "metrics.jsonl")
+        for name, value in line.items()
+        if name.startswith("eval/")
+    }
+    assert {name: columns["trained"][name] for name in logged} == pytest.approx(logged, rel=1e-5)
+    assert columns["untrained"].keys() == columns["trained"].keys() >= columns["unigram"].keys()
+    assert any(name.endswith("perplexity") for name in columns["unigram"])
+    assert any(name.endswith("accuracy") for name in columns["unigram"])
 
 
 def opens(directory: Path, architecture: str) -> None:

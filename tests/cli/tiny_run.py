@@ -112,7 +112,7 @@ def saved_steps(run: Path) -> list[int]:
 def state(run: Path) -> dict[str, np.ndarray]:
     """Parameters, optimizer state and step of the newest checkpoint."""
     model = trained.load(str(run))
-    found = Checkpoints(run / "checkpoints").restore_latest(model.program.abstract_state)
+    found = Checkpoints(run / "checkpoints").restore_latest(lambda _: model.program.abstract_state)
     assert found is not None
     leaves = jax.tree_util.tree_leaves_with_path(found.state)
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}

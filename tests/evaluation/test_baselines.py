@@ -1,4 +1,4 @@
-"""The unigram figure by hand, and batches that differ just where they should."""
+"""The unigram figures by hand, and batches that differ just where they should."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from t5x_like.evaluation import baselines
+from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.protocols import TokenIds
 
-IDS = TokenIds(vocab_size=20)  # sentinels 19, 18, ...
+IDS = TokenIds(vocab_size=20, sentinels=5)  # 19, 18, ...
 
 
 def batch() -> dict[str, np.ndarray]:
@@ -49,17 +50,41 @@ def test_blanked_encoder_keeps_sentinels_and_end_in_place() -> None:
     )
 
 
-def test_unigram_cross_entropy_by_hand() -> None:
-    counts = np.array([0, 0, 3, 0], np.int64)
+def test_without_sentinels_the_top_id_is_text_and_a_mask_is_not_blanked() -> None:
+    ids = TokenIds(vocab_size=20, mask=4, bos=3, unk=2)
     rows = {
-        "decoder_target_tokens": np.array([[2, 3]]),
-        "decoder_loss_weights": np.array([[1, 3]], np.float32),
+        "encoder_input_tokens": np.array([[3, 19, 4, 2, 1, 0]], np.int32),
+        "decoder_target_tokens": np.array([[3, 19, 2, 1, 0]], np.int32),
+        "decoder_loss_weights": np.array([[1, 1, 1, 1, 0]], np.float32),
     }
+    weights = baselines.content_only(rows, ids)["decoder_loss_weights"]
+    np.testing.assert_array_equal(weights, [[0, 1, 1, 0, 0]])
+    tokens = baselines.blank_encoder(rows, ids)["encoder_input_tokens"]
+    np.testing.assert_array_equal(tokens, [[3, 0, 4, 0, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("targets", "weights"),
+    [
+        ("decoder_target_tokens", "decoder_loss_weights"),
+        ("masked_targets", "masked_loss_weights"),
+    ],
+)
+def test_unigram_by_hand(targets: str, weights: str) -> None:
     # Smoothed 1, 1, 4, 1 of 7; the second batch weighs nothing.
-    want = -(math.log(4 / 7) + 3 * math.log(1 / 7)) / 4
-    nothing = {**rows, "decoder_loss_weights": np.zeros((1, 2), np.float32)}
-    assert baselines.unigram_cross_entropy([rows, nothing], counts) == pytest.approx(want)
+    counts = np.array([0, 0, 3, 0], np.int64)
+    rows = {targets: np.array([[2, 3]]), weights: np.array([[1, 3]], np.float32)}
+    nothing = {**rows, weights: np.zeros((1, 2), np.float32)}
+    found = evaluate(baselines.unigram(counts), None, [rows, nothing])
+    loss = -(math.log(4 / 7) + 3 * math.log(1 / 7)) / 4
+    assert found == pytest.approx({"loss": loss, "accuracy": 0.25, "perplexity": math.exp(loss)})
 
 
-def test_unigram_of_no_targets_is_nan() -> None:
-    assert math.isnan(baselines.unigram_cross_entropy([], np.ones(4, np.int64)))
+def test_unigram_of_a_language_model_has_bits_per_byte() -> None:
+    rows = {
+        "decoder_target_tokens": np.array([[2, 3, 1]]),
+        "decoder_loss_weights": np.array([[1, 1, 0]], np.float32),
+    }
+    step = baselines.unigram(np.zeros(4, np.int64))
+    found = evaluate(step, None, [rows], token_bytes=np.array([0, 9, 3, 1], np.int32))
+    assert found["bits_per_byte"] == pytest.approx(2 * 2 / 4)

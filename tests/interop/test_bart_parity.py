@@ -251,5 +251,5 @@ def test_what_is_not_read_is_refused(settings, message):
 
 
 def test_a_class_that_is_not_read_is_refused():
-    with pytest.raises(ValueError, match="BartForCausalLM is not read; of this family, Bart"):
-        family.from_hf({"model_type": "bart"}, "BartForCausalLM")
+    with pytest.raises(ValueError, match="BartDecoder is not read; of this family, Bart"):
+        family.from_hf({"model_type": "bart"}, "BartDecoder")

@@ -179,7 +179,7 @@ def test_a_model_without_token_types_has_zeros_for_them_there(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "architecture", "message"),
     [
-        ({}, "BertLMHeadModel", "BertLMHeadModel is not read"),
+        ({}, "BertForCausalLM", "BertForCausalLM is not read"),
         ({"is_decoder": True}, "BertModel", "is_decoder True: only False"),
         ({"position_embedding_type": "relative_key"}, "BertModel", "only 'absolute' is read"),
         ({"hidden_act": "mish"}, "BertModel", "activation 'mish'"),

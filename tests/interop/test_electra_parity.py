@@ -181,7 +181,7 @@ def test_ablations_go_out_as_generators(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "architecture", "message"),
     [
-        ({}, "ElectraForCausalLM", "ElectraForCausalLM is not read"),
+        ({}, "ElectraLMHeadModel", "ElectraLMHeadModel is not read"),
         ({"is_decoder": True}, "ElectraModel", "is_decoder True: only False"),
         ({"hidden_act": "relu"}, "ElectraForMaskedLM", "only gelu can be read"),
         ({"summary_type": "mean"}, "ElectraForMultipleChoice", "summary_type 'mean'"),

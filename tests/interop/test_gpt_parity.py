@@ -118,6 +118,44 @@ def test_tags(tmp_path):
     same_loss(model, batch, their_model, out)
 
 
+# Without positions, the last token of a text speaks for it: theirs has no padding before it.
+@pytest.mark.parametrize("positions", [True, False])
+@pytest.mark.parametrize("name", ["gpt2", "gpt"])
+def test_two_heads(name, positions, tmp_path):
+    their_model = theirs(name, "DoubleHeadsModel", pad_token_id=PAD)
+    model = parity.ours_of(their_model, tmp_path)
+    inputs, batch, counts = read(rows=4, full=not positions)
+    inputs["input_ids"] = inputs["input_ids"].reshape(2, 2, 12)
+    tokens, counts = batch["decoder_input_tokens"].reshape(2, 2, 12), counts.reshape(2, 2, 12)
+    batch = {
+        "decoder_input_tokens": tokens,
+        "decoder_target_tokens": jnp.pad(tokens[..., 1:], ((0, 0), (0, 0), (0, 1))),
+        "decoder_loss_weights": jnp.pad(1.0 * counts[..., 1:], ((0, 0), (0, 0), (0, 1))),
+        "labels": jnp.array([1, 0]),
+    }
+    if positions:
+        at = np.array([[5, 8], [0, 3]])
+        batch["choice_positions"] = jnp.asarray(at)
+        inputs["mc_token_ids"] = torch.tensor(at)
+    labels = torch.where(torch.tensor(counts), inputs["input_ids"], -100)
+    out = their_model(**inputs, labels=labels, mc_labels=torch.tensor([1, 0]))
+    logits, choices = jax.jit(model.scores)(batch)
+    parity.close(logits, out.logits, counts)
+    parity.close(choices, out.mc_logits)
+    out.loss = out.mc_loss + 0.5 * out.loss
+    same_loss(model, batch, their_model, out)
+
+
+def test_padding_does_not_speak_for_a_text(tmp_path):
+    model = parity.ours_of(theirs("gpt2", "DoubleHeadsModel", pad_token_id=PAD), tmp_path)
+    _, batch, counts = read(rows=4)
+    batch = {"decoder_input_tokens": batch["decoder_input_tokens"].reshape(2, 2, 12)}
+    _, found = model.scores(batch)
+    at = jnp.asarray(counts.sum(axis=1).reshape(2, 2) - 1)
+    _, want = model.scores({**batch, "choice_positions": at})
+    np.testing.assert_array_equal(found, want)
+
+
 # Padding is a place of the answer, too, but what it reads is never trained there.
 @pytest.mark.parametrize("full", [False, True])
 def test_answers(full, tmp_path):
@@ -153,6 +191,8 @@ def test_body_alone(name, tmp_path):
         ("gpt", "ForSequenceClassification"),
         ("gpt2", "ForTokenClassification"),
         ("gpt2", "ForQuestionAnswering"),
+        ("gpt2", "DoubleHeadsModel"),
+        ("gpt", "DoubleHeadsModel"),
     ],
 )
 def test_there_and_back(name, head, tmp_path):
@@ -166,7 +206,8 @@ def test_there_and_back(name, head, tmp_path):
         ({"embd_pdrop": 0.0}, "GPT2Model", "only equal rates are read"),
         ({"tie_word_embeddings": False}, "GPT2Model", "tie_word_embeddings False"),
         ({"problem_type": "regression"}, "GPT2ForSequenceClassification", "problem_type"),
-        ({}, "GPT2DoubleHeadsModel", "GPT2DoubleHeadsModel is not read"),
+        ({"summary_type": "mean"}, "GPT2DoubleHeadsModel", "summary_type 'mean': only 'cls_index'"),
+        ({}, "GPT2ForMultipleChoice", "GPT2ForMultipleChoice is not read"),
     ],
 )
 def test_what_is_not_supported_is_refused(settings, architecture, message):

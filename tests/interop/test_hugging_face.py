@@ -45,7 +45,8 @@ CLASSES, TAGS, CHOICES, SPANS = (
 )
 TASKS = (CLASSES, TAGS, CHOICES, SPANS)
 OF_T5 = ("ForConditionalGeneration", "Model", "EncoderModel", CLASSES, TAGS, SPANS)
-OF_BART = ("ForConditionalGeneration", "Model", CLASSES, SPANS)
+OF_BART = ("ForConditionalGeneration", "Model", "ForCausalLM", CLASSES, SPANS)
+OF_GPT = ("LMHeadModel", "Model", "DoubleHeadsModel", CLASSES)
 # By model type: the beginning of the classes' names, their ends, and a small config.json. Heads are
 # the same on bodies of one make.
 FAMILIES = {
@@ -71,9 +72,11 @@ FAMILIES = {
     "umt5": ("UMT5", OF_T5[:1], {**T5, "feed_forward_proj": "gated-gelu"}),
     "bart": ("Bart", OF_BART, {**BART, "activation_function": "relu"}),
     "mbart": ("MBart", OF_BART[:1], {**BART, "scale_embedding": True}),
-    "gpt2": ("GPT2", ("LMHeadModel", "Model", CLASSES, TAGS, SPANS), {**GPT, "n_inner": 6}),
-    "openai-gpt": ("OpenAIGPT", ("LMHeadModel", "Model", CLASSES), GPT),
+    "gpt2": ("GPT2", (*OF_GPT, TAGS, SPANS), {**GPT, "n_inner": 6}),
+    "openai-gpt": ("OpenAIGPT", OF_GPT, GPT),
 }
+# Encoders that see one side where this is set.
+DECODERS = {"bert": "LMHeadModel", "roberta": "ForCausalLM", "electra": "ForCausalLM"}
 
 
 def abstract(make):
@@ -94,10 +97,12 @@ def shapes(model):
 
 @pytest.mark.parametrize(
     ("model_type", "head"),
-    [(name, head) for name, (_, ends, _) in FAMILIES.items() for head in ends],
+    [(name, head) for name, (_, ends, _) in FAMILIES.items() for head in ends]
+    + list(DECODERS.items()),
 )
 def test_gin_text_of_an_import_makes_the_same_model(model_type, head):
-    make, model = built(model_type, head)
+    more = {"is_decoder": True, "hidden_act": "gelu"} if head == DECODERS.get(model_type) else {}
+    make, model = built(model_type, head, **more)
     gin_config.load_text(model_text(make, title="An import."))
     again = abstract(gin_config.macro("MODEL"))
     assert shapes(again) == shapes(model)

@@ -96,7 +96,9 @@ def test_the_loss_is_the_mean_over_masked_tokens_plus_the_mean_over_rows_that_ho
     pairs = negative_log_likelihoods(pair, BATCH["pair_label"])[:3].sum()
     np.testing.assert_allclose(scalar, masked / 6 + pairs / 3, rtol=1e-5)
     np.testing.assert_allclose(metrics["mlm_loss"], (masked, 6), rtol=1e-5)
+    np.testing.assert_allclose(metrics["mlm_pseudo_perplexity"], (masked, 6), rtol=1e-5)
     np.testing.assert_allclose(metrics["sentence_loss"], (pairs, 3), rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss"], [(masked, pairs), (6, 3)], rtol=1e-5)
     right = (logits.argmax(-1) == BATCH["masked_targets"]) * BATCH["masked_loss_weights"]
     np.testing.assert_allclose(metrics["mlm_accuracy"], (right.sum(), 6))
     right = (pair.argmax(-1) == BATCH["pair_label"])[:3]

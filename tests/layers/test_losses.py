@@ -26,6 +26,7 @@ def test_sums_are_those_of_the_definition(smoothing):
     nll, log_z = reference(LOGITS, smoothing)
     sums = token_sums(LOGITS, TARGETS, weights_BL=WEIGHTS, label_smoothing=smoothing)
     np.testing.assert_allclose(sums.cross_entropy, (nll * WEIGHTS).sum(), rtol=1e-5)
+    np.testing.assert_allclose(sums.nll, (reference(LOGITS, 0.0)[0] * WEIGHTS).sum(), rtol=1e-5)
     np.testing.assert_allclose(sums.squared_log_z, (log_z**2 * WEIGHTS).sum(), rtol=1e-5)
     right = (LOGITS.argmax(-1) == TARGETS) * WEIGHTS
     np.testing.assert_allclose(sums.correct, right.sum(), rtol=1e-6)

@@ -147,7 +147,7 @@ def assert_microbatches_add_up():
         assert {"loss", "tokens", "flops"} <= set(whole[1])
         loss, weight = whole[1]["loss"]
         np.testing.assert_allclose(
-            loss / weight, model.loss(batch, None, (), model.weights(batch))[0], rtol=1e-5
+            (loss / weight).sum(), model.loss(batch, None, (), model.weights(batch))[0], rtol=1e-5
         )
 
     return check

@@ -137,6 +137,10 @@ def test_a_student_that_does_not_fit_its_teacher_is_refused(
             {"teacher_logits": (5, 12, 50), "teacher_states": (5, 12, 32)},
             "states have width 32, the student's 16",
         ),
+        (
+            {"teacher_logits": (5, 12, 60), "teacher_states": (5, 12, 16)},
+            r"scores 60 ids, the student 50: set --gin\.distilbert\.Config\.vocab_size=60",
+        ),
     ],
 )
 def test_a_batch_without_the_teacher_says_what_is_missing(teacher, message, make, encoder_batch):

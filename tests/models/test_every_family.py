@@ -3,11 +3,14 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from tiny_families import FAMILIES, ROWS
 
+from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.partitioning import make_layout, process_rows, to_global
 from t5x_like.training import step
 
@@ -33,7 +36,7 @@ def losses(family, layout, *, steps=3, microbatches=1, **changes):
         arrays = to_global(layout, batch, rows=rows, batch_size=ROWS)
         state, metrics = program.step(state, arrays, jax.random.key(1))
         value, weight = metrics["loss"]
-        found.append(float(value / weight))
+        found.append(float((value / weight).sum()))
     return np.array(found), jax.device_get(state)
 
 
@@ -75,6 +78,27 @@ def test_unrolled_and_computed_again_is_the_same(name):
     found, state = losses(FAMILIES[name], ONE, scan_unroll=0, remat=policy)
     np.testing.assert_allclose(found, alone(name)[0], rtol=2e-5)
     same(state, alone(name)[1], atol=2e-5)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_four_batches_evaluate_as_one(name):
+    family = FAMILIES[name]
+    graph, params = nnx.split(family.make()(rngs=nnx.Rngs(0)))
+    batch = family.batch(np.random.default_rng(0))
+    batch["reset_memory"] = np.ones(ROWS, np.int32)
+
+    @jax.jit
+    def evaluated(params, batch):
+        model = nnx.merge(graph, params)
+        carry = model.initial_carry(len(batch["reset_memory"]))
+        scalar, metrics, _ = model.loss(batch, None, carry, model.weights(batch))
+        return metrics | {"scalar": (scalar, jnp.float32(1))}
+
+    parts = [{key: x[i : i + ROWS // 4] for key, x in batch.items()} for i in range(0, ROWS, 4)]
+    whole, found = evaluate(evaluated, params, [batch]), evaluate(evaluated, params, parts)
+    assert whole["loss"] == pytest.approx(whole.pop("scalar") - whole.get("z_loss", 0.0), rel=1e-5)
+    for metric in whole.keys() - {"tokens", "flops"}:
+        assert found[metric] == pytest.approx(whole[metric], rel=1e-5), metric
 
 
 @pytest.mark.parametrize("name", FAMILIES)

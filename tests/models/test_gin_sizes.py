@@ -45,6 +45,7 @@ BYT5 = {
     "byt5_xl": 3_737_801_728,
     "byt5_xxl": 12_906_899_328,
 }
+UL2 = {"ul2_20b": 19_591_209_984}
 BERT = {
     "bert_tiny": 4_433_468,
     "bert_tiny_cased": 4_236_614,
@@ -99,6 +100,7 @@ FAMILIES = (
     MT5,
     UMT5,
     BYT5,
+    UL2,
     BERT,
     ROBERTA,
     SPANBERT,

@@ -219,6 +219,7 @@ def test_loss_and_metrics_are_the_definition(tiny, padded_batch):
     np.testing.assert_allclose(metrics["loss"][0], (nll * w).sum(), rtol=1e-5)
     np.testing.assert_allclose(metrics["z_loss"][0], (0.01 * log_z**2 * w).sum(), rtol=1e-5)
     np.testing.assert_allclose(loss, ((nll + 0.01 * log_z**2) * w).sum() / 21, rtol=1e-5)
+    np.testing.assert_allclose(metrics["perplexity"], ((nll * w).sum(), 21), rtol=1e-5)
     assert metrics["accuracy"][0] == ((logits.argmax(-1) == targets) * w).sum()
     assert metrics["tokens"] == (30 + 21, 1)
 

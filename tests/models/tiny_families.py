@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from t5x_like.models import albert, bart, bert, distilbert, electra, gpt, prefix_lm, spanbert, t5
+from t5x_like.layers import heads
+from t5x_like.models import (
+    albert,
+    bart,
+    bart_decoder,
+    bert,
+    bert_decoder,
+    distilbert,
+    electra,
+    gpt,
+    prefix_lm,
+    spanbert,
+    t5,
+)
 from t5x_like.models import xlnet as xl
+from t5x_like.models.double_heads import DoubleHeads
 
 VOCAB, LENGTH, SLOTS, ROWS = 64, 16, 6, 16
 _SIZES = {"vocab_size": VOCAB, "d_model": 16, "d_ff": 32, "num_heads": 4}
@@ -97,6 +112,20 @@ def written(rng: np.random.Generator) -> Batch:
     }
 
 
+def chosen(rng: np.random.Generator) -> Batch:
+    """Two texts a row, of which one is right; no choice in the last row."""
+    texts = [written(rng) for _ in range(2)]
+    batch = {name: np.stack([text[name] for text in texts], axis=1) for name in texts[0]}
+    labels = rng.integers(0, 2, ROWS).astype(np.int32)
+    labels[-1] = -1
+    return batch | {"labels": labels}
+
+
+def _two_heads(config: gpt.Config, *, rngs: Any) -> DoubleHeads:
+    head = functools.partial(heads.SequenceHead, num_labels=1, pool=heads.last_that_counts)
+    return DoubleHeads(functools.partial(gpt.Gpt, config), head, rngs=rngs)
+
+
 def _tokens(rng: np.random.Generator, length: int) -> np.ndarray:
     return rng.integers(4, VOCAB, (ROWS, length)).astype(np.int32)
 
@@ -126,6 +155,19 @@ FAMILIES = {
         bart.Bart, bart.Config(**_SIDES, **_STILL, max_positions=LENGTH, pad_id=0), translated
     ),
     "gpt": Family(gpt.Gpt, gpt.Config(**_ENCODER, **_STILL), written),
+    "gpt_two_heads": Family(_two_heads, gpt.Config(**_ENCODER, **_STILL, pad_id=0), chosen),
+    "bert_decoder": Family(
+        bert_decoder.BertDecoder,
+        bert_decoder.Config(**_ENCODER, **_STILL, d_embedding=8, padding_position=0),
+        written,
+    ),
+    "bart_decoder": Family(
+        bart_decoder.BartDecoder,
+        bart_decoder.Config(
+            **_SIZES, **_STILL, num_decoder_layers=2, max_positions=LENGTH, pad_id=0, pre_norm=True
+        ),
+        written,
+    ),
     "prefix_lm": Family(
         prefix_lm.PrefixLm,
         prefix_lm.Config(**_SIZES, d_kv=4, num_decoder_layers=2),

@@ -48,8 +48,7 @@ def main() -> None:
             yield batch
 
     outcome = loop.train(
-        program,
-        batches,
+        [loop.Phase(program=program, batches=batches)],
         key=jax.random.key(7),
         periods=loop.Periods(total=flags.steps, checkpoint=3, log=1),
         checkpoints=checkpoints.Checkpoints(flags.directory / "checkpoints"),

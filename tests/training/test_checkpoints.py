@@ -68,7 +68,7 @@ def test_a_state_comes_back_on_any_mesh(tmp_path: Path, mesh: dict[str, int]) ->
     other = tiny.layout(**mesh)
     tx = optimizers.adafactor(schedules.rsqrt(), min_dim_size_to_factor=4)
     reopened = tiny.build(tx, other, ema_decay=0.9)
-    restored = Checkpoints(tmp_path).restore_latest(reopened.abstract_state)
+    restored = Checkpoints(tmp_path).restore_latest(lambda _: reopened.abstract_state)
     assert restored is not None
     assert restored.step == 2
     tiny.assert_same(restored.state, want)
@@ -122,7 +122,7 @@ def test_a_damaged_step_is_passed_over(
     damage(saved)
     checkpoints = Checkpoints(saved)
     with caplog.at_level(logging.WARNING):
-        restored = checkpoints.restore_latest(program().abstract_state)
+        restored = checkpoints.restore_latest(lambda _: program().abstract_state)
     assert restored is not None
     assert (restored.step, restored.metadata) == (2, {"position": 2})
     assert "damaged checkpoint step 3" in caplog.text
@@ -130,7 +130,7 @@ def test_a_damaged_step_is_passed_over(
     state, _ = tiny.run(program(), tiny.layout(data=4, tensor=2), 1, state=restored.state)
     checkpoints.save(3, state, metadata={"position": 3})
     checkpoints.close()
-    again = Checkpoints(saved).restore_latest(program().abstract_state)
+    again = Checkpoints(saved).restore_latest(lambda _: program().abstract_state)
     assert again is not None
     assert again.step == 3
 
@@ -149,7 +149,7 @@ def test_all_steps_damaged_is_an_error(saved: Path) -> None:
     for n in (1, 2, 3):
         flip_a_bit(weight_file(saved, n))
     with pytest.raises(CheckpointError, match=r"damaged: steps \[3, 2, 1\]"):
-        Checkpoints(saved).restore_latest(program().abstract_state)
+        Checkpoints(saved).restore_latest(lambda _: program().abstract_state)
     assert Checkpoints(saved).steps() == [1, 2, 3]
 
 
@@ -157,14 +157,14 @@ def test_a_step_killed_before_its_checksums_is_used(
     saved: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (saved / "3" / "checksums.0of1.json").unlink()
-    restored = Checkpoints(saved).restore_latest(program().abstract_state)
+    restored = Checkpoints(saved).restore_latest(lambda _: program().abstract_state)
     assert restored is not None
     assert restored.step == 3
     assert "cannot be checked" in caplog.text
     for file in (saved / "3" / "params").rglob("*"):
         if file.is_file():
             truncate(file)
-    again = Checkpoints(saved).restore_latest(program().abstract_state)
+    again = Checkpoints(saved).restore_latest(lambda _: program().abstract_state)
     assert again is not None
     assert again.step == 2
 
@@ -180,7 +180,7 @@ def test_metadata_is_read_and_checked_before_the_weights(saved: Path) -> None:
     assert checkpoints.metadata() == {"position": 3}
     assert checkpoints.metadata(1) == {"position": 1}
     with pytest.raises(ValueError, match="other vocabulary at 3"):
-        checkpoints.restore_latest(program().abstract_state)
+        checkpoints.restore_latest(lambda _: program().abstract_state)
 
 
 def test_unreadable_metadata_is_passed_over_unless_asked_for(saved: Path) -> None:
@@ -194,7 +194,7 @@ def test_another_model_is_refused_and_nothing_moved(saved: Path) -> None:
     flip_a_bit(weight_file(saved, 3))  # refused by its description, before its weights are read
     other = tiny.build(square=True)
     with pytest.raises(CheckpointError, match=r"params/wi: \[\[3, 8, 16\], 'float32'\] saved"):
-        Checkpoints(saved).restore_latest(other.abstract_state)
+        Checkpoints(saved).restore_latest(lambda _: other.abstract_state)
     with pytest.raises(CheckpointError, match="another model"):
         Checkpoints(saved).restore_params(other.abstract_state.params)
     assert Checkpoints(saved).steps() == [1, 2, 3]
@@ -214,7 +214,7 @@ def test_inference_reads_the_averaged_parameters_alone(saved: Path) -> None:
 
 def test_nothing_saved_is_none(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "new")
-    assert checkpoints.restore_latest(program().abstract_state) is None
+    assert checkpoints.restore_latest(lambda _: program().abstract_state) is None
     assert checkpoints.metadata() is None
     assert not (tmp_path / "new").exists()
     with pytest.raises(CheckpointError, match="No checkpoint in"):

@@ -14,6 +14,8 @@ from t5x_like.partitioning import Layout
 
 GIN = Path(__file__).parent.parent.parent / "gin"
 
+RECIPES_SET = ("PEAK_LEARNING_RATE", "WARMUP_STEPS")
+
 
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
@@ -26,7 +28,7 @@ def value(macro: str, path: Path) -> Any:
     """What a macro is after reading a file."""
     gin.parse_config(
         "from __gin__ import dynamic_registration\nimport builtins\n"
-        f"TRAIN_STEPS = 1000\nbuiltins.dict.value = %{macro}"
+        f"TRAIN_STEPS = 100_000\nbuiltins.dict.value = %{macro}"
     )
     gin.parse_config_file(str(path))
     return gin.get_configurable("builtins.dict")()["value"]
@@ -39,6 +41,11 @@ def test_optimizers(path: Path) -> None:
     updates, _ = optimizer.update(params, optimizer.init(params), params)
     assert updates["w"].shape == (2, 2)
     assert 0 < float(optimizer.learning_rate(50)) < 0.1
+    if path.stem != "adafactor":
+        # What a recipe overrides.
+        peak, steps = (gin.query_parameter(f"{n}/gin.macro.value") for n in RECIPES_SET)
+        assert float(optimizer.learning_rate(steps)) == pytest.approx(peak, rel=0.11)
+        assert float(optimizer.learning_rate(100_000)) == 0
 
 
 @pytest.mark.parametrize("path", sorted((GIN / "meshes").iterdir()), ids=lambda p: p.stem)

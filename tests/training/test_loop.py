@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
+import itertools
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_model as tiny
 
+from t5x_like import partitioning
 from t5x_like.training import loop, step
 from t5x_like.training.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog, read_metrics
@@ -35,29 +39,36 @@ def train(
     *,
     batches: Callable[[int], Iterator[Any]] | None = None,
     evaluate: bool = True,
+    later: Sequence[loop.Phase] = (),
+    initial: Callable[[Any], Any] | None = None,
 ) -> tuple[loop.Outcome, str]:
     """A run with a log line every 2 steps, an evaluation every 4, a checkpoint every 3."""
     where, out = tiny.layout(**WHERE), io.StringIO()
 
     def held_out(params: Any) -> dict[str, float]:
-        loss = program().evaluate(params, tiny.batch(where, 99))["loss"]
+        loss = program().evaluation()(params, tiny.batch(where, 99))["loss"]
         return {"tiny/loss": float(loss[0] / loss[1])}
 
+    first = loop.Phase(
+        program=program(),
+        batches=batches or functools.partial(tiny.batches, where),
+        evaluate=held_out if evaluate else None,
+    )
     outcome = loop.train(
-        program(),
-        batches or functools.partial(tiny.batches, where),
+        [first, *later],
         key=jax.random.key(7),
         periods=loop.Periods(total=total, evaluate=4, checkpoint=3, log=2),
         checkpoints=Checkpoints(directory / "checkpoints"),
         metadata={"who": "tiny"},
         log=RunLog(directory, total_steps=total, stream=out, tensorboard=False),
-        evaluate=held_out if evaluate else None,
+        initial=initial,
     )
     return outcome, out.getvalue()
 
 
-def final_state(directory: Path) -> step.TrainState:
-    restored = Checkpoints(directory / "checkpoints").restore_latest(program().abstract_state)
+def final_state(directory: Path, abstract: step.TrainState | None = None) -> step.TrainState:
+    checkpoints = Checkpoints(directory / "checkpoints")
+    restored = checkpoints.restore_latest(lambda _: abstract or program().abstract_state)
     assert restored is not None
     assert restored.metadata == {"who": "tiny"}
     return restored.state
@@ -180,3 +191,80 @@ def test_data_that_ends_is_told(tmp_path: Path) -> None:
     where = tiny.layout(**WHERE)
     with pytest.raises(ValueError, match="ended after step 2 of 10"):
         train(tmp_path, 10, batches=lambda start: iter([tiny.batch(where, n) for n in range(2)]))
+
+
+LARGER = 2 * tiny.BATCH
+
+
+@functools.cache
+def larger() -> step.Program:
+    options: Any = {"batch_size": LARGER, "microbatches": 2, "clip": 1.0}
+    return tiny.build(None, tiny.layout(**WHERE), **options)
+
+
+def larger_batches(start: int) -> Iterator[Any]:
+    """Two of the usual batches in each."""
+    where = tiny.layout(**WHERE)
+    mine = partitioning.process_rows(where, LARGER)
+    for n in itertools.count(start):
+        parts = [tiny.rows(2 * n), tiny.rows(2 * n + 1)]
+        rows = {name: np.concatenate([part[name] for part in parts])[mine] for name in parts[0]}
+        yield partitioning.to_global(where, rows, rows=mine, batch_size=LARGER)
+
+
+def test_phases_follow_each_other_and_resume_anywhere(tmp_path: Path) -> None:
+    """Within each, and where one ends and the next begins, whose batches are larger."""
+    later = [loop.Phase(program=larger(), batches=larger_batches, start=6)]
+    outcome, text = train(tmp_path / "straight", 10, later=later)
+    assert outcome == loop.Outcome("finished", 10)
+    assert "A new phase after step 6." in text
+    want = final_state(tmp_path / "straight", larger().abstract_state)
+
+    # As written out: the parameters go on, what the model carries starts anew.
+    key, state = jax.random.key(7), program().init(jax.random.key(7))
+    batches = tiny.batches(tiny.layout(**WHERE), 0)
+    for _ in range(6):
+        state, _ = program().step(state, next(batches), key)
+    state = dataclasses.replace(state, carry=larger().init(key).carry)
+    batches = larger_batches(0)
+    for _ in range(4):
+        state, _ = larger().step(state, next(batches), key)
+    tiny.assert_same(state, want)
+
+    for stop in (5, 6, 7):
+        train(tmp_path / str(stop), stop, later=later if stop > 6 else ())
+        _, text = train(tmp_path / str(stop), 10, later=later)
+        assert f"Resuming from step {stop}" in text
+        tiny.assert_same(final_state(tmp_path / str(stop), larger().abstract_state), want)
+
+
+def test_a_run_starts_from_given_parameters_and_its_average_too(tmp_path: Path) -> None:
+    asked = []
+
+    def initial(params: Any) -> Any:
+        asked.append(params)
+        return jax.tree.map(lambda x: 1.1 * x, params)
+
+    averaging = tiny.build(None, tiny.layout(**WHERE), ema_decay=0.5)
+    phase = loop.Phase(
+        program=averaging, batches=functools.partial(tiny.batches, tiny.layout(**WHERE))
+    )
+    options: Any = {"key": jax.random.key(7), "metadata": {}, "initial": initial}
+    for total in (1, 2):
+        loop.train(
+            [phase],
+            periods=loop.Periods(total=total),
+            checkpoints=Checkpoints(tmp_path / "checkpoints"),
+            log=RunLog(tmp_path, total_steps=total, stream=io.StringIO(), tensorboard=False),
+            **options,
+        )
+    assert len(asked) == 1, "not where a run is resumed"
+    key, state = jax.random.key(7), averaging.init(jax.random.key(7))
+    params = jax.tree.map(lambda x: 1.1 * x, state.params)
+    state = dataclasses.replace(state, params=params, ema=jax.tree.map(jnp.copy, params))
+    batches = tiny.batches(tiny.layout(**WHERE), 0)
+    for _ in range(2):
+        state, _ = averaging.step(state, next(batches), key)
+    saved = Checkpoints(tmp_path / "checkpoints").restore_latest(lambda _: averaging.abstract_state)
+    assert saved is not None
+    tiny.assert_same(saved.state, state)

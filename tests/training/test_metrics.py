@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -32,9 +34,20 @@ def test_means_divide_once_at_the_end(clock: Clock) -> None:
     meter.add({"loss": pair(3, 5), "norm": pair(3), "none": pair(0, 0)})
     clock.now += 1
     report = meter.report()
-    assert (report["loss"], report["norm"], report["none"]) == (2.0, 2.0, 0.0)
+    assert (report["loss"], report["norm"]) == (2.0, 2.0)
+    assert math.isnan(report["none"])
     meter.add({"loss": pair(5)})
     assert meter.report()["loss"] == 5.0
+
+
+def test_terms_of_a_loss_are_divided_each_by_its_own_weight(clock: Clock) -> None:
+    meter = Meter(clock=clock)
+    for masked, rows in ((1, 3), (5, 1)):
+        terms = np.float32([6, 8]), np.float32([masked, rows])
+        meter.add({"loss": terms, "mlm_perplexity": (terms[0][0], terms[1][0])})
+    clock.now += 1
+    report = meter.report()
+    assert (report["loss"], report["mlm_perplexity"]) == (12 / 6 + 16 / 4, pytest.approx(np.exp(2)))
 
 
 def test_rates_leave_out_pauses(clock: Clock) -> None:
@@ -77,3 +90,5 @@ def test_no_utilisation_where_the_peak_is_unknown(monkeypatch: pytest.MonkeyPatc
 def test_what_is_not_finite_is_named(bad: float) -> None:
     with pytest.raises(NonFiniteError, match="grad_norm is "):
         Meter().add({"loss": pair(1), "grad_norm": pair(bad)})
+    with pytest.raises(NonFiniteError, match="loss is "):
+        Meter().add({"loss": (np.float32([1, bad]), np.float32([1, 1]))})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import numpy as np
 import pytest
@@ -34,18 +36,83 @@ def test_linear_and_cosine() -> None:
     np.testing.assert_allclose(got, [0, 0.5, 1, 0.8535534, 0.5, 0, 0], atol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+FALLING = [
+    schedules.linear,
+    schedules.cosine,
+    schedules.polynomial,
+    schedules.bert_linear,
+    schedules.warmup_times_linear,
+]
+
+
+@settings(max_examples=60, deadline=None)
 @given(
-    make=st.sampled_from([schedules.linear, schedules.cosine]),
+    make=st.sampled_from(FALLING),
     warmup=st.integers(0, 50),
     extra=st.integers(1, 100),
     step=st.integers(0, 200),
 )
 def test_never_above_the_peak_nor_below_zero(
-    make: type, warmup: int, extra: int, step: int
+    make: Callable[..., schedules.Schedule], warmup: int, extra: int, step: int
 ) -> None:
-    rate = float(make(0.5, total_steps=warmup + extra, warmup_steps=warmup)(step))
-    assert 0 <= rate <= 0.5
+    schedule = make(0.5, total_steps=warmup + extra, warmup_steps=warmup)
+    assert 0 <= float(schedule(step)) <= 0.5
+    assert float(schedule(0)) == (0 if warmup else 0.5)
+    assert float(schedule(warmup + extra)) == float(schedule(warmup + extra + 7)) == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    make=st.sampled_from(FALLING),
+    warmup=st.integers(1, 500),
+    extra=st.integers(1, 1000),
+    power=st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_only_berts_rate_jumps_and_by_the_share_of_the_warmup(
+    make: Callable[..., schedules.Schedule], warmup: int, extra: int, power: float
+) -> None:
+    """Between steps too: the jump is of the one point where the ramp ends."""
+    total = warmup + extra
+    options = {"power": power} if make is schedules.polynomial else {}
+    schedule = make(2.0, total_steps=total, warmup_steps=warmup, **options)
+    before, after = (float(schedule(warmup * f)) for f in (1 - 1e-5, 1 + 1e-5))
+    kink = 2.0 * warmup / total if make is schedules.bert_linear else 0.0
+    # What is continuous moves by its slope, or in a square root's case by the root of a step.
+    assert before - after == pytest.approx(
+        kink, abs=2e-4 * (1 + warmup / extra) + 1e-2 * (power < 1)
+    )
+
+
+def test_the_corners_of_the_papers() -> None:
+    bert = schedules.bert_linear(1e-4, total_steps=1_000_000, warmup_steps=10_000)
+    got = values(bert, 0, 1, 9_999, 10_000, 500_000, 1_000_000)
+    np.testing.assert_allclose(got, [0, 1e-8, 0.9999e-4, 0.99e-4, 0.5e-4, 0], rtol=1e-5)
+    electra = schedules.warmup_times_linear(5e-4, total_steps=1_000_000, warmup_steps=10_000)
+    got = values(electra, 0, 5_000, 10_000, 500_000)
+    np.testing.assert_allclose(got, [0, 0.5 * 0.995 * 5e-4, 0.99 * 5e-4, 2.5e-4], rtol=1e-5)
+    fairseq = schedules.polynomial(1.0, total_steps=110, warmup_steps=10, power=2.0, final=0.2)
+    got = values(fairseq, 0, 5, 10, 60, 110, 200)
+    np.testing.assert_allclose(got, [0, 0.5, 1, 0.2 + 0.8 * 0.25, 0.2, 0.2], rtol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(steps=st.lists(st.integers(2, 60), min_size=1, max_size=4), step=st.integers(0, 250))
+def test_joined_schedules_count_from_their_own_starts(steps: list[int], step: int) -> None:
+    parts = [
+        schedules.bert_linear(10.0**-n, total_steps=total, warmup_steps=total // 2)
+        for n, total in enumerate(steps)
+    ]
+    ends = np.cumsum(steps)
+    whole = schedules.join(parts, [int(end) for end in ends[:-1]])
+    n = min(int(np.searchsorted(ends, step, side="right")), len(steps) - 1)
+    assert float(whole(step)) == float(parts[n](step - ([0, *ends][n])))
+
+
+@pytest.mark.parametrize("boundaries", [[], [3, 3], [0], [5, 4], [1, 2, 3]], ids=str)
+def test_boundaries_that_do_not_fit_are_refused(boundaries: list[int]) -> None:
+    count = 3 if len(boundaries) == 2 else 2
+    with pytest.raises(ValueError, match="one boundary fewer"):
+        schedules.join([schedules.constant(1.0)] * count, boundaries)
 
 
 def test_the_same_under_jit() -> None:

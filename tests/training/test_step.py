@@ -144,9 +144,19 @@ def test_evaluation_is_deterministic_and_leaves_the_state() -> None:
     where = tiny.layout(data=2)
     program = tiny.build(SGD, where, dropout=0.5)
     state = program.init(jax.random.key(0))
-    first, second = (program.evaluate(state.params, tiny.batch(where, 5)) for _ in range(2))
+    first, second = (program.evaluation()(state.params, tiny.batch(where, 5)) for _ in range(2))
     assert float(first["loss"][0]) == float(second["loss"][0])
     assert not state.params["wi"].is_deleted()
+
+
+def test_evaluation_gives_on_what_the_model_carries() -> None:
+    where = tiny.layout(data=2)
+    program = tiny.build(SGD, where)
+    params = program.init(jax.random.key(0)).params
+    batch, evaluate = tiny.batch(where, 5), program.evaluation()
+    first, second = (float(evaluate(params, batch)["loss"][0]) for _ in range(2))
+    _, carry = program.evaluate(params, batch, program.initial_carry())
+    assert second == float(program.evaluate(params, batch, carry)[0]["loss"][0]) != first
 
 
 def test_learning_rate_and_parameter_count() -> None:

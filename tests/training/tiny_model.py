@@ -84,7 +84,7 @@ def build(
         lambda rngs: Tiny(dropout, rngs=rngs, square=square),
         optimizer or optimizers.adamw(1e-2),
         where or layout(data=1),
-        batch_size=BATCH,
+        batch_size=options.pop("batch_size", BATCH),
         **options,
     )
 

@@ -1,0 +1,122 @@
+"""The phases of a run: the data of each, and what must be the same when the run is resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from t5x_like import partitioning
+from t5x_like.cli import preflight
+from t5x_like.cli.batches import Batches, ToDevice
+from t5x_like.cli.run import Run
+from t5x_like.data import stream
+from t5x_like.data.randomness import phase_seed
+from t5x_like.evaluation.text_bytes import token_bytes
+from t5x_like.training import multihost
+
+if TYPE_CHECKING:
+    from t5x_like.data.opening import Opened
+    from t5x_like.protocols import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class RunPhase:
+    """A run as it is in its phase `number`, after `start` steps."""
+
+    start: int
+    run: Run
+    number: int
+
+    @property
+    def seed(self) -> int:
+        return phase_seed(self.run.options.seed, self.number)
+
+    def check(self) -> None:
+        """Raises ValueError where its batches cannot be made, as far as is seen without data."""
+        run = self.run
+        partitioning.check_batch(
+            run.layout, run.options.batch_size, microbatches=run.options.microbatches
+        )
+        preflight.lengths_given(run.feature_converter, run.data.lengths)
+
+    def open_data(self, same: Callable[[Mapping[str, Any]], None]) -> Opened:
+        """Its data, refused before any text is tokenised where it cannot be used.
+
+        Args:
+          same: compares part of the run's identity with that of the run it would resume.
+        """
+
+        def check(ids: int, vocabulary: Vocabulary | None) -> None:
+            pad = None if vocabulary is None else vocabulary.token_ids.pad
+            preflight.vocabulary_fits(self.run.model, ids, pad)
+            known = {} if vocabulary is None else {"vocabulary": vocabulary.fingerprint}
+            same({**self._named(self._settings()), **known})
+
+        return self.run.data.open(once=_once, check=check)
+
+    def batches(self, opened: Opened) -> Batches:
+        """Its batches; samples may have to be planned, which the first process does for all."""
+        train, validation = multihost.first_process_then_others(
+            f"plans of samples {self.number}", functools.partial(_components, self.run, opened)
+        )
+        to_device = ToDevice(self.run.layout, self.run.options.batch_size)
+        scale = token_bytes(opened.vocabulary)
+        return Batches(train, validation, to_device, self.run, self.seed, scale)
+
+    def identity(self, opened: Opened) -> dict[str, Any]:
+        """What decides which rows each step reads, and what their ids mean."""
+        mine = self._named({**self._settings(), **opened.identity()})
+        return {**mine, "vocabulary": opened.vocabulary.fingerprint}
+
+    def _settings(self) -> dict[str, Any]:
+        run = self.run
+        settings = {
+            "seed": run.options.seed,
+            "batch_size": run.options.batch_size,
+            "data.converter": repr(run.feature_converter),
+        }
+        return settings | ({"data.start": self.start} if self.number else {})
+
+    def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """`data.lengths` of the second phase is `data.phase_2.lengths`."""
+        if not self.number:
+            return dict(values)
+        parts = {name: name.partition(".") for name in values}
+        return {
+            f"{kind}.phase_{self.number + 1}{dot}{rest}": values[name]
+            for name, (kind, dot, rest) in parts.items()
+        }
+
+
+def _components(
+    run: Run, opened: Opened
+) -> tuple[Sequence[stream.Component], Sequence[stream.Component]]:
+    """What is trained on, and what is held out, where it is to be evaluated."""
+    pack = getattr(run.feature_converter, "pack", False)
+    rows = run.options.batch_size
+    train = opened.components("train", pack=pack, rows=rows)
+    preflight.examples_read(run.feature_converter, train)
+    if not run.options.eval_period:
+        return train, ()
+    try:
+        return train, opened.components("validation", pack=pack, rows=rows, alone=True)
+    except ValueError as error:
+        # What is wrong with the task or its lengths was found with the training split.
+        raise ValueError(
+            f"the validation split cannot be evaluated in batches of {rows} rows: {error}. "
+            "Or hold more text out, or train without evaluation: EVAL_PERIOD=0"
+        ) from error
+
+
+def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
+    """Process 0 makes it in a directory that all share; the others wait at a barrier."""
+    if multihost.everywhere(exists()).all():
+        return
+    multihost.check_shared(path.parent)
+    first = jax.process_index() == 0
+    multihost.first_process_then_others(name, make if first else lambda: None)

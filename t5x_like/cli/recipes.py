@@ -1,0 +1,158 @@
+"""`t5x_like recipes`: the published pretraining runs by name, or the settings of one."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_EPILOG = """\
+examples:
+  t5x_like recipes
+      all of them: parameters, steps x rows x tokens of a row, tokens, source
+  t5x_like recipes albert_base_v1
+      one in full: its file, its phases, its objective and its optimizer
+  t5x_like train --recipe bert-mini
+      the small twin of a published run, in minutes on a CPU
+  t5x_like train --recipe bert_base --gin.CORPUS="'data/*.jsonl.gz'"
+      a published run on your own text
+
+docs/recipes.md says more.
+"""
+_SETTINGS = (
+    "MODEL_DIR",
+    "GRADIENT_CLIP",
+    "VOCABULARY",
+    "VOCAB_TYPE",
+    "VOCAB_SIZE",
+    "DTYPE",
+    "MIXTURE_OR_TASK_NAME",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stretch:
+    """Steps of one kind: a phase, or a whole run without phases."""
+
+    steps: int
+    rows: int
+    lengths: Mapping[str, int]
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row: of its inputs, or of the targets where there are no inputs."""
+        return self.lengths.get("inputs", self.lengths.get("targets", 0))
+
+    @property
+    def tokens(self) -> int:
+        return self.steps * self.rows * self.length
+
+    def __str__(self) -> str:
+        return f"{self.steps:,} x {self.rows:,} x {self.length:,}"
+
+
+def main(argv: list[str]) -> int:
+    """Prints the recipes, or what one of them sets."""
+    parser = argparse.ArgumentParser(
+        prog="t5x_like recipes",
+        description="Lists the recipes of published pretraining runs, and their small twins, or "
+        "explains one.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="explain this one")
+    parser.add_argument("--names", action="store_true", help="print the names alone")
+    args = parser.parse_args(argv)
+
+    from t5x_like.cli import gin_config
+
+    if args.name:
+        print("\n".join(_explained(args.name, gin_config.find_recipe(args.name))))
+        return 0
+    files = gin_config.published_recipes()
+    print("\n".join(files) if args.names else _listing(files))
+    return 0
+
+
+def stretches() -> list[Stretch]:
+    """The phases of the run that gin is configured with, at least one."""
+    from t5x_like.cli import gin_config
+    from t5x_like.cli.run import Phase
+
+    steps, rows, lengths = map(
+        gin_config.macro, ("TRAIN_STEPS", "BATCH_SIZE", "TASK_FEATURE_LENGTHS")
+    )
+    found: list[Stretch] = []
+    for phase in gin_config.macro("PHASES") or (Phase(),):
+        left = steps - sum(one.steps for one in found)
+        found.append(
+            Stretch(phase.steps or left, phase.batch_size or rows, phase.lengths or lengths)
+        )
+    return found
+
+
+def _listing(files: Mapping[str, Path]) -> str:
+    """A line a recipe."""
+    from t5x_like.cli import gin_config
+    from t5x_like.cli.model_names import stated_count
+    from t5x_like.cli.tables import aligned
+
+    rows = [("recipe", "parameters", "steps x rows x tokens of a row", "tokens", "source")]
+    for name, file in files.items():
+        gin_config.load([str(file)])
+        parts = stretches()
+        count = stated_count(file)
+        rows.append(
+            (
+                name,
+                f"{count:,}" if count else "?",
+                " + ".join(map(str, parts)),
+                _short(sum(part.tokens for part in parts)),
+                str(gin_config.macro("SOURCE")),
+            )
+        )
+    return aligned(rows, right={1, 3})
+
+
+def _short(count: int) -> str:
+    """Three digits and a unit: 1.05T."""
+    for power, unit in ((12, "T"), (9, "B"), (6, "M")):
+        if count >= 10**power:
+            return f"{count / 10**power:.3g}{unit}"
+    return f"{count:,}"
+
+
+def _explained(name: str, file: Path) -> Iterable[str]:
+    """The head of its file, then what the configuration comes to."""
+    from t5x_like.cli import gin_config
+
+    gin_config.load([str(file)])
+    text = file.read_text(encoding="utf-8").splitlines()
+    yield f"{name}: {file}"
+    yield from (line for line in text[: next(i for i, one in enumerate(text) if one[:1] != "#")])
+    yield ""
+    yield f"source: {gin_config.macro('SOURCE')}"
+    parts = stretches()
+    for number, part in enumerate(parts, 1):
+        what = f"phase {number}" if len(parts) > 1 else "run"
+        lengths = ", ".join(f"{feature} {n:,}" for feature, n in part.lengths.items())
+        yield (
+            f"{what}: {part.steps:,} steps of {part.rows:,} rows ({lengths}): "
+            f"{_short(part.tokens)} tokens"
+        )
+    yield f"objective: {gin_config.macro('OBJECTIVE')!r}"
+    yield f"optimizer: {gin_config.described('OPTIMIZER')}"
+    yield f"learning rate: {gin_config.described('LEARNING_RATE')}"
+    yield from _rates(gin_config.macro("LEARNING_RATE"), parts)
+    for setting in _SETTINGS:
+        yield f"{setting} = {gin_config.macro(setting)!r}"
+
+
+def _rates(schedule: Any, parts: Sequence[Stretch]) -> Iterable[str]:
+    """The learning rate along the run."""
+    total = sum(part.steps for part in parts)
+    shares = (0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+    steps = dict.fromkeys([*(round(share * total) for share in shares), total - 1])
+    yield "  " + ", ".join(f"{float(schedule(step)):.3g} at {step:,}" for step in steps)

@@ -1,0 +1,36 @@
+"""How many bytes of text an id stands for: what makes losses of different vocabularies compare."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies.passthrough import PassThroughVocabulary
+from t5x_like.vocabularies.pieces import SPACE
+
+_ONE_BYTE = re.compile(rf"<0x[0-9A-F]{{2}}>|{SPACE}")
+_SENTINEL = re.compile(r"<extra_id_\d+>")
+
+
+def token_bytes(vocabulary: Vocabulary) -> np.ndarray | None:
+    """UTF-8 bytes of each id's text, int32 [vocab_size]; None where ids have no known text.
+
+    Special ids and sentinels stand for none; nor does the unknown token, so that a model of text
+    that its vocabulary cannot write never looks better for it. The bytes are those of the text as
+    the vocabulary normalises it: bytes and byte-level BPE change nothing; SentencePiece begins each
+    line with a space, which counts for the line's end; WordPiece has one before every word and
+    every punctuation mark, in lower case where the vocabulary is uncased.
+    """
+    if isinstance(vocabulary, PassThroughVocabulary):
+        return None
+    special = set(vocabulary.token_ids.special)
+    pieces = ("" if i in special else vocabulary.piece(i) for i in range(vocabulary.vocab_size))
+    return np.array([_text_bytes(piece) for piece in pieces], np.int32)
+
+
+def _text_bytes(piece: str) -> int:
+    if _SENTINEL.fullmatch(piece):
+        return 0
+    return len(_ONE_BYTE.sub(" ", piece).encode())

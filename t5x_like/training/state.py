@@ -1,0 +1,59 @@
+"""The state that a training step changes, and its shapes and shardings before there is one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+from flax import nnx
+
+from t5x_like.partitioning import Layout, map_parameters, optimizer_shardings
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Carry
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """Everything a step changes. `params` and `ema` are plain dicts; `ema` is None when off."""
+
+    step: jax.Array
+    params: Any
+    opt_state: Any
+    carry: Carry
+    ema: Any = None
+
+    @property
+    def evaluated(self) -> Any:
+        """The parameters to evaluate and to infer with: the averaged ones where there are any."""
+        return self.params if self.ema is None else self.ema
+
+
+def abstract_state(
+    init: Callable[[jax.Array], TrainState], layout: Layout, *, params: nnx.State, stacked: Any
+) -> TrainState:
+    """Shapes, dtypes and shardings of the state that `init` makes from a key.
+
+    Args:
+      init: not run.
+      layout: mesh and rules.
+      params: abstract, with the axes of each parameter.
+      stacked: how many leading dimensions of each parameter are stacked layers, a plain dict.
+    """
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    shardings = map_parameters(layout.sharding, params)
+    states = TrainState(
+        step=layout.replicated,  # type: ignore[arg-type]  # a tree of shardings, not of arrays
+        params=shardings,
+        opt_state=optimizer_shardings(
+            layout, shapes.opt_state, params=shapes.params, shardings=shardings, stacked=stacked
+        ),
+        carry=jax.tree.map(lambda leaf: layout.rows(leaf.shape), shapes.carry),
+        ema=None if shapes.ema is None else shardings,
+    )
+    return jax.tree.map(
+        lambda leaf, s: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=s), shapes, states
+    )

@@ -1,0 +1,278 @@
+"""Every recipe resolves, builds abstractly and has its paper's figures; the minis follow them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import gin
+import pytest
+
+from t5x_like.cli import gin_config, preflight, recipes
+from t5x_like.cli.main import main
+from t5x_like.cli.model_names import stated_count
+from t5x_like.cli.run import Run
+from t5x_like.training import step
+
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "recipes.md"
+
+
+class Figures(NamedTuple):
+    """Of a published run.
+
+    `stretches` are (steps, rows, tokens of a row), `rates` {step: learning rate}, `trained` tokens
+    of the whole run.
+    """
+
+    parameters: int
+    stretches: list[tuple[int, int, int]]
+    rates: dict[int, float]
+    trained: float
+
+
+BERT = [(900_000, 256, 128), (100_000, 256, 512)]
+# A ramp over 10,000 steps; then what is left of a line from step 0.
+BERT_RATES = {0: 0, 5_000: 5e-5, 10_000: 0.99e-4, 500_000: 5e-5, 1_000_000: 0}
+T5 = [(1_000_000, 2048, 512)]
+MT5 = [(1_000_000, 1024, 1024)]
+RSQRT = {0: 0.01, 10_000: 0.01, 40_000: 0.005, 1_000_000: 0.001}
+XLNET = {20_000: 2e-4, 40_000: 4e-4, 270_000: 4e-4 * 0.5005, 500_000: 4e-7}
+GPT2 = {1000: 1.25e-4, 2000: 2.5e-4, 51_000: 1.25e-4, 100_000: 0}
+
+
+def albert(parameters: int, steps: int, trained: float) -> Figures:
+    left = 1 - 3125 / steps
+    rates = {0: 0, 3124: 0.00176 * 3124 / 3125, 3125: 0.00176 * left, steps: 0}
+    return Figures(parameters, [(steps, 4096, 512)], rates, trained)
+
+
+def electra(parameters: int, shape: tuple[int, int, int], peak: float, trained: float) -> Figures:
+    total = shape[0]
+    rates = {
+        step: peak * min(1, step / 10_000) * (1 - step / total)
+        for step in (0, 5_000, 10_000, total // 2, total)
+    }
+    return Figures(parameters, [shape], rates, trained)
+
+
+PUBLISHED = {
+    "albert_base": albert(11_813_810, 10_000_000, 21e12),
+    "albert_base_v1": albert(11_813_810, 125_000, 262e9),
+    "albert_large": albert(17_847_474, 3_000_000, 6.3e12),
+    "albert_large_v1": albert(17_847_474, 125_000, 262e9),
+    "albert_xlarge": albert(59_021_490, 3_000_000, 6.3e12),
+    "albert_xlarge_v1": albert(59_021_490, 125_000, 262e9),
+    "albert_xxlarge": albert(223_158_450, 3_000_000, 6.3e12),
+    "albert_xxlarge_v1": albert(223_158_450, 1_500_000, 3.15e12),
+    "bart_base": Figures(
+        139_420_416, [(500_000, 8000, 512)], {10_000: 4e-4, 255_000: 2e-4, 500_000: 0}, 2.05e12
+    ),
+    "bart_large": Figures(
+        406_291_456, [(500_000, 8000, 512)], {10_000: 4e-4, 255_000: 2e-4, 500_000: 0}, 2.05e12
+    ),
+    "bert_base": Figures(110_106_428, BERT, BERT_RATES, 42.6e9),
+    "bert_large": Figures(336_226_108, BERT, BERT_RATES, 42.6e9),
+    "bert_wwm_large": Figures(336_226_108, BERT, BERT_RATES, 42.6e9),
+    "byt5_small": Figures(299_637_760, MT5, RSQRT, 1.05e12),
+    "byt5_base": Figures(581_653_248, MT5, RSQRT, 1.05e12),
+    "byt5_large": Figures(1_228_183_552, MT5, RSQRT, 1.05e12),
+    "byt5_xl": Figures(3_737_801_728, MT5, RSQRT, 1.05e12),
+    "byt5_xxl": Figures(12_906_899_328, MT5, RSQRT, 1.05e12),
+    "distilbert": Figures(
+        66_985_530, [(6200, 4096, 512)], {155: 2.5e-4, 310: 5e-4, 3255: 2.5e-4, 6200: 0}, 13e9
+    ),
+    "electra_small": electra(14_196_219, (1_000_000, 128, 128), 5e-4, 16.4e9),
+    "electra_base": electra(119_386_427, (766_000, 256, 512), 2e-4, 100e9),
+    "electra_large": electra(354_655_291, (1_750_000, 2048, 512), 2e-4, 1.84e12),
+    "gpt": Figures(
+        116_534_784,
+        [(1_921_600, 64, 512)],
+        {1000: 1.25e-4, 2000: 2.5e-4, 961_800: 1.25e-4, 1_921_600: 0},
+        63e9,
+    ),
+    "gpt2": Figures(124_439_808, [(100_000, 512, 1024)], GPT2, 52.4e9),
+    "gpt2_medium": Figures(354_823_168, [(100_000, 512, 1024)], GPT2, 52.4e9),
+    "gpt2_large": Figures(774_030_080, [(100_000, 512, 1024)], GPT2, 52.4e9),
+    "gpt2_xl": Figures(1_557_611_200, [(100_000, 512, 1024)], GPT2, 52.4e9),
+    "legal_bert": Figures(
+        110_106_428,
+        [(500_000, 256, 512)],
+        {5_000: 1e-5, 10_000: 2e-5 * 0.98, 250_000: 1e-5, 500_000: 0},
+        65.5e9,
+    ),
+    "mt5_small": Figures(300_176_768, MT5, RSQRT, 1.05e12),
+    "mt5_base": Figures(582_401_280, MT5, RSQRT, 1.05e12),
+    "mt5_large": Figures(1_229_581_312, MT5, RSQRT, 1.05e12),
+    "mt5_xl": Figures(3_742_619_648, MT5, RSQRT, 1.05e12),
+    "mt5_xxl": Figures(12_921_057_280, MT5, RSQRT, 1.05e12),
+    "roberta_base": Figures(
+        124_697_433, [(500_000, 8192, 512)], {24_000: 6e-4, 262_000: 3e-4, 500_000: 0}, 2.1e12
+    ),
+    "roberta_large": Figures(
+        355_412_057, [(500_000, 8192, 512)], {30_000: 4e-4, 265_000: 2e-4, 500_000: 0}, 2.1e12
+    ),
+    "scibert": Figures(
+        110_543_220,
+        [(500_000, 256, 128), (300_000, 64, 512)],
+        {500: 5e-5, 250_000: 5e-5, 500_050: 5e-6, 650_000: 5e-6, 800_000: 0},
+        26.2e9,
+    ),
+    "spanbert_base": Figures(
+        110_300_480,
+        [(2_400_000, 256, 512)],
+        {5_000: 5e-5, 1_200_000: 5e-5, 2_400_000: 0},
+        315e9,
+    ),
+    "spanbert_large": Figures(
+        336_998_976,
+        [(2_400_000, 256, 512)],
+        {5_000: 5e-5, 1_200_000: 5e-5, 2_400_000: 0},
+        315e9,
+    ),
+    "t5_small": Figures(60_506_624, T5, RSQRT, 1.05e12),
+    "t5_base": Figures(222_903_552, T5, RSQRT, 1.05e12),
+    "t5_large": Figures(737_668_096, T5, RSQRT, 1.05e12),
+    "t5_3b": Figures(2_851_598_336, T5, RSQRT, 1.05e12),
+    "t5_11b": Figures(11_307_321_344, T5, RSQRT, 1.05e12),
+    "t5_1_1_small": Figures(76_961_152, T5, RSQRT, 1.05e12),
+    "t5_1_1_base": Figures(247_577_856, T5, RSQRT, 1.05e12),
+    "t5_1_1_large": Figures(783_150_080, T5, RSQRT, 1.05e12),
+    "t5_1_1_xl": Figures(2_849_757_184, T5, RSQRT, 1.05e12),
+    "t5_1_1_xxl": Figures(11_135_332_352, T5, RSQRT, 1.05e12),
+    "ul2_20b": Figures(19_591_209_984, [(2_000_000, 1024, 512)], RSQRT, 1.05e12),
+    "xlnet_base": Figures(116_750_336, [(500_000, 8192, 512)], XLNET, 2.1e12),
+    "xlnet_large": Figures(360_300_800, [(500_000, 8192, 512)], XLNET, 2.1e12),
+}
+MINIS = (
+    "albert bart bert bert_wwm byt5 distilbert electra gpt2 legal_bert mt5 roberta scibert "
+    "spanbert t5 t5_1_1 ul2 xlnet"
+).split()
+FULL = {
+    "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
+    "byt5": "byt5_small", "electra": "electra_small", "mt5": "mt5_small", "roberta": "roberta_base",
+    "spanbert": "spanbert_base", "t5": "t5_small", "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b",
+    "xlnet": "xlnet_base",
+}  # fmt: skip
+FAST = {"albert_base_v1", "bert_base", "scibert", "t5_small"}
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    gin.clear_config()
+    yield
+    gin.clear_config()
+
+
+def resolved(name: str) -> Run:
+    """The run of a recipe."""
+    gin_config.load([str(gin_config.published_recipes()[name])])
+    return gin_config.build(Run)
+
+
+def parameter_count(run: Run) -> int:
+    """What its program, which has no arrays yet, comes to."""
+    rows = run.options.batch_size
+    return step.build(run.model, run.optimizer, run.layout, batch_size=rows).parameter_count
+
+
+def fits(run: Run) -> None:
+    """Asserts that vocabulary, model, objective and lengths go together in every phase."""
+    vocabulary, name = run.data.vocabulary, run.data.vocabulary.name
+    sentinels = 100 if vocabulary.extra_ids is None else vocabulary.extra_ids
+    ids = {None: vocabulary.size + sentinels, "bytes": 259}.get(name)
+    if ids:  # otherwise it is another run's
+        preflight.vocabulary_fits(run.model, ids)
+    for _, phase in run.in_phases():
+        preflight.lengths_given(phase.feature_converter, phase.data.lengths)
+        objective, (first, *_) = phase.data.objective, phase.data.lengths.values()
+        assert phase.data.lengths == objective.lengths(first)
+
+
+def test_every_recipe_is_one_of_these():
+    assert {*gin_config.published_recipes()} == {*PUBLISHED, *(f"{kind}-mini" for kind in MINIS)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in PUBLISHED],
+)
+def test_a_recipe_has_the_figures_of_its_paper(name):
+    expected = PUBLISHED[name]
+    run = resolved(name)
+    found = recipes.stretches()
+    rate = gin_config.macro("LEARNING_RATE")
+    assert parameter_count(run) == expected.parameters
+    assert [(one.steps, one.rows, one.length) for one in found] == expected.stretches
+    assert sum(one.tokens for one in found) == pytest.approx(expected.trained, rel=0.01)
+    for at, value in expected.rates.items():
+        # Rates are float32: what is left at the end of millions of steps is a difference of such.
+        assert float(rate(at)) == pytest.approx(value, rel=1e-4, abs=1e-6 * max(expected.rates))
+    fits(run)
+    assert (run.model_dir, len(gin_config.macro("SOURCE")) > 10) == (f"runs/{name}", True)
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(n, marks=[] if n == "bert" else [pytest.mark.slow]) for n in MINIS]
+)
+def test_a_mini_is_small_and_otherwise_as_the_run_that_it_stands_for(kind):
+    full = mechanism(FULL.get(kind, kind))
+    assert mechanism(f"{kind}-mini") == full
+    run = resolved(f"{kind}-mini")
+    fits(run)
+    count = parameter_count(run)
+    assert 0.5e6 < count < 4e6
+    assert count == stated_count(gin_config.published_recipes()[f"{kind}-mini"])
+    assert (run.data.mixture_or_task_name, run.model_dir) == ("stdlib_docs", f"runs/{kind}-mini")
+    assert sum(one.tokens for one in recipes.stretches()) < 20e6
+    assert float(gin_config.macro("LEARNING_RATE")(100)) > 1e-4
+
+
+def mechanism(name: str) -> dict[str, object]:
+    """What a mini has in common with the run that it stands for."""
+    run = resolved(name)
+    return {
+        "objective": gin_config.macro("OBJECTIVE"),
+        "optimizer": gin_config.described("OPTIMIZER"),
+        "schedule": gin_config.described("LEARNING_RATE").partition("(")[0],
+        "model": getattr(run.model, "__qualname__", ""),
+        "clip": run.options.gradient_clip,
+        "phases": len(run.phases),
+        "kind": gin_config.macro("VOCAB_TYPE"),
+        "teacher": run.teacher is not None,
+        "init_from": run.init_from is not None,
+    }
+
+
+def test_a_file_names_itself_and_states_its_parameters():
+    for name, file in gin_config.published_recipes().items():
+        text = file.read_text(encoding="utf-8")
+        assert re.search(rf"^#   t5x_like train --recipe {name}( |$)", text, re.M), name
+        assert "# Hardware: " in text, name
+        assert "# Result: " in text, name
+        assert stated_count(file) == PUBLISHED[name].parameters if name in PUBLISHED else True
+        assert 5 <= len(text.splitlines()) <= 40, name
+
+
+def test_the_list_and_the_names(capsys):
+    assert main(["recipes", "--names"]) == 0
+    names = capsys.readouterr().out.split()
+    assert main(["recipes"]) == 0
+    table = capsys.readouterr().out
+    assert f"```\n{table}```" in DOCS.read_text(encoding="utf-8")
+    lines = table.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == names == [*gin_config.published_recipes()]
+    (bert,) = (line for line in lines if line.startswith("bert_base "))
+    assert "110,106,428  900,000 x 256 x 128 + 100,000 x 256 x 512   42.6B  Devlin" in bert
+
+
+def test_one_recipe_in_full(capsys):
+    assert main(["recipes", "scibert"]) == 0
+    text = capsys.readouterr().out
+    assert "phase 2: 300,000 steps of 64 rows (inputs 512): 9.83B tokens" in text
+    assert "NextSentence(masked_rate=0.15" in text
+    assert "optimizers.adam_uncorrected(" in text
+    assert main(["recipes", "bert_bas"]) == 1
+    assert "bert_base" in capsys.readouterr().err
