@@ -108,10 +108,11 @@ def _saved(directory: Path, extra_ids: int | None) -> Vocabulary:
             f"fingerprint is {made.fingerprint[:12]}, not {expected[:12]}; a file was replaced "
             "or damaged"
         )
-    if extra_ids is not None and extra_ids != fields.get("extra_ids"):
+    saved = fields.get("extra_ids") or 0
+    if extra_ids is not None and extra_ids > saved:
         raise ValueError(
-            f"the vocabulary in {directory} was saved with {fields.get('extra_ids')} extra ids, "
-            f"not {extra_ids}: leave extra_ids out"
+            f"the vocabulary in {directory} was saved with {saved} extra ids, and {extra_ids} are "
+            f"wanted: train one with them (`t5x_like vocab --extra_ids {extra_ids}`)"
         )
     return made
 

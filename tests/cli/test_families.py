@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import write_documents
 from tiny_run import Result, losses
 
 from t5x_like import objectives
@@ -41,17 +42,8 @@ NOT_AT_HUGGING_FACE = ("prefix_lm_base",)
 
 @pytest.fixture(scope="session")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """400 documents of some lines each, with words that repeat."""
-    rng = np.random.default_rng(0)
-    parts = [a + b for a in "b d f g k l m n p r s t".split() for b in "aeiou"]
-    words = np.array(["".join(word) for word in rng.choice(parts, (500, 3))])
-    folder = tmp_path_factory.mktemp("documents")
-    texts = [
-        "\n".join(" ".join(rng.choice(words, rng.integers(4, 12))) + "." for _ in range(8))
-        for _ in range(400)
-    ]
-    (folder / "text.txt").write_text("\n\n".join(texts))
-    return folder
+    """A folder with text.txt, and the cache of all families."""
+    return write_documents(tmp_path_factory.mktemp("documents") / "text.txt").parent
 
 
 @pytest.mark.parametrize("name", FAMILIES)

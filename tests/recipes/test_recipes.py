@@ -16,7 +16,6 @@ from t5x_like.cli.model_names import stated_count
 from t5x_like.cli.run import Run
 from t5x_like.training import step
 
-
 DOCS = Path(__file__).parent.parent.parent / "docs" / "recipes.md"
 
 

@@ -212,6 +212,21 @@ def test_inference_reads_the_averaged_parameters_alone(saved: Path) -> None:
         Checkpoints(saved).restore_params(program().abstract_state.params, step=7)
 
 
+def test_parameters_are_read_one_by_one_when_asked_for(saved: Path) -> None:
+    abstract = program().abstract_state.params
+    opened = Checkpoints(saved).open_params(abstract)
+    assert {name: (x.shape, x.dtype) for name, x in opened.state.items()} == {
+        name: (x.shape, x.dtype) for name, x in abstract.items()
+    }
+    read = opened.state["wi"].read()
+    assert read.sharding == abstract["wi"].sharding
+    shutil.rmtree(saved / "3")
+    with pytest.raises(FileNotFoundError):
+        np.asarray(opened.state["wo"])
+    whole = Checkpoints(saved).restore_params(abstract, step=2).state
+    tiny.assert_same(Checkpoints(saved).open_params(abstract, step=2).state, whole)
+
+
 def test_nothing_saved_is_none(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "new")
     assert checkpoints.restore_latest(lambda _: program().abstract_state) is None

@@ -29,7 +29,7 @@ def test_saved_vocabularies_come_back(model_file, tmp_path):
         assert loading.load(directory) == vocabulary
         assert not [name for name in os.listdir(directory) if name.endswith(".tmp")]
     assert loading.load(directory, extra_ids=5).vocab_size == 102
-    with pytest.raises(ValueError, match="saved with 5 extra ids, not 100"):
+    with pytest.raises(ValueError, match="saved with 5 extra ids, and 100 are"):
         loading.load(directory, extra_ids=100)
 
 
