@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from t5x_like import partitioning
 from t5x_like.cli.run import Run
 from t5x_like.data import stream
@@ -61,6 +63,19 @@ class Batches:
             "batch_size": self.run.options.batch_size,
             "rows": self.to_device.rows,
         }
+
+    def check(self, program: step.Program) -> None:
+        """Traces a step on such batches, so that a model's objections come before training.
+
+        Raises:
+          ValueError: what the model objects to, such as rows longer than its positions.
+        """
+        if self.complete is not _as_it_is:
+            return
+        row = stream.Examples(self.train[0], self.seed, self.run.feature_converter)[0]
+        rows = self.run.options.batch_size
+        batch = {name: jax.ShapeDtypeStruct((rows, *x.shape), x.dtype) for name, x in row.items()}
+        jax.eval_shape(program.step, program.abstract_state, batch, jax.random.key(0))
 
     def train_from(self, start_step: int) -> Iterator[Batch]:
         rows = stream.train_stream(

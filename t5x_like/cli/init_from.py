@@ -46,12 +46,13 @@ class InitFrom:
     def __post_init__(self) -> None:
         if isinstance(self.skip, str):
             raise ValueError(f"InitFrom.skip is a list of patterns, not {self.skip!r}")
-        for pattern in (*self.rename, *self.skip):
+        for pattern, replacement in (*self.rename.items(), *((one, "") for one in self.skip)):
             try:
-                re.compile(pattern)
+                re.sub(pattern, replacement, "")
             except re.error as error:
                 raise ValueError(
-                    f"InitFrom: not a regular expression: {pattern!r}: {error}"
+                    f"InitFrom: not a regular expression, or no replacement for one: {pattern!r}, "
+                    f"{replacement!r}: {error}"
                 ) from None
 
     def check(self, program: Program) -> None:

@@ -43,6 +43,12 @@ class RunPhase:
             run.layout, run.options.batch_size, microbatches=run.options.microbatches
         )
         preflight.lengths_given(run.feature_converter, run.data.lengths)
+        wanted = run.phases[self.number].objective if run.phases else None
+        if wanted is not None and any(found != wanted for found in run.data.task_objectives()):
+            raise ValueError(
+                f"PHASES: phase {self.number + 1} has an objective, but the task "
+                f"{run.data.mixture_or_task_name!r} has one of its own: name the corpus alone"
+            )
 
     def open_data(self, same: Callable[[Mapping[str, Any]], None]) -> Opened:
         """Its data, refused before any text is tokenised where it cannot be used.
@@ -54,6 +60,8 @@ class RunPhase:
         def check(ids: int, vocabulary: Vocabulary | None) -> None:
             pad = None if vocabulary is None else vocabulary.token_ids.pad
             preflight.vocabulary_fits(self.run.model, ids, pad)
+            if vocabulary is not None and self.run.teacher is not None:
+                self.run.teacher.check(vocabulary)
             known = {} if vocabulary is None else {"vocabulary": vocabulary.fingerprint}
             same({**self._named(self._settings()), **known})
 
@@ -80,6 +88,8 @@ class RunPhase:
             "batch_size": run.options.batch_size,
             "data.converter": repr(run.feature_converter),
         }
+        if run.teacher is not None:
+            settings["data.teacher"] = run.teacher.identity()
         return settings | ({"data.start": self.start} if self.number else {})
 
     def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:

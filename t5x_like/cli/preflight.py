@@ -101,7 +101,11 @@ def examples_read(feature_converter: Any, components: Iterable[Component]) -> No
 
 
 def same_run(
-    mine: Mapping[str, Any], saved: Mapping[str, Any] | None, *, allow_change: frozenset[str]
+    mine: Mapping[str, Any],
+    saved: Mapping[str, Any] | None,
+    *,
+    allow_change: frozenset[str],
+    whole: bool = False,
 ) -> None:
     """Refuses to resume where the examples, their noise, their ids or the seed would differ.
 
@@ -109,21 +113,23 @@ def same_run(
       mine: `seed`, `batch_size`, `vocabulary` and `data.*` of the run that starts, or some.
       saved: the metadata of the checkpoint that it would resume; None where there is none.
       allow_change: first parts of names that may differ, such as `data`.
+      whole: whether `mine` is all there is, so that it must not lack what was saved.
 
     Raises:
       CheckpointError: something else differs; says what, and what to do.
     """
     if saved is None:
         return
+    gone = [name for name in saved if name not in mine and name != "config"] if whole else []
     different = [
         name
-        for name in mine
-        if saved.get(name) != mine[name] and name.partition(".")[0] not in allow_change
+        for name in (*mine, *gone)
+        if saved.get(name) != mine.get(name) and name.partition(".")[0] not in allow_change
     ]
     if not different:
         return
     lines = [
-        "  {}: {} then, {} now".format(name, *_brief(str(saved.get(name)), str(mine[name])))
+        "  {}: {} then, {} now".format(name, *_brief(str(saved.get(name)), str(mine.get(name))))
         for name in different
     ]
     message = ["MODEL_DIR holds a run with other data or seeds:", *lines]

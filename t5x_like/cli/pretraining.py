@@ -49,19 +49,22 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
     same = functools.partial(preflight.same_run, allow_change=allow_change)
     opened = [phase.open_data(lambda mine: same(mine, saved)) for phase in phases]
     vocabulary = opened[0].vocabulary
-    if run.teacher is not None:
-        run.teacher.check(vocabulary)
     identity: dict[str, Any] = {}
     for phase, found in zip(phases, opened, strict=True):
         identity |= phase.identity(found)
-    same(identity, saved)
+    same_whole = functools.partial(same, identity, whole=True)
+    same_whole(saved)
     batches = [phase.batches(found) for phase, found in zip(phases, opened, strict=True)]
+    for program, part in zip(programs[1:], batches[1:], strict=True):
+        part.check(program)  # else it would be seen when the phase begins
     if run.teacher is not None:
         teach = run.teacher.open(run.layout)
         batches = [dataclasses.replace(part, complete=teach) for part in batches]
     log = RunLog(model_dir, total_steps=run.options.train_steps)
     if run.options.eval_period and not all(part.validation for part in batches):
-        log.message("No held-out documents: the run goes without evaluation.")
+        log.message("No held-out documents: no evaluation without them.")
+    if phases[-1].start >= run.options.train_steps:
+        log.message(f"The last phase is never reached: it begins after step {phases[-1].start}.")
     return loop.train(
         [
             _phase(phase.start, program, part)
@@ -72,7 +75,7 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
         checkpoints=Checkpoints(
             run_files.checkpoints(model_dir),
             keep=run.options.checkpoints_kept,
-            check=functools.partial(same, identity),
+            check=same_whole,
         ),
         metadata={**identity, "config": config},
         log=log,
@@ -89,7 +92,11 @@ def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
         return run
     found = run.init_from.vocabulary() if fresh else run_files.read_vocabulary(model_dir)
     if found is None:
-        return run
+        raise ValueError(
+            f"{run.init_from.directory} has parameters but no vocabulary, and a new one would give "
+            "its ids other meanings: name the one it was trained with as VOCABULARY, or import it "
+            "again with --vocabulary"
+        )
     return dataclasses.replace(run, data=dataclasses.replace(run.data, vocabulary=Given(found)))
 
 

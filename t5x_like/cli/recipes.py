@@ -21,15 +21,7 @@ examples:
 
 docs/recipes.md says more.
 """
-_SETTINGS = (
-    "MODEL_DIR",
-    "GRADIENT_CLIP",
-    "VOCABULARY",
-    "VOCAB_TYPE",
-    "VOCAB_SIZE",
-    "DTYPE",
-    "MIXTURE_OR_TASK_NAME",
-)
+_SETTINGS = ("MODEL_DIR", "GRADIENT_CLIP", "DTYPE", "MIXTURE_OR_TASK_NAME")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +119,7 @@ def _short(count: int) -> str:
 def _explained(name: str, file: Path) -> Iterable[str]:
     """The head of its file, then what the configuration comes to."""
     from t5x_like.cli import gin_config
+    from t5x_like.data.opening import Data
 
     gin_config.load([str(file)])
     text = file.read_text(encoding="utf-8").splitlines()
@@ -147,6 +140,22 @@ def _explained(name: str, file: Path) -> Iterable[str]:
     yield f"learning rate: {gin_config.described('LEARNING_RATE')}"
     yield from _rates(gin_config.macro("LEARNING_RATE"), parts)
     for setting in _SETTINGS:
+        yield f"{setting} = {gin_config.macro(setting)!r}"
+    yield from _vocabulary()
+    exponent = gin_config.given(Data).get("corpus_exponent", 1.0)
+    if exponent != 1:
+        yield f"opening.Data.corpus_exponent = {exponent}"
+
+
+def _vocabulary() -> Iterable[str]:
+    """One that is named, or that of the parameters to start from, or one trained on the text."""
+    from t5x_like.cli import gin_config
+
+    named, start = map(gin_config.macro, ("VOCABULARY", "INIT_FROM"))
+    if named is None and start is not None:
+        yield f"VOCABULARY = None: that of {start.directory!r}"
+        return
+    for setting in ("VOCABULARY",) if named else ("VOCABULARY", "VOCAB_TYPE", "VOCAB_SIZE"):
         yield f"{setting} = {gin_config.macro(setting)!r}"
 
 

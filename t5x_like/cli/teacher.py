@@ -64,6 +64,11 @@ class Teacher:
                 f"`vocabulary` in {path}"
             )
 
+    def identity(self) -> list[Any]:
+        """JSON by which a resumed run knows that it still has this teacher: step and dtype."""
+        steps = Checkpoints(run_files.checkpoints(self._path())).steps()
+        return [max(steps, default=None) if self.step is None else self.step, self.dtype]
+
     def open(self, layout: Layout) -> Callable[[Batch], Batch]:
         """Reads the teacher; what adds `teacher_logits` and `teacher_states` to global batches.
 

@@ -39,7 +39,7 @@ def evaluate(
     totals: dict[str, np.ndarray] = {}
     for batch in batches:
         found = dict(jax.device_get(step(params, batch)))
-        if token_bytes is not None and _predicts_whole_texts(batch):
+        if token_bytes is not None and "perplexity" in found and _predicts_whole_texts(batch):
             count = _scored_bytes(
                 batch["decoder_target_tokens"], batch["decoder_loss_weights"], token_bytes
             )

@@ -124,7 +124,8 @@ def train(
             state, metrics = phase.program.step(state, batch, key)
             step += 1
             reader.add(step, metrics, vote.cast(asked.is_set()))
-            leaving = reader.read(_IN_FLIGHT if compiled else 0)
+            ending = phase is not _phase_of(step, phases)
+            leaving = reader.read(_IN_FLIGHT if compiled and not ending else 0)
             if not compiled:
                 reader.meter.restart()
                 compiled = True
@@ -189,7 +190,8 @@ def _restore_or_init(
         log.message(f"Resuming from step {restored.step} in {checkpoints.directory}.")
         return restored.state, restored.step
     program = phases[0].program
-    log.message(f"Starting from scratch: {program.parameter_count:,} parameters.")
+    origin = "scratch" if initial is None else "other parameters"
+    log.message(f"Starting from {origin}: {program.parameter_count:,} parameters.")
     state = program.init(key)
     if initial is not None:
         params = initial(state.params)

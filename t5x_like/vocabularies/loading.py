@@ -112,7 +112,8 @@ def _saved(directory: Path, extra_ids: int | None) -> Vocabulary:
     if extra_ids is not None and extra_ids > saved:
         raise ValueError(
             f"the vocabulary in {directory} was saved with {saved} extra ids, and {extra_ids} are "
-            f"wanted: train one with them (`t5x_like vocab --extra_ids {extra_ids}`)"
+            f"wanted: train one with them (`t5x_like vocab --extra_ids {extra_ids}`), or name a "
+            ".model file, which takes any number"
         )
     return made
 

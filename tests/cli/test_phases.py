@@ -107,8 +107,17 @@ def test_a_phase_cannot_be_moved_behind_a_runs_back(tiny: Tiny, in_phases: str) 
     moved = tiny.train("run", in_phases, "--gin.short/run.Phase.steps=1", TRAIN_STEPS=6)
     assert moved.status == 1
     assert "data.phase_2.start: 2 then, 1 now" in moved.err
+    dropped = tiny.train("run", TRAIN_STEPS=6)
+    assert "data.phase_2.start: 2 then, None now" in dropped.err
     other = tiny.train("run", in_phases, "--gin.wide/run.Phase.batch_size=8", TRAIN_STEPS=6)
     assert "batch_size.phase_2: 16 then, 8 now" in other.err
+
+
+def test_a_task_with_an_objective_takes_none_from_a_phase(tiny: Tiny, in_phases: str) -> None:
+    named = {"CORPUS": None, "MIXTURE_OR_TASK_NAME": "stdlib_docs.span_corruption"}
+    result = tiny.train("run", in_phases, **named)
+    assert result.status == 1
+    assert "phase 2 has an objective, but the task 'stdlib_docs.span_corruption'" in result.err
 
 
 def test_every_phase_but_the_last_says_how_long_it_is(tiny: Tiny, in_phases: str) -> None:

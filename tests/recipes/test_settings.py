@@ -1,0 +1,281 @@
+"""What recipes set besides their figures, of which test_recipes.py has the table.
+
+Optimizer, clipping, dropout, vocabulary, objective, lengths and the drawing of languages: a change
+of any of them fails here. Our own are: Adam's b1, b2 and eps of GPT-2, and of GPT, whose paper says
+nothing of them (its fine-tuning code does); clipping and decay of GPT-2; b2, eps and decay of BART;
+all of legal_bert but BERT's vocabulary; all of xlnet_base, which are the large size's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import gin
+import pytest
+
+from t5x_like import partitioning
+from t5x_like.cli import gin_config
+from t5x_like.cli.model_names import stated_count
+from t5x_like.cli.run import Run
+from t5x_like.data.vocabulary_choice import VocabularyChoice
+from t5x_like.objectives import (
+    albert,
+    bart,
+    corruptions,
+    denoising,
+    distilbert,
+    electra,
+    lm,
+    mlm,
+    noise_masks,
+    roberta,
+    sentence_permutation,
+    span_corruption,
+    spanbert,
+    text_infilling,
+    ul2,
+    xlnet,
+)
+
+NORMS_AND_BIASES = ("scale", "bias")
+
+
+def adam(
+    kind: str,
+    *,
+    b2: float = 0.999,
+    eps: float = 1e-6,
+    weight_decay: float = 0.01,
+    not_decayed: tuple[str, ...] = NORMS_AND_BIASES,
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "b1": 0.9,
+        "b2": b2,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "not_decayed": not_decayed,
+    }
+
+
+ADAFACTOR = {
+    "kind": "adafactor",
+    "decay_rate": 0.8,
+    "step_offset": 0,
+    "clipping_threshold": 1.0,
+    "multiply_by_parameter_scale": True,
+    "min_dim_size_to_factor": 128,
+    "momentum": None,
+}
+BERT_ADAM = adam("adam_uncorrected")
+FAIRSEQ_ADAM = adam("adam_epsilon_hat", b2=0.98, not_decayed=())
+GPT_ADAM = adam("adam_epsilon_hat", eps=1e-8)
+
+
+def pieces(
+    kind: str, size: int, *, lowercase: bool = False, sentinels: int | None = 0
+) -> VocabularyChoice:
+    """One that is trained on the run's text; `sentinels` None: the usual 100."""
+    return VocabularyChoice(kind=kind, size=size, lowercase=lowercase, extra_ids=sentinels)
+
+
+def spans(density: float, length: float) -> span_corruption.SpanCorruption:
+    return span_corruption.SpanCorruption(noise_density=density, mean_noise_span_length=length)
+
+
+def next_sentences(*, whole_words: bool = False) -> mlm.NextSentence:
+    return mlm.NextSentence(
+        masked_rate=0.15, max_predictions=None, whole_words=whole_words, static=True, dupe_factor=10
+    )
+
+
+def ul2_denoisers() -> ul2.UL2:
+    suffix = denoising.Denoising(
+        noise=noise_masks.SuffixNoise(density=0.5),
+        inputs=corruptions.CleanTokens(),
+        targets=corruptions.NoiseTokens(),
+        targets_share=1.0,
+        concatenate=True,
+    )
+    regular = [("[R]", 0.2, spans(0.15, 3.0)), ("[R]", 0.2, spans(0.15, 8.0))]
+    short = [("[X]", 0.1, spans(0.5, 3.0)), ("[X]", 0.1, spans(0.5, 8.0))]
+    long = [("[X]", 0.1, spans(0.15, 64.0)), ("[X]", 0.1, spans(0.5, 64.0))]
+    rows = [*regular, *short, *long, ("[S]", 0.2, suffix)]
+    return ul2.UL2(
+        denoisers=tuple(ul2.Denoiser(mode=m, rate=r, objective=o) for m, r, o in rows),
+        mode_tokens=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Of a kind of run; `vocabulary` None: that of the parameters it starts from; str: a named one.
+
+    `lengths` are those of a run without phases, which have theirs among the figures.
+    """
+
+    optimizer: Mapping[str, Any]
+    vocabulary: VocabularyChoice | str | None
+    objective: object
+    clip: float | None = 1.0
+    dropout: float = 0.1
+    lengths: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"inputs": 512})
+    corpus_exponent: float = 1.0
+
+    def but(self, **changes: Any) -> Settings:
+        return dataclasses.replace(self, **changes)
+
+
+ALBERT = Settings(
+    optimizer=adam("lamb"),
+    vocabulary=pieces("unigram", 30_000),
+    objective=albert.ALBERT(
+        ngram=3, favor_shorter=True, masked_rate=0.15, max_predictions=None, dupe_factor=1
+    ),
+)
+BERT = Settings(
+    optimizer=BERT_ADAM,
+    vocabulary=pieces("wordpiece", 30_522, lowercase=True),
+    objective=next_sentences(),
+)
+ELECTRA = BERT.but(objective=electra.ELECTRA(masked_rate=0.15, every_token=True))
+GPT2 = Settings(
+    optimizer=GPT_ADAM,
+    vocabulary=pieces("byte_bpe", 50_257),
+    objective=lm.LanguageModeling(),
+    lengths={"targets": 1024},
+)
+ROBERTA = Settings(
+    optimizer=FAIRSEQ_ADAM,
+    vocabulary=pieces("byte_bpe", 50_265),
+    objective=roberta.PackedSentences(masked_rate=0.15, whole_words=False, cross_documents=True),
+    clip=None,
+)
+T5_1_1 = Settings(
+    optimizer=ADAFACTOR,
+    vocabulary=pieces("unigram", 32_000, sentinels=None),
+    objective=spans(0.15, 3.0),
+    clip=None,
+    dropout=0.0,
+    lengths={"inputs": 512, "targets": 114},
+)
+MT5 = T5_1_1.but(
+    vocabulary=pieces("unigram", 250_000, sentinels=None),
+    lengths={"inputs": 1024, "targets": 229},
+    corpus_exponent=0.3,
+)
+
+# By name; the first that matches.
+SETTINGS = {
+    "albert_xxlarge_v1": ALBERT.but(dropout=0.0),
+    "albert_*_v1": ALBERT,
+    "albert_*": ALBERT.but(dropout=0.0),
+    "bart_*": ROBERTA.but(
+        objective=bart.BART(
+            noises=(
+                sentence_permutation.SentencePermutation(share=1.0),
+                text_infilling.TextInfilling(rate=0.3, mean_span_length=3.0, mask_random=0.0),
+            )
+        ),
+        clip=0.1,
+        lengths={"inputs": 512, "targets": 512},
+    ),
+    "bert_wwm_large": BERT.but(objective=next_sentences(whole_words=True)),
+    "bert_*": BERT,
+    "byt5_*": MT5.but(
+        vocabulary="bytes", objective=spans(0.15, 20.0), lengths={"inputs": 1024, "targets": 189}
+    ),
+    "distilbert": Settings(
+        optimizer=adam("adamw", b2=0.98, weight_decay=0.0),
+        vocabulary=None,
+        objective=distilbert.RareTokens(masked_rate=0.15),
+        clip=5.0,
+    ),
+    "electra_small": ELECTRA.but(lengths={"inputs": 128}),
+    "electra_base": ELECTRA,
+    "electra_large": ELECTRA.but(objective=electra.ELECTRA(masked_rate=0.25, every_token=True)),
+    "gpt": GPT2.but(vocabulary=pieces("byte_bpe", 40_478), lengths={"targets": 512}),
+    "gpt2*": GPT2,
+    "legal_bert": BERT.but(vocabulary=None),
+    "mt5_*": MT5,
+    "roberta_*": ROBERTA,
+    "scibert": BERT.but(vocabulary=pieces("wordpiece", 31_090, lowercase=True)),
+    "spanbert_*": Settings(
+        optimizer=adam("adam_epsilon_hat", eps=1e-8, weight_decay=0.1, not_decayed=()),
+        vocabulary=pieces("wordpiece", 28_996),
+        objective=spanbert.SpanBERT(
+            p=0.2, max_span_length=10, masked_rate=0.15, max_pair_targets=15
+        ),
+    ),
+    "t5_1_1_*": T5_1_1,
+    "t5_*": T5_1_1.but(dropout=0.1),
+    "ul2_20b": T5_1_1.but(
+        vocabulary=pieces("unigram", 32_000, sentinels=128),
+        objective=ul2_denoisers(),
+        lengths={"inputs": 512, "targets": 512},
+    ),
+    "xlnet_*": Settings(
+        optimizer=BERT_ADAM,
+        vocabulary=pieces("unigram", 32_000),
+        objective=xlnet.XLNet(
+            partial_prediction=6, max_ngram=5, perm_size=None, reuse_length=None, bidirectional=True
+        ),
+    ),
+}
+FULL_SIZES = [name for name in gin_config.published_recipes() if not name.endswith("-mini")]
+
+
+def optimizer_settings() -> dict[str, Any]:
+    """What the configuration gives its optimizer, and what that has by default."""
+    macro = gin.get_bindings("OPTIMIZER/gin.macro", resolve_references=False)["value"]
+    make = macro.configurable.wrapped
+    signature = inspect.signature(make).parameters.values()
+    defaults = {one.name: one.default for one in signature if one.name != "learning_rate"}
+    given = {k: v for k, v in gin_config.given(make).items() if k != "learning_rate"}
+    return {"kind": make.__name__, **defaults, **given}
+
+
+@pytest.mark.parametrize("name", FULL_SIZES)
+def test_a_recipe_has_the_settings_of_its_kind(name: str, resolved: Callable[[str], Run]):
+    expected = next(one for pattern, one in SETTINGS.items() if fnmatchcase(name, pattern))
+    run = resolved(name)
+    config = gin_config.given(run.model)["config"]
+    vocabulary = run.data.vocabulary
+    found = Settings(
+        optimizer=optimizer_settings(),
+        vocabulary=vocabulary.name or (vocabulary if run.init_from is None else None),
+        objective=run.data.objective,
+        clip=run.options.gradient_clip,
+        dropout=config.dropout_rate,
+        lengths=run.data.lengths,
+        corpus_exponent=run.data.corpus_exponent,
+    )
+    assert found == expected
+    # T5's has one rate.
+    assert getattr(config, "attention_dropout_rate", expected.dropout) == expected.dropout
+
+
+@pytest.mark.parametrize("name", FULL_SIZES)
+def test_models_of_more_than_a_billion_parameters_are_cut(
+    name: str, resolved: Callable[[str], Run]
+):
+    resolved(name)
+    large = stated_count(gin_config.published_recipes()[name]) > 1e9
+    assert (gin_config.macro("REMAT") is not None) == large
+    assert (gin_config.given(partitioning.make_layout)["mesh"] == {"fsdp": -1}) == large
+
+
+def test_what_a_run_starts_from_and_who_teaches_it(resolved: Callable[[str], Run]):
+    student = resolved("distilbert")
+    assert student.teacher.directory == student.init_from.directory == "runs/bert_base"
+    assert student.init_from.layers == (0, 2, 4, 7, 9, 11)
+    config = gin_config.given(student.model)["config"]
+    weights = (config.kl_weight, config.mlm_weight, config.cosine_weight)
+    assert (weights, config.temperature) == ((5.0, 2.0, 1.0), 2.0)
+    assert student.init_from.skip == ("^mlm[.](dense|norm)",)  # of its head, the bias is taken
+    further = resolved("legal_bert")
+    assert (further.init_from.directory, further.teacher) == ("runs/bert_base", None)
