@@ -132,8 +132,8 @@ OURS = {
     "bart_large": Figures(
         406_291_456, [(500_000, 8000, 512)], {10_000: 4e-4, 255_000: 2e-4, 500_000: 0}, 2.05e12
     ),
-    # The paper has 3 epochs and batches of up to 4k, its code the rate and a share of warm-up: steps
-    # if a word is 1.3 pieces.
+    # The paper has 3 epochs and batches of up to 4k, its code the rate and 5 % of warm-up. How many
+    # steps that is supposes 1.3 pieces a word.
     "distilbert": Figures(
         66_985_530, [(6200, 4096, 512)], {155: 2.5e-4, 310: 5e-4, 3255: 2.5e-4, 6200: 0}, 13e9
     ),
