@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-SHARD_BYTES = 1 << 30
+SHARD_BYTES = 1 << 29
 
 _PARTIAL = ".partial"
 _FOREIGN = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.ckpt.index")

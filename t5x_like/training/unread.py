@@ -46,7 +46,7 @@ class Unread:
         )
         with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
             found = reader.restore(self.directory, args=arguments)
-        gc.collect()  # Orbax's own cycles hold what was read before.
+        gc.collect(1)  # Young cycles of Orbax's own hold what was read before.
         for key in self.path:
             found = found[key]
         return found
