@@ -12,11 +12,11 @@ from t5x_like.cli import arguments
 Columns = dict[str, dict[str, float]]
 
 _EPILOG = """\
-"untrained" is the same model as it starts. "unigram" gives each token its frequency in the training
-text (add-one smoothed). Losses are in nats, of tokens per token; a perplexity is the exponential of
-one. Of an encoder-decoder, "content" leaves out sentinels and end of sequence, which are easy, and
-"blanked" is the trained model with every ordinary encoder token padded away, sentinels left in
-place: what it knows without reading the text around the blanks.
+"untrained" is the same model, its parameters just drawn. "unigram" gives each token its frequency
+in the training text (add-one smoothed). Losses are in nats, of tokens per token; a perplexity is
+the exponential of one. Of an encoder-decoder, "content" leaves out sentinels and end of sequence,
+which are easy, and "blanked" is the trained model with every ordinary encoder token padded away,
+sentinels left in place: what it knows without reading the text around the blanks.
 """
 _NAME, _NUMBER = 34, 12
 
