@@ -60,11 +60,7 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
     if run.teacher is not None:
         teach = run.teacher.open(run.layout)
         batches = [dataclasses.replace(part, complete=teach) for part in batches]
-    log = RunLog(model_dir, total_steps=run.options.train_steps)
-    if run.options.eval_period and not all(part.validation for part in batches):
-        log.message("No held-out documents: no evaluation without them.")
-    if phases[-1].start >= run.options.train_steps:
-        log.message(f"The last phase is never reached: it begins after step {phases[-1].start}.")
+    log = _log(run, model_dir, phases, batches)
     return loop.train(
         [
             _phase(phase.start, program, part)
@@ -83,6 +79,18 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
         # Not earlier: what cannot resume the run that is there must leave it as it was.
         before_training=lambda: run_files.write(model_dir, config=config, vocabulary=vocabulary),
     )
+
+
+def _log(
+    run: Run, model_dir: epath.Path, phases: Sequence[RunPhase], batches: Sequence[Batches]
+) -> RunLog:
+    """The run's log, in which stands what its user may not expect."""
+    log = RunLog(model_dir, total_steps=run.options.train_steps)
+    if run.options.eval_period and not all(part.validation for part in batches):
+        log.message("No held-out documents: no evaluation without them.")
+    if phases[-1].start >= run.options.train_steps:
+        log.message(f"The last phase is never reached: it begins after step {phases[-1].start}.")
+    return log
 
 
 def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:

@@ -88,7 +88,7 @@ def in_phases(tmp_path: Path) -> str:
 def test_phases_have_batches_of_their_own(tiny: Tiny, in_phases: str) -> None:
     """And a run that is resumed in each of them, and between them, equals one that is not."""
     command = tiny.flags("straight", in_phases, "--gin.EVAL_PERIOD=2")
-    finish(tiny.start(command, driver=["--record"]))
+    finish(tiny.start(command, devices=8, driver=["--record"]))
     straight = tiny.root / "straight"
     records = map(json.loads, (straight / "rows-0of1.jsonl").read_text().splitlines())
     found = dict.fromkeys((record["step"], len(record["rows"])) for record in records)

@@ -51,7 +51,8 @@ def test_outputs_are_the_teachers_split_by_the_students_rows(
     with gin_config.kept():
         found = stored.read(str(directory))
     host = jax.tree.map(np.asarray, batch)
-    model = nnx.merge(nnx.split(found.model)[0], found.params)
+    params = jax.tree.map(lambda unread: unread.read(), found.params)
+    model = nnx.merge(nnx.split(found.model)[0], params)
     want = jax.jit(distilbert.teach)(model, host)
     for name in ("teacher_logits", "teacher_states"):
         assert taught[name].sharding.is_equivalent_to(layout.rows(want[name].shape), 3)
