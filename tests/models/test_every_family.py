@@ -56,6 +56,10 @@ def same(state, other, atol=2e-6):
 # Each microbatch would draw samples of its own: test_electra.py takes the likeliest ones.
 SAMPLING = ("electra", "electra_all_tokens")
 
+# Of several families with the same layers, one tells how these are compiled and typed.
+SAME_LAYERS = ("electra_all_tokens", "bert_decoder", "bart_decoder")
+OWN_LAYERS = [name for name in FAMILIES if name not in SAME_LAYERS]
+
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in SAMPLING])
 def test_four_microbatches_are_one_batch(name):
@@ -72,7 +76,7 @@ def test_eight_devices_train_as_one(name):
     same(state, alone(name)[1], atol=2e-5)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", OWN_LAYERS)
 def test_unrolled_and_computed_again_is_the_same(name):
     policy = jax.checkpoint_policies.nothing_saveable
     found, state = losses(FAMILIES[name], ONE, scan_unroll=0, remat=policy)
@@ -101,7 +105,7 @@ def test_four_batches_evaluate_as_one(name):
         assert found[metric] == pytest.approx(whole[metric], rel=1e-5), metric
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", OWN_LAYERS)
 def test_bfloat16_is_close_and_parameters_stay_float32(name):
     found, state = losses(FAMILIES[name], ONE, steps=1, dtype="bfloat16")
     np.testing.assert_allclose(found, alone(name)[0][:1], rtol=0.03)
