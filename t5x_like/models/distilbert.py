@@ -167,7 +167,7 @@ def _taught(batch: Batch, config: Config) -> tuple[jax.Array, jax.Array]:
     if missing := [name for name in names if name not in batch]:
         raise ValueError(
             f"a DistilBERT learns from a teacher, but the batch has no {' and no '.join(missing)}: "
-            "distilbert.teach(teacher, batch) adds them"
+            "distilbert.teach(teacher, batch) adds them, as a run with a TEACHER does"
         )
     logits_BLV, states_BLD = (jax.lax.stop_gradient(batch[name]) for name in names)
     if states_BLD.shape[-1] != config.d_model:
