@@ -12,6 +12,7 @@ from etils import epath
 from t5x_like.cli import run_files
 from t5x_like.training import initial, initial_plan
 from t5x_like.training.checkpoints import Checkpoints
+from t5x_like.training.parameter_paths import by_path
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Vocabulary
@@ -88,7 +89,7 @@ class InitFrom:
     def _plan(self, program: Program) -> tuple[initial_plan.Plan, Any]:
         saved = self._checkpoints().abstract_params(step=self.step)
         selection = initial_plan.Selection(rename=self.rename, skip=self.skip, layers=self.layers)
-        shapes = {path: leaf.shape for path, leaf in initial.by_path(saved).items()}
+        shapes = {path: leaf.shape for path, leaf in by_path(saved).items()}
         return initial_plan.make_plan(initial.wanted(program), shapes, selection), saved
 
     def _checkpoints(self) -> Checkpoints:

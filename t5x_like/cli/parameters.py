@@ -13,6 +13,7 @@ from jax.sharding import AbstractMesh
 
 from t5x_like.cli import gin_config
 from t5x_like.partitioning import DEFAULT_RULES, MESH_AXES, Layout, make_layout, map_parameters
+from t5x_like.training.parameter_paths import written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +50,8 @@ def abstract_parameters(make_model: Callable[..., Any]) -> list[Parameter]:
     axes = map_parameters(lambda axes, shape: axes, state)
 
     def one(path: tuple, leaf: jax.ShapeDtypeStruct, axes: tuple) -> Parameter:
-        name = ".".join(str(key.key) for key in path)
         stacked = ("layers",) * (len(leaf.shape) - len(axes))
-        return Parameter(name, leaf.shape, stacked + axes, leaf.dtype)
+        return Parameter(written(path), leaf.shape, stacked + axes, leaf.dtype)
 
     return jax.tree.leaves(jax.tree.map_with_path(one, nnx.to_pure_dict(state), axes))
 

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on a cache directory that dies with the process that holds it."""
+"""One writer at a time: a lock on what is made once, which dies with the process that holds it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from pathlib import Path
 
 from t5x_like.data.cache_format import CacheError
 
-_LOCK = ".writing"
-
 
 @contextlib.contextmanager
-def sole_writer(directory: Path) -> Iterator[None]:
-    """Holds `directory` (made if missing) for writing.
+def sole_writer(directory: Path, *, lock: str = ".writing") -> Iterator[None]:
+    """Holds `directory` (made if missing) for writing, once nobody else does.
 
-    The kernel drops the lock when its holder ends, however it ends: nothing stale is left.
+    Who waits says for whom; what it finds then may be what it was to write. The kernel drops the
+    lock when its holder ends, however it ends: nothing stale is left.
+
+    Args:
+      directory: a cache, or a folder in which things are made that each have a lock.
+      lock: name of the file that is locked.
 
     Raises:
-      CacheError: the directory cannot be written, or another process is writing this cache.
+      CacheError: the directory cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        file = (directory / _LOCK).open("a+")
+        file = (directory / lock).open("a+")
     except OSError as error:
         raise CacheError(
             f"cannot write the cache directory {directory} ({error.strerror}); name one that "
@@ -34,12 +37,11 @@ def sole_writer(directory: Path) -> Iterator[None]:
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "another process"
-            raise CacheError(
-                f"{holder} is writing the cache {directory}; wait until it is done or stop it"
-            ) from error
+            print(f"waiting for {holder}, which holds {directory / lock}", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()

@@ -140,9 +140,8 @@ def write_cache_from_task(
         point.
 
     Raises:
-      CacheError: the directory cannot be written, is being written by another process, or holds
-        the cache of something else; the task's features are not of a kind that can be cached; or
-        there is nothing to train on.
+      CacheError: the directory cannot be written, or holds the cache of something else; the
+        task's features are not of a kind that can be cached; or there is nothing to train on.
     """
     directory = Path(directory)
     extent = materialize or ToCachePoint()

@@ -74,7 +74,7 @@ def write_cache(
 
     Memory is bounded by two blocks of text, and a batch of it for each worker, whatever the size
     of the corpus. A writer that was killed goes on where it was: shards whose text has not changed
-    are kept.
+    are kept. Where another process writes it, this one waits, and keeps what that has made.
 
     Args:
       directory: made if missing.
@@ -86,8 +86,8 @@ def write_cache(
       overwrite: replaces a complete cache, also one of another corpus or vocabulary.
 
     Raises:
-      CacheError: the directory cannot be written, is being written by another process, or holds
-        the cache of something else; or the corpus has no tokens to train on.
+      CacheError: the directory cannot be written, or holds the cache of something else; or the
+        corpus has no tokens to train on.
       CorpusError: the corpus cannot be read.
     """
     directory = Path(directory)

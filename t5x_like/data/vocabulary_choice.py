@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from t5x_like.data import cache_location
+from t5x_like.data.cache_lock import sole_writer
 from t5x_like.data.corpora import Corpus
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import files, loading
@@ -101,8 +102,13 @@ class VocabularyChoice:
             return path.is_file() or (path / files.DESCRIPTION).is_file()
 
         def make() -> None:
-            print(f"training a {self.kind} vocabulary of {self.size} pieces: {path}", flush=True)
-            train(training_texts(corpus), path, recipe)
+            with sole_writer(path.parent, lock=f".{path.name}.writing"):
+                if exists():  # another run has made it
+                    return
+                print(
+                    f"training a {self.kind} vocabulary of {self.size} pieces: {path}", flush=True
+                )
+                train(training_texts(corpus), path, recipe)
 
         once(f"vocabulary {path.name}", path, exists, make)
         return loading.load(path, extra_ids=self.extra_ids)

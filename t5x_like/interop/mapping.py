@@ -123,11 +123,7 @@ class Reader(Protocol):
 
 def flat_parameters(model: nnx.Module) -> dict[str, Any]:
     """{path: array or shape} of a model, abstract or not."""
-    pure = nnx.to_pure_dict(nnx.state(model, nnx.Param))
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(pure)
-    }
+    return _flat(nnx.to_pure_dict(nnx.state(model, nnx.Param)))
 
 
 def read(
@@ -185,10 +181,7 @@ def written(params: Any, model: nnx.Module, names: Names) -> Iterator[tuple[str,
     Raises:
       ValueError: the rules are not the model's.
     """
-    leaves = {
-        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    }
+    leaves = _flat(params)
     _check_complete(names.rules, leaves)
     for rule in names.rules:
         ours = [np.asarray(leaves[path]) for path in rule.paths]
@@ -216,6 +209,11 @@ def _present(weights: Reader, rule: Rule, i: int, *, prefix: str) -> str | None:
                 if candidate in weights:
                     return candidate
     return None
+
+
+def _flat(params: Any) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
 def _nested(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -74,15 +74,13 @@ def step_flops(products: jax.Array) -> jax.Array:
     return 3.0 * 2.0 * products
 
 
-def totals(
-    *, tokens: jax.Array, flops: jax.Array, share: jax.Array
-) -> dict[str, tuple[jax.Array, jax.Array]]:
-    """The metrics `tokens` and `flops` of a batch, which count it whole.
+def totals(*, share: jax.Array, **counted: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
+    """Metrics of a batch that count it whole, such as `tokens` and `flops`.
 
     Their weight is `share`, the batch's share of what the loss is divided by: over the microbatches
     of a batch it adds up to 1, and the sums to the batch's.
     """
-    return {"tokens": (tokens, share), "flops": (flops, share)}
+    return {name: (count, share) for name, count in counted.items()}
 
 
 def encoder_products(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
-from flax import nnx
 
 from t5x_like.layers import accounting
 from t5x_like.layers.accounting import Term
@@ -18,6 +17,7 @@ from t5x_like.layers.encoder import Hidden
 from t5x_like.layers.heads import SequenceHead
 from t5x_like.layers.losses import token_sums
 from t5x_like.layers.masked_lm import MaskedLanguageHead, masked_sums
+from t5x_like.layers.term_loss import TermLoss
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
@@ -43,15 +43,8 @@ class PretrainedEncoder(Protocol):
         """Multiply-adds of a forward pass, float32 []."""
 
 
-class Pretraining(nnx.Module):
-    """A loss that is the sum of its terms' means, and metrics.
-
-    Batches are as of `EncoderPretraining`. A subclass has `weights` as of `protocols.Model`.
-    """
-
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
-        """The terms of the loss by the names of `weights`, and further metrics."""
-        raise NotImplementedError
+class Pretraining(TermLoss):
+    """What is pretrained on batches as of `EncoderPretraining`."""
 
     def flops(self, batch: Batch) -> jax.Array:
         """Floating point operations of a training step on this batch, float32 [].
@@ -61,30 +54,9 @@ class Pretraining(nnx.Module):
         """
         raise NotImplementedError
 
-    def initial_carry(self, batch_size: int) -> tuple[()]:
-        return ()
-
-    def loss(
-        self,
-        batch: Batch,
-        key: jax.Array | None,
-        carry: tuple[()],
-        weights: dict[str, jax.Array],
-    ) -> tuple[jax.Array, Metrics, tuple[()]]:
-        """The sum of the terms' means.
-
-        Metrics: `loss`; `<name>_loss` of each term and what the terms add; `tokens` (all that are
-        not padding) and `flops`.
-        """
-        terms, metrics = self.terms(batch, key)
-        scalar, losses = accounting.combine(terms, weights)
-        name, term = next(iter(terms.items()))
-        totals = accounting.totals(
-            tokens=accounting.count(batch["encoder_attention_mask"]),
-            flops=self.flops(batch),
-            share=term.weight / accounting.at_least_one(weights[name]),
-        )
-        return scalar, {**losses, **metrics, **totals}, carry
+    def counted(self, batch: Batch) -> dict[str, jax.Array]:
+        tokens = accounting.count(batch["encoder_attention_mask"])
+        return {"tokens": tokens, "flops": self.flops(batch)}
 
 
 class EncoderPretraining(Pretraining):

@@ -17,12 +17,13 @@ from t5x_like.layers.accounting import Term
 from t5x_like.layers.encoder_pretraining import row_weights
 from t5x_like.layers.losses import token_sums
 from t5x_like.layers.span_heads import Answers, ConditionalSpanHead
+from t5x_like.layers.term_loss import TermLoss
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
 
 
-class Answering(nnx.Module):
+class Answering(TermLoss):
     """A body, as of `finetuned.FineTuned`, and XLNet's head for answers.
 
     Besides what the body reads, a batch holds, for the loss, int32 `start_positions` and
@@ -58,19 +59,10 @@ class Answering(nnx.Module):
         weights = {"spans": 2.0 * rows}
         return weights | {"answerable": rows} if "is_impossible" in batch else weights
 
-    def initial_carry(self, batch_size: int) -> tuple[()]:
-        return ()
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """Starts and ends, and with half the weight whether there is an answer.
 
-    def loss(
-        self,
-        batch: Batch,
-        key: jax.Array | None,
-        carry: tuple[()],
-        weights: dict[str, jax.Array],
-    ) -> tuple[jax.Array, Metrics, tuple[()]]:
-        """The mean of starts and ends, and half of that of whether there is an answer.
-
-        Metrics: `loss`, those of the two terms, and `accuracy` of starts and ends.
+        Metrics: `accuracy` of starts and ends.
         """
         x_BLD, rows_B = self.body.hidden(batch, key).last, _rows(batch)
         starts_B, ends_B = (
@@ -94,11 +86,11 @@ class Answering(nnx.Module):
             # -log of the chance of what is true: log(1 + e^x) is that of the contrary of x.
             cross_entropy_B = jax.nn.softplus(logit_B) - logit_B * batch["is_impossible"]
             terms["answerable"] = Term((cross_entropy_B * rows_B).sum(), here, 0.5)
-        scalar, metrics = accounting.combine(terms, weights)
-        tokens = accounting.count(batch["encoder_attention_mask"])
-        share = 2.0 * here / accounting.at_least_one(weights["spans"])
-        metrics |= {"accuracy": (sums.correct, 2.0 * here), "tokens": (tokens, share)}
-        return scalar, metrics, carry
+        return terms, {"accuracy": (sums.correct, 2.0 * here)}
+
+    def counted(self, batch: Batch) -> dict[str, jax.Array]:
+        """The tokens alone."""
+        return {"tokens": accounting.count(batch["encoder_attention_mask"])}
 
 
 def _rows(batch: Batch) -> jax.Array:

@@ -6,8 +6,8 @@ Suffixes: B batch, L length, D d_model, K masked positions, V vocabulary.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +23,6 @@ from t5x_like.models import bert
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
-
-INHERITED_LAYERS = (0, 2, 4, 7, 9, 11)
-"""Those of a BERT base that DistilBERT starts from."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,50 +113,6 @@ def teach(teacher: bert.Bert, batch: Batch) -> Batch:
     logits_BLV = teacher.mlm(x_BLD, teacher.encoder.tokens)
     made = {"teacher_logits": logits_BLV, "teacher_states": x_BLD}
     return {**batch, **jax.lax.stop_gradient(made)}
-
-
-def student_of(
-    teacher: bert.Bert,
-    student: DistilBert,
-    *,
-    layers: Sequence[int] = INHERITED_LAYERS,
-    transform: bool = False,
-) -> DistilBert:
-    """`student` with its teacher's embeddings, some of its layers and the bias of its logits.
-
-    With `transform`, with all of the head (the published code: by an option).
-
-    Args:
-      teacher: as wide as the student.
-      student: which keeps its own parameters where the teacher has none to give.
-      layers: of the teacher, one for each of the student's, from the first.
-
-    Raises:
-      ValueError: there are not as many `layers`, the teacher lacks one, or shapes differ.
-    """
-    deepest = teacher.config.num_layers
-    if len(layers) != student.config.num_layers or not all(0 <= i < deepest for i in layers):
-        raise ValueError(
-            f"a student of {student.config.num_layers} layers needs as many of its teacher's "
-            f"{deepest}, counted from 0; got {tuple(layers)}"
-        )
-    graph, state = nnx.split(student)
-    own, theirs = nnx.to_pure_dict(state), nnx.to_pure_dict(nnx.state(teacher))
-    trunk = jax.tree.map(lambda x: x[jnp.asarray(layers)], theirs["encoder"]["trunk"])
-    # The student has no token types: of the embedding it takes what it has.
-    embedding = {name: theirs["encoder"]["embedding"][name] for name in own["encoder"]["embedding"]}
-    taken = {
-        "encoder": {"embedding": embedding, "trunk": trunk},
-        "mlm": theirs["mlm"] if transform else {**own["mlm"], "bias": theirs["mlm"]["bias"]},
-    }
-    if differing := dict(_shapes(own).items() ^ _shapes(taken).items()):
-        raise ValueError(f"teacher and student differ in the shapes of {', '.join(differing)}")
-    return nnx.merge(graph, taken)
-
-
-def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
 
 
 def _taught(batch: Batch, config: Config) -> tuple[jax.Array, jax.Array]:

@@ -17,12 +17,13 @@ from t5x_like.layers.accounting import Term
 from t5x_like.layers.decoder_only import DecoderOnly
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.losses import TokenSums, token_sums
+from t5x_like.layers.term_loss import TermLoss
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
 
 
-class DoubleHeads(nnx.Module):
+class DoubleHeads(TermLoss):
     """A body, whose token table gives the logits of a language model, and a head for choices.
 
     A batch holds what the body reads, and its targets and their weights, [B, A, L] each; int32
@@ -51,7 +52,7 @@ class DoubleHeads(nnx.Module):
         """Logits of tokens, float32 [B, A, L, V], and of alternatives, [B, A]."""
         keys = subkeys(key, 2)
         shape = batch["decoder_input_tokens"].shape
-        texts = {name: x.reshape(-1, *x.shape[2:]) for name, x in batch.items() if x.ndim > 1}
+        texts = _texts(batch)
         tokens_NL = texts["decoder_input_tokens"]
         x_NLD = self.body.hidden(texts, keys[0]).last
         if "choice_positions" in texts:
@@ -66,39 +67,31 @@ class DoubleHeads(nnx.Module):
         rows_B = tasks.label_weights(batch, self._counts(batch))
         return {"choice": rows_B.sum(), "lm": batch["decoder_loss_weights"].sum()}
 
-    def initial_carry(self, batch_size: int) -> tuple[()]:
-        return ()
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """`choice`, and `lm` times `lm_weight`.
 
-    def loss(
-        self,
-        batch: Batch,
-        key: jax.Array | None,
-        carry: tuple[()],
-        weights: dict[str, jax.Array],
-    ) -> tuple[jax.Array, Metrics, tuple[()]]:
-        """The mean over choices, plus `lm_weight` times that over target tokens.
-
-        Metrics: `loss`, `choice_loss`, `lm_loss`, `choice_accuracy`, `lm_accuracy`,
-        `lm_perplexity`, `tokens`.
+        Metrics: `choice_accuracy`, `lm_accuracy`, `lm_perplexity`.
         """
         logits_BALV, choices_BA = self.scores(batch, key)
-        counts_BAL = self._counts(batch)
-        rows_B = tasks.label_weights(batch, counts_BAL)
+        rows_B = tasks.label_weights(batch, self._counts(batch))
         choice, metrics = tasks.classes(choices_BA, batch, rows_B)
         lm, sums = self._language_model(logits_BALV, batch)
-        scalar, losses = accounting.combine({"choice": choice, "lm": lm}, weights)
-        share = choice.weight / accounting.at_least_one(weights["choice"])
-        return (
-            scalar,
-            {
-                **losses,
-                "choice_accuracy": metrics["accuracy"],
-                "lm_accuracy": (sums.correct, lm.weight),
-                "lm_perplexity": (sums.nll, lm.weight),
-                "tokens": (accounting.count(counts_BAL), share),
-            },
-            carry,
-        )
+        return {"choice": choice, "lm": lm}, {
+            "choice_accuracy": metrics["accuracy"],
+            "lm_accuracy": (sums.correct, lm.weight),
+            "lm_perplexity": (sums.nll, lm.weight),
+        }
+
+    def counted(self, batch: Batch) -> dict[str, jax.Array]:
+        """Tokens, and floating point operations: the body's, with all logits, and the head's."""
+        texts = _texts(batch)
+        counts_NL = self._counts(texts)
+        heads = counts_NL.any(axis=1).sum() * accounting.matrix_size(self.head)
+        body = self.body.flops({**texts, "decoder_segment_ids": counts_NL.astype(jnp.int32)})
+        return {
+            "tokens": accounting.count(counts_NL),
+            "flops": body + accounting.step_flops(heads),
+        }
 
     def _language_model(self, logits_BALV: jax.Array, batch: Batch) -> tuple[Term, TokenSums]:
         """Its term, and what there is to say of it besides."""
@@ -117,3 +110,8 @@ class DoubleHeads(nnx.Module):
         """Above 0 for tokens: all of them where nothing tells which is padding."""
         padding = self.body.padding
         return batch["decoder_input_tokens"] != (-1 if padding is None else padding)
+
+
+def _texts(batch: Batch) -> dict[str, jax.Array]:
+    """What a batch holds of each text, [N, ...]."""
+    return {name: x.reshape(-1, *x.shape[2:]) for name, x in batch.items() if x.ndim > 1}

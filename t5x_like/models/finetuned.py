@@ -12,13 +12,15 @@ import jax
 from flax import nnx
 
 from t5x_like.layers import accounting, tasks
+from t5x_like.layers.accounting import Term
 from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.term_loss import TermLoss
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
 
 
-class FineTuned(nnx.Module):
+class FineTuned(TermLoss):
     """A body and a head.
 
     The body has a `config`, with `d_model` and `dtype`, and `hidden(batch, key)`. A batch holds
@@ -59,26 +61,15 @@ class FineTuned(nnx.Module):
         """The denominator of the one term, named `task`: the labels (`tasks.label_weights`)."""
         return {"task": tasks.label_weights(batch, self._counts(batch)).sum()}
 
-    def initial_carry(self, batch_size: int) -> tuple[()]:
-        return ()
-
-    def loss(
-        self,
-        batch: Batch,
-        key: jax.Array | None,
-        carry: tuple[()],
-        weights: dict[str, jax.Array],
-    ) -> tuple[jax.Array, Metrics, tuple[()]]:
-        """The task's mean; metrics `loss`, `tokens` and what the task adds."""
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """The task's, and its metrics."""
         weighed = tasks.label_weights(batch, self._counts(batch))
         term, metrics = self.task(self.logits(batch, key), batch, weighed)
-        scalar, losses = accounting.combine({"task": term}, weights)
-        share = term.weight / accounting.at_least_one(weights["task"])
-        return (
-            scalar,
-            {**losses, **metrics, "tokens": (accounting.count(self._counts(batch)), share)},
-            carry,
-        )
+        return {"task": term}, dict(metrics)
+
+    def counted(self, batch: Batch) -> dict[str, jax.Array]:
+        """The tokens alone."""
+        return {"tokens": accounting.count(self._counts(batch))}
 
     def _counts(self, batch: Batch) -> jax.Array:
         """Above 0 for tokens: all of them where nothing tells which is padding."""

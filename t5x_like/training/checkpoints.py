@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 Metadata = Mapping[str, Any]
 _Read = Callable[[int, Mapping[str, Any]], dict[str, Any] | None]
 _MOVED = "damaged"
+_PHASE = "phase"
 _FILE_BYTES = 64 * 2**20
 
 
@@ -59,6 +60,8 @@ class Checkpoints:
         check: Callable[[Metadata], None] | None = None,
     ) -> None:
         """Keeps the newest `keep` steps, and the one with the lowest mean of metrics so named.
+
+        Means of different phases do not compare: it is that of the last phase that has one.
 
         Args:
           directory: local path or bucket, shared by all processes.
@@ -127,13 +130,13 @@ class Checkpoints:
             ) from error
         multihost.check_shared(self.directory)
         self._set_aside([step for step in self.steps() if not self._metrics_readable(step)])
-        mean = self._mean_metric
-        best = BestN(n=1, get_metric_fn=mean, reverse=True, keep_checkpoints_without_metrics=False)
+        rank = self._rank
+        best = BestN(n=1, get_metric_fn=rank, reverse=True, keep_checkpoints_without_metrics=False)
         self._manager = ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=AnyPreservationPolicy([LatestN(self._keep), best]),
-                best_fn=mean,  # else Orbax does not save the metrics
+                best_fn=rank,  # else Orbax does not save the metrics
                 best_mode="min",
                 cleanup_tmp_directories=True,
             ),
@@ -146,6 +149,7 @@ class Checkpoints:
         *,
         metadata: Metadata,
         metrics: Mapping[str, float] | None = None,
+        phase: int = 0,
     ) -> None:
         """Copies the state and returns; files and checksums are written in the background.
 
@@ -156,11 +160,13 @@ class Checkpoints:
           state: may be donated as soon as this returns.
           metadata: JSON values.
           metrics: of this step's evaluation, if there was one.
+          phase: the step's; a number that rises from phase to phase.
 
         Raises:
           CheckpointError: Orbax declined to save.
         """
-        self._save(step, items_of(state), metadata=metadata, metrics=metrics or {})
+        ranked = {**(metrics or {}), _PHASE: phase}
+        self._save(step, items_of(state), metadata=metadata, metrics=ranked)
 
     def save_params(self, step: int, params: Any, *, metadata: Metadata) -> None:
         """As `save`, of parameters alone, a plain dict: to infer with, not to resume from."""
@@ -380,10 +386,10 @@ class Checkpoints:
             self.directory / str(step), process=jax.process_index(), processes=jax.process_count()
         )
 
-    def _mean_metric(self, metrics: Mapping[str, float]) -> float:
+    def _rank(self, metrics: Mapping[str, float]) -> Any:
         """What the best step has least of; infinite for a step saved without an evaluation."""
         values = [v for k, v in metrics.items() if k.rpartition("/")[2] == self._best_metric]
-        return sum(values) / len(values) if values else float("inf")
+        return (-metrics.get(_PHASE, 0), sum(values) / len(values)) if values else (float("inf"),)
 
 
 def _saved(tree: Any) -> ocp.args.PyTreeSave:

@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+from t5x_like.training.parameter_paths import by_path, written
+
 
 def trained(params: Any, frozen: Sequence[str]) -> Any:
     """Whether each parameter is trained: a tree of bool.
@@ -25,11 +27,7 @@ def trained(params: Any, frozen: Sequence[str]) -> Any:
     """
     if isinstance(frozen, str):
         raise ValueError(f"frozen parameters are given as a list of patterns, not as {frozen!r}")
-
-    def path_of(path: tuple) -> str:
-        return jax.tree_util.keystr(path, simple=True, separator=".")
-
-    paths = [path_of(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    paths = list(by_path(params))
     searches = []
     for pattern in frozen:
         try:
@@ -43,7 +41,7 @@ def trained(params: Any, frozen: Sequence[str]) -> Any:
     if all(any(search(path) for search in searches) for path in paths):
         raise ValueError(f"nothing is left to train: {list(frozen)} are all parameters")
     return jax.tree_util.tree_map_with_path(
-        lambda path, _: not any(search(path_of(path)) for search in searches), params
+        lambda path, _: not any(search(written(path)) for search in searches), params
     )
 
 

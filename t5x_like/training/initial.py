@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from t5x_like.partitioning import map_parameters
 from t5x_like.training.initial_plan import Plan, Shape, Source, Wanted
+from t5x_like.training.parameter_paths import by_path, written
 from t5x_like.training.step import Program
 
 
@@ -19,12 +20,6 @@ def wanted(program: Program) -> dict[str, Wanted]:
     model = nnx.merge(program.graphdef, program.abstract_state.params)
     found = map_parameters(lambda axes, shape: Wanted(shape, axes), nnx.state(model, nnx.Param))
     return by_path(found)
-
-
-def by_path(tree: Any) -> dict[str, Any]:
-    """{path: leaf} of a nested dict."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {_written(path): leaf for path, leaf in leaves}
 
 
 def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
@@ -37,7 +32,7 @@ def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
     mesh = next(iter(targets.values())).sharding.mesh
 
     def one(path: tuple, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        target = targets.get(_written(path))
+        target = targets.get(written(path))
         if target is not None and target.shape == leaf.shape:
             sharding = target.sharding
         else:
@@ -71,7 +66,7 @@ def take(plan: Plan, params: Any, saved: Any) -> Any:
     shardings = {path: leaf.sharding for path, leaf in old.items()}
     taken |= jax.jit(filled, out_shardings=shardings)(old, partly)
     return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: taken.get(_written(path), leaf), params
+        lambda path, leaf: taken.get(written(path), leaf), params
     )
 
 
@@ -80,10 +75,6 @@ def _filled(fresh: jax.Array, saved: jax.Array, source: Source) -> jax.Array:
     if source.layers is not None:
         saved = saved[np.array(source.layers)]
     return jax.lax.dynamic_update_slice(fresh, saved.astype(fresh.dtype), (0,) * fresh.ndim)
-
-
-def _written(path: tuple) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def _spread(shape: Shape, mesh: Mesh) -> NamedSharding:

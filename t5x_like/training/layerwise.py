@@ -10,6 +10,8 @@ import jax
 import numpy as np
 import optax
 
+from t5x_like.training.parameter_paths import by_path, written
+
 BELOW = frozenset(
     "embedding tokens predicted project relative encoder_relative decoder_relative "
     "encoder_entry decoder_entry".split()
@@ -76,25 +78,25 @@ def layer_scales(params: Any, stacked: Any, *, decay: float) -> Any:
     """
     if not 0 < decay <= 1:
         raise ValueError(f"the layerwise decay must be above 0 and at most 1, not {decay}")
-    leaves = [(_names(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
+    leaves, depths = by_path(params), jax.tree.leaves(stacked)
     stacks = {
-        names: math.prod(leaf.shape[:depth])
-        for (names, leaf), depth in zip(leaves, jax.tree.leaves(stacked), strict=True)
+        name: math.prod(leaf.shape[:depth])
+        for (name, leaf), depth in zip(leaves.items(), depths, strict=True)
         if depth
     }
     if not stacks:
         raise ValueError("layerwise decay needs a model with stacked layers")
 
     def one(path: tuple, leaf: Any, depth: int) -> np.ndarray:
-        names = _names(path)
+        name = written(path)
         if depth:
-            below = np.arange(stacks[names]).reshape(
+            below = np.arange(stacks[name]).reshape(
                 *leaf.shape[:depth], *[1] * (len(leaf.shape) - depth)
             )
-            return np.asarray(decay ** (stacks[names] - below), np.float32)
-        if BELOW.isdisjoint(names):
+            return np.asarray(decay ** (stacks[name] - below), np.float32)
+        if BELOW.isdisjoint(name.split(".")):
             return np.ones((), np.float32)
-        shared = {stack: _shared(names, stack) for stack in stacks}
+        shared = {stack: _shared(name, stack) for stack in stacks}
         nearest = [n for stack, n in stacks.items() if shared[stack] == max(shared.values())]
         return np.asarray(decay ** (max(nearest) + 1), np.float32)
 
@@ -111,11 +113,7 @@ def scaled(tx: optax.GradientTransformation, scales: Any) -> optax.GradientTrans
     return optax.GradientTransformation(tx.init, update)
 
 
-def _names(path: tuple) -> tuple[str, ...]:
-    return tuple(str(key.key) for key in path)
-
-
-def _shared(names: tuple[str, ...], others: tuple[str, ...]) -> int:
+def _shared(one: str, other: str) -> int:
     """How many parts two paths have in common at their start."""
-    pairs = zip(names, others, strict=False)
+    pairs = zip(one.split("."), other.split("."), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

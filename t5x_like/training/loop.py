@@ -141,7 +141,9 @@ def train(
                     values = phase.evaluate(state.evaluated)
                     log.evaluation(step, values)
                 if leaving or periods.saving(step):
-                    checkpoints.save(step, state, metadata=metadata, metrics=values)
+                    checkpoints.save(
+                        step, state, metadata=metadata, metrics=values, phase=phase.start
+                    )
         return Outcome("finished" if step == periods.total else "preempted", step)
 
 

@@ -28,8 +28,9 @@ class Meter:
     compiling the first step excluded, which `goodput` shows instead.
 
     - `tokens_per_second`: the model's own metric `tokens` (padding excluded) over that time.
-    - `mfu`: model FLOPs utilisation: the model's metric `flops` (forward and backward, without
-      padding, without what rematerialisation repeats) over that time and all devices' peak.
+    - `flops_per_second`: the model's metric `flops` (forward and backward, without padding,
+      without what rematerialisation repeats) over that time.
+    - `mfu`: model FLOPs utilisation: that over all devices' peak, where it is known.
     - `input_wait`: share of that time spent waiting for the next batch.
     - `goodput`: share of the time since the meter was made in which steps ran.
     """
@@ -92,8 +93,10 @@ class Meter:
         }
         if "tokens" in self._sums:
             rates["tokens_per_second"] = float(self._sums["tokens"][0]) / seconds
-        if "flops" in self._sums and self._peak is not None:
-            rates["mfu"] = float(self._sums["flops"][0]) / seconds / self._peak
+        if "flops" in self._sums:
+            rates["flops_per_second"] = float(self._sums["flops"][0]) / seconds
+            if self._peak is not None:
+                rates["mfu"] = rates["flops_per_second"] / self._peak
         self._sums = {}
         self._restart_rates(now)
         return means | rates

@@ -88,11 +88,8 @@ def adamw(
       weight_decay: of a parameter, a step, at learning rate 1.
       not_decayed: names (the last part of a path) of parameters without decay.
     """
-    mask = functools.partial(decayed, not_decayed=not_decayed)
-    return _with_rate(
-        optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=mask),
-        learning_rate,
-    )
+    moments = optax.scale_by_adam(b1=b1, b2=b2, eps=eps)
+    return _adam(learning_rate, moments, weight_decay=weight_decay, not_decayed=not_decayed)
 
 
 def adam_uncorrected(
@@ -111,12 +108,8 @@ def adam_uncorrected(
     (`scale_by_moments`). BERT and ELECTRA clip the gradient to norm 1 on each device before they
     average; `step.build` clips the average. Arguments as of `adamw`.
     """
-    mask = functools.partial(decayed, not_decayed=not_decayed)
-    return _chained(
-        learning_rate,
-        scale_by_moments(b1, b2, eps),
-        optax.add_decayed_weights(weight_decay, mask),
-    )
+    moments = scale_by_moments(b1, b2, eps)
+    return _adam(learning_rate, moments, weight_decay=weight_decay, not_decayed=not_decayed)
 
 
 def adam_epsilon_hat(
@@ -134,13 +127,8 @@ def adam_epsilon_hat(
     moment, so that early on it weighs 1 / sqrt(1 - b2^t) times as much as in `adamw`. RoBERTa,
     BART and SpanBERT decay all parameters with it: `not_decayed` = (). Arguments as of `adamw`.
     """
-    mask = functools.partial(decayed, not_decayed=not_decayed)
-    return _chained(
-        learning_rate,
-        scale_by_moments(b1, b2, eps),
-        scale_by_correction(b1, b2),
-        optax.add_decayed_weights(weight_decay, mask),
-    )
+    moments = scale_by_moments(b1, b2, eps), scale_by_correction(b1, b2)
+    return _adam(learning_rate, *moments, weight_decay=weight_decay, not_decayed=not_decayed)
 
 
 def lamb(
@@ -158,12 +146,12 @@ def lamb(
     norm is 0. What is not decayed is not scaled either. Norms are of one variable of ALBERT's code
     each: of one layer, and of query, key and value apart. Arguments as of `adamw`.
     """
-    mask = functools.partial(decayed, not_decayed=not_decayed)
-    return _chained(
+    return _adam(
         learning_rate,
         scale_by_moments(b1, b2, eps),
-        optax.add_decayed_weights(weight_decay, mask),
-        optax.masked(optax.scale_by_trust_ratio(), mask),
+        weight_decay=weight_decay,
+        not_decayed=not_decayed,
+        trust_ratio=True,
     )
 
 
@@ -174,11 +162,20 @@ def decayed(params: Any, *, not_decayed: Sequence[str] = NOT_DECAYED) -> Any:
     )
 
 
-def _chained(
-    learning_rate: float | Schedule, *transformations: optax.GradientTransformation
+def _adam(
+    learning_rate: float | Schedule,
+    *moments: optax.GradientTransformation,
+    weight_decay: float,
+    not_decayed: Sequence[str],
+    trust_ratio: bool = False,
 ) -> Optimizer:
-    step_size = optax.scale_by_learning_rate(learning_rate)
-    return _with_rate(optax.chain(*transformations, step_size), learning_rate)
+    """What the moments make of a gradient, plus decay, times the learning rate."""
+    mask = functools.partial(decayed, not_decayed=not_decayed)
+    parts = [*moments, optax.add_decayed_weights(weight_decay, mask)]
+    if trust_ratio:
+        parts.append(optax.masked(optax.scale_by_trust_ratio(), mask))
+    parts.append(optax.scale_by_learning_rate(learning_rate))
+    return _with_rate(optax.chain(*parts), learning_rate)
 
 
 def _with_rate(tx: optax.GradientTransformation, learning_rate: float | Schedule) -> Optimizer:

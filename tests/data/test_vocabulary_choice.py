@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import concurrent.futures
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from t5x_like.data.corpora import ReadReport
 from t5x_like.data.vocabulary_choice import VocabularyChoice, training_texts
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
@@ -41,7 +44,7 @@ def test_other_kinds_are_directories(make_corpus: Callable, tmp_path: Path, kind
     choice = VocabularyChoice(size=300, kind=kind)
     first = choice.open(corpus, tmp_path)
     assert first.encode_with_sentinels("<extra_id_99>") == [first.vocab_size - 100]
-    (directory,) = (tmp_path / "vocabularies").iterdir()
+    (directory,) = (tmp_path / "vocabularies").glob("[!.]*")
     made = directory.stat().st_mtime_ns
     assert choice.open(corpus, tmp_path) == first
     assert directory.stat().st_mtime_ns == made
@@ -67,6 +70,34 @@ def test_the_process_that_trains_is_chosen_by_once(make_corpus: Callable, tmp_pa
     assert name == f"vocabulary {path.name}"
     assert not existed
     assert path.is_file()
+
+
+@pytest.mark.parametrize(("kind", "size"), [("bpe", 30), ("wordpiece", 50)])
+def test_two_runs_at_once_train_it_once(
+    make_corpus: Callable, tmp_path: Path, kind: str, size: int
+) -> None:
+    reading, both = threading.Event(), threading.Event()
+    times = []
+
+    class Corpus(make_corpus):  # type: ignore[misc]
+        def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
+            times.append(split)
+            reading.set()
+            assert both.wait(60)
+            yield from super().read(split, report)
+
+    def late(name: str, path: Path, exists: Callable, make: Callable) -> None:
+        assert reading.wait(60)
+        assert not exists()
+        both.set()
+        make()
+
+    choice = VocabularyChoice(size=size, kind=kind)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        first = pool.submit(choice.open, Corpus(DOCUMENTS), tmp_path)
+        second = choice.open(Corpus(DOCUMENTS), tmp_path, once=late)
+    assert first.result().fingerprint == second.fingerprint
+    assert times == ["train"]
 
 
 def test_nothing_to_train_on(tmp_path: Path) -> None:

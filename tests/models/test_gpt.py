@@ -9,7 +9,9 @@ import pytest
 from flax import nnx
 
 from t5x_like.data.feature_converters import Decoder
+from t5x_like.layers import heads
 from t5x_like.models import gpt
+from t5x_like.models.double_heads import DoubleHeads
 from t5x_like.protocols import FeatureSpec, TokenIds
 from t5x_like.training.gradients import gradients
 
@@ -160,6 +162,19 @@ def test_tokens_and_flops_are_counted_whatever_pads(pack):
     assert model.tokens(batch) == 7
     other = {**batch, "decoder_target_tokens": batch["decoder_target_tokens"].at[0, 7:].set(1)}
     assert model.tokens(other) == 7
+
+
+def test_two_heads_count_their_texts_without_padding():
+    config = dataclasses.replace(GPT2, pad_id=0)
+    head = functools.partial(heads.SequenceHead, num_labels=1, pool=heads.last_that_counts)
+    model = nnx.eval_shape(
+        lambda: DoubleHeads(functools.partial(gpt.Gpt, config), head, rngs=nnx.Rngs(0))
+    )
+    lengths = np.array([[7, 12], [0, 0]])
+    batch = {"decoder_input_tokens": (np.arange(12) < lengths[..., None]).astype(np.int32)}
+    d, f, pairs = 16, 32, 7 * 8 / 2 + 12 * 13 / 2
+    body = 19 * (2 * (4 * d * d + 2 * d * f) + d * 50) + 2 * 2 * d * pairs
+    assert model.counted(batch) == {"tokens": 19, "flops": 6 * (body + 2 * d)}
 
 
 def test_states_and_probabilities():

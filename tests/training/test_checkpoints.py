@@ -95,6 +95,20 @@ def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
     assert again.steps() == [2, 6]
 
 
+def test_the_best_is_of_the_last_phase_that_was_evaluated(tmp_path: Path) -> None:
+    state = program().init(jax.random.key(0))
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    saved = {1: (1.0, 0), 2: (2.0, 0), 3: (None, 2), 4: (5.0, 2), 5: (6.0, 2)}
+    kept = []
+    for n, (loss, phase) in saved.items():
+        metrics = {} if loss is None else {"a/loss": loss}
+        checkpoints.save(n, state, metadata={}, metrics=metrics, phase=phase)
+        checkpoints.wait()
+        kept.append(checkpoints.steps())
+    checkpoints.close()
+    assert kept == [[1], [1, 2], [1, 3], [4], [4, 5]]
+
+
 def test_a_declined_save_is_an_error(saved: Path) -> None:
     state = program().init(jax.random.key(0))
     checkpoints = Checkpoints(saved)

@@ -11,13 +11,7 @@ import pytest
 import tiny_model as tiny
 
 from t5x_like.training import checkpoints, freezing, optimizers
-
-
-def by_name(tree: Any) -> dict[str, Any]:
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
+from t5x_like.training.parameter_paths import by_path
 
 
 @pytest.mark.slow
@@ -40,7 +34,7 @@ def test_frozen_parameters_stay_bit_for_bit_and_the_others_do_not_notice(
         np.testing.assert_array_equal(state.params[name], first.params[name])
         np.testing.assert_array_equal(state.ema[name], first.params[name])
     assert np.abs(state.params["scale"] - first.params["scale"]).max() > 1e-4
-    assert not any("w" in name.split(".")[-1] for name in by_name(program.abstract_state.opt_state))
+    assert not any("w" in name.split(".")[-1] for name in by_path(program.abstract_state.opt_state))
     whole = tiny.build(optimizer, where, **options)
     all_norm = whole.step(whole.init(jax.random.key(0)), tiny.batch(where, 0), jax.random.key(1))
     assert 0 < float(metrics["grad_norm"][0]) < 0.9 * float(all_norm[1]["grad_norm"][0])
@@ -70,7 +64,7 @@ def test_patterns_are_searched_in_dotted_paths() -> None:
         "head": {"bias": 3},
     }
     mask = freezing.trained(tree, [r"encoder.embedding", r"^head\."])
-    assert [name for name, kept in by_name(mask).items() if kept] == ["encoder.layers.mlp.wi"]
+    assert [name for name, kept in by_path(mask).items() if kept] == ["encoder.layers.mlp.wi"]
     assert freezing.joined(*freezing.split(tree, mask)) == tree
     assert all(jax.tree.leaves(freezing.trained(tree, ())))
 

@@ -15,6 +15,7 @@ from t5x_like.training import initial
 from t5x_like.training.checkpoints import Checkpoints
 from t5x_like.training.contents import CheckpointError
 from t5x_like.training.initial_plan import Plan, Selection, Wanted, make_plan
+from t5x_like.training.parameter_paths import by_path
 from t5x_like.training.step import TrainState
 
 WANTED = {
@@ -99,7 +100,7 @@ def test_averages_are_taken_onto_another_mesh_under_other_names(tmp_path: Path) 
     checkpoints.close()
 
     abstract = checkpoints.abstract_params()
-    shapes = {path: leaf.shape for path, leaf in initial.by_path(abstract).items()}
+    shapes = {path: leaf.shape for path, leaf in by_path(abstract).items()}
     selection = Selection(rename={r"^old\.": ""}, layers=(5, 0, 2))
     found = make_plan(initial.wanted(program), shapes, selection)
     laid_out = initial.laid_out(found, abstract, program.abstract_state.params)

@@ -17,6 +17,7 @@ from flax import nnx
 
 from t5x_like.partitioning import map_parameters
 from t5x_like.training import layerwise, optimizers
+from t5x_like.training.parameter_paths import by_path
 
 MODELS = Path(__file__).parent.parent.parent / "gin" / "models"
 # What no layer reads, of all families.
@@ -44,19 +45,10 @@ def of_model(file: Path) -> tuple[Any, dict[str, tuple[Any, int, tuple]]]:
     gin.clear_config()
     axes = map_parameters(lambda axes, shape: [axes], state)
     shapes = nnx.to_pure_dict(state)
-    flat = jax.tree_util.tree_leaves_with_path(shapes)
     own = jax.tree.leaves(axes, is_leaf=lambda leaf: isinstance(leaf, tuple))
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in flat]
     return shapes, {
         name: (leaf.shape, len(leaf.shape) - len(a), a)
-        for name, (_, leaf), a in zip(names, flat, own, strict=True)
-    }
-
-
-def named(tree: Any) -> dict[str, Any]:
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        for (name, leaf), a in zip(by_path(shapes).items(), own, strict=True)
     }
 
 
@@ -65,13 +57,13 @@ def named(tree: Any) -> dict[str, Any]:
 def test_every_family(file: Path) -> None:
     """Decay leaves out the vectors and nothing else; depth is known of every parameter."""
     shapes, parameters = of_model(file)
-    mask = named(optimizers.decayed(shapes))
+    mask = by_path(optimizers.decayed(shapes))
     for name, (_, _, axes) in parameters.items():
         assert mask[name] == (len(axes) > 1), name
     stacked = jax.tree.unflatten(
         jax.tree.structure(shapes), [depth for _, depth, _ in parameters.values()]
     )
-    scales = named(layerwise.layer_scales(shapes, stacked, decay=0.5))
+    scales = by_path(layerwise.layer_scales(shapes, stacked, decay=0.5))
     num_layers = max(shape[0] for shape, depth, _ in parameters.values() if depth)
     for name, (shape, depth, axes) in parameters.items():
         scale = scales[name]
@@ -97,7 +89,7 @@ def test_each_stack_counts_from_its_own_top() -> None:
     stacked = jax.tree.map(lambda _: 0, shapes)
     stacked["discriminator"]["encoder"]["layers"] = {"kernel": 1, "bias": 1}
     stacked["generator"]["encoder"]["layers"] = 2  # groups of layers
-    got = named(layerwise.layer_scales(shapes, stacked, decay=0.5))
+    got = by_path(layerwise.layer_scales(shapes, stacked, decay=0.5))
     want = {
         "discriminator.encoder.embedding.table": 0.5**4,
         "discriminator.encoder.layers.kernel": np.reshape([0.5**3, 0.5**2, 0.5], (3, 1, 1)),

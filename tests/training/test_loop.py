@@ -219,6 +219,9 @@ def test_phases_follow_each_other_and_resume_anywhere(tmp_path: Path) -> None:
     assert outcome == loop.Outcome("finished", 10)
     assert "A new phase after step 6." in text
     want = final_state(tmp_path / "straight", larger().abstract_state)
+    saved = (tmp_path / "straight" / "checkpoints").glob("[0-9]*/metrics/metrics")
+    phases = {int(path.parts[-3]): json.loads(path.read_text())["phase"] for path in saved}
+    assert phases == {6: 0, 9: 6, 10: 6}  # each is of the phase of its step
 
     # As written out: the parameters go on, what the model carries starts anew.
     key, state = jax.random.key(7), program().init(jax.random.key(7))

@@ -64,6 +64,7 @@ def test_rates_leave_out_pauses(clock: Clock) -> None:
     assert report["steps_per_second"] == 0.25
     assert report["input_wait"] == 0.25
     assert report["goodput"] == 0.5
+    assert report["flops_per_second"] == 400
     assert report["mfu"] == pytest.approx(1600 / 4 / (50 * devices))
     assert not {"tokens", "flops"} & set(report)
 

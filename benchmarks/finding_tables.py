@@ -1,0 +1,76 @@
+"""The tables of the findings' page, made of the lines of finished runs."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Lines = Sequence[Mapping[str, Any]]
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "electra": {
+        "SST-2": "probe/mean/sst2_accuracy",
+        "CoLA, MCC": "probe/mean/cola_matthews",
+        "CoLA, AUC": "probe/mean/cola_auc",
+        "POS": "probe/mean/pos_accuracy",
+    },
+    "masking": {"masked loss": "held_out/trained/mlm_loss"},
+    "albert": {"masked loss": "held_out/trained/mlm_loss"},
+    "t5": {"E2E loss": "e2e/trained/content_loss"},
+    "xlnet": {"loss": "held_out/trained/loss"},
+}
+"""Of each finding: {heading: metric}."""
+
+_TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+def written(page: str, lines: Lines, sides: Mapping[str, Mapping[str, str]]) -> str:
+    """`page` with its tables made anew.
+
+    Args:
+      page: has `<!-- table: NAME -->` and `<!-- end of table -->` around each table.
+      lines: of the results, those that count.
+      sides: {finding: {side: what it is called}}, in the order of rows.
+    """
+
+    def table(match: re.Match[str]) -> str:
+        name = match[2]
+        mine = [line for line in lines if line["finding"] == name]
+        return f"{match[1]}\n{made(mine, sides[name], COLUMNS[name])}\n{match[3]}"
+
+    return _TABLE.sub(table, page)
+
+
+def made(lines: Lines, sides: Mapping[str, str], columns: Mapping[str, str]) -> str:
+    """A row for each side that was run; means and spreads are over its seeds."""
+    head = ["", "seeds", "parameters", "steps", "10^12 FLOPs", *columns]
+    rows = [head, ["-", *(["-:"] * (len(head) - 1))]]
+    for side, label in sides.items():
+        if runs := [line for line in lines if line["side"] == side]:
+            rows.append(
+                [
+                    label,
+                    str(len(runs)),
+                    f"{runs[0]['parameters']:,}",
+                    f"{runs[0]['steps']:,}",
+                    f"{statistics.mean(run['flops'] for run in runs) / 1e12:.2f}",
+                    *(
+                        spread([run["metrics"].get(name) for run in runs])
+                        for name in columns.values()
+                    ),
+                ]
+            )
+    minutes = sum(line["seconds"] for line in lines) / 60
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return f"{table}\n{len(lines)} runs, {minutes:.0f} minutes of one core each after the other.\n"
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """Mean and standard deviation over seeds; empty where nothing was measured."""
+    found = [value for value in values if value is not None]
+    if not found:
+        return ""
+    mean = f"{statistics.mean(found):.3f}"
+    return mean if len(found) == 1 else f"{mean} ± {statistics.stdev(found):.3f}"

@@ -1,0 +1,82 @@
+"""What scripts that make many runs share: commands, and results that are kept line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_JAX = (
+    "import jax, json; print(json.dumps({'jax': jax.__version__, 'backend': jax.default_backend(), "
+    "'device': jax.devices()[0].device_kind, 'devices': jax.device_count()}))"
+)
+
+
+class CommandError(RuntimeError):
+    """A command failed; says where its output is."""
+
+
+def execute(command: Sequence[str], *, cwd: Path, log: Path, core: int | None = None) -> None:
+    """Runs a command and appends what it says to `log`.
+
+    Args:
+      command: program and arguments.
+      cwd: its working directory.
+      log: its folder is there.
+      core: of the CPU, to run on that alone.
+
+    Raises:
+      CommandError: it failed.
+    """
+    pinned = None if core is None else (lambda: os.sched_setaffinity(0, {core}))
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"$ {shown(command)}\n")
+        file.flush()
+        ended = subprocess.run(
+            command, cwd=cwd, stdout=file, stderr=subprocess.STDOUT, preexec_fn=pinned
+        )
+    if ended.returncode:
+        raise CommandError(f"exit status {ended.returncode}, see {log}")
+
+
+def shown(command: Sequence[str]) -> str:
+    """A command as a reader would type it in a checkout."""
+    words = shlex.join(command).replace(str(Path(__file__).resolve().parent), "benchmarks")
+    return words.replace(f"{sys.executable} -m t5x_like", "t5x_like").replace(
+        sys.executable, "python"
+    )
+
+
+def machine() -> dict[str, Any]:
+    """What runs here; JAX is asked in another process, which lets go of the device."""
+    cpu, info = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
+    if info.exists() and (found := re.search(r"^model name\s*: (.+)$", info.read_text(), re.M)):
+        cpu = found[1]
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count()
+    jax = subprocess.run([sys.executable, "-c", _JAX], stdout=subprocess.PIPE, check=True)
+    return {
+        "cpu": cpu,
+        "cores": cores,
+        "python": platform.python_version(),
+        **json.loads(jax.stdout),
+    }
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """The lines of a file of results, oldest first; none where there is no file."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def append(file: Path, line: Mapping[str, Any]) -> None:
+    """Adds a line to a file of results."""
+    with file.open("a", encoding="utf-8") as opened:
+        opened.write(json.dumps(line) + "\n")

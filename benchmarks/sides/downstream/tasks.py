@@ -1,0 +1,6 @@
+"""Text-to-text tasks that findings are measured on: files in the working directory."""
+
+from t5x_like.tasks.text import text
+
+for name in ("sst2", "e2e"):
+    text(name, f"data/{name}/train.jsonl", validation_files=f"data/{name}/dev.jsonl")

@@ -1,0 +1,90 @@
+"""The findings: their sides are there, and the page shows what their results file holds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import finding_data as data
+import finding_tables as tables
+import findings
+import pytest
+
+RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
+
+
+def line(side: str, seed: int, value: float | None) -> dict:
+    size = {"parameters": 1000, "steps": 20, "flops": 3e12, "seconds": 60}
+    return {"finding": "xlnet", "side": side, "seed": seed, **size, "metrics": {"loss": value}}
+
+
+def test_sides_are_the_gin_files() -> None:
+    for name, finding in findings.FINDINGS.items():
+        files = {file.stem for file in (findings.GIN / name).glob("*.gin")}
+        assert files == {*finding.sides, "shared"}
+        assert all(findings.label(name, side) for side in finding.sides)
+        assert name in tables.COLUMNS
+
+
+def test_table_has_means_and_spreads_of_the_seeds() -> None:
+    lines = [line("a", 0, 1.0), line("a", 1, 2.0), line("b", 0, 4.0), line("c", 0, None)]
+    labels = {"c": "Third", "a": "First", "b": "Second", "d": "not run"}
+    rows = tables.made(lines, labels, {"loss": "loss"}).splitlines()
+    assert [row.split(" | ")[0] for row in rows[2:5]] == ["| Third", "| First", "| Second"]
+    assert [row.split(" | ")[-1].strip(" |") for row in rows[2:5]] == ["", "1.500 ± 0.707", "4.000"]
+    assert not any("not run" in row for row in rows)
+
+
+def test_what_stands_around_tables_stays() -> None:
+    page = "before\n<!-- table: xlnet -->\nold\n<!-- end of table -->\nafter\n"
+    new = tables.written(page, [line("memory_0", 0, 1.0)], {"xlnet": {"memory_0": "none"}})
+    assert new.startswith("before\n<!-- table: xlnet -->\n")
+    assert new.endswith("<!-- end of table -->\nafter\n")
+    assert "old" not in new
+    assert "| none | 1 |" in new
+
+
+def test_runs_of_other_settings_do_not_count() -> None:
+    job = findings.Job("xlnet", "memory_0", 1)
+    mine = {"finding": job.finding, "side": job.side, "seed": job.seed}
+    lines = [{**mine, "settings": job.settings, "n": n} for n in (1, 2)]
+    lines.append({**mine, "settings": "other"})
+    assert findings.counting(lines) == {job: lines[1]}
+
+
+def test_page_is_made_of_the_results(tmp_path: Path) -> None:
+    for name in ("findings.jsonl", "findings.md"):
+        (tmp_path / name).write_bytes((RESULTS / name).read_bytes())
+    findings.write_page(tmp_path)
+    assert (tmp_path / "findings.md").read_text() == (RESULTS / "findings.md").read_text()
+
+
+def test_text_is_prepared_once(tmp_path: Path) -> None:
+    source, work = tmp_path / "source", tmp_path / "work"
+    files = {
+        "wiki_en/a.jsonl.gz": "{}",
+        "novels_en/a.txt.gz": "a",
+        "tinyshakespeare/input.txt.gz": "play " * 100_000,
+        "glue_sst2/train.tsv.gz": 'sentence\tlabel\na "fine film \t1\n',
+        "glue_sst2/dev.tsv": "sentence\tlabel\ndull\t0\n",
+        "e2e_nlg/train.jsonl.gz": json.dumps({"mr": "name[A]", "ref": "A , a pub ."}),
+        "e2e_nlg/devset.csv.gz": 'mr,ref\n"name[B], food[C]","B."\n',
+    }
+    for name, text in files.items():
+        file = source / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content = text.encode()
+        file.write_bytes(gzip.compress(content) if file.suffix == ".gz" else content)
+    for _ in range(2):
+        data.prepare(source, work)
+    found = {str(file.relative_to(work)): file for file in work.rglob("data/*/*.jsonl")}
+    pairs = {name: json.loads(file.read_text()) for name, file in found.items()}
+    assert pairs["data/sst2/train.jsonl"] == {"inputs": 'a "fine film', "targets": "good"}
+    assert pairs["data/e2e/train.jsonl"] == {"inputs": "name[A]", "targets": "A, a pub."}
+    assert pairs["data/e2e/dev.jsonl"] == {"inputs": "name[B], food[C]", "targets": "B."}
+    assert len((work / data.PLAYS).read_text()) == 400_000
+    assert any(work.glob(data.WIKI))
+    (source / "novels_en/a.txt.gz").unlink()
+    with pytest.raises(FileNotFoundError, match="novels_en"):
+        data.prepare(source, work)
