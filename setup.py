@@ -35,7 +35,9 @@ DATA = [
 ]
 INTEROP = ["safetensors>=0.8.0,<1", "tensorstore>=0.1.84,<0.2"]
 LAUNCH = ["ml-collections>=1.0,<2"]
+BENCHMARKS = ["scikit-learn>=1.7,<2"]  # of the linear probes
 TEST = [
+    *BENCHMARKS,
     "hypothesis>=6.130,<7",
     "mypy==2.4.1",
     "pytest>=9,<10",
@@ -52,6 +54,7 @@ EXTRAS = {
     "cuda": ["jax[cuda12]>=0.10.2,<0.13"],
     "interop": INTEROP,
     "launch": LAUNCH,
+    "benchmarks": BENCHMARKS,
     "test": TEST,
     "all": sorted({*DATA, *INTEROP, *LAUNCH}),
 }

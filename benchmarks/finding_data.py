@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,8 +15,19 @@ WIKI = "data/wiki_en/*.jsonl.gz"
 NOVELS = "data/novels_en/*.txt.gz"
 PLAYS = "data/plays.txt"
 _PLAYS_CHARACTERS = 400_000
-_VERDICTS = {"0": "bad", "1": "good"}
+VERDICTS = {"0": "down", "1": "up"}
+"""Each a single piece of a vocabulary that is trained on English Wikipedia."""
 Pairs = Iterable[tuple[str, str]]
+
+
+FOLDERS = {
+    "wiki_en": "*.jsonl.gz",
+    "novels_en": "*.txt.gz",
+    "glue_sst2": "*.tsv*",
+    "glue_cola": "*.tsv*",
+    "ud_english_ewt": "*.conllu*",
+}
+"""Folders that are read as they are, and what is in them."""
 
 
 def prepare(source: Path, work: Path) -> None:
@@ -24,32 +36,36 @@ def prepare(source: Path, work: Path) -> None:
     Args:
       source: has the folders `wiki_en` (JSON lines of articles, `*.jsonl.gz`), `novels_en` (a
         novel a file, `*.txt.gz`), `tinyshakespeare` (`input.txt.gz`), `glue_sst2` (`train.tsv.gz`
-        and `dev.tsv`, columns sentence and label) and `e2e_nlg` (`train.jsonl.gz` with fields mr
-        and ref, `devset.csv.gz` with these columns).
+        and `dev.tsv`, columns sentence and label), `glue_cola`, `ud_english_ewt` (as of
+        `probes.py`), and `e2e_nlg` (`train.jsonl.gz` with fields mr and ref, `devset.csv.gz` with
+        these columns).
       work: the working directory of all commands.
 
     Raises:
-      FileNotFoundError: one of these is missing.
+      OSError: one of these is missing.
+      ValueError: one is not as described.
     """
     data = work / "data"
     data.mkdir(parents=True, exist_ok=True)
-    for name in ("wiki_en", "novels_en"):
-        if not any((source / name).glob("*.gz")):
-            raise FileNotFoundError(f"{source / name} holds no *.gz: see --help for --data")
-        if not (data / name).exists():
+    for name, pattern in FOLDERS.items():
+        if not any((source / name).glob(pattern)):
+            raise FileNotFoundError(f"no {source / name / pattern}: see --help for --data")
+        if not (data / name).is_symlink() and not (data / name).exists():
             (data / name).symlink_to((source / name).resolve())
     makers: dict[str, Callable[[], Iterator[str]]] = {
-        "plays.txt": lambda: _plays(source / "tinyshakespeare" / "input.txt.gz"),
-        "sst2/train.jsonl": lambda: _table(_sst2(source / "glue_sst2" / "train.tsv.gz")),
-        "sst2/dev.jsonl": lambda: _table(_sst2(source / "glue_sst2" / "dev.tsv")),
-        "e2e/train.jsonl": lambda: _table(_e2e_lines(source / "e2e_nlg" / "train.jsonl.gz")),
-        "e2e/dev.jsonl": lambda: _table(_e2e_rows(source / "e2e_nlg" / "devset.csv.gz")),
+        PLAYS: lambda: _plays(source / "tinyshakespeare" / "input.txt.gz"),
+        "data/sst2/train.jsonl": lambda: _table(_sst2(source / "glue_sst2" / "train.tsv.gz")),
+        "data/sst2/dev.jsonl": lambda: _table(_sst2(source / "glue_sst2" / "dev.tsv")),
+        "data/e2e/train.jsonl": lambda: _table(_e2e_lines(source / "e2e_nlg" / "train.jsonl.gz")),
+        "data/e2e/dev.jsonl": lambda: _table(_e2e_rows(source / "e2e_nlg" / "devset.csv.gz")),
     }
     for name, make in makers.items():
-        file = data / name
+        file = work / name
         if not file.exists():
             file.parent.mkdir(exist_ok=True)
-            file.write_text("".join(make()), encoding="utf-8")
+            partial = file.with_name(f".{file.name}.{os.getpid()}")
+            partial.write_text("".join(make()), encoding="utf-8")
+            partial.replace(file)
 
 
 def _plays(file: Path) -> Iterator[str]:
@@ -60,20 +76,28 @@ def _plays(file: Path) -> Iterator[str]:
 def _sst2(file: Path) -> Pairs:
     with _open(file) as text:
         for row in csv.DictReader(text, delimiter="\t", quoting=csv.QUOTE_NONE):
-            yield row["sentence"].strip(), _VERDICTS[row["label"]]
+            if row.get("label") not in VERDICTS:
+                raise ValueError(f"{file}: a row has no label 0 or 1: {row}")
+            yield row["sentence"].strip(), VERDICTS[row["label"]]
 
 
 def _e2e_lines(file: Path) -> Pairs:
-    """The training split is tokenised, the others are not."""
     with _open(file) as text:
         for row in map(json.loads, text):
-            yield row["mr"], re.sub(r" ([.,!?;:'])", r"\1", row["ref"])
+            yield _untokenised(row["mr"]), _untokenised(row["ref"])
 
 
 def _e2e_rows(file: Path) -> Pairs:
     with _open(file) as text:
         for row in csv.DictReader(text):
-            yield row["mr"], row["ref"]
+            yield _untokenised(row["mr"]), _untokenised(row["ref"])
+
+
+def _untokenised(text: str) -> str:
+    """Without the spaces around punctuation that one of the splits has."""
+    return re.sub(
+        r" ([.,!?;:'])|(£) | ?(-) ?", lambda match: "".join(filter(None, match.groups())), text
+    )
 
 
 def _table(pairs: Pairs) -> Iterator[str]:

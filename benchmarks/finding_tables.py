@@ -11,15 +11,29 @@ Lines = Sequence[Mapping[str, Any]]
 
 COLUMNS: dict[str, dict[str, str]] = {
     "electra": {
-        "SST-2": "probe/mean/sst2_accuracy",
-        "CoLA, MCC": "probe/mean/cola_matthews",
-        "CoLA, AUC": "probe/mean/cola_auc",
-        "POS": "probe/mean/pos_accuracy",
+        "POS": "probe/pos_accuracy/mean",
+        "SST-2": "probe/sst2_accuracy/mean",
+        "CoLA, MCC": "probe/cola_matthews/mean",
+        "CoLA, ROC": "probe/cola_roc_area/mean",
     },
-    "masking": {"masked loss": "held_out/trained/mlm_loss"},
-    "albert": {"masked loss": "held_out/trained/mlm_loss"},
-    "t5": {"E2E loss": "e2e/trained/content_loss"},
-    "xlnet": {"loss": "held_out/trained/loss"},
+    "masking": {
+        "masked loss": "held_out/trained/mlm_loss",
+        "accuracy": "held_out/trained/mlm_accuracy",
+    },
+    "albert": {
+        "masked loss": "held_out/trained/mlm_loss",
+        "order or next": "held_out/trained/sentence_accuracy",
+        "POS": "probe/pos_accuracy/mean",
+    },
+    "t5": {
+        "E2E loss": "e2e/trained/content_loss",
+        "E2E accuracy": "e2e/trained/content_accuracy",
+        "SST-2": "sst2/trained/content_accuracy",
+    },
+    "xlnet": {
+        "loss": "held_out/trained/loss",
+        "accuracy": "held_out/trained/accuracy",
+    },
 }
 """Of each finding: {heading: metric}."""
 
@@ -62,9 +76,11 @@ def made(lines: Lines, sides: Mapping[str, str], columns: Mapping[str, str]) -> 
                     ),
                 ]
             )
+    if not lines:
+        return "Not run yet.\n"
     minutes = sum(line["seconds"] for line in lines) / 60
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return f"{table}\n{len(lines)} runs, {minutes:.0f} minutes of one core each after the other.\n"
+    return f"{table}\n{len(lines)} runs, {minutes:.0f} minutes together.\n"
 
 
 def spread(values: Sequence[float | None]) -> str:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import dataclasses
+import functools
 import hashlib
 import json
 import os
-import queue
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ HERE = Path(__file__).resolve().parent
 GIN = HERE / "sides"
 RESULTS = HERE.parent / "docs" / "results"
 T5X_LIKE = (sys.executable, "-m", "t5x_like")
+TASKS = {"MIXTURE_OR_TASK_MODULE": str(GIN / "downstream" / "tasks.py")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,21 +47,31 @@ class Finding:
       sides: names of its gin files, in the order of its table.
       probed: whether linear probes read the features of each run.
       tuned_on: names of `downstream/*.gin`, on which each run is fine-tuned.
+      evaluated: flags of `t5x_like eval`, where held-out text is to be noised otherwise.
     """
 
     corpus: str
     sides: tuple[str, ...]
     probed: bool = False
     tuned_on: tuple[str, ...] = ()
+    evaluated: tuple[str, ...] = ()
 
 
 FINDINGS = {
     "electra": Finding(
         finding_data.WIKI,
-        ("electra", "all_tokens_mlm", "replace_mlm", "electra_15", "bert", "bert_equal_compute"),
+        (
+            *("electra", "all_tokens_mlm", "replace_mlm", "electra_15"),
+            *("bert", "bert_equal_compute", "untrained"),
+        ),
         probed=True,
     ),
-    "masking": Finding(finding_data.PLAYS, ("dynamic", "static_10", "static_1")),
+    "masking": Finding(
+        finding_data.PLAYS,
+        ("dynamic", "static_10", "static_1"),
+        # The noise of held-out text follows from the objective: one for all.
+        evaluated=("--gin.mlm.MaskedLM.static=True", "--gin.mlm.MaskedLM.dupe_factor=10"),
+    ),
     "albert": Finding(
         finding_data.WIKI,
         ("share_all", "share_attention", "share_ffn", "share_none", "next_sentence"),
@@ -80,6 +92,21 @@ FINDINGS = {
 
 
 @dataclasses.dataclass(frozen=True)
+class Stage:
+    """One command of a run.
+
+    Attributes:
+      name: what it makes; of one that measures, the first part of its metrics' names.
+      command: that measures: without `--output`.
+      trains: whether it trains, or measures.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    trains: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Job:
     """One run: a side of a finding with one seed."""
 
@@ -93,34 +120,43 @@ class Job:
 
     @property
     def settings(self) -> str:
-        """A digest of the gin files of its finding: runs with others are not compared."""
-        files = [GIN / self.finding / f"{name}.gin" for name in ("shared", self.side)]
-        return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+        """A digest of all its configurations but the seed: runs of others are not compared."""
+        return _settings(self.finding, self.side)
 
-    def train(self, gin: str, model_dir: str, **bindings: Any) -> list[str]:
-        bound = {"MODEL_DIR": model_dir, "SEED": self.seed, **bindings}
-        flags = [f"--gin.{name}={value!r}" for name, value in bound.items()]
-        paths = f"--gin_search_paths={GIN}"
-        return [*T5X_LIKE, "train", f"--gin_file={gin}", paths, *flags]
+    @property
+    def folder(self) -> str:
+        """Its MODEL_DIR: with other settings it is another, so that no run is taken for one."""
+        return f"runs/{self.finding}/{self.side}-{self.settings}/{self.seed}"
 
-    def stages(self, data: Path) -> Iterator[tuple[str, list[str]]]:
-        """(name, command) of each; those that measure take `--output` besides."""
-        finding, run = FINDINGS[self.finding], f"runs/{self.name}"
-        yield "train", self.train(f"{self.finding}/{self.side}.gin", run, CORPUS=finding.corpus)
-        yield "held_out", [*T5X_LIKE, "eval", run]
+    def stages(self) -> Iterator[Stage]:
+        """Trains, measures what is held out, probes, fine-tunes."""
+        finding, run = FINDINGS[self.finding], self.folder
+        everything = ("--batches", "1000")
+        yield self._training(f"{self.finding}/{self.side}.gin", run, CORPUS=finding.corpus)
+        yield Stage("held_out", (*T5X_LIKE, "eval", run, *everything, *finding.evaluated))
         if finding.probed:
-            yield "probe", [sys.executable, str(HERE / "probes.py"), run, "--data", str(data)]
+            probes = (sys.executable, str(HERE / "probes.py"), run, "--data", "data")
+            yield Stage("probe", probes)
         for task in finding.tuned_on:
             tuned = f"{run}-{task}"
-            vocabulary = f"{run}/vocabulary"
-            yield (
-                f"train_{task}",
-                self.train(f"downstream/{task}.gin", tuned, INIT_DIR=run, VOCABULARY=vocabulary),
-            )
-            yield task, [*T5X_LIKE, "eval", tuned, "--batches", "200"]
+            yield self._training(f"downstream/{task}.gin", tuned, INIT_DIR=run, **TASKS)
+            yield Stage(task, (*T5X_LIKE, "eval", tuned, *everything))
+
+    def _training(self, gin: str, model_dir: str, **bindings: Any) -> Stage:
+        bound = {"MODEL_DIR": model_dir, "SEED": self.seed, **bindings}
+        flags = [f"--gin.{name}={value!r}" for name, value in bound.items()]
+        files = (f"--gin_file={gin}", f"--gin_search_paths={GIN}")
+        return Stage("train", (*T5X_LIKE, "train", *files, *flags), trains=True)
 
 
-def run(job: Job, *, data: Path, work: Path, core: int | None) -> dict[str, Any]:
+@functools.cache
+def _settings(finding: str, side: str) -> str:
+    files = [f"{finding}/{side}.gin", *(f"downstream/{x}.gin" for x in FINDINGS[finding].tuned_on)]
+    digests = [recorded.settings([file], folders=[str(GIN)]) for file in files]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:12]
+
+
+def run(job: Job, work: Path) -> dict[str, Any]:
     """Trains and measures.
 
     Returns:
@@ -136,20 +172,20 @@ def run(job: Job, *, data: Path, work: Path, core: int | None) -> dict[str, Any]
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     output = log.with_suffix(".json")
-    for stage, command in job.stages(data):
-        commands.append(recorded.shown(command))
-        if stage.startswith("train"):
-            recorded.execute(command, cwd=work, log=log, core=core)
+    for stage in job.stages():
+        commands.append(recorded.shown(stage.command))
+        if stage.trains:
+            recorded.execute(stage.command, cwd=work, log=log)
             continue
-        recorded.execute([*command, "--output", str(output)], cwd=work, log=log, core=core)
-        found = json.loads(output.read_text())
-        metrics |= {f"{stage}/{name}": value for name, value in _flat(found).items()}
+        recorded.execute([*stage.command, "--output", str(output)], cwd=work, log=log)
+        found = _flat(json.loads(output.read_text()))
+        metrics |= {f"{stage.name}/{name}": value for name, value in found.items()}
     return {
         **dataclasses.asdict(job),
         "settings": job.settings,
         "commands": commands,
         "seconds": round(time.monotonic() - began),
-        **_size(work / "runs" / job.name, log),
+        **_size(work / job.folder, log),
         "metrics": metrics,
     }
 
@@ -230,12 +266,16 @@ def main() -> int:
     if args.page:
         write_page(args.output)
         return 0
-    if args.data is None:
-        parser.error("--data is needed: a folder with the data sets")
     chosen = args.only.split(",")
     if unknown := set(chosen) - FINDINGS.keys():
         parser.error(f"--only: {', '.join(sorted(unknown))}? There are {', '.join(FINDINGS)}")
-    finding_data.prepare(args.data, args.work)
+    if args.data is None or args.jobs < 1 or args.seeds < 1:
+        parser.error("--data is needed, a folder with the data sets; --jobs, --seeds: 1 or more")
+    work = args.work.resolve()
+    try:
+        finding_data.prepare(args.data, work)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     jobs = [
         Job(name, side, seed)
         for seed in range(args.seeds)
@@ -246,39 +286,43 @@ def main() -> int:
     if args.resume:
         done = counting(recorded.read(lines))
         jobs = [job for job in jobs if job not in done]
-    return _run_all(jobs, lines, data=args.data.resolve(), work=args.work, at_once=args.jobs)
+    return _run_all(jobs, lines, work=work, at_once=args.jobs)
 
 
-def _run_all(jobs: Sequence[Job], lines: Path, *, data: Path, work: Path, at_once: int) -> int:
+def _run_all(jobs: Sequence[Job], lines: Path, *, work: Path, at_once: int) -> int:
     """Runs them, `at_once` at a time, and appends each that ends; 1 if one failed."""
-    machine = recorded.machine()
-    cores: queue.Queue[int | None] = queue.Queue()
-    usable = sorted(os.sched_getaffinity(0)) if at_once > 1 else [None]
-    for core in usable[:at_once]:
-        cores.put(core)
+    about = {"machine": {**recorded.machine(), "at_once": at_once}}
+    for job in jobs:  # all, before any: nobody edits a file under a run
+        _ = job.settings
+    bar, lock, failed = tqdm(total=len(jobs), unit="run"), threading.Lock(), []
 
-    def one(job: Job) -> dict[str, Any]:
-        core = cores.get()
+    def one(job: Job) -> None:
         try:
-            return run(job, data=data, work=work, core=core)
-        finally:
-            cores.put(core)
+            line = run(job, work) | about
+        except Exception as error:  # the others go on
+            failed.append(job)
+            bar.write(f"{job.name} failed: {error}")
+        else:
+            with lock:
+                recorded.append(lines, line)
+            bar.write(f"{job.name}: {line['seconds'] / 60:.1f} minutes")
+        bar.update()
 
-    failed = 0
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        futures = {pool.submit(one, job): job for job in jobs}
-        bar = tqdm(concurrent.futures.as_completed(futures), total=len(jobs), unit="run")
-        for future in bar:
-            name = futures[future].name
-            try:
-                recorded.append(lines, {**future.result(), "machine": machine})
-            except recorded.CommandError as error:
-                failed = 1
-                bar.write(f"{name} failed: {error}")
-            else:
-                bar.write(f"{name} done")
+    cores = sorted(os.sched_getaffinity(0))[:at_once] if hasattr(os, "sched_getaffinity") else []
+    free = iter(cores if at_once > 1 else [])
+
+    def on_a_core() -> None:
+        if (core := next(free, None)) is not None:
+            os.sched_setaffinity(0, {core})  # of this thread, and of what it starts
+
+    pool = concurrent.futures.ThreadPoolExecutor(at_once, initializer=on_a_core)
+    try:
+        concurrent.futures.wait([pool.submit(one, job) for job in jobs])
+    finally:  # also when it is interrupted: what has not begun does not begin
+        pool.shutdown(cancel_futures=True)
+    bar.close()
     write_page(lines.parent)
-    return failed
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

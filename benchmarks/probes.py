@@ -37,10 +37,11 @@ from t5x_like.data.feature_converters import Encoder
 from t5x_like.models import bert
 from t5x_like.objectives import masking
 from t5x_like.protocols import FeatureSpec
+from t5x_like.training.contents import CheckpointError
 
 ROWS = 64
 LENGTHS = (16, 32, 64)
-"""Tokens of a row, the least that holds it; longer text is cut."""
+"""Tokens of a row, the least that holds it; none is longer than those the run was trained on."""
 SETS = ("last", "mean")
 PENALTIES = (0.01, 0.1, 1.0)
 SENTENCES, WORDS = 10_000, 30_000
@@ -61,6 +62,8 @@ class Features:
                 f"{run_dir} trains a {type(run.model).__name__}: probes read encoders alone (BERT, "
                 "RoBERTa, ALBERT, ELECTRA and their kin)"
             )
+        longest = max(part.data.lengths["inputs"] for _, part in run.run.in_phases())
+        self._lengths = [length for length in LENGTHS if length <= longest] or [longest]
         self._params = run.params
         with run.run.layout.active():
             if untrained:
@@ -81,11 +84,11 @@ class Features:
         ids = self.vocabulary.token_ids
         examples = [
             dict(zip(("inputs", "token_type_ids"), masking.with_specials(ids, text), strict=True))
-            for text in (text[: LENGTHS[-1] - 2] for text in texts)
+            for text in (text[: self._lengths[-1] - 2] for text in texts)
         ]
         sizes = np.array([len(example["inputs"]) for example in examples])
-        buckets = np.searchsorted(LENGTHS, sizes)
-        for bucket, length in enumerate(LENGTHS):
+        buckets = np.searchsorted(self._lengths, sizes)
+        for bucket, length in enumerate(self._lengths):
             members = (buckets == bucket).nonzero()[0]
             specs = {name: FeatureSpec(length) for name in ("inputs", "token_type_ids")}
             for start in range(0, len(members), ROWS):
@@ -228,7 +231,7 @@ def main() -> None:
     args = parser.parse_args()
     try:
         found = probe(args.run, args.data, step=args.step, untrained=args.untrained)
-    except (ModuleNotFoundError, OSError, ValueError) as error:
+    except (ModuleNotFoundError, OSError, ValueError, CheckpointError) as error:
         sys.exit(f"probes: {error}")
     print(f"{'dev split':16}" + "".join(f"{name:>8}" for name in SETS))
     for metric in dict.fromkeys(name.split("/")[0] for name in found):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -13,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_like.cli import gin_config
+
 _JAX = (
     "import jax, json; print(json.dumps({'jax': jax.__version__, 'backend': jax.default_backend(), "
     "'device': jax.devices()[0].device_kind, 'devices': jax.device_count()}))"
@@ -23,25 +27,16 @@ class CommandError(RuntimeError):
     """A command failed; says where its output is."""
 
 
-def execute(command: Sequence[str], *, cwd: Path, log: Path, core: int | None = None) -> None:
-    """Runs a command and appends what it says to `log`.
-
-    Args:
-      command: program and arguments.
-      cwd: its working directory.
-      log: its folder is there.
-      core: of the CPU, to run on that alone.
+def execute(command: Sequence[str], *, cwd: Path, log: Path) -> None:
+    """Runs a command and appends what it says to `log`, whose folder is there.
 
     Raises:
       CommandError: it failed.
     """
-    pinned = None if core is None else (lambda: os.sched_setaffinity(0, {core}))
     with log.open("a", encoding="utf-8") as file:
         file.write(f"$ {shown(command)}\n")
         file.flush()
-        ended = subprocess.run(
-            command, cwd=cwd, stdout=file, stderr=subprocess.STDOUT, preexec_fn=pinned
-        )
+        ended = subprocess.run(command, cwd=cwd, stdout=file, stderr=subprocess.STDOUT)
     if ended.returncode:
         raise CommandError(f"exit status {ended.returncode}, see {log}")
 
@@ -52,6 +47,24 @@ def shown(command: Sequence[str]) -> str:
     return words.replace(f"{sys.executable} -m t5x_like", "t5x_like").replace(
         sys.executable, "python"
     )
+
+
+def settings(
+    files: Sequence[str], bindings: Sequence[str] = (), folders: Sequence[str] = ()
+) -> str:
+    """A digest of what gin files come to: two runs of the same one are repetitions.
+
+    Args:
+      files, bindings, folders: as of `gin_config.load`.
+    """
+    gin_config.load(files, bindings, folders)
+    return digest(gin_config.resolved())
+
+
+def digest(config: str) -> str:
+    """Of a configuration as gin text, such as a run's `config.gin`, without its comments."""
+    said = [line for line in config.splitlines() if not line.startswith("#")]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
 
 
 def machine() -> dict[str, Any]:
@@ -73,7 +86,11 @@ def machine() -> dict[str, Any]:
 def read(file: Path) -> list[dict[str, Any]]:
     """The lines of a file of results, oldest first; none where there is no file."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
-    return [json.loads(line) for line in text.splitlines()]
+    found = []
+    for line in text.splitlines():
+        with contextlib.suppress(json.JSONDecodeError):  # a line that was cut off
+            found.append(json.loads(line))
+    return found
 
 
 def append(file: Path, line: Mapping[str, Any]) -> None:

@@ -181,16 +181,20 @@ def run(name: str, bindings: Iterable[str], work: Path) -> Line:
     train = " ".join([f"t5x_like train --recipe {name}", *map(flag, bindings)])
     evaluation = f"t5x_like eval runs/{name} --output runs/{name}/eval.json"
     log, folder = log_file(work, name), work / "runs" / name
+    settings = recorded.settings([str(gin_config.find_recipe(name))], [*bindings])
+    config = folder / "config.gin"
+    if config.exists() and recorded.digest(config.read_text(encoding="utf-8")) != settings:
+        raise recorded.CommandError(f"{folder} is a run with other settings: remove it, or --work")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     for command in (train, evaluation):
         recorded.execute([sys.executable, "-m", *shlex.split(command)], cwd=work, log=log)
     found = json.loads((folder / "eval.json").read_text())
-    config = (folder / "config.gin").read_text(encoding="utf-8")
     parameters = re.findall(r"^step \d+, ([\d,]+) parameters$", log.read_text("utf-8"), re.M)
-    seeds = re.findall(r"^SEED = (\d+)$", config, re.M)
+    seeds = re.findall(r"^SEED = (\d+)$", config.read_text(encoding="utf-8"), re.M)
     return {
         "name": name,
+        "settings": settings,
         "command": train,
         "eval_command": evaluation,
         "seed": int(seeds[0]),
@@ -292,7 +296,9 @@ def originals(metrics: Mapping[str, float | None]) -> float | None:
     accuracy, recall = metrics.get("discriminator_accuracy"), metrics.get("replaced_recall")
     if accuracy is None or recall is None:
         return None
-    precision = metrics.get("replaced_precision") or 1.0  # none, or of nothing: recall is 0
+    precision = metrics.get("replaced_precision")
+    if not precision:  # None: nothing was suspected; 0: nothing but originals, who knows how many
+        return accuracy if precision is None else None
     errors = 1 - recall + recall * (1 - precision) / precision
     return 1 - (1 - accuracy) / errors if errors else None
 

@@ -42,6 +42,11 @@ def sole_writer(directory: Path, *, lock: str = ".writing") -> Iterator[None]:
             holder = file.read().strip() or "another process"
             print(f"waiting for {holder}, which holds {directory / lock}", flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise CacheError(
+                f"cannot lock {directory / lock} ({error.strerror}); name a directory on a file "
+                "system that has locks with --cache_dir, $T5X_LIKE_CACHE or --gin.CACHE_DIR"
+            ) from error
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()

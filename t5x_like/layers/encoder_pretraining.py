@@ -5,7 +5,7 @@ Suffixes: B batch, L length, D d_model, K masked positions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,10 @@ from t5x_like.layers.term_loss import TermLoss
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
+
+
+SENTENCE_LABELS = ("next_sentence_label", "sentence_order_label")
+"""What objectives call the label of a pair, of next sentence and of sentence order."""
 
 
 class PretrainedEncoder(Protocol):
@@ -64,11 +68,10 @@ class EncoderPretraining(Pretraining):
 
     A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
     padding) and `encoder_token_type_ids`, [B, L] each; int32 `masked_positions` and
-    `masked_targets`, float32 `masked_loss_weights`, [B, K] each; and int32 [B] under the name
-    `sentence_label`, where there is a head for it. A row of padding weighs nothing.
+    `masked_targets`, float32 `masked_loss_weights`, [B, K] each; and where there is a head for it
+    int32 [B] of the objective's sentence task, one of `SENTENCE_LABELS`. A row of padding weighs
+    nothing.
     """
-
-    sentence_label: ClassVar[str] = ""
 
     config: Any
     encoder: PretrainedEncoder
@@ -100,7 +103,7 @@ class EncoderPretraining(Pretraining):
             rows_B = row_weights(batch)
             tokens_BL, counts_BL = batch["encoder_input_tokens"], batch["encoder_attention_mask"]
             logits_BC = self.sentence(x_BLD, tokens_BL, counts_BL)
-            labels_B = batch[self.sentence_label]
+            labels_B = batch[_sentence_label(batch)]
             sums = token_sums(logits_BC[:, None], labels_B[:, None], weights_BL=rows_B[:, None])
             terms["sentence"] = Term(sums.cross_entropy, rows_B.sum())
             metrics["sentence_accuracy"] = (sums.correct, rows_B.sum())
@@ -125,6 +128,16 @@ class EncoderPretraining(Pretraining):
         if self.sentence is not None:
             products += row_weights(batch).sum() * accounting.matrix_size(self.sentence)
         return accounting.step_flops(products)
+
+
+def _sentence_label(batch: Batch) -> str:
+    for name in SENTENCE_LABELS:
+        if name in batch:
+            return name
+    raise ValueError(
+        "this model has a head for pairs of sentences, but the objective makes no pairs: choose "
+        "one with a sentence task, such as mlm_nsp or mlm_sop, or turn off sentence_head"
+    )
 
 
 def row_weights(batch: Batch) -> jax.Array:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TermLoss(nnx.Module):
-    """A model that says what terms its loss has. A subclass has all methods but the last two."""
+    """A model that says what terms its loss has; they are for its subclasses to say."""
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Each term's denominator, as of `protocols.Model`."""

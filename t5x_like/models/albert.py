@@ -6,7 +6,6 @@ Suffixes: B batch, L length, D d_model, E width of the embeddings.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 from flax import nnx
@@ -96,8 +95,6 @@ class Encoder(bert.Encoder):
 
 class Albert(EncoderPretraining):
     """ALBERT with the heads it is pretrained with: masked language model, sentence order."""
-
-    sentence_label: ClassVar = "sentence_order_label"
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)

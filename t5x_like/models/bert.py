@@ -225,8 +225,6 @@ def sentence_head(config: Config, rngs: nnx.Rngs) -> heads.SequenceHead:
 class Bert(EncoderPretraining):
     """BERT with the heads it is pretrained with: masked language model, next sentence."""
 
-    sentence_label: ClassVar = "next_sentence_label"
-
     @property
     def padding(self) -> int | None:
         """The id that positions skip, which padding must then be; None: they skip none."""

@@ -386,7 +386,7 @@ class Checkpoints:
             self.directory / str(step), process=jax.process_index(), processes=jax.process_count()
         )
 
-    def _rank(self, metrics: Mapping[str, float]) -> Any:
+    def _rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
         """What the best step has least of; infinite for a step saved without an evaluation."""
         values = [v for k, v in metrics.items() if k.rpartition("/")[2] == self._best_metric]
         return (-metrics.get(_PHASE, 0), sum(values) / len(values)) if values else (float("inf"),)

@@ -5,4 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
+TESTS = Path(__file__).parent.parent
+sys.path[:0] = [str(TESTS.parent / "benchmarks"), str(TESTS / "cli")]

@@ -10,7 +10,14 @@ import finding_data as data
 import finding_tables as tables
 import findings
 import pytest
+from documents import write_documents
 
+from t5x_like.cli import gin_config
+from t5x_like.cli.phases import RunPhase
+from t5x_like.cli.pretraining import build_program
+from t5x_like.cli.run import Run
+
+VOCABULARY = Path(__file__).parent.parent / "cli" / "golden" / "vocabulary"
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
 
 
@@ -25,6 +32,25 @@ def test_sides_are_the_gin_files() -> None:
         assert files == {*finding.sides, "shared"}
         assert all(findings.label(name, side) for side in finding.sides)
         assert name in tables.COLUMNS
+
+
+@pytest.fixture(scope="module")
+def invented(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_documents(tmp_path_factory.mktemp("findings") / "text.txt")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", findings.FINDINGS)
+def test_every_side_can_be_trained(name: str, invented: Path, tmp_path: Path) -> None:
+    """Its batches are such as its model reads: a step is traced, not run."""
+    values = {"CORPUS": invented, "CACHE_DIR": tmp_path, "VOCABULARY": VOCABULARY}
+    bindings = [f"{macro}={str(value)!r}" for macro, value in values.items()]
+    bindings += ["CORPUS_VALIDATION=0.0", "EVAL_PERIOD=0"]
+    for side in findings.FINDINGS[name].sides:
+        gin_config.load([f"{name}/{side}.gin"], bindings, [str(findings.GIN)])
+        phase = RunPhase(0, gin_config.build(Run), 0)
+        phase.check()
+        phase.batches(phase.open_data(lambda mine: None)).check(build_program(phase.run))
 
 
 def test_table_has_means_and_spreads_of_the_seeds() -> None:
@@ -47,6 +73,9 @@ def test_what_stands_around_tables_stays() -> None:
 
 def test_runs_of_other_settings_do_not_count() -> None:
     job = findings.Job("xlnet", "memory_0", 1)
+    assert job.settings != findings.Job("xlnet", "memory_32", 1).settings
+    assert job.settings == findings.Job("xlnet", "memory_0", 2).settings
+    assert job.settings in job.folder
     mine = {"finding": job.finding, "side": job.side, "seed": job.seed}
     lines = [{**mine, "settings": job.settings, "n": n} for n in (1, 2)]
     lines.append({**mine, "settings": "other"})
@@ -68,7 +97,11 @@ def test_text_is_prepared_once(tmp_path: Path) -> None:
         "tinyshakespeare/input.txt.gz": "play " * 100_000,
         "glue_sst2/train.tsv.gz": 'sentence\tlabel\na "fine film \t1\n',
         "glue_sst2/dev.tsv": "sentence\tlabel\ndull\t0\n",
-        "e2e_nlg/train.jsonl.gz": json.dumps({"mr": "name[A]", "ref": "A , a pub ."}),
+        "glue_cola/a.tsv": "",
+        "ud_english_ewt/a.conllu": "",
+        "e2e_nlg/train.jsonl.gz": json.dumps(
+            {"mr": "price[£ 20 - 25]", "ref": "A , family - friendly , £ 20 ."}
+        ),
         "e2e_nlg/devset.csv.gz": 'mr,ref\n"name[B], food[C]","B."\n',
     }
     for name, text in files.items():
@@ -80,8 +113,11 @@ def test_text_is_prepared_once(tmp_path: Path) -> None:
         data.prepare(source, work)
     found = {str(file.relative_to(work)): file for file in work.rglob("data/*/*.jsonl")}
     pairs = {name: json.loads(file.read_text()) for name, file in found.items()}
-    assert pairs["data/sst2/train.jsonl"] == {"inputs": 'a "fine film', "targets": "good"}
-    assert pairs["data/e2e/train.jsonl"] == {"inputs": "name[A]", "targets": "A, a pub."}
+    assert pairs["data/sst2/train.jsonl"] == {"inputs": 'a "fine film', "targets": "up"}
+    assert pairs["data/e2e/train.jsonl"] == {
+        "inputs": "price[£20-25]",
+        "targets": "A, family-friendly, £20.",
+    }
     assert pairs["data/e2e/dev.jsonl"] == {"inputs": "name[B], food[C]", "targets": "B."}
     assert len((work / data.PLAYS).read_text()) == 400_000
     assert any(work.glob(data.WIKI))

@@ -47,6 +47,9 @@ def test_its_picture_is_there(name: str):
 
 @pytest.mark.parametrize("name", LINES)
 def test_its_command_is_the_recipe_as_it_is(name: str):
+    corpus = LINES[name]["corpus"]["files"]
+    recipe = str(gin_config.find_recipe(name))
+    assert LINES[name]["settings"] == recorded.settings([recipe], [f"CORPUS={corpus!r}"])
     words = shlex.split(LINES[name]["command"])
     assert words[:4] == ["t5x_like", "train", "--recipe", name]
     assert [word.partition("=")[0] for word in words[4:]] == ["--gin.CORPUS"]

@@ -30,8 +30,6 @@ class Lookup(nnx.Module):
 
 
 class Pretraining(EncoderPretraining):
-    sentence_label = "pair_label"
-
     def __init__(self, *, sentence):
         rngs = nnx.Rngs(0)
         options = {"init": NORMAL, "dtype": "float32", "rngs": rngs}
@@ -59,7 +57,7 @@ def make_batch():
         "masked_positions": np.array([[1, 3, 5], [2, 0, 0], [4, 1, 0], [0, 0, 0]]),
         "masked_targets": rng.integers(1, VOCAB, (4, 3)) * weights,
         "masked_loss_weights": weights.astype(np.float32),
-        "pair_label": np.array([0, 1, 1, 0]),
+        "next_sentence_label": np.array([0, 1, 1, 0]),
     }
     return {name: jnp.asarray(x) for name, x in batch.items()}
 
@@ -93,7 +91,7 @@ def test_the_loss_is_the_mean_over_masked_tokens_plus_the_mean_over_rows_that_ho
     nll = negative_log_likelihoods(logits, BATCH["masked_targets"])
     masked = (nll * BATCH["masked_loss_weights"]).sum()
     pair = model.sentence_logits(BATCH)
-    pairs = negative_log_likelihoods(pair, BATCH["pair_label"])[:3].sum()
+    pairs = negative_log_likelihoods(pair, BATCH["next_sentence_label"])[:3].sum()
     np.testing.assert_allclose(scalar, masked / 6 + pairs / 3, rtol=1e-5)
     np.testing.assert_allclose(metrics["mlm_loss"], (masked, 6), rtol=1e-5)
     np.testing.assert_allclose(metrics["mlm_pseudo_perplexity"], (masked, 6), rtol=1e-5)
@@ -101,7 +99,7 @@ def test_the_loss_is_the_mean_over_masked_tokens_plus_the_mean_over_rows_that_ho
     np.testing.assert_allclose(metrics["loss"], [(masked, pairs), (6, 3)], rtol=1e-5)
     right = (logits.argmax(-1) == BATCH["masked_targets"]) * BATCH["masked_loss_weights"]
     np.testing.assert_allclose(metrics["mlm_accuracy"], (right.sum(), 6))
-    right = (pair.argmax(-1) == BATCH["pair_label"])[:3]
+    right = (pair.argmax(-1) == BATCH["next_sentence_label"])[:3]
     np.testing.assert_allclose(metrics["sentence_accuracy"], (right.sum(), 3))
     assert metrics["tokens"] == (8 + 5 + 6, 1)
 
@@ -118,7 +116,7 @@ def test_unequal_microbatches_give_the_whole_batchs_loss_metrics_and_gradients(s
 
 def test_without_a_head_for_pairs_their_labels_are_not_read():
     model = Pretraining(sentence=False)
-    batch = {name: x for name, x in BATCH.items() if name != "pair_label"}
+    batch = {name: x for name, x in BATCH.items() if name != "next_sentence_label"}
     weights = model.weights(batch)
     assert set(weights) == {"mlm"}
     scalar, metrics, _ = step(model, batch, weights)
@@ -128,6 +126,18 @@ def test_without_a_head_for_pairs_their_labels_are_not_read():
         model.sentence_logits(batch)
 
 
+def test_either_sentence_task_is_read_and_none_is_refused():
+    model = Pretraining(sentence=True)
+    weights = model.weights(BATCH)
+    order = {name.replace("next_sentence", "sentence_order"): x for name, x in BATCH.items()}
+    jax.tree.map(
+        np.testing.assert_array_equal, step(model, BATCH, weights), step(model, order, weights)
+    )
+    none = {name: x for name, x in BATCH.items() if name != "next_sentence_label"}
+    with pytest.raises(ValueError, match="mlm_nsp or mlm_sop"):
+        step(model, none, weights)
+
+
 def test_a_row_of_padding_and_empty_slots_weigh_nothing():
     np.testing.assert_array_equal(row_weights(BATCH), [1, 1, 1, 0])
     model = Pretraining(sentence=True)
@@ -135,7 +145,7 @@ def test_a_row_of_padding_and_empty_slots_weigh_nothing():
     other = {
         **BATCH,
         "masked_targets": jnp.where(BATCH["masked_loss_weights"] > 0, BATCH["masked_targets"], 9),
-        "pair_label": BATCH["pair_label"].at[3].set(1),
+        "next_sentence_label": BATCH["next_sentence_label"].at[3].set(1),
     }
     a, b = step(model, BATCH, weights), step(model, other, weights)
     jax.tree.map(np.testing.assert_array_equal, a, b)
