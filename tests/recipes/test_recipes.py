@@ -161,8 +161,8 @@ OURS = {
 }
 RECIPES = PUBLISHED | OURS
 MINIS = (
-    "albert bart bert bert_wwm byt5 distilbert electra gpt2 legal_bert mt5 roberta scibert "
-    "spanbert t5 t5_1_1 ul2 xlnet"
+    "albert bart bert bert_wwm byt5 distilbert electra gpt gpt2 legal_bert mt5 roberta "
+    "scibert spanbert t5 t5_1_1 ul2 xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
@@ -226,7 +226,7 @@ def test_a_mini_is_small_and_otherwise_as_the_run_that_it_stands_for(
     run = resolved(f"{kind}-mini")
     fits(run)
     count = parameter_count(run)
-    assert 0.5e6 < count < 4e6
+    assert 0.3e6 < count < 4e6
     assert count == stated_count(gin_config.published_recipes()[f"{kind}-mini"])
     assert (run.data.mixture_or_task_name, run.model_dir) == ("stdlib_docs", f"runs/{kind}-mini")
     assert sum(one.tokens for one in recipes.stretches()) < 20e6
