@@ -193,8 +193,9 @@ def run(job: Job, work: Path) -> dict[str, Any]:
 def _size(folder: Path, log: Path) -> dict[str, Any]:
     """Steps, parameters and compute of a run."""
     lines = [line for line in read_metrics(folder / METRICS_FILE) if "train/loss" in line]
-    # Of a model's own FLOPs: forward and backward, of tokens that are no padding.
-    a_step = [line["train/flops_per_second"] / line["train/steps_per_second"] for line in lines]
+    # Forward and backward, of tokens that are no padding. A single step has no speed.
+    speed, flops = "train/steps_per_second", "train/flops_per_second"
+    a_step = [line[flops] / line[speed] for line in lines if flops in line] or [0.0]
     (parameters, *_) = re.findall(r"([\d,]+) parameters", log.read_text(encoding="utf-8"))
     return {
         "steps": lines[-1]["step"],

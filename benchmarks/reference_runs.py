@@ -54,7 +54,8 @@ other versions of JAX round otherwise, and end a little elsewhere. This page is 
 - *blanked*, of an encoder-decoder, is the trained model with the encoder's ordinary tokens padded away.
 - Losses are in nats, means over the tokens that are predicted. *content* leaves out sentinels and end
   of sequence. Losses of different vocabularies or objectives do not compare; bits per byte do.
-- Minutes are those of the training steps: without compiling, evaluating and reading the text.
+- Minutes are those of the training steps: without compiling, evaluating and reading the text. Some runs
+  shared their core with other work: their minutes are too many.
 
 ## Text
 

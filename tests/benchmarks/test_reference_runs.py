@@ -41,6 +41,14 @@ def test_the_model_learned(name: str):
 
 
 @pytest.mark.parametrize("name", LINES)
+def test_its_recipe_states_its_result(name: str):
+    (columns,) = LINES[name]["results"].values()
+    loss = script.loss_name(columns)
+    stated = f"{loss} {columns['trained'][loss]:.3f} (unigram {columns['unigram'][loss]:.3f})"
+    assert stated in gin_config.find_recipe(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", LINES)
 def test_its_picture_is_there(name: str):
     assert (RESULTS / "curves" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
