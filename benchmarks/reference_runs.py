@@ -132,13 +132,18 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
+def small() -> list[str]:
+    """The recipes that a CPU trains in minutes."""
+    return [name for name in gin_config.published_recipes() if name.endswith("-mini")]
+
+
 def in_order(names: Sequence[str]) -> list[str]:
     """The recipes, all small ones if none is named: those first that read the run of no other.
 
     Raises:
       ConfigError: there is no recipe of a name.
     """
-    chosen = names or [one for one in gin_config.published_recipes() if one.endswith("-mini")]
+    chosen = names or small()
 
     def others(name: str) -> int:
         text = gin_config.find_recipe(name).read_text(encoding="utf-8")
@@ -239,6 +244,7 @@ def write_page(output: Path) -> None:
 
 def page(lines: Mapping[str, Line]) -> str:
     """The page: what was run on what, a table of all, a section of each."""
+    missing = [name for name in small() if name not in lines]
     rows = [
         f"| {' | '.join(cells(line, columns))} |\n"
         for line in lines.values()
@@ -252,6 +258,7 @@ def page(lines: Mapping[str, Line]) -> str:
             *_grouped(lines, _machine_of),
             SUMMARY,
             *rows,
+            f"\nNot run yet: {', '.join(missing)}.\n" if missing else "",
             *map(_section, lines.values()),
         ]
     )

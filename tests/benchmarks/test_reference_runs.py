@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -23,9 +24,11 @@ LINES = script.read_lines(RESULTS)
 # The runs themselves: `benchmarks/reference_runs.py --resume` makes those that are missing.
 
 
-def test_every_small_recipe_has_its_run():
-    minis = {name for name in gin_config.published_recipes() if name.endswith("-mini")}
-    assert minis == LINES.keys()
+def test_a_small_recipe_has_its_run_or_the_page_says_so():
+    assert LINES.keys() <= set(script.small())
+    missing = set(script.small()) - LINES.keys()
+    (said,) = re.findall("^Not run yet: (.*)\\.$", script.page(LINES), re.M) or [""]
+    assert set(filter(None, said.split(", "))) == missing
 
 
 def test_the_page_is_what_the_script_writes():
