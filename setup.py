@@ -35,7 +35,7 @@ DATA = [
 ]
 INTEROP = ["safetensors>=0.8.0,<1", "tensorstore>=0.1.84,<0.2"]
 LAUNCH = ["ml-collections>=1.0,<2"]
-BENCHMARKS = ["scikit-learn>=1.7,<2"]  # of the linear probes
+BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
 TEST = [
     *BENCHMARKS,
     "hypothesis>=6.130,<7",
