@@ -1,6 +1,6 @@
 """Claims of the papers at a small size: trains the sides of each, measures them, writes the page.
 
-    python benchmarks/findings.py --resume
+    python benchmarks/findings.py --data data --resume
 
 Sides are gin files, `benchmarks/sides/<finding>/<side>.gin`. Every finished run is appended to
 `docs/results/findings.jsonl`, from which the tables of `docs/results/findings.md` are made; run
@@ -253,7 +253,12 @@ def main() -> int:
         epilog=finding_data.prepare.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", type=Path, help="a folder with the data sets named below")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path("data"),
+        help="the folder with the data sets named below (default: data)",
+    )
     parser.add_argument("--work", type=Path, default=Path(), help="default: here")
     parser.add_argument("--output", type=Path, default=RESULTS, help="default: docs/results")
     parser.add_argument("--only", default=",".join(FINDINGS), help="findings, comma-separated")
@@ -270,8 +275,8 @@ def main() -> int:
     chosen = args.only.split(",")
     if unknown := set(chosen) - FINDINGS.keys():
         parser.error(f"--only: {', '.join(sorted(unknown))}? There are {', '.join(FINDINGS)}")
-    if args.data is None or args.jobs < 1 or args.seeds < 1:
-        parser.error("--data is needed, a folder with the data sets; --jobs, --seeds: 1 or more")
+    if args.jobs < 1 or args.seeds < 1:
+        parser.error("--jobs and --seeds: 1 or more")
     work = args.work.resolve()
     try:
         finding_data.prepare(args.data, work)

@@ -44,7 +44,7 @@ Columns = Mapping[str, Mapping[str, float | None]]
 HEAD = """\
 # Reference runs
 
-Every small recipe (`t5x_like recipes`), trained from its one command on real text and compared on the
+Small recipes (`t5x_like recipes`), each trained from its one command on real text and compared on the
 documents that it holds out: what a run of yours should come to. Seeds are fixed; other machines and
 other versions of JAX round otherwise, and end a little elsewhere. This page is written by
 `python benchmarks/reference_runs.py` from [reference_runs.jsonl](reference_runs.jsonl).
@@ -56,6 +56,7 @@ other versions of JAX round otherwise, and end a little elsewhere. This page is 
   of sequence. Losses of different vocabularies or objectives do not compare; bits per byte do.
 - Minutes are those of the training steps: without compiling, evaluating and reading the text. Some runs
   shared their core with other work: their minutes are too many.
+- In a text of one language `mt5-mini` is the same run as `t5_1_1-mini`.
 
 ## Text
 
