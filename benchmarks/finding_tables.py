@@ -44,7 +44,8 @@ def written(page: str, lines: Lines, sides: Mapping[str, Mapping[str, str]]) -> 
     """`page` with its tables made anew.
 
     Args:
-      page: has `<!-- table: NAME -->` and `<!-- end of table -->` around each table.
+      page: has `<!-- table: NAME -->` and `<!-- end of table -->` around each table, and the
+        picture of its runs.
       lines: of the results, those that count.
       sides: {finding: {side: what it is called}}, in the order of rows.
     """
@@ -52,7 +53,8 @@ def written(page: str, lines: Lines, sides: Mapping[str, Mapping[str, str]]) -> 
     def table(match: re.Match[str]) -> str:
         name = match[2]
         mine = [line for line in lines if line["finding"] == name]
-        return f"{match[1]}\n{made(mine, sides[name], COLUMNS[name])}\n{match[3]}"
+        picture = f"![Each seed of each side, and means](findings/{name}.png)\n\n" if mine else ""
+        return f"{match[1]}\n{made(mine, sides[name], COLUMNS[name])}\n{picture}{match[3]}"
 
     return _TABLE.sub(table, page)
 

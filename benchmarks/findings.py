@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import finding_data
+import finding_plots
 import finding_tables
 import recorded
 from tqdm import tqdm
@@ -235,7 +236,7 @@ def counting(lines: Sequence[dict[str, Any]]) -> dict[Job, dict[str, Any]]:
 
 
 def write_page(output: Path) -> None:
-    """Makes the tables of the page anew."""
+    """Makes the tables of the page and its pictures anew."""
     lines = counting(recorded.read(output / "findings.jsonl"))
     sides = {
         name: {side: label(name, side) for side in finding.sides}
@@ -244,6 +245,11 @@ def write_page(output: Path) -> None:
     page = output / "findings.md"
     text = finding_tables.written(page.read_text(encoding="utf-8"), [*lines.values()], sides)
     page.write_text(text, encoding="utf-8")
+    for name, columns in finding_tables.COLUMNS.items():
+        if mine := [line for line in lines.values() if line["finding"] == name]:
+            picture = output / "findings" / f"{name}.png"
+            picture.parent.mkdir(exist_ok=True)
+            finding_plots.drawn(mine, sides[name], columns).savefig(picture)
 
 
 def main() -> int:
@@ -267,7 +273,7 @@ def main() -> int:
         "--jobs", type=int, default=1, help="runs at a time, each on a core of its own"
     )
     parser.add_argument("--resume", action="store_true", help="leave out runs that have a line")
-    parser.add_argument("--page", action="store_true", help="make the tables of the page alone")
+    parser.add_argument("--page", action="store_true", help="make the tables and pictures alone")
     args = parser.parse_args()
     if args.page:
         write_page(args.output)
@@ -278,6 +284,8 @@ def main() -> int:
     if args.jobs < 1 or args.seeds < 1:
         parser.error("--jobs and --seeds: 1 or more")
     work = args.work.resolve()
+    # Runs that differ in their seed alone are the same program.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(work / "compiled"))
     try:
         finding_data.prepare(args.data, work)
     except (OSError, ValueError) as error:

@@ -65,14 +65,13 @@ line of JSON. Any piece of a dump ([dumps.wikimedia.org](https://dumps.wikimedia
 equivalent text, whose losses will be near these, not the same:
 
 ```sh
-python -m pip install wikiextractor
+python -m pip install 'wikiextractor>=3.1'
 mkdir -p data/wiki_en
 python -m wikiextractor.WikiExtractor --json -o - DUMP.xml.bz2 | gzip > data/wiki_en/articles.jsonl.gz
 ```
 
-(If Python 3.11 or later refuses one of its regular expressions, use Python 3.10 for this step. Without
-`-o -` it writes folders of files without an extension, `text/AA/wiki_00`, which would be taken for
-plain text.) Or let TensorFlow Datasets fetch a Wikipedia: `--gin.CORPUS="'tfds:wiki40b/en'"`
+(Without `-o -` it writes folders of files without an extension, `text/AA/wiki_00`, which would be
+taken for plain text.) Or let TensorFlow Datasets fetch a Wikipedia: `--gin.CORPUS="'tfds:wiki40b/en'"`
 ([data.md](../data.md)). What these runs read:
 """
 SUMMARY = """

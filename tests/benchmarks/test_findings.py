@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import finding_data as data
+import finding_plots as plots
 import finding_tables as tables
 import findings
 import pytest
@@ -86,7 +88,22 @@ def test_page_is_made_of_the_results(tmp_path: Path) -> None:
     for name in ("findings.jsonl", "findings.md"):
         (tmp_path / name).write_bytes((RESULTS / name).read_bytes())
     findings.write_page(tmp_path)
-    assert (tmp_path / "findings.md").read_text() == (RESULTS / "findings.md").read_text()
+    page = (tmp_path / "findings.md").read_text()
+    assert page == (RESULTS / "findings.md").read_text()
+    shown = {f"{name}.png" for name in re.findall(r"\(findings/(\w+)\.png\)", page)}
+    assert shown == {file.name for file in (tmp_path / "findings").iterdir()}
+    assert shown == {file.name for file in (RESULTS / "findings").iterdir()}
+
+
+def test_picture_has_the_seeds_and_the_mean_of_what_was_run() -> None:
+    lines = [line("a", 0, 1.0), line("a", 1, 3.0), line("b", 0, None)]
+    columns = {"Loss": "loss", "Other": "other"}
+    figure = plots.drawn(lines, {"b": "Second", "a": "First", "c": "not run"}, columns)
+    loss, other = figure.axes
+    assert [loss.get_title(), other.get_title()] == ["Loss", "Other"]
+    assert [label.get_text() for label in loss.get_yticklabels()] == ["Second", "First"]
+    assert [(*map(tuple, row.get_xydata()),) for row in loss.lines] == [((1, 1), (3, 1)), ((2, 1),)]
+    assert not other.lines
 
 
 def test_text_is_prepared_once(tmp_path: Path) -> None:
