@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 
 import numpy as np
 import pytest
@@ -32,33 +31,11 @@ def test_run_continues_on_another_mesh(tiny: Tiny) -> None:
     assert moved == pytest.approx(straight, rel=1e-4)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.mark.slow
 def test_two_processes_train_and_one_goes_on(tiny: Tiny) -> None:
     """Two devices each; the cache is missing at first, and made by process 0 alone."""
-    port = free_port()
-    pair = [
-        tiny.start(
-            tiny.flags(
-                "run",
-                "--distributed",
-                f"--coordinator_address=127.0.0.1:{port}",
-                "--num_processes=2",
-                f"--process_id={i}",
-                f"{MESH}{ {'data': 2, 'tensor': 2} }",
-                TRAIN_STEPS=4,
-            ),
-            devices=2,
-            driver=["--record"],
-        )
-        for i in range(2)
-    ]
-    first, second = finish(*pair)
+    argv = tiny.flags("run", f"{MESH}{ {'data': 2, 'tensor': 2} }", TRAIN_STEPS=4)
+    first, second = finish(*tiny.start_two(argv, driver=["--record"]))
     assert "caching text" in first.out
     assert "caching" not in second.out
     assert "step 4/4" in first.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +83,19 @@ class Tiny:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def start_two(
+        self, argv: Sequence[str], *, driver: Sequence[str] = ()
+    ) -> list[subprocess.Popen[str]]:
+        """In two processes that find each other, with two devices each."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        joining = ("--distributed", f"--coordinator_address={address}", "--num_processes=2")
+        return [
+            self.start([*argv, *joining, f"--process_id={n}"], devices=2, driver=driver)
+            for n in range(2)
+        ]
 
 
 def finish(*processes: subprocess.Popen[str], status: int = 0) -> list[Result]:
