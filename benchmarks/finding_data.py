@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import IO
 
 WIKI = "data/wiki_en/*.jsonl.gz"
+SENTENCES = "data/wiki_en_sentences.jsonl"
 NOVELS = "data/novels_en/*.txt.gz"
 PLAYS = "data/plays.txt"
 _PLAYS_CHARACTERS = 400_000
+_BETWEEN_SENTENCES = re.compile(r"(?<=[a-z0-9)\"][.!?]) (?=[A-Z\"])")
 VERDICTS = {"0": "down", "1": "up"}
 """Each a single piece of a vocabulary that is trained on English Wikipedia."""
 Pairs = Iterable[tuple[str, str]]
@@ -53,6 +55,7 @@ def prepare(source: Path, work: Path) -> None:
         if not (data / name).is_symlink() and not (data / name).exists():
             (data / name).symlink_to((source / name).resolve())
     makers: dict[str, Callable[[], Iterator[str]]] = {
+        SENTENCES: lambda: _sentences(sorted((source / "wiki_en").glob("*.jsonl.gz"))),
         PLAYS: lambda: _plays(source / "tinyshakespeare" / "input.txt.gz"),
         "data/sst2/train.jsonl": lambda: _table(_sst2(source / "glue_sst2" / "train.tsv.gz")),
         "data/sst2/dev.jsonl": lambda: _table(_sst2(source / "glue_sst2" / "dev.tsv")),
@@ -64,8 +67,20 @@ def prepare(source: Path, work: Path) -> None:
         if not file.exists():
             file.parent.mkdir(exist_ok=True)
             partial = file.with_name(f".{file.name}.{os.getpid()}")
-            partial.write_text("".join(make()), encoding="utf-8")
+            with partial.open("w", encoding="utf-8") as text:
+                text.writelines(make())
             partial.replace(file)
+
+
+def _sentences(files: Iterable[Path]) -> Iterator[str]:
+    """The articles, every sentence on a line of its own: lines are what sentence pairs are of.
+
+    By punctuation alone, so that some abbreviations end a sentence.
+    """
+    for file in files:
+        with _open(file) as text:
+            for article in map(json.loads, text):
+                yield json.dumps({"text": _BETWEEN_SENTENCES.sub("\n", article["text"])}) + "\n"
 
 
 def _plays(file: Path) -> Iterator[str]:

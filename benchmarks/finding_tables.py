@@ -23,6 +23,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "albert": {
         "masked loss": "held_out/trained/mlm_loss",
         "order or next": "held_out/trained/sentence_accuracy",
+        "its loss": "held_out/trained/sentence_loss",
         "POS": "probe/pos_accuracy/mean",
     },
     "t5": {
@@ -82,7 +83,8 @@ def made(lines: Lines, sides: Mapping[str, str], columns: Mapping[str, str]) -> 
         return "Not run yet.\n"
     minutes = sum(line["seconds"] for line in lines) / 60
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return f"{table}\n{len(lines)} runs, {minutes:.0f} minutes together.\n"
+    runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
+    return f"{table}\n{runs}, {minutes:.0f} minutes together.\n"
 
 
 def spread(values: Sequence[float | None]) -> str:

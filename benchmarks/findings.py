@@ -74,7 +74,7 @@ FINDINGS = {
         evaluated=("--gin.mlm.MaskedLM.static=True", "--gin.mlm.MaskedLM.dupe_factor=10"),
     ),
     "albert": Finding(
-        finding_data.WIKI,
+        finding_data.SENTENCES,
         ("share_all", "share_attention", "share_ffn", "share_none", "next_sentence"),
         probed=True,
     ),

@@ -29,9 +29,11 @@ class ObjectiveStep:
     """An objective as a SeqIO preprocessor: gathers samples, makes an example of each.
 
     Example n of an unshuffled, unsharded first epoch equals example n of the Grain path with the
-    same seed. Elsewhere the distribution is the same: SeqIO numbers what it is given, and repeats
-    before it concatenates. Where documents are cut by arithmetic they stream; a sample index
-    (sentence pairs, blocks, carried rows) is planned with all tokens of the split in memory.
+    same seed. Elsewhere the distribution of an example is the same: SeqIO numbers what it is given,
+    and repeats before it concatenates. It numbers each shard from 0 and does not tell which one it
+    is: the n-th examples of all shards are drawn alike (the Grain path numbers the whole).
+    Where documents are cut by arithmetic they stream; a sample index (sentence pairs, blocks,
+    carried rows) is planned with all tokens of the split in memory.
 
     Args:
       objective: its features must be output features of the task.

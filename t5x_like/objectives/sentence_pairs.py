@@ -86,16 +86,23 @@ def _document_pairs(
             at = end
 
 
-def _truncated(rows: list[Row], length: int, rng: np.random.Generator) -> list[Row]:
+def _truncated(
+    rows: list[Row], length: int, rng: np.random.Generator, *, in_order: bool = False
+) -> list[Row]:
     """Rows whose two texts have at most `length` tokens together.
 
     What one token at a time gives, off the longer text (off the second if equal) and off its front
     or its back with probability 1/2 each: the lengths are arithmetic, the cuts at the front
-    binomial.
+    binomial. Texts that are `in_order` will be swapped, or not: there it is either of them if
+    equal. Were it always the second, an odd `length` would tell which were swapped; the published
+    code swaps first, which a plan cannot, as every epoch swaps anew.
     """
     first_start, first_end, second_start, second_end, is_random = np.array(rows).T
     first, second = first_end - first_start, second_end - second_start
-    kept_first = np.minimum(first, np.maximum(length - length // 2, length - second))
+    half = np.full(len(rows), length - length // 2)
+    if in_order:
+        half = (length + rng.integers(2, size=len(rows))) // 2
+    kept_first = np.minimum(first, np.maximum(half, length - second))
     kept_second = np.minimum(second, length - kept_first)
     first_start = first_start + rng.binomial(first - kept_first, 0.5)
     second_start = second_start + rng.binomial(second - kept_second, 0.5)
@@ -127,7 +134,7 @@ class SentencePairs:
       passes: times that the corpus is gone through, with new draws (BERT's dupe_factor).
       short_probability: how likely a document has chunks of 2 to `length` tokens, not of `length`.
       random_probability: of a random second text where the chunk has two segments or more; 0 for
-        the order of sentences (ALBERT).
+        the order of sentences (ALBERT): which of two equal texts keeps the odd token is then drawn.
     """
 
     length: int
@@ -152,7 +159,7 @@ class SentencePairs:
     def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
         """The pairs of each document in order, once a pass; as `geometry.Planned.plan`."""
         for rows in in_lists(self._pairs(sentences, uniforms(rng, NUMBERS))):
-            yield _truncated(rows, self.length, rng)
+            yield _truncated(rows, self.length, rng, in_order=self.random_probability == 0)
 
     def _pairs(self, sentences: Sentences, draws: Iterator[float]) -> Iterator[Row]:
         for _ in range(self.passes):

@@ -79,7 +79,8 @@ class SpanCorruption(EncoderDecoder):
     """Inputs: the sample with each noise span as one sentinel; targets: the spans, so marked.
 
     "c1 <0> c2 <1>" and "<0> n1 <1> n2", without a closing sentinel (T5, section 3.1.4 and the
-    published code).
+    published code). The last span ends the sample: one with room for a single span is always cut
+    at the same place. Two take 1.5 * `mean_noise_span_length` / `noise_density` tokens.
     """
 
     needs = (*EncoderDecoder.needs, "sentinels")

@@ -109,7 +109,7 @@ def test_picture_has_the_seeds_and_the_mean_of_what_was_run() -> None:
 def test_text_is_prepared_once(tmp_path: Path) -> None:
     source, work = tmp_path / "source", tmp_path / "work"
     files = {
-        "wiki_en/a.jsonl.gz": "{}",
+        "wiki_en/a.jsonl.gz": json.dumps({"text": "It is 3.5 m high (St Ives). It fell."}) + "\n",
         "novels_en/a.txt.gz": "a",
         "tinyshakespeare/input.txt.gz": "play " * 100_000,
         "glue_sst2/train.tsv.gz": 'sentence\tlabel\na "fine film \t1\n',
@@ -136,6 +136,8 @@ def test_text_is_prepared_once(tmp_path: Path) -> None:
         "targets": "A, family-friendly, £20.",
     }
     assert pairs["data/e2e/dev.jsonl"] == {"inputs": "name[B], food[C]", "targets": "B."}
+    (article,) = map(json.loads, (work / data.SENTENCES).read_text().splitlines())
+    assert article == {"text": "It is 3.5 m high (St Ives).\nIt fell."}
     assert len((work / data.PLAYS).read_text()) == 400_000
     assert any(work.glob(data.WIKI))
     (source / "novels_en/a.txt.gz").unlink()

@@ -95,16 +95,30 @@ def test_without_random_pairs_only_a_lonely_segment_has_one(documents, length, s
     assert (plan["is_random"] == lonely).all()
 
 
-@given(st.data(), st.integers(2, 60), SEEDS)
-def test_truncation_leaves_what_one_token_at_a_time_leaves(data, length, seed):
+@given(st.data(), st.integers(2, 60), SEEDS, st.sampled_from([0, 0.5]))
+def test_truncation_leaves_what_one_token_at_a_time_leaves(data, length, seed, probability):
     first, second = data.draw(st.integers(1, length - 1)), data.draw(st.integers(1, length))
-    plan = planned(SentencePairs(length, 1, 0, 0), [[first, second]], seed)
+    plan = planned(SentencePairs(length, 1, 0, probability), [[first, second]], seed)
+    assume(not plan["is_random"][0])
+    kept = (int(tokens(plan, "first")[0]), int(tokens(plan, "second")[0]))
+    off_the_second = one_token_at_a_time(first, second, length, equal=(0, 1))
+    off_the_first = one_token_at_a_time(first, second, length, equal=(1, 0))
+    assert kept in ({off_the_first, off_the_second} if probability == 0 else {off_the_second})
+
+
+def one_token_at_a_time(first, second, length, *, equal):
     while first + second > length:
-        if first > second:
-            first -= 1
-        else:
-            second -= 1
-    assert (tokens(plan, "first"), tokens(plan, "second")) == ([first], [second])
+        of_first, of_second = equal if first == second else (first > second, second > first)
+        first, second = first - of_first, second - of_second
+    return first, second
+
+
+def test_lengths_do_not_tell_which_of_two_texts_is_the_first():
+    draws = 20_000
+    plan = planned(SentencePairs(61, 1, 0, random_probability=0), [[50, 50]] * draws)
+    difference = tokens(plan, "first") - tokens(plan, "second")
+    assert set(difference) == {-1, 1}
+    assert sigmas((difference == 1).sum(), draws, 1 / 2) < 5
 
 
 def test_truncation_takes_from_front_and_back_alike():

@@ -279,3 +279,11 @@ def test_what_a_run_starts_from_and_who_teaches_it(resolved: Callable[[str], Run
     assert student.init_from.skip == ("^mlm[.](dense|norm)",)  # of its head, the bias is taken
     further = resolved("legal_bert")
     assert (further.init_from.directory, further.teacher) == ("runs/bert_base", None)
+
+
+def test_an_xlnet_remembers_what_its_rows_go_on_from():
+    # Of more, its memory would hold the text of the next row.
+    gin_config.load([str(gin_config.find_recipe("xlnet_base"))], ["REUSE_LEN=16"])
+    run = gin_config.build(Run)
+    config = gin_config.given(run.model)["config"]
+    assert run.data.objective.geometry({"inputs": 64}).reuse_length == config.reused(64) == 16
