@@ -8,6 +8,7 @@ import os
 import sys
 
 from t5x_like import __version__
+from t5x_like.cli import host_memory
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
@@ -54,6 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     command = parser().parse_args(argv[:1] or ["--help"]).command
+    if command in ("train", "eval"):
+        host_memory.keep_freed()
     module = importlib.import_module(f"t5x_like.cli.{MODULES.get(command, command)}")
     try:
         return module.main(argv[1:]) or 0

@@ -92,6 +92,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     config = getattr(model, "config", None)
     if not isinstance(config, albert.Config):
         return None
+    refusals.check_biases(config)
     theirs = {name: getattr(config, ours) for ours, (name, _) in _SETTINGS.items()}
     if config.sharing == "none":
         layers = config.num_layers * config.inner_layers

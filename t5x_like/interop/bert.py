@@ -154,6 +154,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     if not _is_ours(model):
         return None
     config, kind = model.config, _kind(model)
+    refusals.check_biases(config)
     if config.d_embedding not in (None, config.d_model):
         raise ValueError(
             f"bert.Config.d_embedding is {config.d_embedding}, but Hugging Face's BERT has "

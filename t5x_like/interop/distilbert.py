@@ -39,6 +39,7 @@ IDS = {"distilbert": {"pad_token_id": 0}}
 # What cannot be said in theirs.
 _FIXED = {
     "type_vocab_size": 0,
+    "relative_buckets": 0,
     "sentence_head": False,
     "padding_position": None,
     "d_embedding": None,

@@ -95,6 +95,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     if not _is_ours(model):
         return None
     config = model.config
+    refusals.check_biases(config)
     decodes = isinstance(model, bert_decoder.ElectraDecoder)
     if decodes or isinstance(model, electra.Generator):
         _check_generator(config)

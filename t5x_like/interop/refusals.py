@@ -1,9 +1,12 @@
-"""Settings of a config.json that change what a model computes, and have one value here: refused."""
+"""Settings that change what a model computes, and have one value here or there: refused."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from t5x_like.models import bert
 
 ENCODER = {
     "position_embedding_type": "absolute",
@@ -31,4 +34,13 @@ def check_problem(config: Mapping[str, Any], *, num_labels: int) -> None:
         raise ValueError(
             f"config.json has problem_type {given!r} and the number of labels {num_labels}: only "
             f"{wanted!r} is read with it, as rows here have one class, or one number"
+        )
+
+
+def check_biases(config: bert.Config) -> None:
+    """Raises ValueError where layers have biases by relative position."""
+    if config.relative_buckets:
+        raise ValueError(
+            f"relative_buckets is {config.relative_buckets}, but Hugging Face's models of this "
+            "family have no relative position biases: it cannot be exported"
         )

@@ -10,9 +10,9 @@ import dataclasses
 import jax
 from flax import nnx
 
-from t5x_like.layers import accounting, activations, standard
+from t5x_like.layers import accounting, activations
 from t5x_like.layers.basic import Linear
-from t5x_like.layers.blocks import POST_NORM, EncoderLayer
+from t5x_like.layers.blocks import EncoderLayer
 from t5x_like.layers.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.mlp import Activation
 from t5x_like.layers.sharing import SHARING, SharedStack, Sharing, copies_in_groups
@@ -62,7 +62,7 @@ class Trunk(bert.Trunk):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.project = None if config.d_embedding is None else _projection(config, rngs)
-        made_of = standard.parts(config, POST_NORM)
+        made_of = bert.parts(config)
         self.stack = SharedStack(
             lambda rngs: EncoderLayer(made_of, rngs=rngs),
             copies_in_groups(

@@ -21,12 +21,13 @@ from t5x_like.layers import (
     standard,
 )
 from t5x_like.layers.basic import Embedding, Init, Linear
-from t5x_like.layers.blocks import POST_NORM
+from t5x_like.layers.blocks import POST_NORM, Parts
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.embeddings import InputEmbedding
 from t5x_like.layers.encoder import Hidden, encoder_stack
 from t5x_like.layers.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.masked_lm import MaskedLanguageHead
+from t5x_like.layers.positions import RelativeBias
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch
@@ -44,6 +45,7 @@ class Config(standard.Config):
     d_embedding: int | None = None  # of the embeddings where they are narrower (ELECTRA)
     max_positions: int = 512
     type_vocab_size: int = 2  # 0: no token types
+    relative_buckets: int = 0  # of T5's biases, besides the positions (COCO-LM, section 4)
     padding_position: int | None = None  # RoBERTa: 1; tokens are then counted from the next
     # `activation` is exact, as of the weights published at Hugging Face; the original code has the
     # tanh form of gelu.
@@ -52,7 +54,10 @@ class Config(standard.Config):
     # Of `init_std`, cut at two of them; RoBERTa: nnx.initializers.normal, which is not cut.
     initializer: Callable[..., Init] = nnx.initializers.truncated_normal
 
-    may_be_zero: ClassVar = ("scan_unroll", "type_vocab_size", "padding_position")
+    may_be_zero: ClassVar = (
+        "scan_unroll",
+        *("type_vocab_size", "relative_buckets", "padding_position"),
+    )
 
     @property
     def width(self) -> int:
@@ -100,13 +105,25 @@ def _projection(config: Config, rngs: nnx.Rngs) -> Linear:
     )
 
 
+def parts(config: Config) -> Parts:
+    """What a layer is made of; a table of relative biases is its own."""
+    made_of = standard.parts(config, POST_NORM)
+    if not config.relative_buckets:
+        return made_of
+    return dataclasses.replace(
+        made_of,
+        relative=lambda rngs: RelativeBias(
+            config.num_heads, bidirectional=True, num_buckets=config.relative_buckets, rngs=rngs
+        ),
+    )
+
+
 class Trunk(nnx.Module):
     """From embeddings to states: a projection where they are narrower, and the layers."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.project = None if config.width == config.d_model else _projection(config, rngs)
-        made_of = standard.parts(config, POST_NORM)
-        self.stack = encoder_stack(config, made_of, num_layers=config.num_layers, rngs=rngs)
+        self.stack = encoder_stack(config, parts(config), num_layers=config.num_layers, rngs=rngs)
 
     def __call__(
         self,

@@ -200,6 +200,7 @@ def test_what_is_not_read_says_so(settings, architecture, message):
     ("changes", "message"),
     [
         ({"d_embedding": 8}, "d_embedding is 8"),
+        ({"relative_buckets": 32}, "relative_buckets is 32"),
         ({"padding_position": 1}, "no head for pairs"),
         (
             {

@@ -195,6 +195,7 @@ def test_what_is_not_read_says_so(settings, architecture, message):
 def test_what_is_not_written_says_so():
     for changes, message in (
         ({"type_vocab_size": 0}, "type_vocab_size is 0"),
+        ({"relative_buckets": 32}, "relative_buckets is 32"),
         ({"activation": activations.relu}, "only gelu"),
     ):
         config = dataclasses.replace(TINY, **changes).of_generator

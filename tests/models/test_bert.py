@@ -105,6 +105,23 @@ def test_a_token_sees_all_tokens_of_its_row_and_no_padding(encoder_batch, make):
     assert set(np.flatnonzero(positions)) == set(range(9))
 
 
+@pytest.mark.parametrize("buckets", [0, 8])
+def test_relative_biases_tell_the_order_of_tokens(buckets, encoder_batch, make):
+    model = make(relative_buckets=buckets)
+    model.encoder.embedding.positions[...] *= 0
+    tokens = encoder_batch["encoder_input_tokens"].at[0, 1:4].set(jnp.array([11, 12, 13]))
+    swapped = tokens.at[0, 1:4].set(jnp.array([13, 12, 11]))
+    types = jnp.zeros_like(tokens)
+    one, other = (
+        logits_of(
+            model, {**encoder_batch, "encoder_input_tokens": x, "encoder_token_type_ids": types}
+        )
+        for x in (tokens, swapped)
+    )
+    assert np.allclose(one[0, 4], other[0, 4], atol=1e-4) == (buckets == 0)
+    np.testing.assert_allclose(one[1:], other[1:], atol=1e-6)
+
+
 @pytest.mark.slow
 def test_token_types_are_rows_of_their_own_table(encoder_batch, make):
     model, batch = make(), encoder_batch
@@ -260,6 +277,7 @@ def test_a_few_steps_lower_the_loss(encoder_batch, make):
     [
         ({"num_heads": 3}, "num_heads=3 does not divide d_model=16"),
         ({"type_vocab_size": -1}, "type_vocab_size must be at least 0"),
+        ({"relative_buckets": -1}, "relative_buckets must be at least 0"),
         ({"max_positions": 11}, "rows of 12 tokens do not fit max_positions: at most 11 do"),
         ({"max_positions": 13, "padding_position": 1}, "at most 11 do"),
     ],
