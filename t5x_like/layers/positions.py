@@ -40,7 +40,7 @@ def relative_bucket(
 
 
 class RelativeBias(nnx.Module):
-    """One learned number per head and bucket, added to the attention logits."""
+    """One learned number per head and bucket, times `scale`, added to the attention logits."""
 
     def __init__(
         self,
@@ -50,12 +50,14 @@ class RelativeBias(nnx.Module):
         rngs: nnx.Rngs,
         num_buckets: int = 32,
         max_distance: int = 128,
+        scale: float = 1.0,
     ) -> None:
         init = nnx.initializers.variance_scaling(1.0, "fan_avg", "uniform")
         axes = ("heads", "relpos_buckets")
         self.table = param(init, (num_heads, num_buckets), axes=axes, rngs=rngs)
         self.bidirectional = bidirectional
         self.max_distance = max_distance
+        self.scale = scale
 
     def __call__(self, num_queries: int, num_keys: int) -> jax.Array:
         """Float32 [1, H, L, M], positions counted from 0 on both sides."""
@@ -74,7 +76,7 @@ class RelativeBias(nnx.Module):
             num_buckets=self.table.shape[-1],
             max_distance=self.max_distance,
         )
-        return self.table[...][:, bucket_R]
+        return self.scale * self.table[...][:, bucket_R]
 
 
 def _toeplitz(bias_HR: jax.Array, num_queries: int, num_keys: int) -> jax.Array:

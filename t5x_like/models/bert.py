@@ -46,6 +46,7 @@ class Config(standard.Config):
     max_positions: int = 512
     type_vocab_size: int = 2  # 0: no token types
     relative_buckets: int = 0  # of T5's biases, besides the positions (COCO-LM, section 4)
+    relative_scale: float = 1.0  # of what they learn: Adam's steps are small ones for a logit
     padding_position: int | None = None  # RoBERTa: 1; tokens are then counted from the next
     # `activation` is exact, as of the weights published at Hugging Face; the original code has the
     # tanh form of gelu.
@@ -113,7 +114,11 @@ def parts(config: Config) -> Parts:
     return dataclasses.replace(
         made_of,
         relative=lambda rngs: RelativeBias(
-            config.num_heads, bidirectional=True, num_buckets=config.relative_buckets, rngs=rngs
+            config.num_heads,
+            bidirectional=True,
+            num_buckets=config.relative_buckets,
+            scale=config.relative_scale,
+            rngs=rngs,
         ),
     )
 
