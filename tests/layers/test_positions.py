@@ -44,11 +44,16 @@ def bias():
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=8)
-@given(queries=st.integers(1, 12), keys=st.integers(1, 12), bidirectional=st.booleans())
-def test_bias_is_the_table_at_the_bucket_of_each_pair(queries, keys, bidirectional):
-    bias = RelativeBias(2, bidirectional=bidirectional, rngs=nnx.Rngs(1))
+@given(
+    queries=st.integers(1, 12),
+    keys=st.integers(1, 12),
+    bidirectional=st.booleans(),
+    scale=st.sampled_from([1.0, 4.0]),
+)
+def test_bias_is_the_table_at_the_bucket_of_each_pair(queries, keys, bidirectional, scale):
+    bias = RelativeBias(2, bidirectional=bidirectional, scale=scale, rngs=nnx.Rngs(1))
     distance = np.arange(keys)[None, :] - np.arange(queries)[:, None]
-    want = bias.table[...][:, relative_bucket(distance, bidirectional=bidirectional)]
+    want = scale * bias.table[...][:, relative_bucket(distance, bidirectional=bidirectional)]
     np.testing.assert_array_equal(bias(queries, keys)[0], want)
 
 
