@@ -46,13 +46,15 @@ def written(page: str, lines: Lines, sides: Mapping[str, Mapping[str, str]]) -> 
 
     Args:
       page: has `<!-- table: NAME -->` and `<!-- end of table -->` around each table, and the
-        picture of its runs.
+        picture of its runs; `all` as a name stands for their number and time.
       lines: of the results, those that count.
       sides: {finding: {side: what it is called}}, in the order of rows.
     """
 
     def table(match: re.Match[str]) -> str:
         name = match[2]
+        if name == "all":
+            return f"{match[1]}\n{_time(lines)}\n{match[3]}"
         mine = [line for line in lines if line["finding"] == name]
         picture = f"![Each seed of each side, and means](findings/{name}.png)\n\n" if mine else ""
         return f"{match[1]}\n{made(mine, sides[name], COLUMNS[name])}\n{picture}{match[3]}"
@@ -81,10 +83,14 @@ def made(lines: Lines, sides: Mapping[str, str], columns: Mapping[str, str]) -> 
             )
     if not lines:
         return "Not run yet.\n"
-    minutes = sum(line["seconds"] for line in lines) / 60
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return f"{table}\n{_time(lines)}"
+
+
+def _time(lines: Lines) -> str:
+    minutes = sum(line["seconds"] for line in lines) / 60
     runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
-    return f"{table}\n{runs}, {minutes:.0f} minutes together.\n"
+    return f"{runs}, {minutes:,.0f} minutes together.\n"
 
 
 def spread(values: Sequence[float | None]) -> str:

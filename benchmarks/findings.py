@@ -62,7 +62,7 @@ FINDINGS = {
     "electra": Finding(
         finding_data.WIKI,
         (
-            *("electra", "all_tokens_mlm", "replace_mlm", "electra_15"),
+            *("electra", "electra_weight_50", "all_tokens_mlm", "replace_mlm", "electra_15"),
             *("bert", "bert_equal_compute", "untrained"),
         ),
         probed=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,7 +13,6 @@ import numpy as np
 from t5x_like.cli.batches import EVALUATION_SEED
 from t5x_like.cli.trained import Trained, batch_to_device
 from t5x_like.data import stream
-from t5x_like.data.token_stream import separator
 from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.evaluation.text_bytes import token_bytes
@@ -21,8 +20,7 @@ from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
     from t5x_like.cli.run import Run
-    from t5x_like.data.cache import CacheSplit
-    from t5x_like.protocols import Objective, TokenIds
+    from t5x_like.protocols import TokenIds
 
 Metrics = dict[str, float]
 Columns = dict[str, Metrics]
@@ -48,22 +46,23 @@ def columns(model: Trained, *, batch_size: int, batches: int) -> dict[str, Colum
     run = model.run
     opened = run.data.open()
     counts = {
-        record.name: _token_counts(cache.split("train"), record.objective, cache.token_ids)
+        record.name: np.array(cache.split("train").counts["targets"])
         for record, cache in zip(opened.records, opened.caches, strict=True)
     }
     pack = getattr(run.feature_converter, "pack", False)
     compared = _Compared(model)
     found = {}
     for component in opened.components("validation", pack=pack, rows=batch_size, alone=True):
-        rows = stream.eval_stream(
+        stream_of_rows = stream.eval_stream(
             component,
             converter=run.feature_converter,
             batch_size=batch_size,
             seed=EVALUATION_SEED,
             max_batches=batches,
         )
-        unigram = baselines.unigram(counts[component.name])
-        found[component.name] = compared.columns([*rows], unigram, component.token_ids)
+        rows, ids = [*stream_of_rows], component.token_ids
+        frequent = baselines.with_special_targets(counts[component.name], rows, ids)
+        found[component.name] = compared.columns(rows, baselines.unigram(frequent), ids)
     return found
 
 
@@ -77,7 +76,9 @@ class _Compared:
         teacher = model.run.teacher
         self._teach = None if teacher is None else teacher.open(model.run.layout)
 
-    def columns(self, rows: list[Mapping[str, np.ndarray]], unigram: Any, ids: TokenIds) -> Columns:
+    def columns(
+        self, rows: Sequence[Mapping[str, np.ndarray]], unigram: Any, ids: TokenIds
+    ) -> Columns:
         """As of the module's `columns`, for one task."""
         found = {who: self._metrics(who, rows) for who in self._params}
         if not {"encoder_input_tokens", "decoder_target_tokens"} <= rows[0].keys():
@@ -107,18 +108,6 @@ def _in_phase(model: Trained) -> Run:
     """The run as it was in the checkpoint's last step."""
     phases = reversed(model.run.in_phases())
     return next(run for start, run in phases if start <= max(model.step - 1, 0))
-
-
-def _token_counts(split: CacheSplit, objective: Objective | None, ids: TokenIds) -> np.ndarray:
-    """Occurrences of each id in a split's text; for a language model also of the separators.
-
-    Of these it predicts one after each document.
-    """
-    counts = np.array(split.counts["targets"])
-    between = separator(ids)
-    if objective is not None and objective.kind == "decoder" and between is not None:
-        counts[between] += np.count_nonzero(split.new_document)
-    return counts
 
 
 def _untrained(model: Trained) -> Any:

@@ -65,6 +65,35 @@ class InitFrom:
         """
         self._plan(program)
 
+    def check_vocabulary(self, vocabulary: Vocabulary, program: Program) -> None:
+        """Compares the ids of a run with those that the parameters were trained with.
+
+        New ids are the run's own affair; one that was there must mean what it did, if a table of
+        the vocabulary is taken.
+
+        Args:
+          vocabulary: the run's.
+          program: the run's.
+
+        Raises:
+          ValueError: ids mean other tokens than beside the checkpoint.
+        """
+        theirs = self.vocabulary()
+        plan, _ = self._plan(program)
+        tables = [path for path in plan.sources if "vocab" in plan.wanted[path].axes]
+        if theirs is None or not tables or theirs.fingerprint == vocabulary.fingerprint:
+            return
+        ids = range(min(theirs.vocab_size, vocabulary.vocab_size))
+        differ = [i for i in ids if theirs.piece(i) != vocabulary.piece(i)]
+        if differ:
+            i = differ[0]
+            raise ValueError(
+                f"{len(differ):,} of {len(ids):,} ids have other meanings than in "
+                f"{self.directory}: {i} is {vocabulary.piece(i)!r} here and {theirs.piece(i)!r} "
+                "there. Leave VOCABULARY to the one kept there, name one that goes on from it, or "
+                f"leave its tables as drawn with InitFrom.skip: {', '.join(tables)}"
+            )
+
     def apply(self, params: Any, *, program: Program, log: RunLog) -> Any:
         """`params`, freshly drawn, with what is taken, laid out as they are.
 

@@ -50,18 +50,25 @@ class RunPhase:
                 f"{run.data.mixture_or_task_name!r} has one of its own: name the corpus alone"
             )
 
-    def open_data(self, same: Callable[[Mapping[str, Any]], None]) -> Opened:
+    def open_data(
+        self,
+        same: Callable[[Mapping[str, Any]], None],
+        usable: Callable[[Vocabulary], None],
+    ) -> Opened:
         """Its data, refused before any text is tokenised where it cannot be used.
 
         Args:
           same: compares part of the run's identity with that of the run it would resume.
+          usable: compares its vocabulary with that of the parameters it starts from.
         """
 
         def check(ids: int, vocabulary: Vocabulary | None) -> None:
             pad = None if vocabulary is None else vocabulary.token_ids.pad
             preflight.vocabulary_fits(self.run.model, ids, pad)
-            if vocabulary is not None and self.run.teacher is not None:
-                self.run.teacher.check(vocabulary)
+            if vocabulary is not None:
+                usable(vocabulary)
+                if self.run.teacher is not None:
+                    self.run.teacher.check(vocabulary)
             known = {} if vocabulary is None else {"vocabulary": vocabulary.fingerprint}
             same({**self._named(self._settings()), **known})
 

@@ -20,6 +20,7 @@ from t5x_like.training.logs import RunLog
 
 if TYPE_CHECKING:
     from t5x_like.cli.batches import Batches
+    from t5x_like.protocols import Vocabulary
 
 
 def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset()) -> loop.Outcome:
@@ -44,10 +45,9 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
     for phase in phases:
         phase.check()
     programs = _programs(phases)
-    if run.init_from is not None and fresh:
-        run.init_from.check(programs[0])
     same = functools.partial(preflight.same_run, allow_change=allow_change)
-    opened = [phase.open_data(lambda mine: same(mine, saved)) for phase in phases]
+    usable = _usable(run, programs[0], fresh=fresh)
+    opened = [phase.open_data(lambda mine: same(mine, saved), usable) for phase in phases]
     vocabulary = opened[0].vocabulary
     identity: dict[str, Any] = {}
     for phase, found in zip(phases, opened, strict=True):
@@ -106,6 +106,14 @@ def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
             "again with --vocabulary"
         )
     return dataclasses.replace(run, data=dataclasses.replace(run.data, vocabulary=Given(found)))
+
+
+def _usable(run: Run, program: step.Program, *, fresh: bool) -> Callable[[Vocabulary], None]:
+    """Checks what the run starts from, and makes the check of a vocabulary to start with."""
+    if run.init_from is None or not fresh:
+        return lambda vocabulary: None
+    run.init_from.check(program)
+    return functools.partial(run.init_from.check_vocabulary, program=program)
 
 
 def _initial(run: Run, program: step.Program, log: RunLog) -> Callable[[Any], Any] | None:

@@ -139,6 +139,25 @@ class Run:
                 f"left of TRAIN_STEPS: {[phase.steps for phase in self.phases]}"
             )
 
+    def check_used(self, bindings: Sequence[str]) -> None:
+        """Refuses settings of the command line that no phase reads, as each has its own.
+
+        Args:
+          bindings: `NAME=value`.
+
+        Raises:
+          ValueError: one is TASK_FEATURE_LENGTHS or BATCH_SIZE, and all phases have theirs.
+        """
+        fields = {"TASK_FEATURE_LENGTHS": "lengths", "BATCH_SIZE": "batch_size"}
+        given = {binding.partition("=")[0].strip() for binding in bindings}
+        for macro, field in fields.items():
+            own = [getattr(phase, field) for phase in self.phases]
+            if macro in given and own and None not in own:
+                raise ValueError(
+                    f"{macro} has no effect, as each phase has its own {field}: {own}. Set those "
+                    f"that are to change, such as --gin.long/run.Phase.{field}=..."
+                )
+
     def in_phases(self) -> list[tuple[int, Run]]:
         """(steps before it, the run as it is in it) of each phase."""
         phases = self.phases or (Phase(),)

@@ -50,5 +50,7 @@ def main(argv: list[str]) -> int:
 
     recipe = [str(gin_config.find_recipe(args.recipe))] if args.recipe else []
     gin_config.load([*recipe, *args.gin_file], bindings, args.gin_search_paths)
-    outcome = pretrain(gin_config.build(Run), gin_config.resolved(), allow_change=allowed)
+    run = gin_config.build(Run)
+    run.check_used(bindings)
+    outcome = pretrain(run, gin_config.resolved(), allow_change=allowed)
     return 3 if outcome.status == "preempted" else 0

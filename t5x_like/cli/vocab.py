@@ -94,11 +94,10 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
 
 def _texts(data: Data) -> Iterator[str]:
     from t5x_like.data import sources
-    from t5x_like.data.vocabulary_choice import training_texts
 
     for source in data.find_sources():
         if isinstance(source, sources.CorpusSource):
-            yield from training_texts(source.corpus)
+            yield from source.corpus.training_texts()
         else:
             from t5x_like.data.seqio_text import texts
 

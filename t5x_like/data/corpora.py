@@ -101,6 +101,11 @@ class Corpus(abc.ABC):
         for _, document in self.sorted_documents((split,), report=report):
             yield document
 
+    def training_texts(self) -> Iterator[str]:
+        """What a vocabulary is trained on: the training split, whatever the feature."""
+        for document in self.documents("train"):
+            yield from document.values()
+
     def sorted_documents(
         self, splits: Sequence[str], *, report: ReadReport
     ) -> Iterator[tuple[str, dict[str, str]]]:

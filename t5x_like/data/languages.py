@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_like.data.corpora import TARGETS, Corpus, ReadReport
 from t5x_like.data.sources import integer_weights
+from t5x_like.vocabularies import sampling
 
 
 @dataclasses.dataclass(frozen=True)
 class Together(Corpus):
-    """Several corpora of plain text, one after another: what a vocabulary of all is trained on."""
+    """Several corpora of plain text as one: what a vocabulary of all is trained on.
+
+    Attributes:
+      corpora: two or more.
+      exponent: of the mixture that is trained on (`tempered`).
+    """
 
     corpora: Sequence[Corpus]
+    exponent: float = 1.0
 
     held_out = None  # each has its own splits
 
@@ -33,12 +41,43 @@ class Together(Corpus):
             if split in corpus.splits:
                 yield from corpus.documents(split)
 
+    def training_texts(self) -> Iterator[str]:
+        """Lines of all, at most `sampling.MAX_SENTENCES`, in the proportions of the mixture.
+
+        As mT5's vocabulary was trained on the languages as its model was (Xue et al., 2021, section
+        3.1). Lines of corpora that have too few are given several times. Each text is read twice.
+        """
+        named = {str(n): corpus for n, corpus in enumerate(self.corpora)}
+        documents = {name: _count(corpus) for name, corpus in named.items()}
+        weights = tempered(documents, self.exponent)
+        whole = sum(weights.values())
+        shares = {name: weight / whole for name, weight in weights.items()}
+        found = {
+            name: sampling.sample(
+                corpus.training_texts(),
+                max_sentences=max(1, round(shares[name] * sampling.MAX_SENTENCES)),
+                seed=0,
+                progress=True,
+            )
+            for name, corpus in named.items()
+        }
+        # So many that nothing is thrown away of the corpus that has most for its share.
+        lines = max(len(found[name]) / shares[name] for name in named)
+        for name, mine in found.items():
+            wanted = max(len(mine), round(lines * shares[name]))
+            yield from itertools.islice(itertools.cycle(mine), wanted)
+
     def fingerprint(self) -> str:
-        together = "\n".join(corpus.fingerprint() for corpus in self.corpora)
-        return hashlib.sha256(together.encode()).hexdigest()
+        parts = [*(corpus.fingerprint() for corpus in self.corpora), f"exponent {self.exponent}"]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def description(self) -> str:
         return "; ".join(corpus.description() for corpus in self.corpora)
+
+
+def _count(corpus: Corpus) -> int:
+    texts = sampling.shown(corpus.training_texts(), doing="counting")
+    return sum(1 for _ in texts)
 
 
 def tempered(documents: Mapping[str, int], exponent: float) -> dict[str, int]:

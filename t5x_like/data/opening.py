@@ -84,7 +84,7 @@ class Data:
 
         Args:
           once: has one process make a thing while the others wait.
-          check: of the vocabulary, before text is tokenised with it.
+          check: of the vocabulary, before text is tokenised with it; of finished caches, of theirs.
 
         Raises:
           ValueError, OSError: something named does not exist, or does not fit the rest.
@@ -97,10 +97,10 @@ class Data:
         if self.mixture_or_task_module:
             sources.import_module(self.mixture_or_task_module)
         if isinstance(self.corpus, str) and Cache.exists(Path(self.corpus)):
-            return self._open_cache(Path(self.corpus))
+            return _checked(self._open_cache(Path(self.corpus)), check)
         found = self._named()
         if found is None or self._is_materialized(found):
-            return self._opened(self._recorded(), None, ())
+            return _checked(self._opened(self._recorded(), None, ()), check)
         for source in found:
             sources.check_trainable(source, self.lengths)
         vocabulary = self.open_vocabulary(found, once=once, check=check)
@@ -280,7 +280,9 @@ class Data:
             assert source.vocabulary is not None
             return source.vocabulary
         several = [s.corpus for s in found if isinstance(s, sources.CorpusSource)]
-        corpus = languages.Together(several) if len(several) > 1 else next(iter(several), None)
+        corpus: Corpus | None = next(iter(several), None)
+        if len(several) > 1:
+            corpus = languages.Together(several, self.corpus_exponent)
         return self.vocabulary.open(corpus, self.root, once=once, check=check)
 
     def make_cache(
@@ -372,6 +374,11 @@ class Data:
             f"no task or mixture {name!r}; nearest: {', '.join(near)}. If a module of yours "
             "registers it, name that in MIXTURE_OR_TASK_MODULE"
         )
+
+
+def _checked(opened: Opened, check: Check) -> Opened:
+    check(opened.vocabulary.vocab_size, opened.vocabulary)
+    return opened
 
 
 def _whereabouts(corpus: str | Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from t5x_like.data import cache_location
@@ -11,7 +11,7 @@ from t5x_like.data.cache_lock import sole_writer
 from t5x_like.data.corpora import Corpus
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import files, loading
-from t5x_like.vocabularies.recipes import Recipe, train
+from t5x_like.vocabularies.recipes import CHARACTER_COVERAGE, Recipe, train
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 
 _SPECIAL_TOKENS = 2
@@ -48,6 +48,8 @@ class VocabularyChoice:
       extra_ids: sentinels; None for the usual number (100 for trained ones and `.model` files, none
         for the others).
       lowercase: of a trained WordPiece, whether it lower-cases text and strips accents.
+      character_coverage: share of the text whose characters a trained one has.
+      byte_fallback: of a trained SentencePiece, whether it spells other characters as bytes.
     """
 
     name: str | None = None
@@ -55,6 +57,8 @@ class VocabularyChoice:
     kind: str = "unigram"
     extra_ids: int | None = None
     lowercase: bool = False
+    character_coverage: float = CHARACTER_COVERAGE
+    byte_fallback: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -64,7 +68,23 @@ class VocabularyChoice:
 
     def _recipe(self) -> Recipe:
         extra_ids = USUAL_EXTRA_IDS if self.extra_ids is None else self.extra_ids
-        return Recipe(kind=self.kind, size=self.size, extra_ids=extra_ids, lowercase=self.lowercase)
+        return Recipe(
+            kind=self.kind,
+            size=self.size,
+            extra_ids=extra_ids,
+            lowercase=self.lowercase,
+            character_coverage=self.character_coverage,
+            byte_fallback=self.byte_fallback,
+        )
+
+    @property
+    def _label(self) -> str:
+        """In the name of a trained vocabulary: what it is beside its text and size."""
+        parts = [f"{self.kind}.{_SPECIAL_TOKENS}"]
+        parts += ["lowercase"] * self.lowercase + ["bytes"] * self.byte_fallback
+        if self.character_coverage != CHARACTER_COVERAGE:
+            parts.append(f"{self.character_coverage!r}".replace(".", "_"))
+        return ".".join(parts)
 
     def open(
         self, corpus: Corpus | None, root: Path, *, once: Once = alone, check: Check = no_check
@@ -92,7 +112,7 @@ class VocabularyChoice:
             root,
             corpus.name,
             fingerprint=corpus.fingerprint(),
-            kind=f"{self.kind}.{_SPECIAL_TOKENS}{'.lowercase' if self.lowercase else ''}",
+            kind=self._label,
             size=self.size,
         )
         path = file if recipe.makes_file else file.with_suffix(f".{recipe.extra_ids}")
@@ -108,7 +128,7 @@ class VocabularyChoice:
                 print(
                     f"training a {self.kind} vocabulary of {self.size} pieces: {path}", flush=True
                 )
-                train(training_texts(corpus), path, recipe)
+                train(corpus.training_texts(), path, recipe)
 
         once(f"vocabulary {path.name}", path, exists, make)
         return loading.load(path, extra_ids=self.extra_ids)
@@ -126,9 +146,3 @@ class Given:
         """The vocabulary itself."""
         del corpus, root, once, check
         return self.vocabulary
-
-
-def training_texts(corpus: Corpus) -> Iterator[str]:
-    """All texts of the training split, whatever the feature."""
-    for document in corpus.documents("train"):
-        yield from document.values()

@@ -6,7 +6,7 @@ that all figures are about the same tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,34 @@ def blank_encoder(batch: NumpyBatch, ids: TokenIds) -> dict[str, np.ndarray]:
     return {**batch, "encoder_input_tokens": np.where(keep, tokens, ids.pad)}
 
 
+def with_special_targets(
+    counts: np.ndarray, rows: Sequence[NumpyBatch], ids: TokenIds
+) -> np.ndarray:
+    """Occurrences of ids in text, and of the special ids that are predicted beside it.
+
+    Text has no special ids, and some objectives predict them: RoBERTa's `<s>` and `</s>`, a
+    language model's separators. They are as frequent, beside text, as among the targets of `rows`.
+
+    Args:
+      counts: int [vocab_size], of the training text.
+      rows: batches that `unigram` can score.
+      ids: the vocabulary's special ids.
+
+    Returns:
+      float64 [vocab_size].
+    """
+    found = np.zeros(len(counts))
+    for targets, weights in map(_targets, rows):
+        found += np.bincount(targets.ravel(), weights.ravel(), minlength=len(counts))
+    special = [i for i in ids.special if i not in (ids.pad, ids.unk) and found[i]]
+    if not special:
+        return counts.astype(np.float64)
+    of_text = found.sum() - found[special].sum()
+    both = counts.astype(np.float64)
+    both[special] = found[special] * (counts.sum() / max(of_text, 1))
+    return both
+
+
 def unigram(counts: np.ndarray) -> Callable[[Any, NumpyBatch], dict[str, Any]]:
     """A step for `evaluator.evaluate`: each token as likely as it is frequent, one added to each.
 
@@ -47,17 +75,14 @@ def unigram(counts: np.ndarray) -> Callable[[Any, NumpyBatch], dict[str, Any]]:
     a decoder, or of the masked tokens of an encoder, by their loss weights. It has no parameters.
 
     Args:
-      counts: int [vocab_size], occurrences of each id in the training split.
+      counts: number [vocab_size], occurrences of each id in the training split.
     """
     smoothed = counts.astype(np.float64) + 1
     nll = -np.log(smoothed / smoothed.sum())
     likeliest = int(nll.argmin())
 
     def step(params: Any, batch: NumpyBatch) -> dict[str, Any]:
-        masked = "masked_targets" in batch
-        targets = batch["masked_targets" if masked else "decoder_target_tokens"]
-        weights = batch["masked_loss_weights" if masked else "decoder_loss_weights"]
-        weights = weights.astype(np.float64)
+        targets, weights = _targets(batch)
         total, weight = (nll[targets] * weights).sum(), weights.sum()
         right = ((targets == likeliest) * weights).sum()
         return {
@@ -67,6 +92,13 @@ def unigram(counts: np.ndarray) -> Callable[[Any, NumpyBatch], dict[str, Any]]:
         }
 
     return step
+
+
+def _targets(batch: NumpyBatch) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens to predict and their loss weights, float64."""
+    masked = "masked_targets" in batch
+    weights = batch["masked_loss_weights" if masked else "decoder_loss_weights"]
+    return batch["masked_targets" if masked else "decoder_target_tokens"], weights.astype(float)
 
 
 def _is_special(tokens: np.ndarray, encoder_tokens: np.ndarray, ids: TokenIds) -> np.ndarray:

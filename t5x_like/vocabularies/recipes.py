@@ -15,6 +15,8 @@ KINDS = (*training.MODEL_TYPES, "wordpiece", "byte_bpe", "characters")
 MIN_SIZE = len(special_tokens.TRAINED) + 3
 """Special tokens, space, the end of a line, and something to say."""
 
+CHARACTER_COVERAGE = 0.9995
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -36,9 +38,9 @@ class Recipe:
     kind: str = "unigram"
     size: int = 32_000
     extra_ids: int = USUAL_EXTRA_IDS
-    max_sentences: int = 1_000_000
+    max_sentences: int = sampling.MAX_SENTENCES
     seed: int = 0
-    character_coverage: float = 0.9995
+    character_coverage: float = CHARACTER_COVERAGE
     byte_fallback: bool = False
     lowercase: bool = False
 

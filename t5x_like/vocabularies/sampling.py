@@ -11,6 +11,8 @@ MAX_SENTENCE = 1000
 """Characters after which a line is cut, at a space where it has one."""
 MAX_SAMPLE = 100_000_000
 """Characters of a whole sample; a trainer takes about 10 bytes for each."""
+MAX_SENTENCES = 1_000_000
+"""Lines of a sample, where nothing else is said."""
 
 
 def sample(documents: Iterable[str], *, max_sentences: int, seed: int, progress: bool) -> list[str]:
@@ -22,7 +24,7 @@ def sample(documents: Iterable[str], *, max_sentences: int, seed: int, progress:
     if isinstance(documents, str):
         raise TypeError("documents is one string: give a list of texts")
     kept = sample_sentences(
-        _shown(documents) if progress else documents, max_sentences=max_sentences, seed=seed
+        shown(documents) if progress else documents, max_sentences=max_sentences, seed=seed
     )
     if not kept:
         raise ValueError("no text to train a vocabulary on: every document is empty")
@@ -74,7 +76,8 @@ def _sentences(documents: Iterable[str]) -> Iterator[str]:
                 yield rest
 
 
-def _shown(documents: Iterable[str]) -> Iterable[str]:
+def shown(documents: Iterable[str], *, doing: str = "reading") -> Iterable[str]:
+    """The documents, with a bar on standard error that counts them."""
     import tqdm
 
-    return tqdm.tqdm(documents, desc="reading text for the vocabulary", unit=" documents")
+    return tqdm.tqdm(documents, desc=f"{doing} text for the vocabulary", unit=" documents")

@@ -24,7 +24,7 @@ def train_sentencepiece(
     *,
     vocab_size: int = 32_000,
     model_type: str = "unigram",
-    max_sentences: int = 1_000_000,
+    max_sentences: int = sampling.MAX_SENTENCES,
     seed: int = 0,
     character_coverage: float = 0.9995,
     byte_fallback: bool = False,

@@ -14,6 +14,7 @@ import stored_berts
 from t5x_like.cli.init_from import InitFrom
 from t5x_like.partitioning import make_layout
 from t5x_like.training.contents import CheckpointError
+from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 
@@ -87,6 +88,27 @@ def test_the_vocabulary_beside_it_is_found(stored_bert: Path, tmp_path: Path) ->
     assert found is not None
     assert found.fingerprint == ByteVocabulary().fingerprint
     assert InitFrom(directory=str(tmp_path)).vocabulary() is None
+
+
+def test_ids_must_mean_what_they_did(tmp_path: Path) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
+
+    def vocabulary(*tokens: str) -> Any:
+        folder = tmp_path / "".join(tokens[-2:])
+        folder.mkdir(exist_ok=True)
+        (folder / "vocab.txt").write_text("\n".join(tokens))
+        return loading.load(str(folder))
+
+    stored_berts.write(tmp_path / "bert", vocabulary=vocabulary(*words))
+    program = stored_berts.student(make_layout({"data": 8}))
+    tables = {"layers": (3, 1), "directory": str(tmp_path / "bert")}
+    init_from = InitFrom(**tables)
+    init_from.check_vocabulary(vocabulary(*words), program)
+    init_from.check_vocabulary(vocabulary(*words, "g", "h"), program)
+    other = vocabulary(*words[:-2], "f", "e")
+    with pytest.raises(ValueError, match=r"2 of 11 ids .* 9 is '.*f' here and '.*e' there"):
+        init_from.check_vocabulary(other, program)
+    InitFrom(**tables, skip=("tokens", "mlm")).check_vocabulary(other, program)
 
 
 @pytest.mark.parametrize("settings", [{"skip": "mlm"}, {"skip": ("(",)}, {"rename": {"(": ""}}])

@@ -14,15 +14,13 @@ from t5x_like.data.corpora import Corpus
 from t5x_like.data.opening import Data
 from t5x_like.data.user_corpus import user_corpus
 from t5x_like.data.vocabulary_choice import VocabularyChoice
+from t5x_like.vocabularies import sampling
 
 
 def data(folder: Path, **changes) -> Data:
     """A large language of a's and a small one of b's, a word a document."""
-    for letter, documents in (("a", 256), ("b", 16)):
-        text = "\n".join(f"{letter * 3} {letter * (i % 7 + 1)}" for i in range(documents))
-        (folder / f"{letter}.txt").write_text(text)
     settings = {
-        "corpus": {"large": str(folder / "a.txt"), "small": str(folder / "b.txt")},
+        "corpus": {"large": letters(folder, "a", 256), "small": letters(folder, "b", 16)},
         "read_corpus": one_document_a_line,
         "objective": objectives.preset("span_corruption"),
         "lengths": {"inputs": 16, "targets": 8},
@@ -31,6 +29,12 @@ def data(folder: Path, **changes) -> Data:
         "workers": 0,
     }
     return Data(**settings | changes)
+
+
+def letters(folder: Path, letter: str, documents: int) -> str:
+    text = "\n".join(f"{letter * 3} {letter * (i % 7 + 1)}" for i in range(documents))
+    (folder / f"{letter}.txt").write_text(text)
+    return str(folder / f"{letter}.txt")
 
 
 def one_document_a_line(named: str) -> Corpus:
@@ -62,6 +66,32 @@ def test_one_vocabulary_is_trained_on_all(tmp_path):
     vocabulary = data(tmp_path, vocabulary=choice).open().vocabulary
     ids = vocabulary.encode("ab")
     assert vocabulary.decode(ids) == "ab"
+
+
+def test_a_vocabulary_reads_languages_in_the_shares_of_the_mixture(tmp_path, monkeypatch):
+    sizes = {"a": 256, "b": 16}
+    corpora = [one_document_a_line(letters(tmp_path, *size)) for size in sizes.items()]
+
+    def lines(exponent):
+        texts = languages.Together(corpora, exponent).training_texts()
+        return Counter(text[0] for text in texts)
+
+    assert lines(1.0) == {"a": 256, "b": 16}
+    assert lines(0.5) == {"a": 256, "b": 64}
+    assert lines(0.0) == {"a": 256, "b": 256}
+    monkeypatch.setattr(sampling, "MAX_SENTENCES", 40)
+    assert lines(1.0) == {"a": 38, "b": 2}
+    assert lines(0.0) == {"a": 20, "b": 20}
+    fingerprints = {languages.Together(corpora, e).fingerprint() for e in (0.0, 0.5, 0.5)}
+    assert len(fingerprints) == 2
+
+
+def test_a_rare_script_is_written_in_bytes_where_it_is_not_in_the_vocabulary(tmp_path):
+    choice = VocabularyChoice(size=285, byte_fallback=True)
+    vocabulary = data(tmp_path, vocabulary=choice).open().vocabulary
+    assert vocabulary.decode(vocabulary.encode("ሰላም")) == "ሰላም"
+    without = data(tmp_path, vocabulary=VocabularyChoice(size=20)).open().vocabulary
+    assert without.token_ids.unk in without.encode("ሰላም")
 
 
 def test_what_cannot_be_meant_is_refused():

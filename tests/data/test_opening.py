@@ -102,6 +102,14 @@ def test_cache_is_opened_by_its_directory_alone(data: Callable, registered: str)
         data(corpus=directory, objective=None).open()
 
 
+def test_the_vocabulary_of_a_finished_cache_is_checked(data: Callable, registered: str) -> None:
+    opened = data(mixture_or_task_name=registered).open()
+    checked: list[Any] = []
+    again = data(corpus=str(opened.caches[0].directory), cache_dir="/no/such")
+    again.open(check=lambda ids, vocabulary: checked.append((ids, vocabulary.fingerprint)))
+    assert checked == [(opened.vocabulary.vocab_size, opened.vocabulary.fingerprint)]
+
+
 def test_objectives_and_lengths_are_known_of_whatever_has_a_name(
     data: Callable, registered: str, tmp_path: Path
 ) -> None:

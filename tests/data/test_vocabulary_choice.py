@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from t5x_like.data.corpora import ReadReport
-from t5x_like.data.vocabulary_choice import VocabularyChoice, training_texts
+from t5x_like.data.vocabulary_choice import VocabularyChoice
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
 DOCUMENTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(10)] * 3
@@ -107,4 +107,4 @@ def test_nothing_to_train_on(tmp_path: Path) -> None:
 
 def test_training_reads_all_features_and_nothing_held_out(make_corpus: Callable) -> None:
     corpus = make_corpus([{"inputs": "a", "targets": "b"}], [{"inputs": "c", "targets": "d"}])
-    assert list(training_texts(corpus)) == ["a", "b"]
+    assert list(corpus.training_texts()) == ["a", "b"]

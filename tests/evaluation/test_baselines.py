@@ -80,6 +80,20 @@ def test_unigram_by_hand(targets: str, weights: str) -> None:
     assert found == pytest.approx({"loss": loss, "accuracy": 0.25, "perplexity": math.exp(loss)})
 
 
+def test_special_targets_are_as_frequent_beside_text_as_in_the_rows() -> None:
+    # Two of eight targets are ends, one a begin; padding and what weighs nothing do not count.
+    rows = {
+        "masked_targets": np.array([[5, 6, 7, 5, 1], [3, 1, 8, 0, 1]]),
+        "masked_loss_weights": np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.float32),
+    }
+    ids = TokenIds(vocab_size=9, bos=3)
+    counts = np.array([0, 0, 4, 0, 0, 90, 3, 2, 1])
+    found = baselines.with_special_targets(counts, [rows], ids)
+    assert found == pytest.approx([0, 40, 4, 20, 0, 90, 3, 2, 1])
+    without = {**rows, "masked_targets": np.full((2, 5), 6)}
+    assert baselines.with_special_targets(counts, [without], ids) == pytest.approx(counts)
+
+
 def test_unigram_of_a_language_model_has_bits_per_byte() -> None:
     rows = {
         "decoder_target_tokens": np.array([[2, 3, 1]]),

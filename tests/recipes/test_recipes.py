@@ -6,6 +6,7 @@ What recipes set besides is in test_settings.py.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -243,7 +244,7 @@ def mechanism(run: Run) -> dict[str, object]:
         "model": getattr(run.model, "__qualname__", ""),
         "clip": run.options.gradient_clip,
         "phases": len(run.phases),
-        "vocabulary": (vocabulary.kind, vocabulary.lowercase, vocabulary.extra_ids),
+        "vocabulary": dataclasses.replace(vocabulary, size=32_000),
         "exponent": run.data.corpus_exponent,
         "teacher": run.teacher is not None,
         "init_from": run.init_from is not None,

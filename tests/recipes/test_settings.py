@@ -2,8 +2,10 @@
 
 Optimizer, clipping, dropout, vocabulary, objective, lengths and the drawing of languages: a change
 of any of them fails here. Our own are: Adam's b1, b2 and eps of GPT-2, and of GPT, whose paper says
-nothing of them (its fine-tuning code does); clipping and decay of GPT-2; b2, eps and decay of BART;
-all of legal_bert but BERT's vocabulary; all of xlnet_base, which are the large size's.
+nothing of them (its fine-tuning code does), nor of its clipping; clipping, decay and dropout of
+GPT-2; b2 and eps of BART, whose clipping, decay and dropout of attention are of flags that
+circulate; the rates of UL2's denoisers and the share of its suffix; all of legal_bert but BERT's
+vocabulary; all of xlnet_base, which are the large size's.
 """
 
 from __future__ import annotations
@@ -164,7 +166,9 @@ T5_1_1 = Settings(
     lengths={"inputs": 512, "targets": 114},
 )
 MT5 = T5_1_1.but(
-    vocabulary=pieces("unigram", 250_000, sentinels=None),
+    vocabulary=dataclasses.replace(
+        pieces("unigram", 250_000, sentinels=None), character_coverage=0.99999, byte_fallback=True
+    ),
     lengths={"inputs": 1024, "targets": 229},
     corpus_exponent=0.3,
 )
@@ -279,6 +283,23 @@ def test_what_a_run_starts_from_and_who_teaches_it(resolved: Callable[[str], Run
     assert student.init_from.skip == ("^mlm[.](dense|norm)",)  # of its head, the bias is taken
     further = resolved("legal_bert")
     assert (further.init_from.directory, further.teacher) == ("runs/bert_base", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("electra_small", {"discriminator_weight": 50.0, "generator_width": 0.25}),
+        ("electra_large", {"discriminator_weight": 50.0, "generator_width": 0.25}),
+        ("xlnet_large", {"mem_len": 384, "init_std": 0.02}),
+        ("albert_base", {"init_std": 0.02}),
+        ("t5_1_1_base", {"z_loss": 1e-4}),
+    ],
+)
+def test_what_models_are_trained_with(
+    name: str, fields: dict[str, float], resolved: Callable[[str], Run]
+):
+    config = gin_config.given(resolved(name).model)["config"]
+    assert {field: getattr(config, field) for field in fields} == fields
 
 
 def test_an_xlnet_remembers_what_its_rows_go_on_from():
