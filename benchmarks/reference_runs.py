@@ -50,7 +50,10 @@ other versions of JAX round otherwise, and end a little elsewhere. This page is 
 `python benchmarks/reference_runs.py` from [reference_runs.jsonl](reference_runs.jsonl).
 
 - *untrained* is the same model, its parameters just drawn.
-- *unigram* gives each token its frequency in the training text.
+- *unigram* gives each token its frequency in the training text, and special tokens that are predicted
+  with it (RoBERTa's, a language model's) theirs among the targets. `distilbert-mini` masks rare tokens
+  more often than frequent ones: its unigram figure is high for that.
+- `legal_bert-mini` goes on from `bert-mini`, whose results are the ones to compare its own with.
 - *blanked*, of an encoder-decoder, is the trained model with the encoder's ordinary tokens padded away.
 - Losses are in nats, means over the tokens that are predicted. *content* leaves out sentinels and end
   of sequence. Losses of different vocabularies or objectives do not compare; bits per byte do.

@@ -26,8 +26,8 @@ class InitFrom:
 
     Parameters of the same path and shape are taken, averages of them where they were saved. Where
     this run's vocabulary is larger, or its rows longer, the tables keep their old rows, and the
-    new ones stay as drawn. Parameters that the checkpoint lacks stay as drawn; any other
-    difference in shape is an error.
+    new ones stay as drawn; ids that were there must mean what they did. Parameters that the
+    checkpoint lacks stay as drawn; any other difference in shape is an error.
 
     Attributes:
       directory: of a run, or of what `t5x_like import` wrote.

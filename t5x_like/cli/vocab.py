@@ -16,6 +16,7 @@ examples:
   t5x_like vocab stdlib_docs --size 4000 --output docs.model
   t5x_like vocab --corpus 'data/*.jsonl.gz' --size 32000 --type bpe --output mine.model
   t5x_like vocab stdlib_docs --size 8000 --type wordpiece --lowercase --output uncased
+  t5x_like vocab --corpus 'laws/*.txt' --extend imported/bert/vocabulary --size 32000 --output legal
 
 Train with it: t5x_like train ... --gin.VOCABULARY="'mine.model'". unigram and bpe (SentencePiece)
 make one .model file, which gets its sentinels (<extra_id_0> ...) when it is loaded; the others make
@@ -35,11 +36,16 @@ def main(argv: list[str]) -> int:
     _add_vocabulary(parser)
     args = parser.parse_args(argv)
 
+    if args.extend is not None:
+        if args.type is not None or args.lowercase or args.byte_fallback or args.extra_ids:
+            parser.error("--extend: the kind and all else are those of the vocabulary it names")
+        return _extend(args)
+
     from t5x_like.vocabularies.loading import load
     from t5x_like.vocabularies.recipes import Recipe, train
 
     recipe = Recipe(
-        kind=args.type,
+        kind=args.type or "unigram",
         size=args.size,
         max_sentences=args.max_sentences,
         seed=args.seed,
@@ -49,11 +55,29 @@ def main(argv: list[str]) -> int:
         **({} if args.extra_ids is None else {"extra_ids": args.extra_ids}),
     )
     if recipe.makes_file and args.extra_ids is not None:
-        parser.error(f"--extra_ids: a model of type {args.type} gets them when it is loaded")
+        parser.error(f"--extra_ids: a model of type {recipe.kind} gets them when it is loaded")
     path = train(_texts(arguments.text_data(args)), args.output, recipe)
     vocabulary = load(path)
     pieces = vocabulary.vocab_size - recipe.extra_ids
     print(f"{path}: {pieces} pieces, {vocabulary.vocab_size} ids with sentinels")
+    return 0
+
+
+def _extend(args: argparse.Namespace) -> int:
+    from t5x_like.vocabularies.loading import load
+    from t5x_like.vocabularies.recipes import extend
+
+    base = load(args.extend)
+    path = extend(
+        _texts(arguments.text_data(args)),
+        args.output,
+        base,
+        size=args.size,
+        max_sentences=args.max_sentences,
+        seed=args.seed,
+    )
+    size = load(path).vocab_size
+    print(f"{path}: {size} ids, {size - base.vocab_size} more than {args.extend}")
     return 0
 
 
@@ -66,7 +90,15 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
         help="the .model file to write (unigram, bpe), or the new directory (the others)",
     )
     group.add_argument("--size", type=int, default=32000, help="pieces (default: 32000)")
-    group.add_argument("--type", default="unigram", choices=arguments.VOCAB_TYPES)
+    group.add_argument(
+        "--type", choices=arguments.VOCAB_TYPES, help="of what is trained (default: unigram)"
+    )
+    group.add_argument(
+        "--extend",
+        metavar="V",
+        help="a WordPiece vocabulary to go on from, in place of training one: its ids stay, words "
+        "that it writes in pieces are added up to --size",
+    )
     group.add_argument(
         "--lowercase", action="store_true", help="wordpiece: no capitals and no accents"
     )

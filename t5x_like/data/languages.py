@@ -45,7 +45,7 @@ class Together(Corpus):
         """Lines of all, at most `sampling.MAX_SENTENCES`, in the proportions of the mixture.
 
         As mT5's vocabulary was trained on the languages as its model was (Xue et al., 2021, section
-        3.1). Lines of corpora that have too few are given several times. Each text is read twice.
+        3.2). Lines of corpora that have too few are given several times. Each text is read twice.
         """
         named = {str(n): corpus for n, corpus in enumerate(self.corpora)}
         documents = {name: _count(corpus) for name, corpus in named.items()}
@@ -83,7 +83,7 @@ def _count(corpus: Corpus) -> int:
 def tempered(documents: Mapping[str, int], exponent: float) -> dict[str, int]:
     """Weights in proportion to numbers of documents to the power of `exponent`.
 
-    mT5 takes 0.3 (Xue et al., 2021, section 3.1); 1 is in proportion to size, 0 all alike. Exact
+    mT5 takes 0.3 (Xue et al., 2021, section 3.2); 1 is in proportion to size, 0 all alike. Exact
     to a ten thousandth of the largest.
 
     Raises:

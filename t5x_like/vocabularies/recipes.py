@@ -6,7 +6,15 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
-from t5x_like.vocabularies import files, sampling, special_tokens, subword_training, training
+from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies import (
+    extending,
+    files,
+    sampling,
+    special_tokens,
+    subword_training,
+    training,
+)
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 from t5x_like.vocabularies.subwords import SubwordVocabulary
@@ -98,14 +106,46 @@ def train(
             byte_fallback=recipe.byte_fallback,
             progress=progress,
         )
-    directory = Path(path)
-    files.check_writable(directory)
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise FileExistsError(f"{directory} is there already: name a directory that is not")
+    directory = _checked(path)
     sentences = sampling.sample(
         documents, max_sentences=recipe.max_sentences, seed=recipe.seed, progress=progress
     )
     files.save_whole(_made(sentences, recipe), directory)
+    return directory
+
+
+def extend(
+    documents: Iterable[str],
+    path: str | Path,
+    base: Vocabulary,
+    *,
+    size: int,
+    max_sentences: int = sampling.MAX_SENTENCES,
+    seed: int = 0,
+    progress: bool = True,
+) -> Path:
+    """Writes `base` with words of a bounded sample, as `extending.extended` chooses them.
+
+    Raises:
+      ValueError: no text, or a vocabulary or size that does not allow it; the latter before any
+        document is read.
+      OSError: as `train`.
+    """
+    directory = _checked(path)
+    extending.check(base, size)
+    sentences = sampling.sample(
+        documents, max_sentences=max_sentences, seed=seed, progress=progress
+    )
+    files.save_whole(extending.extended(base, sentences, size=size), directory)
+    return directory
+
+
+def _checked(path: str | Path) -> Path:
+    """The directory to write, which is not there yet or empty."""
+    directory = Path(path)
+    files.check_writable(directory)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise FileExistsError(f"{directory} is there already: name a directory that is not")
     return directory
 
 

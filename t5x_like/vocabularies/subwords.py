@@ -82,6 +82,16 @@ class SubwordVocabulary:
         }
 
     @property
+    def is_wordpiece(self) -> bool:
+        """Whether it is WordPiece, or else byte-level BPE."""
+        return self._prefix is not None
+
+    @property
+    def tokenizer_json(self) -> str:
+        """The text of its file."""
+        return self._json
+
+    @property
     def num_sentinels(self) -> int:
         return self._extra_ids
 

@@ -38,6 +38,13 @@ def describe(
     return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
 
+def with_words(text: str, added: Mapping[str, int]) -> str:
+    """The text of a `tokenizer.json` of WordPiece with more tokens, {token: id}."""
+    fields = json.loads(text)
+    fields["model"]["vocab"] |= added
+    return json.dumps(fields, ensure_ascii=False, sort_keys=True)
+
+
 def continuing_prefix(text: str, origin: str | Path) -> str | None:
     """The mark of a WordPiece token that goes on with a word; None for byte-level BPE.
 

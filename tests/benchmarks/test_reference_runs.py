@@ -18,6 +18,9 @@ RESULTS = ROOT / "docs/results"
 MARGIN = 0.95
 """A model that has learned has at most this part of a baseline's loss."""
 
+FURTHER = ("legal_bert-mini", "bert-mini")
+"""The first begins as the second ends: better than baselines before it has learned anything."""
+
 LINES = script.read_lines(RESULTS)
 
 
@@ -41,6 +44,11 @@ def test_the_model_learned(name: str):
         loss = script.loss_name(columns)
         for baseline in ("untrained", "unigram"):
             assert columns["trained"][loss] <= MARGIN * columns[baseline][loss], baseline
+
+
+def test_a_run_that_goes_on_from_another_is_better_than_it():
+    ((further,), (start,)) = (LINES[name]["results"].values() for name in FURTHER)
+    assert further["trained"]["mlm_loss"] < start["trained"]["mlm_loss"]
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -16,6 +16,7 @@ from tiny_run import Result, losses
 
 from t5x_like.cli import run_files
 from t5x_like.training.logs import read_metrics
+from t5x_like.vocabularies import loading
 
 pytestmark = pytest.mark.slow
 
@@ -29,21 +30,26 @@ SHORT = {
     "CORPUS_VALIDATION": 0.1,
 }
 
+PHASES = {"short/run.Phase.steps": 2, "WARMUP_STEPS": 1}
+
 
 def train(recipe: str, corpus: Any, folder: Path, cli: Callable[..., Result], **more: Any) -> Path:
-    macros = {
-        "CORPUS": corpus,
-        "MODEL_DIR": str(folder / "run"),
-        "CACHE_DIR": str(folder / "cache"),
-    }
-    flags = [f"--gin.{name}={value!r}" for name, value in (macros | SHORT | more).items()]
-    done = cli("train", "--recipe", recipe, *flags)
+    done = cli("train", "--recipe", recipe, *gin_flags(corpus, folder, more))
     assert done.status == 0, done.err
     assert "training a " in done.out
     found = losses(folder / "run")
     assert list(found) == [1, 2, 3, 4]
     assert np.isfinite(list(found.values())).all()
     return folder / "run"
+
+
+def gin_flags(corpus: Any, folder: Path, more: dict[str, Any]) -> list[str]:
+    macros = {
+        "CORPUS": corpus if isinstance(corpus, dict) else str(corpus),
+        "MODEL_DIR": str(folder / "run"),
+        "CACHE_DIR": str(folder / "cache"),
+    }
+    return [f"--gin.{name}={value!r}" for name, value in (macros | SHORT | more).items()]
 
 
 def evaluated(run: Path) -> set[str]:
@@ -58,13 +64,47 @@ def test_a_recipe_needs_compressed_text_alone(tmp_path: Path, cli: Callable[...,
     for n in range(2):
         with gzip.open(tmp_path / f"{n}.jsonl.gz", "wt") as file:
             file.writelines(json.dumps({"text": text.upper()}) + "\n" for text in documents[n::2])
-    phase = {"short/run.Phase.steps": 2, "WARMUP_STEPS": 1}
-    run = train("bert-mini", str(tmp_path / "*.jsonl.gz"), tmp_path, cli, **phase)
+    run = train("bert-mini", tmp_path / "*.jsonl.gz", tmp_path, cli, **PHASES)
     vocabulary = run_files.read_vocabulary(epath.Path(run))
     ids = vocabulary.encode("BAFODO")
     assert vocabulary.decode(ids) == "bafodo"
     assert vocabulary.token_ids.mask is not None
     assert len(evaluated(run)) == 1
+
+    law = write_documents(tmp_path / "law.txt", count=40)
+    law.write_text(law.read_text().replace("a", "estoppel"))
+    goes_on_with_the_words_of_a_domain(run, law, tmp_path, cli)
+
+
+def goes_on_with_the_words_of_a_domain(
+    bert: Path, law: Path, tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    """LEGAL-BERT's, with BERT's vocabulary extended; with another one it is refused."""
+    for name, flags in (
+        ("extended", [f"--extend={bert / 'vocabulary'}", "--size=450"]),
+        ("other", ["--type=wordpiece", "--lowercase", "--size=400"]),
+    ):
+        path = tmp_path / name
+        done = cli("vocab", "--corpus", str(law), *flags, f"--output={path}")
+        assert done.status == 0, done.err
+    assert loading.load(tmp_path / "extended").vocab_size == 450
+    flags = {
+        "INIT_DIR": str(bert),
+        "WARMUP_STEPS": 1,
+        "TASK_FEATURE_LENGTHS": {"inputs": 32},
+        "bert.Config.vocab_size": 640,
+    }
+    for name in ("extended", "other"):
+        flags["VOCABULARY"] = str(tmp_path / name)
+        folder = tmp_path / f"on_{name}"
+        done = cli("train", "--recipe", "legal_bert-mini", *gin_flags(law, folder, flags))
+        if name == "other":
+            assert "ids have other meanings than in" in done.err
+            assert not (folder / "run" / "checkpoints").exists()
+        else:
+            assert done.status == 0, done.err
+            assert "with new rows: encoder.embedding.tokens.table" in done.err
+            assert np.isfinite(list(losses(folder / "run").values())).all()
 
 
 def test_a_recipe_reads_several_languages(tmp_path: Path, cli: Callable[..., Result]) -> None:

@@ -1,0 +1,69 @@
+"""A vocabulary that goes on from another: the words that it writes in pieces, as new ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tokenizers import Tokenizer
+
+from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies import tokenizer_json
+from t5x_like.vocabularies.subwords import SubwordVocabulary
+
+# What occurs once in a sample is no word of the language.
+_MIN_FREQUENCY = 2
+
+
+def check(base: Vocabulary, size: int) -> SubwordVocabulary:
+    """`base`, if it can be extended to `size` ids.
+
+    Raises:
+      ValueError: it is not WordPiece, has sentinels, or as many ids.
+    """
+    if not isinstance(base, SubwordVocabulary) or not base.is_wordpiece or base.num_sentinels:
+        raise ValueError(
+            f"only a WordPiece vocabulary without sentinels can be extended, not {base!r}: in the "
+            "other kinds, new ids would change how text is cut, or what the old ids mean"
+        )
+    if size <= base.vocab_size:
+        raise ValueError(
+            f"the vocabulary to extend has {base.vocab_size:,} ids already: give a size of more "
+            f"than that, not {size:,}"
+        )
+    return base
+
+
+def extended(base: Vocabulary, sentences: Iterable[str], *, size: int) -> SubwordVocabulary:
+    """`base` with the words that, as ids of their own, shorten the text most.
+
+    All its ids keep their meanings, so that a model can go on from its parameters.
+
+    Args:
+      base: a WordPiece vocabulary without sentinels, which would have to stay the top ids.
+      sentences: of the text that it is to write in fewer ids.
+      size: ids at most; a word that occurs once is not added.
+
+    Raises:
+      ValueError: as `check`.
+    """
+    base = check(base, size)
+    tokenizer = Tokenizer.from_str(base.tokenizer_json)
+    unknown = base.token_ids.unk
+    saved: dict[str, int] = {}
+    for word, count in _words(tokenizer, sentences).items():
+        ids = tokenizer.encode(word, add_special_tokens=False).ids
+        if count >= _MIN_FREQUENCY and (len(ids) > 1 or unknown in ids):
+            saved[word] = count * max(len(ids) - 1, 1)
+    best = sorted(saved, key=lambda word: (-saved[word], word))[: size - base.vocab_size]
+    added = {word: base.vocab_size + n for n, word in enumerate(best)}
+    return SubwordVocabulary(tokenizer_json.with_words(base.tokenizer_json, added))
+
+
+def _words(tokenizer: Tokenizer, sentences: Iterable[str]) -> Counter[str]:
+    """Words and punctuation marks, normalised, and how often each occurs."""
+    found: Counter[str] = Counter()
+    for sentence in sentences:
+        normal = tokenizer.normalizer.normalize_str(sentence)
+        found.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
+    return found
