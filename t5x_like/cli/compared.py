@@ -53,14 +53,14 @@ def columns(model: Trained, *, batch_size: int, batches: int) -> dict[str, Colum
     compared = _Compared(model)
     found = {}
     for component in opened.components("validation", pack=pack, rows=batch_size, alone=True):
-        stream_of_rows = stream.eval_stream(
+        streamed = stream.eval_stream(
             component,
             converter=run.feature_converter,
             batch_size=batch_size,
             seed=EVALUATION_SEED,
             max_batches=batches,
         )
-        rows, ids = [*stream_of_rows], component.token_ids
+        rows, ids = [*streamed], component.token_ids
         frequent = baselines.with_special_targets(counts[component.name], rows, ids)
         found[component.name] = compared.columns(rows, baselines.unigram(frequent), ids)
     return found

@@ -24,7 +24,7 @@ def check(base: Vocabulary, size: int) -> SubwordVocabulary:
     if not isinstance(base, SubwordVocabulary) or not base.is_wordpiece or base.num_sentinels:
         raise ValueError(
             f"only a WordPiece vocabulary without sentinels can be extended, not {base!r}: in the "
-            "other kinds, new ids would change how text is cut, or what the old ids mean"
+            "other kinds pieces need scores or merges, and sentinels, the top ids, would move"
         )
     if size <= base.vocab_size:
         raise ValueError(
