@@ -59,7 +59,8 @@ other versions of JAX round otherwise, and end a little elsewhere. This page is 
   of sequence. Losses of different vocabularies or objectives do not compare; bits per byte do.
 - Minutes are those of the training steps: without compiling, evaluating and reading the text. Some runs
   shared their core with other work: their minutes are too many.
-- In a text of one language `mt5-mini` is the same run as `t5_1_1-mini`.
+- In a text of one language `mt5-mini` is `t5_1_1-mini` with another vocabulary, which spells rare
+  characters as bytes.
 
 ## Text
 

@@ -116,6 +116,12 @@ def test_too_large_a_vocabulary_names_the_largest(cli: Cli, text: Path, tmp_path
     assert not (tmp_path / "v.model").exists()
 
 
+def test_extending_has_no_settings_of_a_vocabulary(cli: Cli, tmp_path: Path) -> None:
+    result = cli("vocab", "stdlib_docs", "--extend=x", "--lowercase", f"--output={tmp_path / 'v'}")
+    assert result.status == 2
+    assert "--extend: the kind and all else are those of the vocabulary it names" in result.err
+
+
 def test_missing_vocabulary_is_trained_at_first_use(tiny: Tiny) -> None:
     fields = {"VOCABULARY": None, "VOCAB_SIZE": 36, "TRAIN_STEPS": 1}
     first = tiny.train("first", **fields)
