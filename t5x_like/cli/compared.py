@@ -53,16 +53,15 @@ def columns(model: Trained, *, batch_size: int, batches: int) -> dict[str, Colum
     compared = _Compared(model)
     found = {}
     for component in opened.components("validation", pack=pack, rows=batch_size, alone=True):
-        streamed = stream.eval_stream(
+        rows = stream.eval_stream(
             component,
             converter=run.feature_converter,
             batch_size=batch_size,
             seed=EVALUATION_SEED,
             max_batches=batches,
         )
-        rows, ids = [*streamed], component.token_ids
-        frequent = baselines.with_special_targets(counts[component.name], rows, ids)
-        found[component.name] = compared.columns(rows, baselines.unigram(frequent), ids)
+        mine = counts[component.name]
+        found[component.name] = compared.columns([*rows], mine, component.token_ids)
     return found
 
 
@@ -77,11 +76,12 @@ class _Compared:
         self._teach = None if teacher is None else teacher.open(model.run.layout)
 
     def columns(
-        self, rows: Sequence[Mapping[str, np.ndarray]], unigram: Any, ids: TokenIds
+        self, rows: Sequence[Mapping[str, np.ndarray]], counts: np.ndarray, ids: TokenIds
     ) -> Columns:
-        """As of the module's `columns`, for one task."""
+        """As of the module's `columns`, for one task; `counts` are of the ids in its text."""
         found = {who: self._metrics(who, rows) for who in self._params}
         if not {"encoder_input_tokens", "decoder_target_tokens"} <= rows[0].keys():
+            unigram = baselines.unigram(baselines.with_special_targets(counts, rows, ids))
             frequent = evaluate(unigram, None, rows, token_bytes=self._token_bytes)
             return found | {"unigram": _as_of_tokens(frequent, found["trained"])}
         content = [baselines.content_only(batch, ids) for batch in rows]
@@ -89,7 +89,7 @@ class _Compared:
             found[who] |= _of_content(self._metrics(who, content))
         blanked = (baselines.blank_encoder(batch, ids) for batch in content)
         return found | {
-            "unigram": _of_content(evaluate(unigram, None, content)),
+            "unigram": _of_content(evaluate(baselines.unigram(counts), None, content)),
             "blanked": _of_content(self._metrics("trained", blanked)),
         }
 
