@@ -87,7 +87,7 @@ def test_a_vocabulary_reads_languages_in_the_shares_of_the_mixture(tmp_path, mon
 
 
 def test_a_rare_script_is_written_in_bytes_where_it_is_not_in_the_vocabulary(tmp_path):
-    choice = VocabularyChoice(size=285, byte_fallback=True)
+    choice = VocabularyChoice(size=276, byte_fallback=True)
     vocabulary = data(tmp_path, vocabulary=choice).open().vocabulary
     assert vocabulary.decode(vocabulary.encode("ሰላም")) == "ሰላም"
     without = data(tmp_path, vocabulary=VocabularyChoice(size=20)).open().vocabulary
