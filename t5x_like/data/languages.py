@@ -7,13 +7,13 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from t5x_like.data.corpora import TARGETS, Corpus, ReadReport
+from t5x_like.data.corpora import Corpus
 from t5x_like.data.sources import integer_weights
 from t5x_like.vocabularies import sampling
 
 
 @dataclasses.dataclass(frozen=True)
-class Together(Corpus):
+class Together:
     """Several corpora of plain text as one: what a vocabulary of all is trained on.
 
     Attributes:
@@ -24,22 +24,9 @@ class Together(Corpus):
     corpora: Sequence[Corpus]
     exponent: float = 1.0
 
-    held_out = None  # each has its own splits
-
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return "+".join(corpus.name for corpus in self.corpora)[:60]
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return TARGETS
-
-    def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
-        """All documents of the split, corpus by corpus."""
-        del report  # of one corpus alone
-        for corpus in self.corpora:
-            if split in corpus.splits:
-                yield from corpus.documents(split)
 
     def training_texts(self) -> Iterator[str]:
         """Lines of all, at most `sampling.MAX_SENTENCES`, in the proportions of the mixture.
@@ -70,9 +57,6 @@ class Together(Corpus):
     def fingerprint(self) -> str:
         parts = [*(corpus.fingerprint() for corpus in self.corpora), f"exponent {self.exponent}"]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-    def description(self) -> str:
-        return "; ".join(corpus.description() for corpus in self.corpora)
 
 
 def _count(corpus: Corpus) -> int:

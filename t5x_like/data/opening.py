@@ -21,6 +21,7 @@ from t5x_like.data.vocabulary_choice import (
     Check,
     Given,
     Once,
+    TrainingText,
     VocabularyChoice,
     alone,
     no_check,
@@ -280,7 +281,7 @@ class Data:
             assert source.vocabulary is not None
             return source.vocabulary
         several = [s.corpus for s in found if isinstance(s, sources.CorpusSource)]
-        corpus: Corpus | None = next(iter(several), None)
+        corpus: TrainingText | None = next(iter(several), None)
         if len(several) > 1:
             corpus = languages.Together(several, self.corpus_exponent)
         return self.vocabulary.open(corpus, self.root, once=once, check=check)

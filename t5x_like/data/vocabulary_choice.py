@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from t5x_like.data import cache_location
 from t5x_like.data.cache_lock import sole_writer
-from t5x_like.data.corpora import Corpus
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import files, loading
 from t5x_like.vocabularies.recipes import CHARACTER_COVERAGE, Recipe, train
@@ -16,6 +16,20 @@ from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 
 _SPECIAL_TOKENS = 2
 """In the names of trained vocabularies: changes with the special tokens that they have."""
+
+
+class TrainingText(Protocol):
+    """What a vocabulary can be trained on: a corpus, or several."""
+
+    @property
+    def name(self) -> str: ...
+
+    def fingerprint(self) -> str:
+        """Hex digest of what is read and how."""
+
+    def training_texts(self) -> Iterator[str]:
+        """The texts, in the same order each time."""
+
 
 Once = Callable[[str, Path, Callable[[], bool], Callable[[], None]], None]
 """(name, path, exists, make): where `path` is missing, one process makes it, the others wait."""
@@ -87,7 +101,12 @@ class VocabularyChoice:
         return ".".join(parts)
 
     def open(
-        self, corpus: Corpus | None, root: Path, *, once: Once = alone, check: Check = no_check
+        self,
+        corpus: TrainingText | None,
+        root: Path,
+        *,
+        once: Once = alone,
+        check: Check = no_check,
     ) -> Vocabulary:
         """Loads the vocabulary, having trained it first where it must be.
 
@@ -141,7 +160,12 @@ class Given:
     vocabulary: Vocabulary
 
     def open(
-        self, corpus: Corpus | None, root: Path, *, once: Once = alone, check: Check = no_check
+        self,
+        corpus: TrainingText | None,
+        root: Path,
+        *,
+        once: Once = alone,
+        check: Check = no_check,
     ) -> Vocabulary:
         """The vocabulary itself."""
         del corpus, root, once, check
