@@ -71,4 +71,5 @@ echo "== ruff format" && "$bin/ruff" format --check .
 echo "== ruff check" && "$bin/ruff" check .
 echo "== mypy" && "$bin/mypy"
 echo "== pytest"
-"$bin/pytest" -n "${TEST_PROCESSES:-2}" ${fast:+-m "not slow"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+"$bin/pytest" -n "${TEST_PROCESSES:-2}" --dist loadfile --no-loadscope-reorder \
+  ${fast:+-m "not slow"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}

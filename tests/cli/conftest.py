@@ -1,16 +1,13 @@
-"""Fixtures of end-to-end tests: a text, a tiny run, compilations shared by all processes."""
+"""Fixtures of end-to-end tests: a text, a tiny run."""
 
 from __future__ import annotations
 
-import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -19,32 +16,6 @@ from tiny_run import Result, Tiny
 from t5x_like.cli import main
 
 WORDS = "the of a module returns file text if not list value true python class raise".split()
-
-
-@pytest.fixture(scope="session")
-def compilations(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all workers of a test session."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compilations"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compile_once(compilations: Path) -> Iterator[None]:
-    """Keeps compiled programs, in this process and in subprocesses: the tiny model takes 8 s."""
-    settings = {
-        "jax_compilation_cache_dir": str(compilations),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            jax.config.update(name, value)
-            patch.setenv(name.upper(), str(value))
-        compilation_cache.reset_cache()
-        yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="session")
