@@ -52,6 +52,18 @@ def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
     parser.set_defaults(default_gin_file=default)
 
 
+def add_modules(parser: argparse.ArgumentParser) -> None:
+    """Adds `--module`, for commands that open a directory, whose configuration is only data."""
+    parser.add_argument(
+        "--module",
+        action="append",
+        default=[],
+        metavar="M",
+        help="a module or .py file of yours that the directory's configuration names, and that you "
+        "trust: nothing else is imported or run but t5x_like itself (may be repeated)",
+    )
+
+
 def add_distributed(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a run over several processes."""
     group = parser.add_argument_group("several processes")

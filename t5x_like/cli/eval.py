@@ -39,11 +39,18 @@ def main(argv: list[str]) -> int:
         "--batches", type=int, default=50, metavar="N", help="batches at most (default: 50)"
     )
     parser.add_argument("--output", metavar="FILE", help="write the numbers here as JSON too")
+    arguments.add_modules(parser)
     args, bindings = arguments.parse(parser, argv)
 
     from t5x_like.cli import compared, trained
 
-    model = trained.load(args.model_dir, step=args.step, bindings=bindings, rows=args.batch_size)
+    model = trained.load(
+        args.model_dir,
+        step=args.step,
+        bindings=bindings,
+        rows=args.batch_size,
+        modules=args.module,
+    )
     results = compared.columns(model, batch_size=args.batch_size, batches=args.batches)
     if not results:
         raise ValueError(f"the tasks of {args.model_dir} hold no documents out")

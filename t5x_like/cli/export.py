@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
+from t5x_like.cli import arguments
+
 if TYPE_CHECKING:
     from t5x_like.cli.stored import Stored
 
@@ -40,6 +42,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the weights that HF_DIR holds"
     )
+    arguments.add_modules(parser)
     args = parser.parse_args(argv)
 
     from t5x_like.cli import stored
@@ -48,7 +51,7 @@ def main(argv: list[str]) -> int:
     target = Path(args.target)
     if not args.overwrite:
         safetensors_files.check_free(target)
-    model = stored.read(args.source, step=args.step)
+    model = stored.read(args.source, step=args.step, modules=args.module)
     ids = None if model.vocabulary is None else model.vocabulary.token_ids
     halves = hugging_face.halves(model.model, model.params)
     if not args.overwrite:

@@ -6,15 +6,31 @@ import contextlib
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gin
+from etils import epath
 
+from t5x_like.cli import gin_text, run_files, trust
 from t5x_like.cli.model_names import model_files
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+
+
+_SAVED = "# The whole configuration of a run."
+
+
+class Given(NamedTuple):
+    """A setting of the user's, and the gin file that has it; None for the command line."""
+
+    setting: gin_text.Binding
+    file: str | None
+
+
+_given: list[Given] = []
+_shipped: dict[str, Any] = {}
 
 
 class ConfigError(ValueError):
@@ -77,12 +93,23 @@ def load(
       ConfigError: no such file, name or parameter, or a value that is not Python.
     """
     paths = [find_gin_file(name, extra_folders) for name in files]
+    _given.clear()
+    _shipped.clear()
     gin.clear_config()
     gin.config._LOCATION_PREFIXES[:] = [str(p) for p in search_path(extra_folders)]
     # Its other reader, of installed packages, reports each folder without the file as an error.
     del gin.config._FILE_READERS[1:]
     for path in paths:
         _translated(gin.parse_config_file, str(path), where=f"in {path}")
+        _given.extend(_own_settings(path, extra_folders))
+        if not _given:
+            _shipped.update(
+                {
+                    name: values["value"]
+                    for (name, selector), values in gin.config._CONFIG.items()
+                    if selector == "gin.macro"
+                }
+            )
     bind(bindings)
 
 
@@ -98,18 +125,112 @@ def bind(bindings: Sequence[str]) -> None:
         where = f"in --gin.{binding}"
         if re.fullmatch(r"\w+", name) and name not in macros:
             raise ConfigError(f"no gin macro {name!r} {where}" + nearest(name, sorted(macros)))
-        _translated(gin.parse_config, binding, where=where)
+        _translated(gin.parse_config, _with_import(binding), where=where)
+        _given.extend(Given(one, None) for one in gin_text.read(binding).bindings)
 
 
-def load_text(text: str) -> None:
-    """Replaces the process's gin configuration by `text`, as `resolved()` returned it."""
+def given_settings() -> list[Given]:
+    """What the user has set: on the command line, and in gin files that are not the package's."""
+    return list(_given)
+
+
+def shipped(macro: str) -> Any:
+    """What the package's own files give a macro, before any setting of the user's; else None."""
+    return _shipped.get(macro)
+
+
+def is_read(setting: gin_text.Binding) -> bool:
+    """Whether anything that has been built so far took this setting."""
+    operative = gin.config._OPERATIVE_CONFIG
+    if not setting.parameter:
+        return (setting.selector, "gin.macro") in operative
+    name = f".{setting.selector}"
+    bound = {
+        scope
+        for (scope, selector), values in gin.config._CONFIG.items()
+        if f".{selector}".endswith(name) and setting.parameter in values
+    }
+    for (scope, selector), values in operative.items():
+        if f".{selector}".endswith(name) and setting.parameter in values:
+            parts = scope.split("/")
+            outer = ["/".join(parts[:n]) for n in range(len(parts) + 1)]
+            if [setting.scope] == [one for one in outer if one in bound][-1:]:
+                return True
+    return False
+
+
+def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[Given]:
+    """Those of a file of the user's, and of what it includes of theirs.
+
+    A saved configuration is a whole one, parts of which nothing may read.
+    """
+    text = path.read_text(encoding="utf-8")
+    if path.resolve().is_relative_to(gin_root().resolve()) or text.startswith(_SAVED):
+        return
+    said = gin_text.read(text)
+    yield from (Given(one, str(path)) for one in said.bindings)
+    for name in said.includes:
+        yield from _own_settings(find_gin_file(name, folders), folders)
+
+
+def _with_import(binding: str) -> str:
+    """`binding`, after an import of the module of ours that it names, if no file has one."""
+    name, _, value = binding.partition("=")
+    scope, slash, selector = name.strip().rpartition("/")
+    module, _, rest = selector.rpartition(".")
+    module, _, configurable = module.rpartition(".")
+    if not module or gin.config._REGISTRY.matching_selectors(f"{module}.{configurable}"):
+        return binding
+    files = (path.relative_to(_PACKAGE.parent) for path in _PACKAGE.rglob("*.py"))
+    modules = [".".join(path.with_suffix("").parts) for path in files]
+    found = [one for one in modules if one == module or one.endswith(f".{module}")]
+    if len(found) != 1:
+        return binding
+    return (
+        f"from __gin__ import dynamic_registration\nimport {found[0]}\n"
+        f"{scope}{slash}{found[0]}.{configurable}.{rest} = {value}"
+    )
+
+
+def load_saved(model_dir: epath.Path, modules: Collection[str] = ()) -> None:
+    """Replaces the process's gin configuration by that of a run, or of imported weights.
+
+    Args:
+      model_dir: the directory, which anybody may have written.
+      modules: modules or `.py` files that its configuration may name, as the user has named them.
+
+    Raises:
+      ValueError: it is no such directory.
+      UntrustedError: its configuration names what it may not (`trust.check`).
+    """
+    from t5x_like.data.sources import import_module
+
+    names = [import_module(module) for module in modules]
+    load_text(
+        run_files.read_config(model_dir), where=f"the configuration of {model_dir}", modules=names
+    )
+
+
+def load_text(
+    text: str, *, where: str = "a saved configuration", modules: Collection[str] = ()
+) -> None:
+    """Replaces the process's gin configuration by `text`, which may name our own modules alone.
+
+    Raises:
+      UntrustedError: it names another module, and not one of `modules` (`trust.check`).
+    """
+    trust.check(text, where=where, modules=modules)
+    _replace(text, where=f"in {where}")
+
+
+def _replace(text: str, *, where: str = "") -> None:
     gin.clear_config()
-    _translated(gin.parse_config, text, where="in the run's saved configuration")
+    _translated(gin.parse_config, text, where=where)
 
 
 def resolved() -> str:
-    """The whole configuration as gin text, which `load_text` reads back."""
-    return gin.config_str(max_line_length=100)
+    """The whole configuration as gin text, which gin reads back."""
+    return f"{_SAVED}\n{gin.config_str(max_line_length=100)}"
 
 
 def find_recipe(name: str) -> Path:
@@ -132,7 +253,7 @@ def kept() -> Iterator[None]:
     try:
         yield
     finally:
-        load_text(text)
+        _replace(text)
 
 
 def build(configurable: Callable[..., Any]) -> Any:
@@ -186,6 +307,15 @@ def given(configurable: Callable[..., Any]) -> dict[str, Any]:
     names = {selector for _, selector in gin.config._CONFIG}
     name = f"{configurable.__module__}.{configurable.__qualname__}"
     return made(lambda: gin.get_bindings(name)) if name in names else {}
+
+
+def construct(configurable: Callable[..., Any], **arguments: Any) -> Any:
+    """Calls `configurable` with `arguments` and, for the others, its gin bindings.
+
+    Raises:
+      ConfigError: something it refers to is missing or fails to build.
+    """
+    return made(lambda: gin.get_configurable(configurable)(**arguments))
 
 
 def made(make: Callable[[], Any]) -> Any:

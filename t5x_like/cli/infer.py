@@ -51,6 +51,7 @@ def main(argv: list[str]) -> int:
         "--max_length", type=int, default=64, metavar="N", help="tokens generated (default: 64)"
     )
     parser.add_argument("--batch_size", type=int, default=8, metavar="B", help="(default: 8)")
+    arguments.add_modules(parser)
     args, bindings = arguments.parse(parser, argv)
     texts = [*args.texts, *_lines(args.input)]
     if not texts and not args.held_out:
@@ -62,7 +63,7 @@ def main(argv: list[str]) -> int:
     # Blanks are checked before a model is loaded.
     for text in texts:
         fill_blanks.number_blanks(text)
-    model = trained.load(args.model_dir, step=args.step, bindings=bindings)
+    model = trained.load(args.model_dir, step=args.step, bindings=bindings, modules=args.module)
     truths: list[str | None] = [None] * len(texts)
     if args.held_out:
         from t5x_like.cli.held_out import blanked_sentences

@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     if args.model is None:
         print(_listing())
         return 0
-    _configure(args.model, bindings)
+    _configure(args.model, bindings, args.module)
 
     from t5x_like.cli.parameters import abstract_parameters, layout_without_devices
 
@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         help="of devices, which need not be here: show how it splits each parameter",
     )
     parser.add_argument("--count", action="store_true", help="print the total alone")
+    arguments.add_modules(parser)
     parser.add_argument(
         "--gin.NAME=VALUE",
         dest="_gin",
@@ -109,15 +110,15 @@ def _listing() -> str:
     return aligned([("model", "parameters", "gin file"), *rows], right={1})
 
 
-def _configure(model: str, bindings: Sequence[str]) -> None:
+def _configure(model: str, bindings: Sequence[str], modules: Sequence[str]) -> None:
     """Loads the configuration of a name, of a gin file, or of what a directory holds."""
     from etils import epath
 
-    from t5x_like.cli import gin_config, run_files
+    from t5x_like.cli import gin_config
 
     directory = epath.Path(model)
     if directory.is_dir() and model not in gin_config.published_models():
-        gin_config.load_text(run_files.read_config(directory))
+        gin_config.load_saved(directory, modules)
         gin_config.bind(bindings)
     else:
         gin_config.load([model], bindings)

@@ -1,4 +1,4 @@
-"""A model's constructor and its arguments as gin text, which builds the model again."""
+"""Objects of ours as gin text, which makes them again: a model's constructor, a whole run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+from collections.abc import Collection, Sequence
 from typing import Any
 
 
@@ -18,44 +19,38 @@ def model_text(make: functools.partial, *, title: str) -> str:
       title: the text's comment.
 
     Raises:
-      ValueError: gin cannot say it: a class comes twice with different arguments, or a value is
-        none of the above.
+      ValueError: gin cannot say it: a value is none of the above.
     """
-    writer = _Writer()
-    model = writer.reference(make)
-    imports = [f"from {module} import {name}" for module, name in sorted(writer.modules)]
-    return "\n".join(
-        [
-            f"# {title}",
-            "from __gin__ import dynamic_registration",
-            "",
-            *imports,
-            "",
-            f"MODEL = {model}",
-            *writer.bindings,
-            "",
-        ]
-    )
+    writer = Writer()
+    return writer.text(title, [f"MODEL = {writer.reference(make)}"])
 
 
-class _Writer:
+class Writer:
     """Collects what is imported and bound."""
 
     def __init__(self) -> None:
         self.modules: set[tuple[str, str]] = set()
         self.bindings: list[str] = []
         self._written: dict[str, list[str]] = {}
+        self._scopes = 0
+
+    def text(self, title: str, first: Sequence[str]) -> str:
+        """The whole text: a comment, imports, the lines that come first, and what they need."""
+        imports = [f"from {module} import {name}" for module, name in sorted(self.modules)]
+        head = [f"# {title}", "from __gin__ import dynamic_registration", ""]
+        return "\n".join([*head, *imports, "", *first, *self.bindings, ""])
 
     def reference(self, value: Any) -> str:
         if isinstance(value, functools.partial):
             return self._bound(value.func, _arguments(value))
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {
-                field.name: getattr(value, field.name)
-                for field in dataclasses.fields(value)
-                if getattr(value, field.name) != field.default
-            }
-            return self._bound(type(value), fields) + "()"
+            every = [field for field in dataclasses.fields(value) if field.init]
+            fields = {field.name: getattr(value, field.name) for field in every}
+            usual = {field.name for field in every if fields[field.name] == field.default}
+            return self._bound(type(value), fields, usual) + "()"
+        if isinstance(value, tuple | list):
+            parts = "".join(f"{self.reference(part)}, " for part in value)
+            return f"[{parts}]" if isinstance(value, list) else f"({parts})"
         if callable(value):
             return f"@{self._selector(value)}"
         try:
@@ -65,11 +60,18 @@ class _Writer:
             pass
         raise ValueError(f"{value!r} cannot be written to a gin file")
 
-    def _bound(self, target: Any, arguments: dict[str, Any]) -> str:
+    def _bound(self, target: Any, arguments: dict[str, Any], usual: Collection[str] = ()) -> str:
+        """A reference to `target` with these arguments, of which the usual ones need no words.
+
+        What is configured twice differently has a scope of its own, and all arguments in it.
+        """
         selector = self._selector(target)
-        lines = [f"{name} = {self.reference(value)}" for name, value in arguments.items()]
+        said = {name: value for name, value in arguments.items() if name not in usual}
+        lines = [f"{name} = {self.reference(value)}" for name, value in said.items()]
         if self._written.setdefault(selector, lines) != lines:
-            raise ValueError(f"{selector} is configured twice, which a gin file cannot say")
+            lines = [f"{name} = {self.reference(value)}" for name, value in arguments.items()]
+            self._scopes += 1
+            selector = f"part_{self._scopes}/{selector}"
         new = [f"{selector}.{line}" for line in lines]
         self.bindings += [line for line in new if line not in self.bindings]
         return f"@{selector}"

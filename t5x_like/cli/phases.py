@@ -22,6 +22,7 @@ from t5x_like.training import multihost
 if TYPE_CHECKING:
     from t5x_like.data.opening import Opened
     from t5x_like.protocols import Vocabulary
+    from t5x_like.training.step import Program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +43,32 @@ class RunPhase:
         partitioning.check_batch(
             run.layout, run.options.batch_size, microbatches=run.options.microbatches
         )
-        preflight.lengths_given(run.feature_converter, run.data.lengths)
-        wanted = run.phases[self.number].objective if run.phases else None
-        if wanted is not None and any(found != wanted for found in run.data.task_objectives()):
+        data = run.data.with_lengths()
+        preflight.kinds_fit(run, data.task_objectives())
+        preflight.lengths_given(run.feature_converter, data.lengths or {})
+        named = run.phases[self.number].objective if run.phases else None
+        wanted = dataclasses.replace(data, objective=named).chosen_objective
+        if named is not None and any(found != wanted for found in data.task_objectives()):
             raise ValueError(
                 f"PHASES: phase {self.number + 1} has an objective, but the task "
                 f"{run.data.mixture_or_task_name!r} has one of its own: name the corpus alone"
             )
+
+    @property
+    def label(self) -> str:
+        """Part of the names of its settings, but for the first phase."""
+        return f"phase_{self.number + 1}"
+
+    def check_program(self, program: Program) -> None:
+        """Traces a step on rows as its tasks will make them, before any text is read.
+
+        Raises:
+          ValueError: what the model, the optimizer or the objective object to.
+        """
+        if self.run.teacher is None:
+            data = self.run.data.with_lengths()
+            for objective in data.task_objectives():
+                preflight.step_works(self.run, program, objective, data.lengths or {})
 
     def open_data(
         self,
@@ -105,7 +125,7 @@ class RunPhase:
             return dict(values)
         parts = {name: name.partition(".") for name in values}
         return {
-            f"{kind}.phase_{self.number + 1}{dot}{rest}": values[name]
+            f"{kind}.{self.label}{dot}{rest}": values[name]
             for name, (kind, dot, rest) in parts.items()
         }
 

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import jax
 from etils import epath
 from flax import nnx
 
+from t5x_like.objectives import presets
+from t5x_like.protocols import FeatureSpec, TokenIds
 from t5x_like.training.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
+    from t5x_like.cli.run import Run
     from t5x_like.data.stream import Component
-    from t5x_like.protocols import Model
+    from t5x_like.protocols import Model, Objective
+    from t5x_like.training.step import Program
 
 _LONG = 120
+_KINDS = {
+    "encoder_decoder": "an encoder-decoder",
+    "encoder": "an encoder",
+    "decoder": "a decoder",
+}
+_SOME_IDS = TokenIds(8, bos=3, cls=4, sep=5, mask=6, sentinels=1)
 _PADDING_FIELDS = ("pad_id", "padding_position")  # of configurations, where it is a setting
 
 
@@ -78,6 +89,46 @@ def vocabulary_fits(make_model: Callable[..., Model], ids: int, pad: int | None 
         )
 
 
+def kinds_fit(run: Run, objectives: Iterable[Objective | None]) -> None:
+    """Raises ValueError where examples are for another kind of model than the run's rows."""
+    rows = getattr(run.feature_converter, "kind", None)
+    for objective in objectives:
+        kind = "encoder_decoder" if objective is None else objective.kind
+        if rows is None or rows == kind:
+            continue
+        what = "text-to-text examples" if objective is None else f"examples of {objective}"
+        fitting = ", ".join(name for name, one in presets().items() if one.kind == rows)
+        raise ValueError(
+            f"the kinds do not fit: {what} are for {_KINDS[kind]}, but the rows of this model are "
+            f"those of {_KINDS[rows]} ({run.feature_converter}). Choose an objective for it "
+            f"(--gin.OBJECTIVE=\"'NAME'\": {fitting}), or a model of the other kind"
+        )
+
+
+def step_works(
+    run: Run, program: Program, objective: Objective | None, lengths: Mapping[str, int]
+) -> None:
+    """Traces a training step on a row of padding, which has every array of a real one.
+
+    Raises:
+      ValueError: what the model, the converter, the objective or the optimizer objects to.
+    """
+    features = {name: FeatureSpec(length) for name, length in lengths.items()}
+    if objective is not None:
+        objective.geometry(lengths)
+        features = dict(objective.features(lengths))
+    rows = run.options.batch_size
+    try:
+        row = run.feature_converter.convert([], features=features, ids=_SOME_IDS)
+        batch = {name: jax.ShapeDtypeStruct((rows, *x.shape), x.dtype) for name, x in row.items()}
+        jax.eval_shape(program.step, program.abstract_state, batch, jax.random.key(0))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"the parts of this run do not fit each other: {type(error).__name__}: {error}. Its "
+            f"rows are made by {run.feature_converter} from {', '.join(features)}"
+        ) from error
+
+
 def lengths_given(feature_converter: Any, lengths: Mapping[str, int]) -> None:
     """Raises ValueError where a feature that the model reads has no length."""
     if missing := set(feature_converter.task_features) - set(lengths):
@@ -106,6 +157,7 @@ def same_run(
     *,
     allow_change: frozenset[str],
     whole: bool = False,
+    unreached: Collection[str] = (),
 ) -> None:
     """Refuses to resume where the examples, their noise, their ids or the seed would differ.
 
@@ -114,6 +166,7 @@ def same_run(
       saved: the metadata of the checkpoint that it would resume; None where there is none.
       allow_change: first parts of names that may differ, such as `data`.
       whole: whether `mine` is all there is, so that it must not lack what was saved.
+      unreached: labels of phases that begin after the last step, of which `mine` says nothing.
 
     Raises:
       CheckpointError: something else differs; says what, and what to do.
@@ -121,10 +174,14 @@ def same_run(
     if saved is None:
         return
     gone = [name for name in saved if name not in mine and name != "config"] if whole else []
+    # Of a phase that the saved run did not reach, it says nothing either.
+    reached = {_phase(name) for name in saved}
     different = [
         name
         for name in (*mine, *gone)
-        if saved.get(name) != mine.get(name) and name.partition(".")[0] not in allow_change
+        if saved.get(name) != mine.get(name)
+        and name.partition(".")[0] not in allow_change
+        and _phase(name) in reached.difference(unreached)
     ]
     if not different:
         return
@@ -142,6 +199,12 @@ def same_run(
         kinds = dict.fromkeys(name.partition(".")[0] for name in different)
         message[-1] += f"; or go on all the same with --allow_change={','.join(kinds)}"
     raise CheckpointError("\n".join(message) + ".")
+
+
+def _phase(name: str) -> str:
+    """`phase_2` of `data.phase_2.lengths`; nothing for the first phase."""
+    part = name.split(".")[1] if "." in name else ""
+    return part if part.startswith("phase_") else ""
 
 
 def _brief(*texts: str) -> list[str]:

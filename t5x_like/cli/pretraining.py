@@ -8,13 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+import optax
 from etils import epath
 
-from t5x_like.cli import preflight, run_files
+from t5x_like.cli import code_version, gin_text, preflight, run_files
 from t5x_like.cli.phases import RunPhase
 from t5x_like.cli.run import Options, Run
+from t5x_like.cli.run_text import run_text
+from t5x_like.cli.sole_run import sole_run
 from t5x_like.data.vocabulary_choice import Given, VocabularyChoice
 from t5x_like.training import loop, step
+from t5x_like.training.agreement import agree
 from t5x_like.training.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
 
@@ -23,35 +27,82 @@ if TYPE_CHECKING:
     from t5x_like.protocols import Vocabulary
 
 
-def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset()) -> loop.Outcome:
+def pretrain(
+    run: Run,
+    config: str | None = None,
+    *,
+    allow_change: frozenset[str] = frozenset(),
+    notes: Sequence[str] = (),
+) -> loop.Outcome:
     """Starts, resumes or extends `run`.
 
     Args:
       run: the parts.
-      config: the resolved configuration as gin text; saved in the run and in every checkpoint.
+      config: the resolved configuration as gin text, saved in the run and in every checkpoint; None
+        writes what `run_text` says of the parts.
       allow_change: what a resumed run may change (`preflight.same_run`).
+      notes: lines for the log.
 
     Returns:
       How it ended and at which step.
 
     Raises:
       ValueError, OSError: something cannot work; nothing saved before has been touched.
+      ProcessError: the processes have different settings, code or data.
     """
+    config, unsaid = _written(run) if config is None else (config, [])
+    notes = [*notes, *unsaid]
+    agree("the configuration", config.splitlines())
+    agree("the code", [*code_version.lines(_modules(run, config))])
     model_dir = preflight.writable_directory(run.model_dir)
+    with sole_run(model_dir):
+        return _pretrain(run, config, model_dir, allow_change=allow_change, notes=notes)
+
+
+def _written(run: Run) -> tuple[str, list[str]]:
+    """The configuration of a run that was made in Python, and what its user should know of it."""
+    try:
+        return run_text(run), []
+    except ValueError as error:
+        reason = f"eval, infer and export will not open this run: {error}"
+        return f"# {reason}\n", [reason]
+
+
+def _modules(run: Run, config: str) -> list[str]:
+    """Those of the user's that the run is made of."""
+    named = [run.data.mixture_or_task_module] if run.data.mixture_or_task_module else []
+    return named + [
+        module for module in gin_text.read(config).modules if not module.startswith("t5x_like.")
+    ]
+
+
+def _pretrain(
+    run: Run,
+    config: str,
+    model_dir: epath.Path,
+    *,
+    allow_change: frozenset[str],
+    notes: Sequence[str],
+) -> loop.Outcome:
     saved = Checkpoints(run_files.checkpoints(model_dir)).metadata()
     fresh = saved is None
     run = _with_vocabulary(run, model_dir, fresh=fresh)
-    phases = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
-    for phase in phases:
+    every = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
+    phases = [phase for phase in every if phase.start < run.options.train_steps]
+    for phase in every:
         phase.check()
     programs = _programs(phases)
-    same = functools.partial(preflight.same_run, allow_change=allow_change)
+    for phase, program in zip(phases, programs, strict=True):
+        phase.check_program(program)
+    unreached = [phase.label for phase in every if phase not in phases]
+    same = functools.partial(preflight.same_run, allow_change=allow_change, unreached=unreached)
     usable = _usable(run, programs[0], fresh=fresh)
     opened = [phase.open_data(lambda mine: same(mine, saved), usable) for phase in phases]
     vocabulary = opened[0].vocabulary
     identity: dict[str, Any] = {}
     for phase, found in zip(phases, opened, strict=True):
         identity |= phase.identity(found)
+    agree("the data", [f"{name} = {value!r}" for name, value in identity.items()])
     same_whole = functools.partial(same, identity, whole=True)
     same_whole(saved)
     batches = [phase.batches(found) for phase, found in zip(phases, opened, strict=True)]
@@ -60,7 +111,9 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
     if run.teacher is not None:
         teach = run.teacher.open(run.layout)
         batches = [dataclasses.replace(part, complete=teach) for part in batches]
-    log = _log(run, model_dir, phases, batches)
+    log = _log(run, model_dir, batches)
+    for note in (*notes, *_of_unreached(every[len(phases) :])):
+        log.message(note)
     return loop.train(
         [
             _phase(phase.start, program, part)
@@ -81,15 +134,18 @@ def pretrain(run: Run, config: str, *, allow_change: frozenset[str] = frozenset(
     )
 
 
-def _log(
-    run: Run, model_dir: epath.Path, phases: Sequence[RunPhase], batches: Sequence[Batches]
-) -> RunLog:
+def _of_unreached(phases: Sequence[RunPhase]) -> list[str]:
+    return [
+        f"Phase {phase.number + 1} is never reached: it begins after step {phase.start}."
+        for phase in phases
+    ]
+
+
+def _log(run: Run, model_dir: epath.Path, batches: Sequence[Batches]) -> RunLog:
     """The run's log, in which stands what its user may not expect."""
     log = RunLog(model_dir, total_steps=run.options.train_steps)
     if run.options.eval_period and not all(part.validation for part in batches):
         log.message("No held-out documents: no evaluation without them.")
-    if phases[-1].start >= run.options.train_steps:
-        log.message(f"The last phase is never reached: it begins after step {phases[-1].start}.")
     return log
 
 
@@ -141,7 +197,7 @@ def build_program(run: Run) -> step.Program:
     options = run.options
     return step.build(
         run.model,
-        run.optimizer,
+        run.optimizer or optax.identity(),  # a run that was made in Python does not say which
         run.layout,
         batch_size=options.batch_size,
         microbatches=options.microbatches,

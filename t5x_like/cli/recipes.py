@@ -118,7 +118,7 @@ def _short(count: int) -> str:
 
 def _explained(name: str, file: Path) -> Iterable[str]:
     """The head of its file, then what the configuration comes to."""
-    from t5x_like.cli import gin_config
+    from t5x_like.cli import gin_config, presets
     from t5x_like.data.opening import Data
 
     gin_config.load([str(file)])
@@ -135,7 +135,7 @@ def _explained(name: str, file: Path) -> Iterable[str]:
             f"{what}: {part.steps:,} steps of {part.rows:,} rows ({lengths}): "
             f"{_short(part.tokens)} tokens"
         )
-    yield f"objective: {gin_config.macro('OBJECTIVE')!r}"
+    yield f"objective: {presets.chosen(gin_config.macro('OBJECTIVE'))!r}"
     yield f"optimizer: {gin_config.described('OPTIMIZER')}"
     yield f"learning rate: {gin_config.described('LEARNING_RATE')}"
     yield from _rates(gin_config.macro("LEARNING_RATE"), parts)

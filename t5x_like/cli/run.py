@@ -78,13 +78,13 @@ class Phase:
       steps: how many it takes; None for the last phase, which takes the rest of them.
       lengths: tokens of each task feature; None for those of the run, as with what follows.
       batch_size: rows of the global batch.
-      objective: for a corpus that is named without one.
+      objective: for a corpus that is named without one: a preset's name, or an objective.
     """
 
     steps: int | None = None
     lengths: Mapping[str, int] | None = None
     batch_size: int | None = None
-    objective: Objective | None = None
+    objective: Objective | str | None = None
 
     def of(self, run: Run) -> Run:
         """`run` as it is in this phase."""
@@ -110,7 +110,8 @@ class Run:
       model: builds the model from `rngs`.
       data: what is read.
       feature_converter: from an example's features to the model's.
-      optimizer: an optax transformation; it sees one layer at a time.
+      optimizer: an optax transformation; it sees one layer at a time. None where a run made in
+        Python is opened again: it does not train.
       layout: the mesh and the rules of its axes.
       options: steps, batch size, periods, seed.
       phases: parts of the run with batches of their own, in order; none: it is the same throughout.
@@ -122,7 +123,7 @@ class Run:
     model: Callable[..., Model]
     data: Data
     feature_converter: Any
-    optimizer: optax.GradientTransformation
+    optimizer: optax.GradientTransformation | None
     layout: Layout
     options: Options
     phases: Sequence[Phase] = ()
@@ -138,25 +139,6 @@ class Run:
                 "PHASES: each phase needs a number of steps, but the last, which takes what is "
                 f"left of TRAIN_STEPS: {[phase.steps for phase in self.phases]}"
             )
-
-    def check_used(self, bindings: Sequence[str]) -> None:
-        """Refuses settings of the command line that no phase reads, as each has its own.
-
-        Args:
-          bindings: `NAME=value`.
-
-        Raises:
-          ValueError: one is TASK_FEATURE_LENGTHS or BATCH_SIZE, and all phases have theirs.
-        """
-        fields = {"TASK_FEATURE_LENGTHS": "lengths", "BATCH_SIZE": "batch_size"}
-        given = {binding.partition("=")[0].strip() for binding in bindings}
-        for macro, field in fields.items():
-            own = [getattr(phase, field) for phase in self.phases]
-            if macro in given and own and None not in own:
-                raise ValueError(
-                    f"{macro} has no effect, as each phase has its own {field}: {own}. Set those "
-                    f"that are to change, such as --gin.long/run.Phase.{field}=..."
-                )
 
     def in_phases(self) -> list[tuple[int, Run]]:
         """(steps before it, the run as it is in it) of each phase."""

@@ -37,13 +37,18 @@ def has_vocabulary(model_dir: epath.Path) -> bool:
     return (model_dir / _VOCABULARY).is_dir()
 
 
+def has_config(model_dir: epath.Path) -> bool:
+    """Whether this is the directory of a run, or of imported weights."""
+    return (model_dir / _CONFIG).exists()
+
+
 def read_config(model_dir: epath.Path) -> str:
     """The resolved configuration as gin text.
 
     Raises:
       ValueError: this is not the directory of a run.
     """
-    if not (model_dir / _CONFIG).exists():
+    if not has_config(model_dir):
         advice = ""
         if (model_dir / "config.json").exists():
             advice = "; it is Hugging Face's: `t5x_like import` it first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,14 +74,19 @@ def write(
     run_files.write(path, config=text, vocabulary=vocabulary)
 
 
-def read(directory: str, *, step: int | None = None) -> Stored:
+def read(directory: str, *, step: int | None = None, modules: Collection[str] = ()) -> Stored:
     """The model of a directory, with the parameters of a step, the newest by default.
+
+    Args:
+      directory: of a run, or of imported weights.
+      step: of the checkpoint.
+      modules: that its configuration may name (`gin_config.load_saved`).
 
     Raises:
       ValueError, OSError: it holds no model, or no such step.
     """
     path = epath.Path(directory)
-    model = abstract_model(directory)
+    model = abstract_model(directory, modules)
     # An accelerator may be smaller than the model.
     one = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
     shapes = jax.tree.map(
@@ -100,13 +105,13 @@ def read(directory: str, *, step: int | None = None) -> Stored:
     )
 
 
-def abstract_model(directory: str) -> Any:
+def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
     """The model of a directory without its parameters; replaces the process's gin configuration.
 
     Raises:
-      ValueError: it holds no model.
+      ValueError: it holds no model, or names more than our modules and `modules`.
     """
-    gin_config.load_text(run_files.read_config(epath.Path(directory)))
+    gin_config.load_saved(epath.Path(directory), modules)
     make: Callable[..., Any] = gin_config.macro("MODEL")
     return gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
 

@@ -44,13 +44,14 @@ def main(argv: list[str]) -> int:
         parser.error(f"--allow_change: {', '.join(sorted(unknown))}? seed, batch_size or data")
     arguments.join_processes(args)
 
-    from t5x_like.cli import gin_config
+    from t5x_like.cli import gin_config, proportion, unread_settings
     from t5x_like.cli.pretraining import pretrain
     from t5x_like.cli.run import Run
 
     recipe = [str(gin_config.find_recipe(args.recipe))] if args.recipe else []
     gin_config.load([*recipe, *args.gin_file], bindings, args.gin_search_paths)
+    notes = proportion.follow()
     run = gin_config.build(Run)
-    run.check_used(bindings)
-    outcome = pretrain(run, gin_config.resolved(), allow_change=allowed)
+    notes += unread_settings.check(run, gin_config.given_settings())
+    outcome = pretrain(run, gin_config.resolved(), allow_change=allowed, notes=notes)
     return 3 if outcome.status == "preempted" else 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,7 @@ def load(
     step: int | None = None,
     bindings: Sequence[str] = (),
     rows: int | None = None,
+    modules: Collection[str] = (),
 ) -> Trained:
     """Loads a checkpoint's parameters, averaged ones where the run keeps them.
 
@@ -51,12 +53,14 @@ def load(
       step: of the checkpoint; the newest by default.
       bindings: override the run's saved configuration.
       rows: of the batches that its program will evaluate; None for as many as the mesh divides.
+      modules: that its configuration may name (`gin_config.load_saved`). A module that registers
+        its tasks is imported only if it is one of them.
 
     Raises:
       ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
     """
     directory = epath.Path(model_dir)
-    gin_config.load_text(run_files.read_config(directory))
+    gin_config.load_saved(directory, modules)
     gin_config.bind(bindings)
     run = gin_config.build(Run)
     # Rows are chosen by whoever uses the model, on devices that may be others than trained it.
@@ -66,8 +70,18 @@ def load(
     checkpoints = Checkpoints(run_files.checkpoints(directory))
     restored = checkpoints.restore_params(program.abstract_state.params, step=step)
     vocabulary = run_files.read_vocabulary(directory)
+    registers = run.data.mixture_or_task_module
+    if registers is not None and registers not in modules:
+        print(
+            f"note: module {registers!r} registered the run's task. Opening a directory runs no "
+            f"code that it names; if you trust it, add --module {registers}",
+            file=sys.stderr,
+        )
+        registers = None
     # The file that the configuration names may be gone.
-    data = dataclasses.replace(run.data, vocabulary=Given(vocabulary))
+    data = dataclasses.replace(
+        run.data, vocabulary=Given(vocabulary), mixture_or_task_module=registers
+    )
     run = dataclasses.replace(run, data=data)
     return Trained(run, program, restored.state, vocabulary, restored.step)
 

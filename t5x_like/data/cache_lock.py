@@ -10,10 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_like.data.cache_format import CacheError
+from t5x_like.data.cache_workers import check_main_guard
+
+
+class HeldError(RuntimeError):
+    """Another process holds a lock; the message says which."""
 
 
 @contextlib.contextmanager
-def sole_writer(directory: Path, *, lock: str = ".writing") -> Iterator[None]:
+def sole_writer(directory: Path, *, lock: str = ".writing", wait: bool = True) -> Iterator[None]:
     """Holds `directory` (made if missing) for writing, once nobody else does.
 
     Who waits says for whom; what it finds then may be what it was to write. The kernel drops the
@@ -22,10 +27,13 @@ def sole_writer(directory: Path, *, lock: str = ".writing") -> Iterator[None]:
     Args:
       directory: a cache, or a folder in which things are made that each have a lock.
       lock: name of the file that is locked.
+      wait: for another holder, rather than to raise.
 
     Raises:
       CacheError: the directory cannot be written.
+      HeldError: another process holds it, and it is not to be waited for.
     """
+    check_main_guard()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         file = (directory / lock).open("a+")
@@ -40,6 +48,8 @@ def sole_writer(directory: Path, *, lock: str = ".writing") -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "another process"
+            if not wait:
+                raise HeldError(holder) from None
             print(f"waiting for {holder}, which holds {directory / lock}", flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:

@@ -98,11 +98,27 @@ def _processes(
         yield pool
     except BrokenProcessPool as error:
         raise CacheError(
-            "a worker process was killed, most often because memory ran out; what is finished is "
-            "kept: run the same command again, with fewer workers"
+            "a worker process ended: if its message is not above, it was killed, most often because "
+            "memory ran out; what is finished is kept: run the same command again, with fewer workers"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def check_main_guard() -> None:
+    """Refuses to do the parent's work in a worker process, which would wait for ever for it.
+
+    A new process runs the parent's script again, to find its functions: all of it that is not under
+    `if __name__ == "__main__":`.
+
+    Raises:
+      RuntimeError: this is such a process.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "a worker process runs this script again, up to the work that needs the worker: put "
+            "what trains under `if __name__ == '__main__':`"
+        )
 
 
 def _start(work: Callable[[Any], Any]) -> None:

@@ -32,6 +32,7 @@ class EncoderDecoder:
     pack: bool = False
     decoder_start: str = "pad"
 
+    kind: ClassVar = "encoder_decoder"
     task_features: ClassVar = ("inputs", "targets")
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
@@ -74,6 +75,7 @@ class Decoder:
     pack: bool = False
     decoder_start: str = "eos"
 
+    kind: ClassVar = "decoder"
     task_features: ClassVar = ("targets",)
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
@@ -97,6 +99,7 @@ class PrefixDecoder:
     pack: bool = False
     decoder_start: str = "pad"
 
+    kind: ClassVar = "encoder_decoder"
     task_features: ClassVar = ("inputs", "targets")
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
@@ -127,6 +130,7 @@ class Encoder:
     its name, filled up with zeros; where nothing is predicted, `masked_loss_weights` is 0.
     """
 
+    kind: ClassVar = "encoder"
     task_features: ClassVar = ("inputs",)
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:

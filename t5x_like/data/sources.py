@@ -166,8 +166,11 @@ class SeqioSource:
 Source = CorpusSource | SeqioSource
 
 
-def import_module(module: str) -> None:
+def import_module(module: str) -> str:
     """Imports a module by dotted name, or a `.py` file by path, for what it registers.
+
+    Returns:
+      The name by which Python knows it.
 
     Raises:
       ValueError: there is none.
@@ -184,7 +187,7 @@ def import_module(module: str) -> None:
                 f"MIXTURE_OR_TASK_MODULE={module!r}: {error} (looked in this folder and on "
                 "PYTHONPATH; a file's path, ending in .py, works too)"
             ) from error
-        return
+        return module
     if not path.is_file():
         raise ValueError(f"MIXTURE_OR_TASK_MODULE={module!r}: no such file in {Path.cwd()}")
     if (imported := sys.modules.get(path.stem)) is not None:
@@ -193,7 +196,7 @@ def import_module(module: str) -> None:
                 f"MIXTURE_OR_TASK_MODULE={module!r}: Python has a module {path.stem!r} already; "
                 "give the file another name"
             )
-        return
+        return path.stem
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -203,6 +206,7 @@ def import_module(module: str) -> None:
     except BaseException:
         del sys.modules[path.stem]
         raise
+    return path.stem
 
 
 def from_seqio(name: str, *, module: str | None = None) -> tuple[SeqioSource, ...] | None:

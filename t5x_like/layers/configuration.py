@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from t5x_like.layers import attention_kernels
@@ -49,6 +50,11 @@ class Transformer:
             if name == "pad_id" and value is not None and value >= self.vocab_size:
                 limit = f"vocab_size={self.vocab_size}"
                 raise ValueError(f"{family}.Config.pad_id must be below {limit}, got {value}")
+        if not _is_floating(self.dtype):
+            raise ValueError(
+                f"{family}.Config.dtype (DTYPE) must be a kind of number to compute in, such as "
+                f"'bfloat16' or 'float32', got {self.dtype!r}"
+            )
         if self.d_kv * self.num_heads != self.d_model and not _is_field(self, "d_kv"):
             raise ValueError(
                 f"{family}.Config.num_heads={self.num_heads} does not divide "
@@ -59,6 +65,13 @@ class Transformer:
     def d_kv(self) -> int:
         """Width of a head."""
         return self.d_model // self.num_heads
+
+
+def _is_floating(dtype: DTypeLike) -> bool:
+    try:
+        return bool(jnp.issubdtype(jnp.dtype(dtype), jnp.floating))
+    except TypeError:
+        return False
 
 
 def _is_field(config: Transformer, name: str) -> bool:

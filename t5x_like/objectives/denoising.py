@@ -53,10 +53,23 @@ class Denoising(EncoderDecoder):
 
     def __post_init__(self) -> None:
         check_share(self, "targets_share")
+        if isinstance(self.noise, IidNoise) and self.targets_share < (mean := self._mean_share()):
+            raise ValueError(
+                f"targets_share={self.targets_share:.3g} would cut the targets of most samples, "
+                f"which are {mean:.3g} of a sample on average under {self.noise}: set "
+                "denoising.Denoising.targets_share above that (T5 has some 1.1 times as much)"
+            )
         needs = [
             name for part in (self.inputs, self.targets) for name in getattr(part, "needs", ())
         ]
         object.__setattr__(self, "needs", tuple(dict.fromkeys(needs)))
+
+    def _mean_share(self) -> float:
+        """Tokens of the targets under independent noise, as a share of the sample's."""
+        density = self.noise.density if isinstance(self.noise, IidNoise) else 1.0
+        clean_runs = density * (1 - density)
+        shares = {NoiseTokens: density, CleanToSentinels: density + clean_runs}
+        return shares.get(type(self.targets), 1.0)
 
     def lengths(self, tokens: int) -> dict[str, int]:
         """`inputs` of all the tokens, and `targets` of their share."""
@@ -124,13 +137,7 @@ PRESETS = {
     "deshuffling": Denoising(IidNoise(1.0), ShuffleNoise(), Original(), concatenate=False),
     "mass_style": Denoising(IidNoise(0.15), MaskNoise(), Original()),
     "iid_replace": iid_replaced(0.15, 192 / 512),
-    "iid_replace_rate_10": iid_replaced(0.10, 103 / 512),
-    "iid_replace_rate_25": iid_replaced(0.25, 256 / 512),
-    "iid_replace_rate_50": iid_replaced(0.50, 512 / 512),
     "iid_drop": iid_dropped(0.15, 104 / 512),
-    "iid_drop_rate_10": iid_dropped(0.10, 74 / 512),
-    "iid_drop_rate_25": iid_dropped(0.25, 160 / 512),
-    "iid_drop_rate_50": iid_dropped(0.50, 291 / 512),
     "mass": Denoising(
         FragmentNoise(0.5), MaskNoise(random=0.1, kept=0.1), NoiseTokens(), targets_share=0.5
     ),
@@ -141,12 +148,6 @@ SUMMARIES = {
     "deshuffling": "the whole text from its tokens in random order (T5)",
     "mass_style": "the whole text from one with 15 % of the tokens masked (T5)",
     "iid_replace": "runs of tokens drawn one by one, 15 %, each run replaced by a sentinel (T5)",
-    "iid_replace_rate_10": "as iid_replace, with 10 % of the tokens (T5)",
-    "iid_replace_rate_25": "as iid_replace, with 25 % of the tokens (T5)",
-    "iid_replace_rate_50": "as iid_replace, with 50 % of the tokens (T5)",
     "iid_drop": "the tokens left out of a text, 15 % drawn one by one (T5)",
-    "iid_drop_rate_10": "as iid_drop, with 10 % of the tokens (after T5)",
-    "iid_drop_rate_25": "as iid_drop, with 25 % of the tokens (after T5)",
-    "iid_drop_rate_50": "as iid_drop, with 50 % of the tokens (after T5)",
     "mass": "half the text, one fragment masked in the inputs (MASS)",
 }

@@ -190,33 +190,9 @@ class DropSpans(SpanCorruption):
 
 PRESETS = {
     "span_corruption": SpanCorruption(),
-    "span_corruption_rate_10": SpanCorruption(0.10, 3.0),
-    "span_corruption_rate_25": SpanCorruption(0.25, 3.0),
-    "span_corruption_rate_50": SpanCorruption(0.50, 3.0),
-    "span_corruption_length_2": SpanCorruption(0.15, 2.0),
-    "span_corruption_length_5": SpanCorruption(0.15, 5.0),
-    "span_corruption_length_10": SpanCorruption(0.15, 10.0),
     "drop_spans": DropSpans(0.15, 3.0),
-    "drop_spans_rate_10": DropSpans(0.10, 3.0),
-    "drop_spans_rate_25": DropSpans(0.25, 3.0),
-    "drop_spans_rate_50": DropSpans(0.50, 3.0),
-    "drop_spans_length_2": DropSpans(0.15, 2.0),
-    "drop_spans_length_5": DropSpans(0.15, 5.0),
-    "drop_spans_length_10": DropSpans(0.15, 10.0),
 }
 SUMMARIES = {
     "span_corruption": "spans of 3 tokens on average, 15 %, each replaced by a sentinel (T5)",
-    "span_corruption_rate_10": "as span_corruption, with 10 % of the tokens (T5)",
-    "span_corruption_rate_25": "as span_corruption, with 25 % of the tokens (T5)",
-    "span_corruption_rate_50": "as span_corruption, with 50 % of the tokens (T5)",
-    "span_corruption_length_2": "as span_corruption, in spans of 2 tokens on average (T5)",
-    "span_corruption_length_5": "as span_corruption, in spans of 5 tokens on average (T5)",
-    "span_corruption_length_10": "as span_corruption, in spans of 10 tokens on average (T5)",
     "drop_spans": "the spans left out of a text, 15 %, 3 tokens each on average (T5)",
-    "drop_spans_rate_10": "as drop_spans, with 10 % of the tokens (after T5)",
-    "drop_spans_rate_25": "as drop_spans, with 25 % of the tokens (after T5)",
-    "drop_spans_rate_50": "as drop_spans, with 50 % of the tokens (after T5)",
-    "drop_spans_length_2": "as drop_spans, in spans of 2 tokens on average (after T5)",
-    "drop_spans_length_5": "as drop_spans, in spans of 5 tokens on average (after T5)",
-    "drop_spans_length_10": "as drop_spans, in spans of 10 tokens on average (after T5)",
 }

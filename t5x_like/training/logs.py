@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import math
 import sys
@@ -14,6 +15,8 @@ from etils import epath
 from tqdm import tqdm
 
 METRICS_FILE = "metrics.jsonl"
+_MARKS = 10
+"""Log lines back to which the pace is measured."""
 
 
 class RunLog:
@@ -39,11 +42,13 @@ class RunLog:
         self._bar: tqdm | None = None
         self._writer: Any = None
         self._lines: list[str] = []
+        self._marks: collections.deque[tuple[int, float]] = collections.deque(maxlen=_MARKS)
         self._remote = "://" in str(directory)
 
     def start(self, step: int) -> None:
         """Continues after `step`: what an earlier run logged beyond it is dropped."""
-        self._begun_step, self._begun_time = step, time.monotonic()
+        self._marks.clear()
+        self._begun = step
         if not self._active:
             return
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -69,7 +74,8 @@ class RunLog:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update(step - self._bar.n)
         else:
-            self.message(f"step {step}/{self._total}  {text}  ETA {self._left(step)}")
+            left = self._left(step, values["steps_per_second"])
+            self.message(f"step {step}/{self._total}  {text}  ETA {left}")
 
     def evaluation(self, step: int, values: Mapping[str, float]) -> None:
         """The results of an evaluation after `step` steps, named `<task>/<metric>`."""
@@ -93,9 +99,18 @@ class RunLog:
                 part.close()
         self._bar = self._writer = None
 
-    def _left(self, step: int) -> str:
-        """Time to the last step at the pace so far, evaluations included."""
-        pace = (time.monotonic() - self._begun_time) / max(step - self._begun_step, 1)
+    def _left(self, step: int, rate: float) -> str:
+        """Time to the last step, at the pace of the last lines, evaluations included.
+
+        The first line knows `rate` alone, in steps per second: what was before it was compilation.
+        """
+        if step == self._begun + 1:
+            return "unknown yet"  # one step, and its compilation
+        now = time.monotonic()
+        pace = 1 / rate if rate else 0.0
+        if self._marks and step > self._marks[0][0]:
+            pace = (now - self._marks[0][1]) / (step - self._marks[0][0])
+        self._marks.append((step, now))
         return tqdm.format_interval(pace * max(self._total - step, 0))
 
     def _write(self, step: int, values: Mapping[str, float]) -> None:

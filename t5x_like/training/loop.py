@@ -82,7 +82,8 @@ def train(
 ) -> Outcome:
     """Trains from the newest good checkpoint, or from the start, to `periods.total` steps.
 
-    Called by all processes alike. On SIGTERM to any of them all save at the same step and leave.
+    Called by all processes alike. On SIGTERM or Ctrl-C to any of them all save at the same step and
+    leave.
 
     Args:
       phases: by ascending `start`, the first from 0.
@@ -144,7 +145,11 @@ def train(
                     checkpoints.save(
                         step, state, metadata=metadata, metrics=values, phase=phase.start
                     )
-        return Outcome("finished" if step == periods.total else "preempted", step)
+        if step == periods.total:
+            return Outcome("finished", step)
+        checkpoints.wait()
+        log.message(f"Saved step {step}; run the same command to go on.")
+        return Outcome("preempted", step)
 
 
 class _Reader:

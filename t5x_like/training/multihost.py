@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import re
 import secrets
 import signal
@@ -121,18 +122,25 @@ class Vote:
 
 @contextlib.contextmanager
 def notice_of_leaving() -> Iterator[threading.Event]:
-    """An event that SIGTERM sets, instead of ending the process. A second SIGTERM ends it."""
+    """An event that SIGTERM or Ctrl-C sets, and does not end the process. A second one ends it."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked  # only the main thread may set handlers
         return
+    before: dict[int, Any] = {}
 
     def on_signal(signum: int, frame: Any) -> None:
         asked.set()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for one, usual in before.items():
+            signal.signal(one, usual)
+        # Not through the log, in whose midst this may happen.
+        os.write(2, b"\nStopping: the step under way will be saved. Once more: at once, unsaved.\n")
 
-    before = signal.signal(signal.SIGTERM, on_signal)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        handler = signal.signal(number, on_signal)
+        before[number] = signal.SIG_DFL if handler is None else handler
     try:
         yield asked
     finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+        for one, usual in before.items():
+            signal.signal(one, usual)

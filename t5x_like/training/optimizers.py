@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from t5x_like.training.moments import scale_by_correction, scale_by_moments
-from t5x_like.training.schedules import Schedule
+from t5x_like.training.schedules import Schedule, check_rate
 
 NOT_DECAYED = ("scale", "bias")
 """Names of parameters that are not decayed: gains and biases of norms, biases of products, logits.
@@ -170,6 +170,7 @@ def _adam(
     trust_ratio: bool = False,
 ) -> Optimizer:
     """What the moments make of a gradient, plus decay, times the learning rate."""
+    check_rate("weight_decay", weight_decay)
     mask = functools.partial(decayed, not_decayed=not_decayed)
     parts = [*moments, optax.add_decayed_weights(weight_decay, mask)]
     if trust_ratio:
@@ -179,5 +180,7 @@ def _adam(
 
 
 def _with_rate(tx: optax.GradientTransformation, learning_rate: float | Schedule) -> Optimizer:
-    rate = learning_rate if callable(learning_rate) else lambda _: jnp.float32(learning_rate)
-    return Optimizer(tx.init, tx.update, rate)
+    if callable(learning_rate):
+        return Optimizer(tx.init, tx.update, learning_rate)
+    check_rate("learning_rate", learning_rate)
+    return Optimizer(tx.init, tx.update, lambda _: jnp.float32(learning_rate))

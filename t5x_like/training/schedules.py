@@ -16,7 +16,7 @@ Schedule = Callable[[Step], jax.Array]
 
 def constant(learning_rate: float, *, warmup_steps: int = 0) -> Schedule:
     """`learning_rate`, after a linear ramp from 0 over `warmup_steps`."""
-    _check(warmup_steps)
+    _check(warmup_steps, learning_rate=learning_rate)
     return lambda step: _ramp(step, warmup_steps) * jnp.float32(learning_rate)
 
 
@@ -25,6 +25,7 @@ def rsqrt(scale: float = 1.0, *, warmup_steps: int = 10_000) -> Schedule:
 
     As T5 has it, the warm-up is a plateau and not a ramp: 0.01 for the first 10,000 steps.
     """
+    _check(warmup_steps, scale=scale)
     if warmup_steps < 1:
         raise ValueError(f"rsqrt needs warmup_steps >= 1, not {warmup_steps}.")
     return lambda step: jnp.float32(scale) / jnp.sqrt(jnp.maximum(_float(step), warmup_steps))
@@ -52,7 +53,7 @@ def polynomial(
     fairseq's polynomial_decay (RoBERTa, BART) and XLNet's, whose `final` is a thousandth of the
     peak. Continuous: what is left is counted from the end of the warm-up, of total - warmup.
     """
-    _check(warmup_steps, total_steps)
+    _check(warmup_steps, total_steps, learning_rate=learning_rate, power=power, final=final)
 
     def schedule(step: Step) -> jax.Array:
         left = (1.0 - _progress(step, warmup_steps, total_steps)) ** power
@@ -68,7 +69,7 @@ def bert_linear(learning_rate: float, *, total_steps: int, warmup_steps: int = 0
     peak to 1 - warmup / total of it (google-research/bert, optimization.py). The first update has
     rate 0. So did fairseq in SpanBERT's time, but for the one step at the end of the warm-up.
     """
-    _check(warmup_steps, total_steps)
+    _check(warmup_steps, total_steps, learning_rate=learning_rate)
 
     def schedule(step: Step) -> jax.Array:
         left = jnp.where(_float(step) < warmup_steps, 1.0, 1.0 - _progress(step, 0, total_steps))
@@ -85,7 +86,7 @@ def warmup_times_linear(
     Both are counted from step 0: continuous, but never at `learning_rate` itself
     (google-research/electra, model/optimization.py).
     """
-    _check(warmup_steps, total_steps)
+    _check(warmup_steps, total_steps, learning_rate=learning_rate)
     return lambda step: (
         learning_rate * _ramp(step, warmup_steps) * (1.0 - _progress(step, 0, total_steps))
     )
@@ -95,7 +96,7 @@ def cosine(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0, final: float = 0.0
 ) -> Schedule:
     """A ramp from 0 to `learning_rate`, then half a cosine to `final` at `total_steps`."""
-    _check(warmup_steps, total_steps)
+    _check(warmup_steps, total_steps, learning_rate=learning_rate, final=final)
 
     def schedule(step: Step) -> jax.Array:
         left = 0.5 * (1.0 + jnp.cos(jnp.pi * _progress(step, warmup_steps, total_steps)))
@@ -138,8 +139,20 @@ def _progress(step: Step, warmup_steps: int, total_steps: int) -> jax.Array:
     return jnp.clip((_float(step) - warmup_steps) / (total_steps - warmup_steps), 0.0, 1.0)
 
 
-def _check(warmup_steps: int, total_steps: float = np.inf) -> None:
+def check_rate(name: str, value: float) -> None:
+    """Raises ValueError unless `value` is a number of at least 0: below, training goes uphill."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
+        raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
+
+
+def _check(warmup_steps: int, total_steps: float = np.inf, **rates: float) -> None:
+    for name, value in (("warmup_steps", warmup_steps), ("total_steps", total_steps)):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{name} must be a number of steps, not {value!r}")
     if not 0 <= warmup_steps < total_steps:
         raise ValueError(
-            f"warmup_steps must be at least 0 and below total_steps: {warmup_steps}, {total_steps}."
+            "warmup_steps (WARMUP_STEPS) must be at least 0 and below total_steps (TRAIN_STEPS, or "
+            f"the steps of a phase): {warmup_steps} and {total_steps}"
         )
+    for name, value in rates.items():
+        check_rate(name, value)

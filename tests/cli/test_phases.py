@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import random
 from pathlib import Path
@@ -14,10 +13,8 @@ from conftest import WORDS
 from tiny_run import Tiny, assert_same_state, finish, losses
 
 from t5x_like import partitioning
-from t5x_like.cli import gin_config
 from t5x_like.cli.batches import Batches
 from t5x_like.cli.phases import RunPhase
-from t5x_like.cli.run import Run
 from t5x_like.data.opened import Opened
 from t5x_like.data.opening import Data
 from t5x_like.data.user_corpus import user_corpus
@@ -128,13 +125,3 @@ def test_every_phase_but_the_last_says_how_long_it_is(tiny: Tiny, in_phases: str
     assert result.status == 1
     assert "PHASES: each phase needs a number of steps, but the last" in result.err
     assert not (tiny.root / "run").exists()
-
-
-def test_what_no_phase_reads_is_refused() -> None:
-    """BERT's phases have lengths of their own, and the batch of the run."""
-    gin_config.load([str(gin_config.find_recipe("bert_base"))])
-    run = gin_config.build(Run)
-    with pytest.raises(ValueError, match=r"TASK_FEATURE_LENGTHS has no effect.*128.*512"):
-        run.check_used(["TASK_FEATURE_LENGTHS={'inputs': 256}"])
-    run.check_used(["BATCH_SIZE=64", "SEED=3"])
-    dataclasses.replace(run, phases=()).check_used(["TASK_FEATURE_LENGTHS={'inputs': 256}"])

@@ -13,6 +13,7 @@ import pytest
 from t5x_like.objectives import corruptions, lm
 from t5x_like.objectives.denoising import PRESETS, Denoising
 from t5x_like.objectives.geometry import ConcatenateAndSplit, SplitDocuments
+from t5x_like.objectives.noise_masks import IidNoise
 from t5x_like.protocols import TokenIds
 from tests.objectives.binomial import assert_mean_within_5_sigma, assert_within_5_sigma
 
@@ -266,9 +267,6 @@ def test_noise_statistics_of_the_published_lengths():
         ("deshuffling", 512, SplitDocuments(511)),
         ("mass_style", 512, ConcatenateAndSplit(511)),
         ("iid_replace", 192, ConcatenateAndSplit(511)),
-        ("iid_replace_rate_10", 103, ConcatenateAndSplit(511)),
-        ("iid_replace_rate_25", 256, ConcatenateAndSplit(511)),
-        ("iid_replace_rate_50", 512, ConcatenateAndSplit(511)),
         ("iid_drop", 104, ConcatenateAndSplit(511)),
         ("mass", 256, ConcatenateAndSplit(511)),
     ],
@@ -290,10 +288,17 @@ def test_a_fragment_is_never_cut(inputs: int, seed: int):
     assert lengths["targets"] - 1 <= len(targets) + 1 <= lengths["targets"]
 
 
-@pytest.mark.parametrize("rate", [10, 15, 25, 50])
-def test_one_text_in_a_thousand_drops_more_than_the_targets_hold(rate: int):
-    name = "iid_drop" if rate == 15 else f"iid_drop_rate_{rate}"
-    most = PRESETS[name].lengths(512)["targets"] - 1
+def test_targets_that_would_be_cut_most_of_the_time_are_refused():
+    rare, dense = PRESETS["iid_replace"], IidNoise(0.5)
+    with pytest.raises(ValueError, match=r"are 0\.75 of a sample on average"):
+        dataclasses.replace(rare, noise=dense)
+    assert dataclasses.replace(rare, noise=dense, targets_share=1.0).lengths(512)["targets"] == 512
+    with pytest.raises(ValueError, match=r"targets_share=0\.203 would cut"):
+        dataclasses.replace(PRESETS["iid_drop"], noise=dense)
+
+
+def test_one_text_in_a_thousand_drops_more_than_the_targets_hold():
+    rate, most = 15, PRESETS["iid_drop"].lengths(512)["targets"] - 1
     pmf, more = (1 - rate / 100) ** 511, 1.0
     for dropped in range(most + 1):
         more -= pmf

@@ -143,23 +143,15 @@ def test_fields_out_of_range(fields: tuple[float, float]):
 
 
 def test_the_variants_of_the_paper():
-    raw = {n: o.geometry(o.lengths(512)).length for n, o in PRESETS.items()}
-    assert raw == {
-        "span_corruption": 568,
-        "span_corruption_rate_10": 548,
-        "span_corruption_rate_25": 614,
-        "span_corruption_rate_50": 766,
-        "span_corruption_length_2": 552,
-        "span_corruption_length_5": 581,
-        "span_corruption_length_10": 591,
-        "drop_spans": 601,  # 511 clean tokens, 90 in spans
-        "drop_spans_rate_10": 568,
-        "drop_spans_rate_25": 681,
-        "drop_spans_rate_50": 1022,
-        "drop_spans_length_2": 601,
-        "drop_spans_length_5": 601,
-        "drop_spans_length_10": 601,
-    }
+    def raw(objective):
+        return objective.geometry(objective.lengths(512)).length
+
+    assert [raw(SpanCorruption(rate)) for rate in (0.10, 0.15, 0.25, 0.50)] == [548, 568, 614, 766]
+    assert [raw(SpanCorruption(0.15, n)) for n in (2, 5, 10)] == [552, 581, 591]
+    # 511 clean tokens, the others in spans.
+    assert [raw(DropSpans(rate)) for rate in (0.10, 0.15, 0.25, 0.50)] == [568, 601, 681, 1022]
+    assert {raw(DropSpans(0.15, n)) for n in (2, 5, 10)} == {601}
+    assert {"span_corruption": SpanCorruption(), "drop_spans": DropSpans()} == PRESETS
     assert DropSpans().lengths(512) == {"inputs": 512, "targets": 91}
 
 

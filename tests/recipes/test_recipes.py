@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from t5x_like.cli import gin_config, preflight, recipes
+from t5x_like.cli import gin_config, preflight, presets, recipes
 from t5x_like.cli.main import main
 from t5x_like.cli.model_names import stated_count
 from t5x_like.cli.run import Run
@@ -238,7 +238,7 @@ def mechanism(run: Run) -> dict[str, object]:
     """What a mini has in common with the run that it stands for; gin is configured with `run`."""
     vocabulary = run.data.vocabulary
     return {
-        "objective": gin_config.macro("OBJECTIVE"),
+        "objective": presets.chosen(gin_config.macro("OBJECTIVE")),
         "optimizer": gin_config.described("OPTIMIZER"),
         "schedule": gin_config.described("LEARNING_RATE").partition("(")[0],
         "model": getattr(run.model, "__qualname__", ""),

@@ -1,0 +1,149 @@
+"""Refuses settings of a user's that would change nothing: an error now, not a wrong run later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from flax import nnx
+
+from t5x_like.cli import gin_config
+from t5x_like.data.vocabulary_choice import VocabularyChoice
+
+if TYPE_CHECKING:
+    from t5x_like.cli.gin_config import Given
+    from t5x_like.cli.gin_text import Binding
+    from t5x_like.cli.run import Run
+
+_TRAINED = {
+    "VOCAB_SIZE": "size",
+    "VOCAB_TYPE": "kind",
+    **{name: name for name in ("lowercase", "character_coverage", "byte_fallback")},
+}
+"""Of a vocabulary that is trained: macro, or name of the field itself, and field."""
+
+
+class UnreadError(ValueError):
+    """A setting is given that nothing reads."""
+
+
+class _Unread(NamedTuple):
+    """Settings without effect in a run, and why: {macro: field of the class it is bound to}."""
+
+    fields: Mapping[str, str]
+    owner: str
+    reason: str
+
+
+def check(run: Run, given: Sequence[Given]) -> list[str]:
+    """Refuses what nothing reads, of the settings that the user has given.
+
+    A file of the user's may serve several runs: what only another setting makes useless in it is
+    no error, unless it is the objective.
+
+    Args:
+      run: as gin has just built it.
+      given: settings of the command line and of the user's files (`gin_config.given_settings`).
+
+    Returns:
+      Lines about such settings of files.
+
+    Raises:
+      UnreadError: another setting is not read; says which, and why.
+      ValueError: the model cannot be made, or nothing has the name that is to be read.
+    """
+    if not given:
+        return []
+    run.data.task_objectives()  # a name that stands for nothing is said first
+    notes, known = [], set()
+    for unread in _without_effect(run):
+        for setting, file in given:
+            if not _is_of(setting, unread) or _value(setting) is None:
+                continue
+            if file is None or "OBJECTIVE" in unread.fields:
+                raise UnreadError(f"{setting} has no effect: {unread.reason}")
+            notes.append(f"{setting} of {file} has no effect: {unread.reason}.")
+            known.add(setting)
+    # Its constructor reads settings too. Text is named by now, and the optimizer made.
+    gin_config.made(lambda: nnx.eval_shape(lambda: run.model(rngs=nnx.Rngs(0))))
+    for setting, file in given:
+        if setting not in known and not gin_config.is_read(setting):
+            where = f" of {file}" if file else ""
+            raise UnreadError(
+                f"nothing reads {setting}{where}: this run makes no use of it. "
+                "docs/configuration.md says what there is to set"
+            )
+    return notes
+
+
+def _is_of(setting: Binding, unread: _Unread) -> bool:
+    if not setting.parameter:
+        return setting.selector in unread.fields
+    return setting.parameter in unread.fields.values() and (
+        setting.selector.rpartition(".")[2] == unread.owner
+    )
+
+
+def _value(setting: Binding) -> object:
+    """What a macro is set to; True for a parameter, which is set to something."""
+    return True if setting.parameter else gin_config.macro(setting.selector)
+
+
+def _without_effect(run: Run) -> Iterator[_Unread]:
+    """What reaches a part of the run that then makes no use of it."""
+    data, phases = run.data, run.phases
+    for macro, field, owner in (
+        ("TASK_FEATURE_LENGTHS", "lengths", "Data"),
+        ("BATCH_SIZE", "batch_size", "Options"),
+        ("OBJECTIVE", "objective", "Data"),
+    ):
+        own = [getattr(phase, field) for phase in phases]
+        if own and None not in own:
+            yield _Unread(
+                {macro: field},
+                owner,
+                f"each phase has its own {field}: {own}. Set those that are to change, such as "
+                f"--gin.long/run.Phase.{field}=...",
+            )
+    if not run.options.eval_period:
+        yield _Unread({"EVAL_BATCHES": "eval_batches"}, "Options", "EVAL_PERIOD is 0")
+    if data.corpus:
+        name = {"MIXTURE_OR_TASK_NAME": "mixture_or_task_name"}
+        yield _Unread(name, "Data", f"CORPUS is read, which is {data.corpus!r}")
+    else:
+        fields = ("field", "separator", "validation")
+        of_files = {f"CORPUS_{field.upper()}": field for field in fields}
+        yield _Unread(of_files, "user_corpus", "CORPUS is not set, and is what they are about")
+    if not isinstance(data.corpus, Mapping):
+        exponent = {"corpus_exponent": "corpus_exponent"}
+        yield _Unread(exponent, "Data", "CORPUS is no mixture, which is {name: files, ...}")
+    if not data.reads_objective():
+        named = data.mixture_or_task_name if not data.corpus else data.corpus
+        advice = ": name the corpus alone" if "." in str(data.mixture_or_task_name) else ""
+        reason = f"what is read, {named!r}, has an objective of its own or needs none{advice}"
+        yield _Unread({"OBJECTIVE": "objective"}, "Data", reason)
+    yield from _of_vocabulary(run)
+
+
+def _of_vocabulary(run: Run) -> Iterator[_Unread]:
+    data, choice = run.data, run.data.vocabulary
+    if not isinstance(choice, VocabularyChoice):
+        return
+    every = {"VOCABULARY": "name", "extra_ids": "extra_ids", **_TRAINED}
+    if data.is_cache():
+        directory = {"CACHE_DIR": "cache_dir"}
+        yield _Unread(directory, "Data", "CORPUS is a cache: it is read where it lies")
+        yield _Unread(every, "VocabularyChoice", "a cache has its vocabulary with it")
+        return
+    found = data.named_sources()
+    if found is None or any(source.vocabulary is not None for source in found):
+        reason = f"the task {data.mixture_or_task_name!r} has its vocabulary with it"
+        yield _Unread(every, "VocabularyChoice", reason)
+    elif choice.name is not None:
+        yield _Unread(_TRAINED, "VocabularyChoice", f"VOCABULARY names one, {choice.name!r}")
+    elif run.init_from is not None:
+        yield _Unread(
+            _TRAINED,
+            "VocabularyChoice",
+            f"the vocabulary is that of the parameters in {run.init_from.directory!r}",
+        )

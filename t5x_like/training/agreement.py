@@ -1,0 +1,53 @@
+"""Processes of a run compare what each of them is about to do, before they do it together."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from t5x_like.training.multihost import ProcessError
+
+
+def agree(what: str, lines: Sequence[str]) -> None:
+    """Refuses to go on where processes differ; called by all of them alike.
+
+    A pod whose hosts have other settings, code or data trains without complaint, and wrongly.
+
+    Args:
+      what: the lines are about, such as "the configuration".
+      lines: text of this process; those that differ are shown.
+
+    Raises:
+      ProcessError: in every process; names those that differ from process 0, and where first.
+    """
+    if jax.process_count() == 1:
+        return
+    mine = "\n".join(lines).encode()
+    digest = np.frombuffer(hashlib.sha256(mine).digest(), np.uint8)
+    digests = np.asarray(multihost_utils.process_allgather(digest)).reshape(-1, len(digest))
+    differ = np.flatnonzero((digests != digests[0]).any(axis=1)).tolist()
+    if not differ:
+        return
+    texts = _everywhere(mine)
+    first, other = (texts[n].split("\n") for n in (0, differ[0]))
+    pairs = itertools.zip_longest(first, other, fillvalue="nothing")
+    here, there = next(pair for pair in pairs if pair[0] != pair[1])
+    raise ProcessError(
+        f"{what} of process(es) {', '.join(map(str, differ))} is not that of process 0: process 0 "
+        f"has {here!r}, process {differ[0]} {there!r}. Start all of them with the same command, "
+        "files and version of the code"
+    )
+
+
+def _everywhere(text: bytes) -> list[str]:
+    """The text of each process, in their order."""
+    size = np.asarray(multihost_utils.process_allgather(np.array(len(text)))).reshape(-1)
+    padded = np.zeros(int(size.max()), np.uint8)
+    padded[: len(text)] = np.frombuffer(text, np.uint8)
+    every = np.asarray(multihost_utils.process_allgather(padded)).reshape(len(size), -1)
+    return [row[:n].tobytes().decode() for row, n in zip(every, size, strict=True)]
