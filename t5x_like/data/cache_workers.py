@@ -98,8 +98,9 @@ def _processes(
         yield pool
     except BrokenProcessPool as error:
         raise CacheError(
-            "a worker process ended: if its message is not above, it was killed, most often because "
-            "memory ran out; what is finished is kept: run the same command again, with fewer workers"
+            "a worker process ended: if its message is not above, it was killed, most often as "
+            "memory ran out; what is finished is kept: run the same command again, with fewer "
+            "workers"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
