@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from t5x_like.data import text_pieces
 from t5x_like.protocols import Vocabulary
 
 SEGMENTATION = "newlines-kept-v1"
 PIECE_TOKENS = 8192
-MAX_SEGMENT = 1 << 16
 _BATCH_CHARACTERS = 1 << 19
 _LINE = re.compile(r".*\n+|.+")
 
@@ -49,33 +49,40 @@ class Record(NamedTuple):
 def split_segments(text: str) -> list[str]:
     """The segments of a document; joined, they are the text."""
     lines: list[str] = _LINE.findall(text)
-    if len(text) <= MAX_SEGMENT:
+    if len(text) <= text_pieces.MAX_LINE:
         return lines
-    segments = []
-    for line in lines:
-        start = 0
-        while len(line) - start > MAX_SEGMENT:
-            # A line without spaces is cut anywhere: memory is bounded by the segment.
-            cut = line.rfind(" ", start, start + MAX_SEGMENT) + 1 or start + MAX_SEGMENT
-            segments.append(line[start:cut])
-            start = cut
-        segments.append(line[start:])
-    return segments
+    return list(itertools.chain.from_iterable(map(_in_parts, lines)))
+
+
+def _in_parts(line: str) -> Iterator[str]:
+    """A line with the ends of lines after it, cut as `text_pieces.parts` cuts it."""
+    start, body = 0, len(line.rstrip("\r\n"))
+    while body - start > text_pieces.MAX_LINE:
+        limit = start + text_pieces.MAX_LINE
+        cut = line.rfind(" ", start, limit) + 1 or limit
+        yield line[start:cut]
+        start = cut
+    yield line[start:]
 
 
 def plain_records(documents: Iterable[Document], vocabulary: Vocabulary) -> Iterator[Record]:
     """Records of documents with the one feature 'targets', cut into pieces.
 
-    Documents without a token give none.
+    Documents without a token give none. What goes on with a document (`text_pieces.Piece`) gives
+    records that do, too: also of another call.
     """
     for batch in batches(documents):
+        begins = [not text_pieces.continues(document) for document in batch]
         segments = [split_segments(document["targets"]) for document in batch]
         tokens, bounds = _encode(vocabulary, list(itertools.chain.from_iterable(segments)))
         ends = bounds[np.cumsum([len(document) for document in segments])].tolist()
         # Segments without a token are none.
         starts = bounds[:-1][np.diff(bounds) > 0].astype(np.int32)
         places = starts.tolist()
-        for begin, end in itertools.pairwise([0, *ends]):
+        for i, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
+            if begin == end and begins[i] and isinstance(batch[i], text_pieces.Piece):
+                # Others follow, and are not of the document before.
+                yield Record({"targets": tokens[:0]}, starts[:0], new_document=True)
             for start in range(begin, end, PIECE_TOKENS):
                 stop = min(start + PIECE_TOKENS, end)
                 # Bisecting a list takes a tenth of the time of `np.searchsorted`.
@@ -83,7 +90,7 @@ def plain_records(documents: Iterable[Document], vocabulary: Vocabulary) -> Iter
                 yield Record(
                     features={"targets": tokens[start:stop]},
                     segments=starts[first:last] - start,
-                    new_document=start == begin,
+                    new_document=begins[i] and start == begin,
                 )
 
 

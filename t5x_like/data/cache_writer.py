@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from t5x_like.data import cache_text, corpora
+from t5x_like.data import cache_text, corpora, text_pieces
 from t5x_like.data.cache import Cache
 from t5x_like.data.cache_format import (
     FORMAT_VERSION,
@@ -116,9 +116,30 @@ def write_cache(
             )
             shards |= blocks.shards
             skipped |= dict.fromkeys(splits, blocks.report.skipped)
-            if blocks.report.skipped:
+            if blocks.report.skipped or blocks.report.skipped_pieces:
                 print(f"{blocks.title}: {blocks.report}", file=sys.stderr)
-        return finalise(plan, manifest, vocabulary, shards=shards, skipped=skipped)
+        written = finalise(plan, manifest, vocabulary, shards=shards, skipped=skipped)
+        _warn_of_share(corpus, written)
+        return written
+
+
+def _warn_of_share(corpus: Corpus, manifest: Manifest) -> None:
+    """Says it where the tokens held out are far from the share of documents asked for."""
+    asked = corpus.held_out
+    if not asked:
+        return
+    train, held = (sum(manifest.splits[name].tokens.values()) for name in corpus.splits)
+    share = held / (train + held)
+    if not held or asked / 2 <= share <= 2 * asked:
+        return
+    documents = sum(manifest.splits[name].documents for name in corpus.splits)
+    print(
+        f"{corpus.name}: validation holds {share:.1%} of the tokens, where {asked:.1%} of the "
+        f"documents was asked for: the {documents:,} documents are few or of uneven lengths. Hold "
+        "out another share, divide the text into more documents (separator), or name files to hold "
+        "out",
+        file=sys.stderr,
+    )
 
 
 class _Gathered:
@@ -131,6 +152,8 @@ class _Gathered:
 
     def add(self, document: Document) -> None:
         self.documents.append(document)
+        if text_pieces.continues(document):
+            self._digest.update(b"more of it: ")
         for feature, text in document.items():
             data = text.encode()
             self._digest.update(f"{feature} {len(data)} ".encode())

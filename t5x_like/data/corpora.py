@@ -8,8 +8,11 @@ import difflib
 import functools
 import hashlib
 import importlib
+import itertools
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
+
+from t5x_like.data import text_pieces
 
 TARGETS = ("targets",)
 """Features of plain text."""
@@ -29,16 +32,21 @@ class ReadReport:
     """What reading a split has come to so far; filled in while its documents are iterated.
 
     `documents` and `skipped` (those of them with invalid UTF-8) are of the whole corpus where one
-    reading decides the split. Bytes are of files as they lie on disk; 0 where there are none.
+    reading decides the split; `skipped_pieces` are of documents too long to be skipped whole. Bytes
+    are of files as they lie on disk; 0 where there are none.
     """
 
     documents: int = 0
     skipped: int = 0
+    skipped_pieces: int = 0
     bytes_read: int = 0
     bytes_total: int = 0
 
     def __str__(self) -> str:
-        return f"skipped {self.skipped:,} of {self.documents:,} documents: invalid UTF-8"
+        skipped = f"skipped {self.skipped:,} of {self.documents:,} documents"
+        if self.skipped_pieces:
+            skipped += f" and {self.skipped_pieces:,} pieces of long ones"
+        return f"{skipped}: invalid UTF-8"
 
 
 class Corpus(abc.ABC):
@@ -46,6 +54,11 @@ class Corpus(abc.ABC):
 
     A subclass says how its documents are read; this class skips and counts undecodable ones,
     and splits by content: a document stays in its split whatever is added around it.
+
+    A document of plain text that is longer than `text_pieces.MAX_PIECE` characters comes as several
+    `text_pieces.Piece`s, one after the other. It is one document: the first piece decides the split
+    of all, so that copies are in the same one. An undecodable piece alone is left out of it, and
+    what follows is a document by itself, in the same split.
     """
 
     name: str
@@ -67,6 +80,8 @@ class Corpus(abc.ABC):
     @abc.abstractmethod
     def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
         """All documents, or those of `split` where `held_out` is None, in a fixed order.
+
+        Long ones may come whole or as `text_pieces.Piece`s.
 
         Undecodable bytes come as lone surrogates (`errors="surrogateescape"`); only the byte
         counts of the report are filled in here.
@@ -118,25 +133,39 @@ class Corpus(abc.ABC):
         Raises:
           CorpusError: in the end, a split got nothing; the first such split.
         """
-        split_of = self._chooser(splits[0])
         found = set()
-        for document in self.read(splits[0], report):
-            if not any(document.values()):
-                continue
-            report.documents += 1
-            try:
-                first, *_ = [text.encode() for text in document.values()]
-            except UnicodeEncodeError:
-                report.skipped += 1
-                continue
-            # References of the same input must not be divided between the splits.
-            split = split_of(first)
+        for split, document in self._decodable(self._chooser(splits[0]), splits[0], report=report):
             if split in splits:
                 found.add(split)
                 yield split, document
         for split in splits:
             if split not in found:
-                raise self._nothing(split, report)
+                raise self._nothing(split, report, found)
+
+    def _decodable(
+        self, split_of: Callable[[bytes], str], split: str, *, report: ReadReport
+    ) -> Iterator[tuple[str, dict[str, str]]]:
+        """All documents that are not empty, the long ones in pieces, with their splits."""
+        chosen: str | None = None
+        gap = False
+        whole = (document for document in self.read(split, report) if any(document.values()))
+        for document in itertools.chain.from_iterable(map(text_pieces.cut_if_long, whole)):
+            if not text_pieces.continues(document):
+                report.documents += 1
+                chosen, gap = None, False
+            try:
+                first, *_ = [text.encode() for text in document.values()]
+            except UnicodeEncodeError:
+                gap = isinstance(document, text_pieces.Piece)
+                report.skipped += not gap
+                report.skipped_pieces += gap
+                continue
+            if gap:
+                document = text_pieces.Piece(document["targets"], first=True)
+                gap = False
+            # References of the same input must not be divided between the splits.
+            chosen = chosen or split_of(first)
+            yield chosen, document
 
     def _chooser(self, split: str) -> Callable[[bytes], str]:
         """Which split a document with this first feature is in: `split`, if none are held out."""
@@ -145,9 +174,9 @@ class Corpus(abc.ABC):
         held_out = HeldOut(self.held_out)
         return lambda content: "validation" if held_out(content) else "train"
 
-    def _nothing(self, split: str, report: ReadReport) -> CorpusError:
+    def _nothing(self, split: str, report: ReadReport, found: set[str]) -> CorpusError:
         where = f"corpus {self.name!r} ({self.description()})"
-        if report.skipped and report.skipped == report.documents:
+        if not found and (report.skipped or report.skipped_pieces):
             return CorpusError(f"{where} has no text: {report}")
         if report.documents and split == "validation":
             return NothingHeldOutError(

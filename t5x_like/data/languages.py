@@ -7,6 +7,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+from t5x_like.data import text_pieces
 from t5x_like.data.corpora import Corpus
 from t5x_like.data.sources import integer_weights
 from t5x_like.vocabularies import sampling
@@ -60,8 +61,8 @@ class Together:
 
 
 def _count(corpus: Corpus) -> int:
-    texts = sampling.shown(corpus.training_texts(), doing="counting")
-    return sum(1 for _ in texts)
+    documents = sampling.shown(corpus.documents("train"), doing="counting")
+    return sum(not text_pieces.continues(document) for document in documents)
 
 
 def tempered(documents: Mapping[str, int], exponent: float) -> dict[str, int]:

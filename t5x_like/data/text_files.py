@@ -13,6 +13,8 @@ from pathlib import Path
 from t5x_like.data import corpora, text_formats
 from t5x_like.data.corpora import CorpusError, ReadReport
 
+_DOCUMENTS = 2
+"""In fingerprints: changes with how files are divided into documents, and these into splits."""
 _CHUNK = 1 << 16
 _CHUNKS = 16
 
@@ -21,8 +23,7 @@ class TextFiles(corpora.Corpus):
     """Documents of all files that match, in the order of the patterns and then of the paths.
 
     The extension decides the format; `.gz` and `.zst` are decompressed. Plain text is divided
-    by `separator`, and no document of it is longer than 1 MiB; in the other formats a row is a
-    document.
+    by `separator`, and may have documents of any length; in the other formats a row is a document.
 
     Args:
       files: a path or glob pattern, or several; `**` crosses directories.
@@ -111,7 +112,7 @@ class TextFiles(corpora.Corpus):
             for split in ("train", "validation")
             for path in (self._files(split) if split == "train" or self.held_out is None else ())
         ]
-        options = [self._fields, self._separator, self.held_out]
+        options = [self._fields, self._separator, self.held_out, _DOCUMENTS]
         return hashlib.sha256(json.dumps([options, content]).encode()).hexdigest()
 
     def description(self) -> str:

@@ -11,13 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_like.data import compression, extras
+from t5x_like.data import compression, extras, text_pieces
 from t5x_like.data.corpora import CorpusError, ReadReport
 
 SEPARATORS = ("line", "blank_line", "file")
 
-MAX_DOCUMENT = 1 << 20
-"""Bytes of plain text after which a document is cut, at a line or a space."""
 MAX_LINE = 1 << 26
 """Bytes of one row of a structured file; more is taken for a mistake."""
 
@@ -36,6 +34,8 @@ class Layout:
 
 def documents(path: Path, layout: Layout, *, report: ReadReport) -> Documents:
     """The documents of one file in order; undecodable bytes come as lone surrogates.
+
+    Long ones of plain text come in `text_pieces.Piece`s.
 
     Raises:
       CorpusError: the file is damaged, of an unreadable format or lacks a field.
@@ -85,44 +85,27 @@ def _plain(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
             f"{path} is plain text, which has no {' and '.join(layout.fields)}: give a .tsv, .csv, "
             ".jsonl or .parquet file with fields of these names"
         )
-    gathered: list[bytes] = []
-    size = 0
-    for line in _bounded_lines(stream):
-        blank = not line.strip()
-        ends = layout.separator == "line" or (blank and layout.separator == "blank_line")
-        if gathered and (ends or size + len(line) > MAX_DOCUMENT):
-            yield {"targets": _text(gathered)}
-            gathered, size = [], 0
-        if gathered or not blank:
-            gathered.append(line)
-            size += len(line) + 1
-    if gathered:
-        yield {"targets": _text(gathered)}
+    # Undecodable bytes are told from text later on, document by document.
+    text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="\n")
+    try:
+        divided = _divided(text_pieces.parts(text), layout.separator)
+        yield from text_pieces.pieces(divided, strip=True)
+    finally:
+        text.detach()
 
 
-def _text(lines: list[bytes]) -> str:
-    return b"\n".join(lines).decode(errors="surrogateescape").rstrip()
-
-
-def _bounded_lines(stream: io.BufferedReader) -> Iterator[bytes]:
-    """Lines without their ends; one of more than MAX_DOCUMENT bytes in several parts."""
-    rest = b""
-    while line := rest + stream.readline(MAX_DOCUMENT - len(rest)):
-        if line.endswith(b"\n") or len(line) < MAX_DOCUMENT:
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
-            rest = b""
+def _divided(parts: Iterator[str], separator: str) -> Iterator[tuple[bool, str]]:
+    """Lines (or parts of long ones) of documents, each with whether it begins one."""
+    inside = False
+    begins_line = True
+    for part in parts:
+        blank = begins_line and not part.strip()
+        begins_line = part.endswith("\n")
+        if blank and not (inside and separator == "file"):
+            inside = False
             continue
-        cut = line.rfind(b" ") + 1 or _character_start(line)
-        yield line[:cut]
-        rest = line[cut:]
-
-
-def _character_start(line: bytes) -> int:
-    """Where the last UTF-8 character of the line starts; its end if none starts near."""
-    for place in range(len(line) - 1, len(line) - 5, -1):
-        if line[place] & 0xC0 != 0x80:
-            return place
-    return len(line)
+        yield not inside, part[:-2] + "\n" if part.endswith("\r\n") else part
+        inside = not (separator == "line" and begins_line)
 
 
 def _json_lines(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:

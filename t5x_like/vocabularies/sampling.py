@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 MAX_SENTENCE = 1000
 """Characters after which a line is cut, at a space where it has one."""
@@ -76,7 +77,7 @@ def _sentences(documents: Iterable[str]) -> Iterator[str]:
                 yield rest
 
 
-def shown(documents: Iterable[str], *, doing: str = "reading") -> Iterable[str]:
+def shown(documents: Iterable[Any], *, doing: str = "reading") -> Iterable[Any]:
     """The documents, with a bar on standard error that counts them."""
     import tqdm
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from t5x_like.data import cache_text
+from t5x_like.data import cache_text, text_pieces
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.training import train_sentencepiece
@@ -54,7 +54,7 @@ def test_newlines_stay_with_the_line_before():
 
 
 def test_endless_line_is_cut_after_spaces_or_anywhere(monkeypatch):
-    monkeypatch.setattr(cache_text, "MAX_SEGMENT", 8)
+    monkeypatch.setattr(text_pieces, "MAX_LINE", 8)
     assert cache_text.split_segments("aaa bbb ccc") == ["aaa bbb ", "ccc"]
     assert cache_text.split_segments("a" * 20) == ["a" * 8, "a" * 8, "a" * 4]
 

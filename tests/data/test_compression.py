@@ -52,3 +52,12 @@ def test_damaged_files_are_named(suffix, pack, damage, tmp_path):
     path.write_bytes(damage(pack(CONTENT)))
     with pytest.raises(CorpusError, match=f"a.txt.{suffix} is damaged or truncated"):
         _read(path)
+
+
+def test_little_that_becomes_much_is_decompressed_a_part_at_a_time(tmp_path):
+    packer = zstandard.ZstdCompressor(level=19).compressobj()
+    zeros = b"".join(packer.compress(bytes(1 << 20)) for _ in range(200)) + packer.flush()
+    (tmp_path / "a.zst").write_bytes(zeros)
+    with compression.opened(tmp_path / "a.zst", ReadReport()) as stream:
+        assert len(stream.read(1)) == 1
+        assert len(stream.raw._ready) < 100 << 20

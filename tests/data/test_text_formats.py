@@ -61,19 +61,6 @@ def test_plain_text_loses_no_line(documents, separator):
     assert len(found) == (len(documents) if separator == "blank_line" else len(expected))
 
 
-def test_long_plain_text_is_cut_between_lines_words_and_characters(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_formats, "MAX_DOCUMENT", 16)
-    lines = "aaaa bbbb\ncccc dddd\neeee"
-    path = _written(tmp_path / "lines.txt", lines)
-    assert _texts(path, separator="file") == ["aaaa bbbb", "cccc dddd\neeee"]
-    path = _written(tmp_path / "words.txt", "one two three four five six")
-    assert _texts(path, separator="line") == ["one two three", "four five six"]
-    path = _written(tmp_path / "characters.txt", "é" * 20)
-    texts = _texts(path, separator="file")
-    assert "".join(texts) == "é" * 20
-    assert len(texts) == 3
-
-
 def test_an_invalid_byte_spoils_its_own_document_alone(tmp_path):
     path = _written(tmp_path / "a.txt", b"good\n\nb\xffd\n\nalso good")
     assert _texts(path) == ["good", "b\udcffd", "also good"]
