@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -181,11 +182,14 @@ def _with_import(binding: str) -> str:
     module, _, configurable = module.rpartition(".")
     if not module or gin.config._REGISTRY.matching_selectors(f"{module}.{configurable}"):
         return binding
-    files = (path.relative_to(_PACKAGE.parent) for path in _PACKAGE.rglob("*.py"))
-    modules = [".".join(path.with_suffix("").parts) for path in files]
-    found = [one for one in modules if one == module or one.endswith(f".{module}")]
+    found = [one for one in trust.modules() if one == module or one.endswith(f".{module}")]
     if len(found) != 1:
         return binding
+    there = vars(importlib.import_module(found[0]))
+    if configurable not in there:
+        known = [name for name, one in there.items() if getattr(one, "__module__", "") == found[0]]
+        advice = nearest(configurable, known)
+        raise ConfigError(f"no {configurable} in {found[0]}{advice} in --gin.{binding}")
     return (
         f"from __gin__ import dynamic_registration\nimport {found[0]}\n"
         f"{scope}{slash}{found[0]}.{configurable}.{rest} = {value}"
@@ -326,8 +330,6 @@ def made(make: Callable[[], Any]) -> Any:
     """
     try:
         return make()
-    except ConfigError:
-        raise
     except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:
         # Gin appends which function it called, by its address in memory.
         message = str(error).partition("\n  In call to configurable")[0].strip()

@@ -45,7 +45,8 @@ def follow() -> list[str]:
         if saved:
             new = saved.get(name, steps)
         else:
-            new = max(steps * total // usual, int(key[2] == "steps"))
+            least = 0 if "warmup" in name.lower() else 1
+            new = max(steps * total // usual, least)
         if new != steps:
             gin.bind_parameter(key, new)
             changed.append(f"{name} {steps:,} -> {new:,}")

@@ -8,6 +8,7 @@ the modules that make up a run, and of modules that the user names on the comman
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Collection
 
 from t5x_like.cli import gin_text
@@ -70,6 +71,18 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
                 f"{where} names {path!r}, which is no public class or function of the parts of a "
                 "run: this is not a configuration that t5x_like wrote"
             )
+
+
+def modules() -> list[str]:
+    """Dotted names of the modules of ours that a configuration may name."""
+    return [
+        *sorted(_MODULES),
+        *(
+            f"{package}.{found.name}"
+            for package in _PACKAGES
+            for found in pkgutil.iter_modules(importlib.import_module(package).__path__)
+        ),
+    ]
 
 
 def _ours(module: str) -> bool:

@@ -226,10 +226,10 @@ def _written(
     """
     threads = isinstance(vocabulary, _WITHOUT_LOCK)
     if not threads and workers > 1:
-        # A single block is not worth processes.
-        first = list(itertools.islice(blocks, 2))
+        # A text that does not fill a block is not worth processes.
+        first = list(itertools.islice(blocks, 1))
         blocks = itertools.chain(first, blocks)
-        workers = workers if len(first) > 1 else 1
+        workers = workers if first and first[0].bytes >= BLOCK_BYTES else 1
     tokenise = _Tokenise(plan, vocabulary)
 
     def write(block: _Block, tokenised: Iterator[list[Packed]]) -> int:

@@ -252,7 +252,7 @@ def test_a_recipe_has_the_settings_of_its_kind(name: str, resolved: Callable[[st
     found = Settings(
         optimizer=optimizer_settings(),
         vocabulary=vocabulary.name or (vocabulary if run.init_from is None else None),
-        objective=run.data.objective,
+        objective=run.data.chosen_objective,
         clip=run.options.gradient_clip,
         dropout=config.dropout_rate,
         lengths=run.data.lengths,
@@ -307,4 +307,4 @@ def test_an_xlnet_remembers_what_its_rows_go_on_from():
     gin_config.load([str(gin_config.find_recipe("xlnet_base"))], ["REUSE_LEN=16"])
     run = gin_config.build(Run)
     config = gin_config.given(run.model)["config"]
-    assert run.data.objective.geometry({"inputs": 64}).reuse_length == config.reused(64) == 16
+    assert run.data.chosen_objective.geometry({"inputs": 64}).reuse_length == config.reused(64) == 16
