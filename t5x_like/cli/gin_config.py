@@ -310,6 +310,9 @@ def given(configurable: Callable[..., Any]) -> dict[str, Any]:
     """The arguments that the configuration gives to `configurable`; none where it is not named."""
     names = {selector for _, selector in gin.config._CONFIG}
     name = f"{configurable.__module__}.{configurable.__qualname__}"
+    # Where a file imports its module by an alias, gin knows it by that.
+    known = gin.config._inverse_lookup(configurable)
+    name = name if known is None else known.selector
     return made(lambda: gin.get_bindings(name)) if name in names else {}
 
 

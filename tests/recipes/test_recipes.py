@@ -189,7 +189,7 @@ def fits(run: Run) -> None:
         preflight.vocabulary_fits(run.model, ids)
     for _, phase in run.in_phases():
         preflight.lengths_given(phase.feature_converter, phase.data.lengths)
-        objective, (first, *_) = phase.data.objective, phase.data.lengths.values()
+        objective, (first, *_) = phase.data.chosen_objective, phase.data.lengths.values()
         assert phase.data.lengths == objective.lengths(first)
 
 

@@ -307,4 +307,6 @@ def test_an_xlnet_remembers_what_its_rows_go_on_from():
     gin_config.load([str(gin_config.find_recipe("xlnet_base"))], ["REUSE_LEN=16"])
     run = gin_config.build(Run)
     config = gin_config.given(run.model)["config"]
-    assert run.data.chosen_objective.geometry({"inputs": 64}).reuse_length == config.reused(64) == 16
+    assert (
+        run.data.chosen_objective.geometry({"inputs": 64}).reuse_length == config.reused(64) == 16
+    )

@@ -90,3 +90,23 @@ def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     made.close()
     assert out.getvalue() == ""
     assert not (tmp_path / "run").exists()
+
+
+def test_time_left_is_of_the_last_lines_and_not_of_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    made = logs.RunLog(tmp_path, total_steps=1000, stream=out, tensorboard=False)
+    made.start(0)
+    now[0] += 500  # of which a minute at most was training
+    made.train(1, {**RATES, "steps_per_second": 1 / 500})
+    made.train(10, {**RATES, "steps_per_second": 2.0})
+    for step in range(20, 220, 10):
+        now[0] += 10 if step < 100 else 5
+        made.train(step, {**RATES, "steps_per_second": 7.0})
+    left = [line.rpartition("ETA ")[2] for line in out.getvalue().splitlines()]
+    assert left[:2] == ["unknown yet", "08:15"]
+    assert left[2] == "16:20"  # 980 steps at one a second
+    assert left[-1] == "06:35"  # 790 at two

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t5x_like.training import schedules
+from t5x_like.training import optimizers, schedules
 
 
 def values(schedule: schedules.Schedule, *steps: int) -> list[float]:
@@ -121,7 +122,18 @@ def test_the_same_under_jit() -> None:
 
 
 def test_a_warmup_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="below total_steps: 10, 10"):
+    with pytest.raises(ValueError, match=r"steps of a phase\): 10 and 10"):
         schedules.linear(1.0, total_steps=10, warmup_steps=10)
     with pytest.raises(ValueError, match="warmup_steps >= 1"):
         schedules.rsqrt(warmup_steps=0)
+
+
+@pytest.mark.parametrize("rate", [-1.0, "x", float("nan"), float("inf"), True])
+def test_a_rate_is_a_number_that_does_not_go_uphill(rate: object) -> None:
+    value: Any = rate
+    with pytest.raises(ValueError, match="learning_rate must be a number of at least 0"):
+        schedules.cosine(value, total_steps=10)
+    with pytest.raises(ValueError, match="scale must be a number of at least 0"):
+        schedules.rsqrt(value)
+    with pytest.raises(ValueError, match="learning_rate must be a number of at least 0"):
+        optimizers.adamw(value)
