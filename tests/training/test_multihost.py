@@ -177,6 +177,7 @@ for name in ("--process", "--processes", "--port"):
 flags = parser.parse_args()
 jax.distributed.initialize(f"localhost:{flags.port}", flags.processes, flags.process)
 from t5x_like.training import multihost
+from t5x_like.training.agreement import agree
 
 def failure(work):
     try:
@@ -201,6 +202,9 @@ result = {
     "broken": failure(lambda: multihost.first_process_then_others("break", break_down)),
     "votes": [bool(vote.cast(False)), bool(vote.cast(flags.process == 1))],
     "values": multihost.everywhere(flags.process == 1).tolist(),
+    "agreed": failure(lambda: agree("the configuration", ["A = 1", "B = 2"])),
+    "differ": failure(lambda: agree("the configuration", ["A = 1", f"B = {flags.process}"])),
+    "longer": failure(lambda: agree("the data", ["é"] * (1 + flags.process))),
 }
 if flags.process == 0:
     result["late"] = failure(lambda: multihost.barrier("vocabulary", timeout_s=1))
@@ -223,6 +227,11 @@ def test_processes_agree_and_name_who_is_missing(tmp_path: Path) -> None:
     assert first["votes"] == second["votes"] == [False, True]
     assert first["values"] == second["values"] == [False, True]
     assert "waited 1 s at 'vocabulary'. Missing process(es): 1." in first["late"]
+    assert first["agreed"] is second["agreed"] is None
+    assert first["differ"] == second["differ"]
+    assert "the configuration of process(es) 1" in first["differ"]
+    assert "process 0 has 'B = 0', process 1 'B = 1'" in first["differ"]
+    assert "process 0 has 'nothing', process 1 'é'" in second["longer"]
 
 
 def test_one_process_waits_for_nobody(tmp_path: Path) -> None:
