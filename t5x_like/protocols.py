@@ -203,8 +203,27 @@ class Vocabulary(Protocol):
         """Writes `vocabulary.json` and whatever file it needs, for `vocabularies.loading.load`."""
 
 
+class ModelConfig(Protocol):
+    """What is asked of a model's configuration."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the table of tokens: at least the ids of the vocabulary."""
+
+
 class Model(Protocol):
-    """A model is its loss. Terms carry their own denominators over the global batch."""
+    """A model is its loss. Terms carry their own denominators over the global batch.
+
+    Attributes:
+      config: what it was made of.
+      padding: the id that it takes for padding where a batch has no mask; None where it needs none.
+    """
+
+    @property
+    def config(self) -> ModelConfig: ...
+
+    @property
+    def padding(self) -> int | None: ...
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Each loss term's denominator (scalar, float32), from the data alone."""
@@ -223,3 +242,79 @@ class Model(Protocol):
         `key` None means deterministic (no dropout). `weights` comes from the whole global batch,
         of which `batch` may be one microbatch, so that results of microbatches add up.
         """
+
+
+class States(Protocol):
+    """What a body makes of a batch."""
+
+    @property
+    def last(self) -> jax.Array:
+        """The states that heads read: [B, L, D]."""
+
+
+class Body(Protocol):
+    """A model, or the part of one, whose states can be read."""
+
+    def hidden(
+        self,
+        batch: Batch,
+        key: jax.Array | None = None,
+        *,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> States:
+        """The states of a batch; `key` None: without dropout."""
+
+
+class Decodable(Protocol):
+    """An encoder-decoder that writes token by token; a pytree, as every module is."""
+
+    def encode(self, tokens_BM: jax.Array) -> States:
+        """The encoder's states of int32 [B, M]."""
+
+    def init_cache(
+        self, encoded_BMD: jax.Array, encoder_tokens_BM: jax.Array, *, max_length: int
+    ) -> Any:
+        """An empty cache of keys and values for `max_length` positions, a pytree."""
+
+    def decode_step(
+        self, cache: Any, tokens_B: jax.Array, position: jax.Array
+    ) -> tuple[jax.Array, Any]:
+        """Logits of the tokens after `tokens_B`, int32 [B], float32 [B, V], and the next cache."""
+
+
+class FeatureConverter(Protocol):
+    """From the examples of a task to the rows that a model reads.
+
+    Attributes:
+      kind: of models that read them, as of `Objective`.
+      task_features: names of features that examples must have.
+      pack: whether a row holds several examples.
+    """
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def task_features(self) -> tuple[str, ...]: ...
+
+    @property
+    def pack(self) -> bool: ...
+
+    def convert(
+        self,
+        examples: Sequence[Mapping[str, np.ndarray]],
+        *,
+        features: Mapping[str, FeatureSpec],
+        ids: TokenIds,
+    ) -> dict[str, np.ndarray]:
+        """One row from the examples that share it; from none, a row of padding.
+
+        Raises:
+          ValueError: a feature is missing, or the examples do not fit the row.
+        """
+
+
+def lacking(one: Any, protocol: type) -> list[str]:
+    """What `one` has not, of all that a protocol of this module asks for."""
+    return [name for name in vars(protocol) if name[0] != "_" and not hasattr(one, name)]

@@ -49,7 +49,7 @@ def columns(model: Trained, *, batch_size: int, batches: int) -> dict[str, Colum
         record.name: np.array(cache.split("train").counts["targets"])
         for record, cache in zip(opened.records, opened.caches, strict=True)
     }
-    pack = getattr(run.feature_converter, "pack", False)
+    pack = run.feature_converter.pack
     compared = _Compared(model)
     found = {}
     for component in opened.components("validation", pack=pack, rows=batch_size, alone=True):

@@ -44,6 +44,7 @@ class RunPhase:
             run.layout, run.options.batch_size, microbatches=run.options.microbatches
         )
         data = run.data.with_lengths()
+        preflight.parts_complete(run)
         preflight.kinds_fit(run, data.task_objectives())
         preflight.lengths_given(run.feature_converter, data.lengths or {})
         named = run.phases[self.number].objective if run.phases else None
@@ -134,7 +135,7 @@ def _components(
     run: Run, opened: Opened
 ) -> tuple[Sequence[stream.Component], Sequence[stream.Component]]:
     """What is trained on, and what is held out, where it is to be evaluated."""
-    pack = getattr(run.feature_converter, "pack", False)
+    pack = run.feature_converter.pack
     rows = run.options.batch_size
     train = opened.components("train", pack=pack, rows=rows)
     preflight.examples_read(run.feature_converter, train)

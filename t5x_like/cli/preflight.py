@@ -11,13 +11,20 @@ from etils import epath
 from flax import nnx
 
 from t5x_like.objectives import presets
-from t5x_like.protocols import FeatureSpec, TokenIds
+from t5x_like.protocols import (
+    FeatureConverter,
+    FeatureSpec,
+    Model,
+    ModelConfig,
+    TokenIds,
+    lacking,
+)
 from t5x_like.training.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
     from t5x_like.cli.run import Run
     from t5x_like.data.stream import Component
-    from t5x_like.protocols import Model, Objective
+    from t5x_like.protocols import Objective
     from t5x_like.training.step import Program
 
 _LONG = 120
@@ -75,7 +82,7 @@ def vocabulary_fits(make_model: Callable[..., Model], ids: int, pad: int | None 
             f"{rows} rows: set --gin.{family}.Config.vocab_size={needed}, or choose a smaller "
             "vocabulary"
         )
-    padding, pad = getattr(model, "padding", None), pad or 0
+    padding, pad = model.padding, pad or 0
     if padding is not None and pad != padding:
         fields = [name for name in _PADDING_FIELDS if hasattr(model.config, name)]
         remedy = (
@@ -89,19 +96,38 @@ def vocabulary_fits(make_model: Callable[..., Model], ids: int, pad: int | None 
         )
 
 
+def parts_complete(run: Run) -> None:
+    """Raises ValueError where the model or its converter lacks what a run will ask of it."""
+    model = nnx.eval_shape(lambda: run.model(rngs=nnx.Rngs(0)))
+    for part, protocol in ((model, Model), (run.feature_converter, FeatureConverter)):
+        if missing := lacking(part, protocol):
+            raise ValueError(
+                f"{type(part).__name__} has no {', '.join(missing)}: protocols.{protocol.__name__} "
+                "says what these are"
+            )
+    if missing := lacking(model.config, ModelConfig):
+        raise ValueError(
+            f"the configuration of {type(model).__name__} has no {', '.join(missing)}: "
+            "protocols.ModelConfig says what these are"
+        )
+
+
 def kinds_fit(run: Run, objectives: Iterable[Objective | None]) -> None:
     """Raises ValueError where examples are for another kind of model than the run's rows."""
-    rows = getattr(run.feature_converter, "kind", None)
+    rows = run.feature_converter.kind
     for objective in objectives:
         kind = "encoder_decoder" if objective is None else objective.kind
-        if rows is None or rows == kind:
+        if rows == kind:
             continue
-        what = "text-to-text examples" if objective is None else f"examples of {objective}"
+        what, other = f"examples of {objective}", ""
+        if objective is None:
+            what = "text-to-text examples"
+            other = ", or the field of a file that holds plain text (CORPUS_FIELD)"
         fitting = ", ".join(name for name, one in presets().items() if one.kind == rows)
         raise ValueError(
             f"the kinds do not fit: {what} are for {_KINDS[kind]}, but the rows of this model are "
             f"those of {_KINDS[rows]} ({run.feature_converter}). Choose an objective for it "
-            f"(--gin.OBJECTIVE=\"'NAME'\": {fitting}), or a model of the other kind"
+            f"(--gin.OBJECTIVE=\"'NAME'\": {fitting}){other}, or a model of the other kind"
         )
 
 
@@ -129,7 +155,7 @@ def step_works(
         ) from error
 
 
-def lengths_given(feature_converter: Any, lengths: Mapping[str, int]) -> None:
+def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int]) -> None:
     """Raises ValueError where a feature that the model reads has no length."""
     if missing := set(feature_converter.task_features) - set(lengths):
         raise ValueError(
@@ -140,7 +166,7 @@ def lengths_given(feature_converter: Any, lengths: Mapping[str, int]) -> None:
         )
 
 
-def examples_read(feature_converter: Any, components: Iterable[Component]) -> None:
+def examples_read(feature_converter: FeatureConverter, components: Iterable[Component]) -> None:
     """Raises ValueError where a model's rows need a feature that a task's examples have not."""
     for one in components:
         if missing := set(feature_converter.task_features) - one.features.keys():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from t5x_like.cli.teacher import Teacher
     from t5x_like.data.opening import Data
     from t5x_like.partitioning import Layout
-    from t5x_like.protocols import Model, Objective
+    from t5x_like.protocols import FeatureConverter, Model, Objective
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class Run:
     model_dir: str | None
     model: Callable[..., Model]
     data: Data
-    feature_converter: Any
+    feature_converter: FeatureConverter
     optimizer: optax.GradientTransformation | None
     layout: Layout
     options: Options

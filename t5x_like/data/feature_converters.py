@@ -131,6 +131,7 @@ class Encoder:
     """
 
     kind: ClassVar = "encoder"
+    pack: ClassVar = False
     task_features: ClassVar = ("inputs",)
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
@@ -192,7 +193,7 @@ def _check(
     converter: Any, examples: Sequence[Example], *, names: Mapping[str, Any] | None = None
 ) -> None:
     kind = type(converter).__name__
-    if len(examples) > 1 and not getattr(converter, "pack", False):
+    if len(examples) > 1 and not converter.pack:
         raise ValueError(f"{len(examples)} examples for one row need {kind}(pack=True)")
     wanted = converter.task_features if names is None else names
     for example in examples:

@@ -6,24 +6,11 @@ Suffixes: B batch, M input length, T output length.
 from __future__ import annotations
 
 import functools
-from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
-
-class Decodable(Protocol):
-    """What decoding asks of an encoder-decoder (a pytree, as every module is)."""
-
-    def encode(self, tokens_BM: jax.Array) -> Any: ...
-
-    def init_cache(
-        self, encoded_BMD: jax.Array, encoder_tokens_BM: jax.Array, *, max_length: int
-    ) -> Any: ...
-
-    def decode_step(
-        self, cache: Any, tokens_B: jax.Array, position: jax.Array
-    ) -> tuple[jax.Array, Any]: ...
+from t5x_like.protocols import Decodable
 
 
 @functools.partial(jax.jit, static_argnames=("max_length", "vocab_size", "start", "eos", "pad"))

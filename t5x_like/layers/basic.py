@@ -13,6 +13,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from t5x_like.layers import norms
+from t5x_like.layers.depth import above, below
 from t5x_like.layers.product import product
 from t5x_like.partitioning import constrain
 
@@ -94,7 +95,7 @@ class Embedding(nnx.Module):
     """A table of token vectors that can also score them (tied logits)."""
 
     def __init__(self, vocab_size: int, d_model: int, *, init: Init, rngs: nnx.Rngs) -> None:
-        self.table = param(init, (vocab_size, d_model), axes=("vocab", "embed"), rngs=rngs)
+        self.table = below(param(init, (vocab_size, d_model), axes=("vocab", "embed"), rngs=rngs))
 
     def compute_table(self) -> jax.Array:
         """The table [V, D] as products and lookups use it.
@@ -119,7 +120,7 @@ class Logits(nnx.Module):
     """An output matrix of its own (untied): x[B, L, D] -> float32 [B, L, V]."""
 
     def __init__(self, d_model: int, vocab_size: int, *, init: Init, rngs: nnx.Rngs) -> None:
-        self.kernel = param(init, (d_model, vocab_size), axes=("embed", "vocab"), rngs=rngs)
+        self.kernel = above(param(init, (d_model, vocab_size), axes=("embed", "vocab"), rngs=rngs))
 
     def __call__(self, x_BLD: jax.Array) -> jax.Array:
         logits_BLV = product(x_BLD.astype(jnp.float32), self.kernel[...])

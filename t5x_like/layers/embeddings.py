@@ -11,6 +11,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from t5x_like.layers.basic import Embedding, Init, LayerNorm, param
+from t5x_like.layers.depth import below
 from t5x_like.layers.dropout import Dropouts, dropout_hidden
 from t5x_like.partitioning import constrain
 
@@ -62,6 +63,7 @@ class InputEmbedding(nnx.Module):
         self.types = param(init, shape, axes=axes, rngs=rngs) if type_vocab_size else None
         self.norm = norm
         self.dropouts = dropouts
+        below(self)
 
     def __call__(
         self,
@@ -106,6 +108,7 @@ class PositionedInput(nnx.Module):
         self.positions = param(init, (rows, width), axes=("positions", "embed"), rngs=rngs)
         self.norm = norm
         self.dropouts = dropouts
+        below(self)
 
     def __call__(
         self, x_BLE: jax.Array, positions_BL: jax.Array, key: jax.Array | None = None

@@ -14,6 +14,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from t5x_like.layers.basic import Init, Linear
+from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import dropout, subkeys
 from t5x_like.layers.mlp import Activation
 
@@ -65,6 +66,7 @@ class Pooler(nnx.Module):
             (d_model, d_model), ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=True
         )
         self.activation = activation
+        above(self)
 
     def __call__(self, x_BD: jax.Array) -> jax.Array:
         return self.activation(self.dense(x_BD))
@@ -85,6 +87,7 @@ class PooledState(nnx.Module):
     ) -> None:
         self.pooler = Pooler(d_model, init=init, activation=activation, dtype=dtype, rngs=rngs)
         self.pool = pool
+        above(self)
 
     def __call__(
         self,
@@ -124,6 +127,7 @@ class SequenceHead(nnx.Module):
         )
         self.pool = pool
         self.dropout_rates = dropout_rates
+        above(self)
 
     def __call__(
         self,
@@ -159,6 +163,7 @@ class TokenHead(nnx.Module):
             (d_model, num_labels), ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=True
         )
         self.dropout_rate = dropout_rate
+        above(self)
 
     def __call__(
         self,

@@ -14,6 +14,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from t5x_like.layers.basic import ZEROS, Embedding, Init, LayerNorm, Linear, param
+from t5x_like.layers.depth import above
 from t5x_like.layers.losses import TokenSums, token_sums
 from t5x_like.layers.mlp import Activation
 from t5x_like.partitioning import constrain
@@ -49,6 +50,7 @@ class MaskedLanguageHead(nnx.Module):
         self.norm = LayerNorm(shape[1], epsilon=epsilon, dtype=dtype, rngs=rngs)
         self.bias = param(ZEROS, (vocab_size,), axes=("vocab",), rngs=rngs)
         self.activation = activation
+        above(self)
 
     def __call__(self, x_BKD: jax.Array, embedding: Embedding) -> jax.Array:
         """Logits, float32 [B, K, V]."""

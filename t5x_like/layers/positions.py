@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.layers.basic import param
+from t5x_like.layers.depth import below
 from t5x_like.partitioning import constrain
 
 
@@ -54,7 +55,7 @@ class RelativeBias(nnx.Module):
     ) -> None:
         init = nnx.initializers.variance_scaling(1.0, "fan_avg", "uniform")
         axes = ("heads", "relpos_buckets")
-        self.table = param(init, (num_heads, num_buckets), axes=axes, rngs=rngs)
+        self.table = below(param(init, (num_heads, num_buckets), axes=axes, rngs=rngs))
         self.bidirectional = bidirectional
         self.max_distance = max_distance
         self.scale = scale

@@ -13,6 +13,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from t5x_like.layers.basic import Init, Linear
+from t5x_like.layers.depth import above
 from t5x_like.layers.mlp import Activation
 
 _BLOCK = 128
@@ -92,6 +93,7 @@ class ReplacedTokenHead(nnx.Module):
             (d_model, 1), ("embed", None), init=glorot, bias=True, dtype=dtype, rngs=rngs
         )
         self.activation = activation
+        above(self)
 
     def __call__(self, x_BLD: jax.Array) -> jax.Array:
         """Logits, float32 [B, L]."""

@@ -14,6 +14,7 @@ from jax.typing import DTypeLike
 
 from t5x_like.layers import heads
 from t5x_like.layers.basic import Init, LayerNorm, Linear
+from t5x_like.layers.depth import above
 
 _NORMAL = nnx.initializers.normal(0.02)
 _NO_ANSWER = -1e30
@@ -74,6 +75,7 @@ class ConditionalSpanHead(nnx.Module):
         self.unanswerable = dense(d_model, 1, bias=False)
         self.num_starts = num_starts
         self.num_ends = num_ends
+        above(self)
 
     def given(
         self,

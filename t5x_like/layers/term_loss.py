@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 class TermLoss(nnx.Module):
     """A model that says what terms its loss has; they are for its subclasses to say."""
 
+    @property
+    def padding(self) -> int | None:
+        """As of `protocols.Model`: None, as masks tell what is padding."""
+        return None
+
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Each term's denominator, as of `protocols.Model`."""
         raise NotImplementedError

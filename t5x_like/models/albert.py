@@ -13,6 +13,7 @@ from flax import nnx
 from t5x_like.layers import accounting, activations
 from t5x_like.layers.basic import Linear
 from t5x_like.layers.blocks import EncoderLayer
+from t5x_like.layers.depth import below
 from t5x_like.layers.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.mlp import Activation
 from t5x_like.layers.sharing import SHARING, SharedStack, Sharing, copies_in_groups
@@ -52,7 +53,7 @@ class Config(bert.Config):
 
 def _projection(config: Config, rngs: nnx.Rngs) -> Linear:
     shape, axes = (config.width, config.d_model), (None, "embed")
-    return Linear(shape, axes, init=config.init, bias=True, dtype=config.dtype, rngs=rngs)
+    return below(Linear(shape, axes, init=config.init, bias=True, dtype=config.dtype, rngs=rngs))
 
 
 class Trunk(bert.Trunk):

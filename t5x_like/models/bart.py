@@ -16,6 +16,7 @@ from t5x_like.layers import embeddings, heads, standard
 from t5x_like.layers.basic import ZEROS, Embedding, Init, param
 from t5x_like.layers.blocks import POST_NORM, PRE_NORM, Placement
 from t5x_like.layers.decoder import Decoded, decoder_stack
+from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import Dropouts
 from t5x_like.layers.embeddings import PositionedInput
 from t5x_like.layers.encoder import Hidden, encoder_stack
@@ -105,7 +106,7 @@ def embedded(
 
 
 def _bias(config: Config, rngs: nnx.Rngs) -> nnx.Param:
-    return param(ZEROS, (config.vocab_size,), axes=("vocab",), rngs=rngs)
+    return above(param(ZEROS, (config.vocab_size,), axes=("vocab",), rngs=rngs))
 
 
 class Bart(EncoderDecoder):
@@ -122,8 +123,8 @@ class Bart(EncoderDecoder):
         self.decoder = decoder_stack(
             config, made_of, num_layers=config.num_decoder_layers, rngs=rngs
         )
-        self.encoder_norm = standard.norm(config, rngs) if config.pre_norm else None
-        self.decoder_norm = standard.norm(config, rngs) if config.pre_norm else None
+        self.encoder_norm = above(standard.norm(config, rngs)) if config.pre_norm else None
+        self.decoder_norm = above(standard.norm(config, rngs)) if config.pre_norm else None
         self.logits_bias = _bias(config, rngs) if config.logits_bias else None
         self.padding = config.pad_id
         self.max_positions = config.max_positions

@@ -13,6 +13,7 @@ from flax import nnx
 
 from t5x_like.layers import standard
 from t5x_like.layers.decoder_only import DecoderOnly
+from t5x_like.layers.depth import above
 from t5x_like.layers.encoder import encoder_stack
 from t5x_like.models import bart
 
@@ -34,7 +35,7 @@ class BartDecoder(DecoderOnly):
         self.embedding = bart.token_table(config, rngs)
         self.entry = bart.positioned_input(config, rngs)
         self.stack = encoder_stack(config, made_of, num_layers=config.num_decoder_layers, rngs=rngs)
-        self.norm = made_of.norm(rngs) if config.pre_norm else None
+        self.norm = above(made_of.norm(rngs)) if config.pre_norm else None
         self.max_positions = config.max_positions
         self.config = config
 

@@ -22,6 +22,7 @@ from t5x_like.layers import (
 )
 from t5x_like.layers.basic import Embedding, Init, Linear
 from t5x_like.layers.blocks import POST_NORM, Parts
+from t5x_like.layers.depth import below
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.embeddings import InputEmbedding
 from t5x_like.layers.encoder import Hidden, encoder_stack
@@ -95,14 +96,16 @@ def embedding(config: Config, rngs: nnx.Rngs) -> InputEmbedding:
 
 
 def _projection(config: Config, rngs: nnx.Rngs) -> Linear:
-    return Linear(
-        (config.width, config.d_model),
-        (None, "embed"),
-        # ELECTRA's code leaves it to TensorFlow's default.
-        init=nnx.initializers.glorot_uniform(),
-        bias=True,
-        dtype=config.dtype,
-        rngs=rngs,
+    return below(
+        Linear(
+            (config.width, config.d_model),
+            (None, "embed"),
+            # ELECTRA's code leaves it to TensorFlow's default.
+            init=nnx.initializers.glorot_uniform(),
+            bias=True,
+            dtype=config.dtype,
+            rngs=rngs,
+        )
     )
 
 

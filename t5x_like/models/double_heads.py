@@ -48,6 +48,11 @@ class DoubleHeads(TermLoss):
         self.lm_weight = lm_weight
         self.config = config
 
+    @property
+    def padding(self) -> int | None:
+        """The body's."""
+        return self.body.padding
+
     def scores(self, batch: Batch, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
         """Logits of tokens, float32 [B, A, L, V], and of alternatives, [B, A]."""
         keys = subkeys(key, 2)
@@ -108,8 +113,7 @@ class DoubleHeads(TermLoss):
 
     def _counts(self, batch: Batch) -> jax.Array:
         """Above 0 for tokens: all of them where nothing tells which is padding."""
-        padding = self.body.padding
-        return batch["decoder_input_tokens"] != (-1 if padding is None else padding)
+        return batch["decoder_input_tokens"] != (-1 if self.padding is None else self.padding)
 
 
 def _texts(batch: Batch) -> dict[str, jax.Array]:

@@ -18,6 +18,7 @@ from t5x_like.layers import accounting, replaced_tokens, tying
 from t5x_like.layers.accounting import Term
 from t5x_like.layers.basic import Linear
 from t5x_like.layers.copy_gate import copied_or_predicted
+from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.encoder import Hidden
 from t5x_like.layers.encoder_pretraining import Pretraining
@@ -108,9 +109,9 @@ class AllTokens(bert.Bert):
 
     def __init__(self, config: bert.Config, *, rngs: nnx.Rngs) -> None:
         super().__init__(config, rngs=rngs)
-        self.gate = Linear(
-            (config.d_model, 1), ("embed", None), init=config.init, dtype=config.dtype, rngs=rngs
-        )
+        shape, axes = (config.d_model, 1), ("embed", None)
+        gate = Linear(shape, axes, init=config.init, dtype=config.dtype, rngs=rngs)
+        self.gate = above(gate)
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominator of `mlm`: scored tokens."""

@@ -57,6 +57,11 @@ class FineTuned(TermLoss):
         logits = self.head(x_BLD, tokens_BL, counts_BL, keys[1])
         return logits if alternatives is None else logits.reshape(-1, alternatives)
 
+    @property
+    def padding(self) -> int | None:
+        """The body's."""
+        return getattr(self.body, "padding", None)
+
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominator of the one term, named `task`: the labels (`tasks.label_weights`)."""
         return {"task": tasks.label_weights(batch, self._counts(batch)).sum()}
@@ -75,8 +80,7 @@ class FineTuned(TermLoss):
         """Above 0 for tokens: all of them where nothing tells which is padding."""
         if "encoder_attention_mask" in batch:
             return batch["encoder_attention_mask"]
-        padding = self.body.padding
-        return _read(batch) != (-1 if padding is None else padding)
+        return _read(batch) != (-1 if self.padding is None else self.padding)
 
 
 def _read(batch: Batch) -> Any:

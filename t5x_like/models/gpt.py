@@ -15,6 +15,7 @@ from t5x_like.layers import activations, embeddings, standard
 from t5x_like.layers.basic import Init
 from t5x_like.layers.blocks import POST_NORM, PRE_NORM
 from t5x_like.layers.decoder_only import DecoderOnly
+from t5x_like.layers.depth import above
 from t5x_like.layers.embeddings import InputEmbedding
 from t5x_like.layers.encoder import encoder_stack
 from t5x_like.layers.mlp import Activation
@@ -63,7 +64,7 @@ class Gpt(DecoderOnly):
             rngs=rngs,
         )
         self.stack = encoder_stack(config, made_of, num_layers=config.num_layers, rngs=rngs)
-        self.norm = made_of.norm(rngs) if config.pre_norm else None
+        self.norm = above(made_of.norm(rngs)) if config.pre_norm else None
         self.max_positions = config.max_positions
         self.config = config
 

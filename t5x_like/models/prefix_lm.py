@@ -13,6 +13,7 @@ from flax import nnx
 
 from t5x_like.layers.basic import Embedding
 from t5x_like.layers.decoder_only import DecoderOnly
+from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import dropout_hidden
 from t5x_like.layers.encoder import encoder_stack
 from t5x_like.models import t5
@@ -41,7 +42,7 @@ class PrefixLm(DecoderOnly):
         normal = nnx.initializers.normal(1.0)
         self.embedding = Embedding(config.vocab_size, config.d_model, init=normal, rngs=rngs)
         self.stack = encoder_stack(config, made_of, num_layers=config.num_decoder_layers, rngs=rngs)
-        self.norm = made_of.norm(rngs)
+        self.norm = above(made_of.norm(rngs))
         self.relative = t5.shared_relative(config, bidirectional=True, rngs=rngs)
         self.output = t5.own_output(config, rngs)
         self.config = config

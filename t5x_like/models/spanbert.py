@@ -17,6 +17,7 @@ from flax import nnx
 from t5x_like.layers import accounting
 from t5x_like.layers.accounting import Term
 from t5x_like.layers.basic import Embedding, Init, LayerNorm, Linear, param
+from t5x_like.layers.depth import above
 from t5x_like.layers.losses import token_sums
 from t5x_like.layers.masked_lm import at_positions
 from t5x_like.models import bert
@@ -58,6 +59,7 @@ class BoundaryHead(nnx.Module):
         self.norm = LayerNorm(d_model, epsilon=config.norm_epsilon, dtype=config.dtype, rngs=rngs)
         self.head = bert.masked_head(config, rngs)
         self.activation = config.activation
+        above(self)
 
     def __call__(self, x_BLD: jax.Array, embedding: Embedding, *, batch: Batch) -> jax.Array:
         """Logits of the masked tokens, float32 [B, K, V]."""

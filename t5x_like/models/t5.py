@@ -18,6 +18,7 @@ from t5x_like.layers.attention import Attention, Inits
 from t5x_like.layers.basic import Embedding, Logits, RMSNorm
 from t5x_like.layers.blocks import PRE_NORM, Parts
 from t5x_like.layers.decoder import decoder_stack
+from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import Dropouts, dropout_hidden
 from t5x_like.layers.encoder import Hidden, encoder_stack
 from t5x_like.layers.encoder_decoder import EncoderDecoder, Side
@@ -127,7 +128,7 @@ class _Sides(EncoderDecoder):
         self.encoder = encoder_stack(
             config, made_of, num_layers=config.num_encoder_layers, rngs=rngs
         )
-        self.encoder_norm = made_of.norm(rngs)
+        self.encoder_norm = above(made_of.norm(rngs))
         self.encoder_relative = shared_relative(config, bidirectional=True, rngs=rngs)
         self.config = config
         self.padding = 0
@@ -187,7 +188,7 @@ class T5(_Sides):
         self.decoder = decoder_stack(
             config, made_of, num_layers=config.num_decoder_layers, rngs=rngs
         )
-        self.decoder_norm = made_of.norm(rngs)
+        self.decoder_norm = above(made_of.norm(rngs))
         self.decoder_relative = shared_relative(config, bidirectional=False, rngs=rngs)
         self.output = own_output(config, rngs)
 

@@ -17,6 +17,7 @@ from flax import nnx
 from t5x_like.layers import accounting, activations, configuration
 from t5x_like.layers.accounting import Term
 from t5x_like.layers.basic import ZEROS, Embedding, LayerNorm, param
+from t5x_like.layers.depth import above, below
 from t5x_like.layers.dropout import Dropouts, dropout, dropout_hidden, subkeys
 from t5x_like.layers.encoder import Hidden
 from t5x_like.layers.losses import token_sums
@@ -117,8 +118,8 @@ class Encoder(nnx.Module):
         self.tokens = Embedding(config.vocab_size, config.d_model, init=init, rngs=rngs)
         # What a predicted position starts from; the published code leaves it to TensorFlow.
         glorot, shape = nnx.initializers.glorot_uniform(), (1, config.d_model)
-        self.predicted = param(glorot, shape, axes=(None, "embed"), rngs=rngs)
-        self.biases = None if config.untie_r else biases(rngs)
+        self.predicted = below(param(glorot, shape, axes=(None, "embed"), rngs=rngs))
+        self.biases = None if config.untie_r else below(biases(rngs))
         self.stack = TwoStreamStack(
             layer, config.num_layers, rngs=rngs, unroll=config.scan_unroll, remat=config.remat
         )
@@ -210,8 +211,13 @@ class XLNet(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
-        self.bias = param(ZEROS, (config.vocab_size,), axes=("vocab",), rngs=rngs)
+        self.bias = above(param(ZEROS, (config.vocab_size,), axes=("vocab",), rngs=rngs))
         self.config = config
+
+    @property
+    def padding(self) -> int | None:
+        """As of `protocols.Model`: None, as a mask tells what is padding."""
+        return None
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The one term's denominator: the predicted tokens."""

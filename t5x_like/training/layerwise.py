@@ -9,14 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 import optax
+from flax import nnx
 
 from t5x_like.training.parameter_paths import by_path, written
-
-BELOW = frozenset(
-    "embedding tokens predicted project relative encoder_relative decoder_relative "
-    "encoder_entry decoder_entry".split()
-)
-"""Modules and parameters of models that come before their layers, or are read by all of them."""
 
 
 def layerwise(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientTransformation:
@@ -52,13 +47,24 @@ def _sizes(layers: tuple[int, ...]) -> str:
     return "x".join(["stacked", *map(str, layers)])
 
 
-def layer_scales(params: Any, stacked: Any, *, decay: float) -> Any:
+def depths(params: nnx.State) -> Any:
+    """What parameters say of their depth, "below", "above" or nothing: same tree, a plain dict."""
+    return nnx.to_pure_dict(
+        jax.tree.map(
+            lambda variable: variable.replace(variable.get_metadata().get("depth", "")),
+            params,
+            is_leaf=lambda one: isinstance(one, nnx.Variable),
+        )
+    )
+
+
+def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any:
     """What multiplies the learning rate of each parameter: less, the nearer to the input it is.
 
     As ELECTRA fine-tunes (Clark et al., 2020, appendix B): layer i = 0, ..., n - 1 of n has
-    `decay` ** (n - i), the last one thus `decay`; what comes before the layers (`BELOW`)
-    `decay` ** (n + 1); heads and final norms 1. (Its released code has one more factor of `decay`
-    everywhere but in the heads.)
+    `decay` ** (n - i), the last one thus `decay`; what is marked as below the layers
+    `decay` ** (n + 1); what is marked as above them, heads and final norms, 1. (Its released code
+    has one more factor of `decay` everywhere but in the heads.)
 
     Layers are the leading dimensions of stacked parameters, and n is what their sizes multiply to:
     encoder and decoder count from a top of their own each, and a layer that is stored once for all
@@ -68,24 +74,28 @@ def layer_scales(params: Any, stacked: Any, *, decay: float) -> Any:
     Args:
       params: shapes of the parameters, a plain dict.
       stacked: how many leading dimensions of each are stacked layers, same tree.
+      depths: "below" or "above" of those that are not stacked, same tree.
       decay: above 0, at most 1.
 
     Returns:
       Same tree: float32, of the parameter's stacked dimensions and ones.
 
     Raises:
-      ValueError: `decay` is out of range, or no parameter is stacked.
+      ValueError: `decay` is out of range, no parameter is stacked, or one that is not says nothing
+        of its depth.
     """
     if not 0 < decay <= 1:
         raise ValueError(f"the layerwise decay must be above 0 and at most 1, not {decay}")
-    leaves, depths = by_path(params), jax.tree.leaves(stacked)
+    leaves, numbers = by_path(params), jax.tree.leaves(stacked)
     stacks = {
         name: math.prod(leaf.shape[:depth])
-        for (name, leaf), depth in zip(leaves.items(), depths, strict=True)
+        for (name, leaf), depth in zip(leaves.items(), numbers, strict=True)
         if depth
     }
     if not stacks:
         raise ValueError("layerwise decay needs a model with stacked layers")
+
+    places = by_path(depths)
 
     def one(path: tuple, leaf: Any, depth: int) -> np.ndarray:
         name = written(path)
@@ -94,7 +104,12 @@ def layer_scales(params: Any, stacked: Any, *, decay: float) -> Any:
                 *leaf.shape[:depth], *[1] * (len(leaf.shape) - depth)
             )
             return np.asarray(decay ** (stacks[name] - below), np.float32)
-        if BELOW.isdisjoint(name.split(".")):
+        if places[name] not in ("below", "above"):
+            raise ValueError(
+                f"LAYER_DECAY: parameter {name} does not say whether it comes before the layers or "
+                "after them: make it with `layers.depth.below(...)` or `above(...)`"
+            )
+        if places[name] == "above":
             return np.ones((), np.float32)
         shared = {stack: _shared(name, stack) for stack in stacks}
         nearest = [n for stack, n in stacks.items() if shared[stack] == max(shared.values())]

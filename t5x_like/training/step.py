@@ -94,7 +94,9 @@ def build(
     trained = freezing.trained(stacked, frozen)
     tx = layerwise.layerwise(optimizer, freezing.split(stacked, trained)[0])
     if layer_decay is not None:
-        scales = layerwise.layer_scales(nnx.to_pure_dict(abstract), stacked, decay=layer_decay)
+        shapes = nnx.to_pure_dict(abstract)
+        depths = layerwise.depths(abstract)
+        scales = layerwise.layer_scales(shapes, stacked, depths, decay=layer_decay)
         tx = layerwise.scaled(tx, freezing.split(scales, trained)[0])
     parts = _Parts(
         make_model=make_model,

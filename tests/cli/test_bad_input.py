@@ -266,3 +266,47 @@ def test_directory_that_is_no_run(tiny: Tiny) -> None:
     for command in (["infer", empty, "a ___"], ["eval", empty]):
         refused(tiny.cli(*command), empty, "no run")
     refused(tiny.cli("plot", empty), "No metrics.jsonl", empty)
+
+
+def test_a_model_that_lacks_what_will_be_asked_of_it(tiny: Tiny) -> None:
+    """Said when it is made, and not by a trace in the middle of a run."""
+    (tiny.root / "mine.py").write_text(
+        "from flax import nnx\n\n\nclass Bare(nnx.Module):\n"
+        "    def __init__(self, rngs):\n        self.kernel = nnx.Param(0.0, axes=())\n"
+    )
+    (tiny.root / "mine.gin").write_text(
+        "from __gin__ import dynamic_registration\nimport mine\nMODEL = @mine.Bare\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(tiny.root))
+        result = tiny.train("run", f"--gin_file={tiny.root / 'mine.gin'}")
+    refused(result, "Bare has no config, padding, weights, initial_carry, loss: protocols.Model")
+    assert not (tiny.root / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--gin.DTYPE='float17'", "Config.dtype (DTYPE) must be a kind of number"),
+        ("--gin.schedules.rsqrt.scale='x'", "scale must be a number of at least 0, not 'x'"),
+        ("--gin.schedules.rsqrt.scale=-1.0", "scale must be a number of at least 0, not -1.0"),
+        ("--gin.TRAIN_STEPS=0", "TRAIN_STEPS must be a whole number of at least 1"),
+    ],
+)
+def test_a_wrong_value_is_named_before_any_text_is_read(tiny: Tiny, flag: str, said: str) -> None:
+    refused(tiny.train("run", flag), said)
+    assert not (tiny.root / "cache").exists()
+
+
+def test_text_to_text_files_are_not_for_an_encoder(tiny: Tiny) -> None:
+    """Before: a KeyError, after the vocabulary and the cache were made."""
+    files = {"p.tsv": "inputs\ttargets\na b\tc\n", "p.jsonl": '{"inputs": "a", "targets": "b"}'}
+    for name, line in files.items():
+        (tiny.root / name).write_text(line)
+        result = tiny.cli(
+            *("train", "--recipe", "bert-mini", f"--gin.CORPUS={str(tiny.root / name)!r}"),
+            *(f"--gin.MODEL_DIR={str(tiny.root / 'run')!r}", "--gin.TRAIN_STEPS=3"),
+            f"--gin.CACHE_DIR={str(tiny.root / 'cache')!r}",
+        )
+        refused(result, "text-to-text examples are for an encoder-decoder", "CORPUS_FIELD")
+    assert not (tiny.root / "cache").exists()

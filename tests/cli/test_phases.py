@@ -42,7 +42,7 @@ def opened(tmp_path: Path) -> Opened:
 def batches(opened: Opened, *, eval_period: int) -> Batches:
     options = SimpleNamespace(batch_size=16, seed=0, eval_period=eval_period)
     layout = partitioning.make_layout(mesh={"data": -1})
-    converter = SimpleNamespace(task_features=("inputs",))
+    converter = SimpleNamespace(task_features=("inputs",), pack=False)
     run: Any = SimpleNamespace(options=options, layout=layout, feature_converter=converter)
     return RunPhase(0, run, 0).batches(opened)
 

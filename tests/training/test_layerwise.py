@@ -35,8 +35,8 @@ FAMILIES = sorted(
 )
 
 
-def of_model(file: Path) -> tuple[Any, dict[str, tuple[Any, int, tuple]]]:
-    """Shapes, and {path: (shape, number of stacked dimensions, logical axes)} of a gin file's."""
+def of_model(file: Path) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
+    """Of a gin file's: shapes, depths, {path: (shape, number of stacked dimensions, axes)}."""
     gin.clear_config()
     gin.config._LOCATION_PREFIXES[:] = [str(MODELS.parent)]
     gin.parse_config_file(str(file))
@@ -46,24 +46,28 @@ def of_model(file: Path) -> tuple[Any, dict[str, tuple[Any, int, tuple]]]:
     axes = map_parameters(lambda axes, shape: [axes], state)
     shapes = nnx.to_pure_dict(state)
     own = jax.tree.leaves(axes, is_leaf=lambda leaf: isinstance(leaf, tuple))
-    return shapes, {
-        name: (leaf.shape, len(leaf.shape) - len(a), a)
-        for (name, leaf), a in zip(by_path(shapes).items(), own, strict=True)
-    }
+    return (
+        shapes,
+        layerwise.depths(state),
+        {
+            name: (leaf.shape, len(leaf.shape) - len(a), a)
+            for (name, leaf), a in zip(by_path(shapes).items(), own, strict=True)
+        },
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FAMILIES, ids=lambda f: str(f.relative_to(MODELS).with_suffix("")))
 def test_every_family(file: Path) -> None:
     """Decay leaves out the vectors and nothing else; depth is known of every parameter."""
-    shapes, parameters = of_model(file)
+    shapes, depths, parameters = of_model(file)
     mask = by_path(optimizers.decayed(shapes))
     for name, (_, _, axes) in parameters.items():
         assert mask[name] == (len(axes) > 1), name
     stacked = jax.tree.unflatten(
         jax.tree.structure(shapes), [depth for _, depth, _ in parameters.values()]
     )
-    scales = by_path(layerwise.layer_scales(shapes, stacked, decay=0.5))
+    scales = by_path(layerwise.layer_scales(shapes, stacked, depths, decay=0.5))
     num_layers = max(shape[0] for shape, depth, _ in parameters.values() if depth)
     for name, (shape, depth, axes) in parameters.items():
         scale = scales[name]
@@ -89,7 +93,9 @@ def test_each_stack_counts_from_its_own_top() -> None:
     stacked = jax.tree.map(lambda _: 0, shapes)
     stacked["discriminator"]["encoder"]["layers"] = {"kernel": 1, "bias": 1}
     stacked["generator"]["encoder"]["layers"] = 2  # groups of layers
-    got = by_path(layerwise.layer_scales(shapes, stacked, decay=0.5))
+    depths = jax.tree.map(lambda _: "below", shapes)
+    depths["discriminator"]["head"]["kernel"] = "above"
+    got = by_path(layerwise.layer_scales(shapes, stacked, depths, decay=0.5))
     want = {
         "discriminator.encoder.embedding.table": 0.5**4,
         "discriminator.encoder.layers.kernel": np.reshape([0.5**3, 0.5**2, 0.5], (3, 1, 1)),
@@ -127,5 +133,14 @@ def test_a_decay_out_of_range_is_refused(decay: float) -> None:
 
 
 def test_a_model_without_layers_is_refused() -> None:
+    shapes = {"w": jax.ShapeDtypeStruct((2,), np.float32)}
     with pytest.raises(ValueError, match="stacked layers"):
-        layerwise.layer_scales({"w": jax.ShapeDtypeStruct((2,), np.float32)}, {"w": 0}, decay=0.5)
+        layerwise.layer_scales(shapes, {"w": 0}, {"w": "below"}, decay=0.5)
+
+
+def test_a_parameter_that_does_not_say_where_it_is_has_no_rate() -> None:
+    """A new family's, under whatever name: it would train wrongly without a word."""
+    shapes = {n: jax.ShapeDtypeStruct((2, 2), np.float32) for n in ("layers", "embedding")}
+    stacked = {"layers": 1, "embedding": 0}
+    with pytest.raises(ValueError, match="parameter embedding does not say"):
+        layerwise.layer_scales(shapes, stacked, {"layers": "", "embedding": ""}, decay=0.5)

@@ -35,7 +35,7 @@ class Tiny(nnx.Module):
         wi, wo = jax.vmap(layer)(jax.random.split(rngs.params(), LAYERS))
         self.wi = nnx.Param(wi, axes=("embed", "mlp"))
         self.wo = nnx.Param(wo, axes=("mlp", "embed"))
-        self.scale = nnx.Param(jnp.ones(D), axes=("embed",))
+        self.scale = nnx.Param(jnp.ones(D), axes=("embed",), depth="above")
         self.dropout = dropout
 
     def weights(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:

@@ -1,0 +1,31 @@
+"""Whether parameters come before a model's layers or after them, said on the parameters.
+
+Learning rates that fall with depth (`training.layerwise`) read it. Parameters of the layers
+themselves need no mark: they are stacked.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from flax import nnx
+
+Part = TypeVar("Part", nnx.Module, nnx.Param)
+
+
+def below(part: Part) -> Part:
+    """Marks parameters that come before the layers, or that all of them read: embeddings."""
+    return _marked(part, "below")
+
+
+def above(part: Part) -> Part:
+    """Marks parameters that come after the layers: heads, final norms."""
+    return _marked(part, "above")
+
+
+def _marked(part: Part, depth: str) -> Part:
+    variables = [part] if isinstance(part, nnx.Param) else [one for _, one in nnx.iter_graph(part)]
+    for variable in variables:
+        if isinstance(variable, nnx.Param):
+            variable.set_metadata("depth", depth)
+    return part
