@@ -51,9 +51,9 @@ class TokenIds:
     `vocab_size` counts the ids in use, extra ids included (32,100 for T5), not the rows of an
     embedding table. `sentinels` of them, from the top down, stand for spans; None where there are
     none. `named` are further special tokens by their text, such as `<eod>` or `[R]`.
-    `word_starts` and `full_stops` are bool [vocab_size]: the pieces that begin a word, and those
-    that end a sentence. `counts` is int64 [vocab_size]: how often each id occurs in the training
-    text of a corpus; a vocabulary by itself has none.
+    `word_starts` and `full_stops` are bool [vocab_size]: the pieces that begin a word (of a script
+    without spaces, every piece), and those that end a sentence. `counts` is int64 [vocab_size]:
+    how often each id occurs in the training text of a corpus; a vocabulary by itself has none.
     """
 
     vocab_size: int
@@ -209,6 +209,14 @@ class ModelConfig(Protocol):
     @property
     def vocab_size(self) -> int:
         """Rows of the table of tokens: at least the ids of the vocabulary."""
+
+
+@runtime_checkable
+class GoesOn(Protocol):
+    """A vocabulary that changes how a text begins, as SentencePiece puts a space before it."""
+
+    def encode_following(self, texts: Sequence[str]) -> Sequence[Sequence[int] | np.ndarray]:
+        """As `encode_batch`, of texts each of which goes on with a line: nothing is put before."""
 
 
 class Model(Protocol):

@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
 
     if args.extend is not None:
-        if args.type is not None or args.lowercase or args.byte_fallback or args.extra_ids:
+        if args.type or args.lowercase or args.byte_fallback or args.extra_ids or args.pattern:
             parser.error("--extend: the kind and all else are those of the vocabulary it names")
         return _extend(args)
 
@@ -52,6 +52,7 @@ def main(argv: list[str]) -> int:
         character_coverage=args.character_coverage,
         byte_fallback=args.byte_fallback,
         lowercase=args.lowercase,
+        **({} if args.pattern is None else {"pattern": args.pattern}),
         **({} if args.extra_ids is None else {"extra_ids": args.extra_ids}),
     )
     if recipe.makes_file and args.extra_ids is not None:
@@ -101,6 +102,12 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--lowercase", action="store_true", help="wordpiece: no capitals and no accents"
+    )
+    group.add_argument(
+        "--pattern",
+        choices=["gpt2", "gpt4o"],
+        help="byte_bpe: what no piece crosses; gpt2's, as RoBERTa's and BART's, cuts the words of "
+        "scripts with combining marks (default: gpt4o)",
     )
     group.add_argument(
         "--extra_ids",

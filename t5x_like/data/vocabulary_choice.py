@@ -11,7 +11,7 @@ from t5x_like.data import cache_location
 from t5x_like.data.cache_lock import sole_writer
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import files, loading
-from t5x_like.vocabularies.recipes import CHARACTER_COVERAGE, Recipe, train
+from t5x_like.vocabularies.recipes import CHARACTER_COVERAGE, PATTERN, Recipe, train
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 
 _SPECIAL_TOKENS = 2
@@ -64,6 +64,7 @@ class VocabularyChoice:
       lowercase: of a trained WordPiece, whether it lower-cases text and strips accents.
       character_coverage: share of the text whose characters a trained one has.
       byte_fallback: of a trained SentencePiece, whether it spells other characters as bytes.
+      pattern: of a trained byte-level BPE, what no piece crosses: `gpt4o` or, as RoBERTa, `gpt2`.
     """
 
     name: str | None = None
@@ -73,6 +74,7 @@ class VocabularyChoice:
     lowercase: bool = False
     character_coverage: float = CHARACTER_COVERAGE
     byte_fallback: bool = False
+    pattern: str = PATTERN
 
     def __post_init__(self) -> None:
         try:
@@ -89,6 +91,7 @@ class VocabularyChoice:
             lowercase=self.lowercase,
             character_coverage=self.character_coverage,
             byte_fallback=self.byte_fallback,
+            pattern=self.pattern,
         )
 
     @property
@@ -96,6 +99,7 @@ class VocabularyChoice:
         """In the name of a trained vocabulary: what it is beside its text and size."""
         parts = [f"{self.kind}.{_SPECIAL_TOKENS}"]
         parts += ["lowercase"] * self.lowercase + ["bytes"] * self.byte_fallback
+        parts += [self.pattern] * (self.pattern != "gpt2" and self.kind == "byte_bpe")
         if self.character_coverage != CHARACTER_COVERAGE:
             parts.append(f"{self.character_coverage!r}".replace(".", "_"))
         return ".".join(parts)

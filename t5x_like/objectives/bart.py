@@ -85,12 +85,14 @@ class BART(EncoderDecoder):
                 f"inputs and targets need {SPECIALS + 1} tokens at least (<s>, a token, </s>), "
                 f"got {dict(lengths)}"
             )
-        return SentenceBlocks(shorter - SPECIALS, cross_documents=False, segments_of=None)
+        return SentenceBlocks(shorter - SPECIALS, cross_documents=False)
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
         """Adds noise to `sample["targets"]` (int [n], any n): int32 inputs and targets.
+
+        The sample's `segments`, if it has them, are its sentences.
 
         Raises:
           ValueError: the vocabulary lacks some of `needs`.
@@ -100,7 +102,11 @@ class BART(EncoderDecoder):
         text = np.asarray(sample["targets"], np.int32)
         noisy = text
         for noise in self.noises:
-            noisy = noise(noisy, rng, ids)
+            if isinstance(noise, SentencePermutation) and noisy is text:
+                # After another noise they are elsewhere.
+                noisy = noise(text, rng, ids, sample.get("segments"))
+            else:
+                noisy = noise(noisy, rng, ids)
         return {"inputs": enclosed(noisy, ids), "targets": enclosed(text, ids)}
 
 

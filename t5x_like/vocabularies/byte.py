@@ -47,7 +47,8 @@ class ByteVocabulary:
 
     @property
     def token_ids(self) -> TokenIds:
-        texts = [None] * _SPECIAL + [chr(byte) for byte in range(128)]
+        each = (bytes([byte]).decode(errors="surrogateescape") for byte in range(256))
+        texts = [None] * _SPECIAL + list(each)
         return TokenIds(
             vocab_size=self.vocab_size,
             sentinels=self.num_sentinels,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from t5x_like.vocabularies import byte_level
 from t5x_like.vocabularies.subwords import SubwordVocabulary
@@ -12,6 +13,27 @@ from t5x_like.vocabularies.tokenizer_json import describe
 
 FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 """Names of the pair: Hugging Face's and OpenAI's."""
+
+_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+_SUFFIX = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_CAPITAL, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+PATTERNS: Mapping[str, str | None] = {
+    "gpt2": None,
+    "gpt4o": "|".join(
+        [
+            rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITAL}*{_SMALL}+{_SUFFIX}",
+            rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITAL}+{_SMALL}*{_SUFFIX}",
+            r"\p{N}{1,3}",
+            r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+            r"\s*[\r\n]+",
+            r"\s+(?!\S)",
+            r"\s+",
+        ]
+    ),
+}
+"""What no merge crosses. GPT-2's, which the `tokenizers` library has and RoBERTa and BART use,
+takes a combining mark for punctuation, and so cuts the words of Hindi, Thai and other scripts at
+vowels. GPT-4o's (the encoding o200k_base) keeps marks with letters, and has numbers in threes."""
 
 
 def read(vocab_file: Path, merges_file: Path, *, extra_ids: int = 0) -> SubwordVocabulary:
@@ -43,14 +65,25 @@ def read(vocab_file: Path, merges_file: Path, *, extra_ids: int = 0) -> SubwordV
     return SubwordVocabulary(tokenizer_json(vocab, merges), extra_ids, origin=vocab_file)
 
 
-def tokenizer_json(vocab: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> str:
-    """The text of a `tokenizer.json`: no space is put before a text, as in GPT-2 and RoBERTa."""
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": True,
-    }
+def divide(pattern: str) -> dict[str, Any]:
+    """The `pre_tokenizer` of a `tokenizer.json` for one of `PATTERNS`; puts no space before a text.
+
+    Raises:
+      ValueError: there is no such pattern.
+    """
+    if pattern not in PATTERNS:
+        raise ValueError(f"no pattern {pattern!r} of byte-level BPE: one of {', '.join(PATTERNS)}")
+    regex = PATTERNS[pattern]
+    if regex is None:
+        return _BYTES | {"use_regex": True}
+    split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [split, _BYTES | {"use_regex": False}]}
+
+
+def tokenizer_json(
+    vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], *, pattern: str = "gpt2"
+) -> str:
+    """The text of a `tokenizer.json`; text is divided into words by one of `PATTERNS`."""
     model = {
         "type": "BPE",
         "dropout": None,
@@ -62,4 +95,5 @@ def tokenizer_json(vocab: Mapping[str, int], merges: Sequence[tuple[str, str]]) 
         "ignore_merges": False,
         "merges": [list(rule) for rule in merges],
     }
-    return describe(model, vocab, normalizer=None, pre_tokenizer=byte_level, decoder=byte_level)
+    decoder = _BYTES | {"use_regex": True}
+    return describe(model, vocab, normalizer=None, pre_tokenizer=divide(pattern), decoder=decoder)

@@ -1,8 +1,10 @@
 """What is to be known of a piece by its text: does it begin a word, end a sentence, how to show it.
 
-One rule for all vocabularies: a piece begins a word where its text begins with white space.
-SentencePiece and WordPiece vocabularies have the mark in the piece (`▁`, no `##`). There, as in
-ALBERT and XLNet, punctuation is a word of its own; an apostrophe goes on with the word before it.
+One rule for all vocabularies: a piece begins a word where its text begins with white space, or with
+a character of a script that puts none between words (Chinese, Japanese, Thai, ...): there every
+piece is a word. SentencePiece and WordPiece vocabularies have the mark in the piece (`▁`, no `##`).
+There, as in ALBERT and XLNet, punctuation is a word of its own; an apostrophe goes on with the word
+before it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from t5x_like.vocabularies import unicode_rules
 
 SPACE = "▁"
 _APOSTROPHES = "'\u2019"
@@ -23,15 +27,20 @@ def marks(
     """`word_starts` and `full_stops` of `TokenIds`, bool [vocab_size] each.
 
     Args:
-      texts: of each id from 0 on, white space included; None for what is no piece of text.
+      texts: of each id from 0 on, white space included, bytes that are no whole character as lone
+        surrogates; None for what is no piece of text.
       vocab_size: ids beyond `texts` are no pieces of text.
       punctuation: whether pieces of nothing but punctuation begin a word.
     """
     starts, stops = np.zeros([2, vocab_size], dtype=bool)
     for i, text in enumerate(texts):
         if text:
-            starts[i] = text[0].isspace() or (punctuation and is_punctuation(text))
-            stops[i] = text.strip() == "."
+            starts[i] = (
+                text[0].isspace()
+                or unicode_rules.begins_unspaced(text)
+                or (punctuation and is_punctuation(text))
+            )
+            stops[i] = unicode_rules.ends_sentence(text.strip())
     return {"word_starts": starts, "full_stops": stops}
 
 

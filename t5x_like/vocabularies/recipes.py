@@ -8,6 +8,7 @@ from pathlib import Path
 
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import (
+    byte_bpe,
     extending,
     files,
     sampling,
@@ -24,6 +25,8 @@ MIN_SIZE = len(special_tokens.TRAINED) + 3
 """Special tokens, space, the end of a line, and something to say."""
 
 CHARACTER_COVERAGE = 0.9995
+PATTERN = "gpt4o"
+"""Of byte-level BPE, where no other is named: the one that suits every script."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,7 @@ class Recipe:
         all bytes).
       byte_fallback: SentencePiece alone: spells other characters as bytes.
       lowercase: WordPiece alone: lower-cases text and strips accents.
+      pattern: byte-level BPE alone: what no piece crosses, one of `byte_bpe.PATTERNS`.
     """
 
     kind: str = "unigram"
@@ -51,6 +55,7 @@ class Recipe:
     character_coverage: float = CHARACTER_COVERAGE
     byte_fallback: bool = False
     lowercase: bool = False
+    pattern: str = PATTERN
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -73,6 +78,9 @@ class Recipe:
             )
         if self.byte_fallback and not self.makes_file:
             raise ValueError(f"byte_fallback is for {' and '.join(training.MODEL_TYPES)} alone")
+        byte_bpe.divide(self.pattern)
+        if self.pattern != PATTERN and self.kind != "byte_bpe":
+            raise ValueError("a pattern is for byte_bpe alone")
         if self.lowercase and self.kind != "wordpiece":
             raise ValueError("lowercase is for wordpiece alone")
 
@@ -152,7 +160,7 @@ def _checked(path: str | Path) -> Path:
 def _made(sentences: list[str], recipe: Recipe) -> SubwordVocabulary | CharacterVocabulary:
     sizes = {"size": recipe.size, "extra_ids": recipe.extra_ids}
     if recipe.kind == "byte_bpe":
-        return subword_training.train_byte_bpe(sentences, **sizes)
+        return subword_training.train_byte_bpe(sentences, **sizes, pattern=recipe.pattern)
     coverage = recipe.character_coverage
     if recipe.kind == "characters":
         return subword_training.train_characters(sentences, **sizes, character_coverage=coverage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -115,8 +116,7 @@ class SentencePieceVocabulary:
             *range(len(self._pieces) - self._own_sentinels, self.vocab_size),
         }
         texts = [
-            None if i in none else piece.replace(_WORD_START, " ")
-            for i, piece in enumerate(self._pieces)
+            None if i in none else self._text(i, piece) for i, piece in enumerate(self._pieces)
         ]
         return TokenIds(
             vocab_size=self.vocab_size,
@@ -126,6 +126,12 @@ class SentencePieceVocabulary:
             **special,
             **pieces.marks(texts, vocab_size=self.vocab_size, punctuation=True),
         )
+
+    def _text(self, i: int, piece: str) -> str:
+        """A piece's text; a byte's, `<0xE4>`, as a lone surrogate."""
+        if self._processor.is_byte(i):
+            return bytes([int(piece[3:5], 16)]).decode(errors="surrogateescape")
+        return piece.replace(_WORD_START, " ")
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -140,6 +146,25 @@ class SentencePieceVocabulary:
         """int32 ids of each text, in this thread: callers parallelise over threads or processes."""
         cleaned = list(map(self._clean, texts) if self._clean else texts)
         return self._processor.encode(cleaned, num_threads=1, return_type="numpy")
+
+    def encode_following(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """As `encode_batch`, of texts each of which goes on with a line.
+
+        Those that begin with a space begin a word, as in the line; before others no word start is
+        put.
+        """
+        cleaned = list(map(self._clean, texts) if self._clean else texts)
+        spaced = [self._strips and text[:1].isspace() for text in texts]
+        options: dict[str, Any] = {"num_threads": 1, "return_type": "numpy"}
+        begun = iter(self._processor.encode(list(itertools.compress(cleaned, spaced)), **options))
+        rest = [text for text, space in zip(cleaned, spaced, strict=True) if not space]
+        going_on = iter(self._continuing.encode(rest, **options))
+        return [next(begun if space else going_on) for space in spaced]
+
+    @functools.cached_property
+    def _strips(self) -> bool:
+        """Whether a text's first space is the same as none, as with most models."""
+        return bool(self._processor.encode(" a") == self._processor.encode("a"))
 
     def encode_with_sentinels(self, text: str) -> list[int]:
         """As `encode`, with each written `<extra_id_n>` becoming its id.

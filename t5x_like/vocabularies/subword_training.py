@@ -57,14 +57,19 @@ def train_wordpiece(
     return SubwordVocabulary(text, extra_ids)
 
 
-def train_byte_bpe(sentences: Sequence[str], *, size: int, extra_ids: int) -> SubwordVocabulary:
+def train_byte_bpe(
+    sentences: Sequence[str], *, size: int, extra_ids: int, pattern: str = "gpt2"
+) -> SubwordVocabulary:
     """At most `size` tokens: special ones, the 256 bytes, then merges by frequency.
+
+    No merge crosses what `pattern` (of `byte_bpe.PATTERNS`) divides text into.
 
     Raises:
       ValueError: `size` is too small for the bytes.
     """
     fixed = list(special_tokens.TRAINED)
     _check_size(size, at_least=len(fixed) + 256, why="the 256 bytes")
+    divider = _divider(pattern)
     model = _trained(
         Tokenizer(models.BPE()),
         trainers.BpeTrainer(
@@ -75,10 +80,17 @@ def train_byte_bpe(sentences: Sequence[str], *, size: int, extra_ids: int) -> Su
             show_progress=False,
         ),
         sentences,
-        pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=False),
+        pre_tokenizer=divider,
     )
     merges = [(left, right) for left, right in model["merges"]]
-    return SubwordVocabulary(byte_bpe.tokenizer_json(model["vocab"], merges), extra_ids)
+    text = byte_bpe.tokenizer_json(model["vocab"], merges, pattern=pattern)
+    return SubwordVocabulary(text, extra_ids)
+
+
+def _divider(pattern: str) -> pre_tokenizers.PreTokenizer:
+    """What divides text before merges, as in the vocabulary's file."""
+    empty = byte_bpe.tokenizer_json({}, [], pattern=pattern)
+    return Tokenizer.from_str(empty).pre_tokenizer
 
 
 def train_characters(

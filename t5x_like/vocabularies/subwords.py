@@ -120,7 +120,7 @@ class SubwordVocabulary:
     def _text(self, token: str) -> str:
         """A token's text, with the space that it begins with."""
         if self._prefix is None:
-            return byte_level.to_bytes(token).decode(errors="replace")
+            return byte_level.to_bytes(token).decode(errors="surrogateescape")
         return token.removeprefix(self._prefix) if token.startswith(self._prefix) else f" {token}"
 
     @functools.cached_property

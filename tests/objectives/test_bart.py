@@ -111,6 +111,26 @@ def test_the_published_combination_permutes_and_then_infills():
     assert abs(hidden.mean() - 0.267) <= 5 * hidden.std() / math.sqrt(draws) + 0.005
 
 
+def test_sentences_are_the_segments_where_there_are_some():
+    tokens, starts = text(90), np.array([7, 40, 41, 80], np.int32)
+    parts = {tuple(part.tolist()) for part in np.split(tokens, starts)}
+    objective = PRESETS["sentence_permutation"]
+    seen = set()
+    for seed in range(200):
+        sample = {"targets": tokens, "segments": starts}
+        inputs = objective(sample, generator(seed), TRAINED)["inputs"][1:-1].tolist()
+        first = next(part for part in parts if inputs[: len(part)] == list(part))
+        seen.add(first)
+        assert sorted(inputs) == sorted(tokens.tolist())
+    assert seen == parts
+    # Without any, full stops divide.
+    alone = {"targets": tokens, "segments": starts[:0]}
+    assert np.array_equal(
+        objective(alone, generator(3), TRAINED)["inputs"],
+        objective({"targets": tokens}, generator(3), TRAINED)["inputs"],
+    )
+
+
 def test_noises_run_in_their_order():
     ids = dataclasses.replace(TRAINED, full_stops=np.arange(SIZE) == TRAINED.mask)
     masked_first = BART((TokenMasking(1.0), SentencePermutation()))
@@ -160,9 +180,8 @@ def test_what_models_and_data_are_told():
     assert (objective.kind, objective.steps, objective.static) == ("encoder_decoder", (), False)
     assert objective.decoder_start == "eos"
     assert objective.lengths(512) == {"inputs": 512, "targets": 512}
-    assert objective.geometry(objective.lengths(512)) == SentenceBlocks(
-        510, cross_documents=False, segments_of=None
-    )
+    blocks = SentenceBlocks(510, cross_documents=False)
+    assert objective.geometry(objective.lengths(512)) == blocks
     assert objective.geometry({"inputs": 512, "targets": 100}).length == 98
     with pytest.raises(ValueError, match=r"\['targets'\] missing"):
         objective.geometry({"inputs": 512})

@@ -33,4 +33,4 @@ def test_words_and_sentences():
         name: [VOCABULARY.piece(i) for i in range(117) if getattr(ids, name)[i]]
         for name in ("word_starts", "full_stops")
     }
-    assert marked == {"word_starts": ["▁", "<0x0A>"], "full_stops": ["."]}
+    assert marked == {"word_starts": ["▁", "<0x0A>", "東"], "full_stops": ["."]}
