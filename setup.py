@@ -20,6 +20,7 @@ CORE = [
     "optax>=0.2.8,<0.3",
     "orbax-checkpoint>=0.12.8,<0.13",
     "sentencepiece>=0.2.2,<0.3",
+    "sentencex>=1.0.32,<2",
     "tensorboardX>=2.6.4,<3",
     "tokenizers>=0.23.1,<0.24",
     "tqdm>=4.67,<5",

@@ -42,7 +42,7 @@ class Rule:
 DATA = Rule(
     ours="data objectives protocols tasks vocabularies",
     others="array_record etils numpy tqdm zstandard",
-    in_functions="absl grain pyarrow seqio tensorflow tensorflow_datasets",
+    in_functions="absl grain pyarrow sentencex seqio tensorflow tensorflow_datasets",
 )
 READERS = Rule(
     ours="evaluation inference layers partitioning protocols vocabularies",

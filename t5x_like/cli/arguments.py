@@ -143,6 +143,13 @@ def add_text(parser: argparse.ArgumentParser) -> None:
         help="of documents in plain text (default: blank_line)",
     )
     group.add_argument(
+        "--sentences",
+        default="en",
+        metavar="LANGUAGE",
+        help="by whose rules plain text is cut into sentences, such as de or zh, or lines "
+        "(default: en)",
+    )
+    group.add_argument(
         "--validation",
         type=float,
         default=0.01,
@@ -243,6 +250,7 @@ def text_data(
             user_corpus, field=args.field, separator=args.separator, validation=args.validation
         ),
         objective=objectives.preset(objective),
+        sentences=args.sentences,
         cache_dir=args.cache_dir,
         **fields,
     )

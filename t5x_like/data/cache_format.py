@@ -26,7 +26,7 @@ import numpy as np
 
 from t5x_like.protocols import TokenIds
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 FLOAT = "float32"
 FLAGS = tuple(name for name in TokenIds.ARRAYS if name != "counts")

@@ -24,9 +24,13 @@ def vocabulary_file(
     )
 
 
-def cache_directory(text: str, vocabulary: Vocabulary) -> str:
-    """Relative to the root. One for each text and vocabulary: it serves every objective."""
-    return f"tokens/{_file_name(text)}-{vocabulary.fingerprint[:8]}"
+def cache_directory(text: str, vocabulary: Vocabulary, *, sentences: str | None = None) -> str:
+    """Relative to the root. One for each text and vocabulary: it serves every objective.
+
+    Of plain text also one for each way to cut it into `sentences`.
+    """
+    end = "" if sentences is None else f"-{_file_name(sentences)}"
+    return f"tokens/{_file_name(text)}-{vocabulary.fingerprint[:8]}{end}"
 
 
 def record_file(root: Path, task_name: str) -> Path:

@@ -25,6 +25,7 @@ from t5x_like.data.cache_shards import Packed, ShardPlan, finalise
 from t5x_like.data.cache_text import Document
 from t5x_like.data.cache_workers import default_workers, mapping
 from t5x_like.data.corpora import Corpus, ReadReport
+from t5x_like.data.sentences import DEFAULT, rule
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
@@ -51,11 +52,12 @@ class _Tokenise:
 
     plan: ShardPlan
     vocabulary: Vocabulary
+    sentences: str
 
     def __call__(self, documents: list[Document]) -> list[Packed]:
         features = tuple(self.plan.features)
         if features == corpora.TARGETS:
-            records = cache_text.plain_records(documents, self.vocabulary)
+            records = cache_text.plain_records(documents, self.vocabulary, self.sentences)
         else:
             records = cache_text.text_to_text_records(documents, self.vocabulary, features)
         return list(self.plan.packed(records))
@@ -66,6 +68,7 @@ def write_cache(
     corpus: Corpus,
     vocabulary: Vocabulary,
     *,
+    sentences: str = DEFAULT,
     workers: int | None = None,
     progress: bool = True,
     overwrite: bool = False,
@@ -80,6 +83,7 @@ def write_cache(
       directory: made if missing.
       corpus: its documents become records, in order.
       vocabulary: tokenises them; saved in the directory.
+      sentences: what segments of plain text are: sentences of this language, or "lines".
       workers: threads or, where the vocabulary is Python code, processes that tokenise; None for
         one a core, 1 for none besides this thread.
       progress: whether to show a bar on standard error.
@@ -91,28 +95,18 @@ def write_cache(
       CorpusError: the corpus cannot be read.
     """
     directory = Path(directory)
-    plain = corpus.features == corpora.TARGETS
-    dtype = token_dtype(vocabulary.vocab_size)
-    manifest = Manifest(
-        corpus=corpus.name,
-        corpus_fingerprint=corpus.fingerprint(),
-        vocabulary=vocabulary.to_json(),
-        vocabulary_fingerprint=vocabulary.fingerprint,
-        token_ids=vocabulary.token_ids,
-        features=dict.fromkeys(corpus.features, dtype),
-        segmentation=cache_text.SEGMENTATION if plain else None,
-        piece_tokens=cache_text.PIECE_TOKENS if plain else None,
-    )
+    manifest = _planned(corpus, vocabulary, sentences)
     with sole_writer(directory):
         if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
             return complete
         plan = shard_plan(directory, manifest)
+        tokenise = _Tokenise(plan, vocabulary, sentences)
         shards: dict[str, int] = {}
         skipped: dict[str, int] = {}
         for splits in corpus.readings:
             blocks = _Blocks(corpus, splits, plan)
             _write_with_bar(
-                plan, vocabulary, blocks, workers=workers or default_workers(), progress=progress
+                tokenise, blocks, workers=workers or default_workers(), progress=progress
             )
             shards |= blocks.shards
             skipped |= dict.fromkeys(splits, blocks.report.skipped)
@@ -121,6 +115,21 @@ def write_cache(
         written = finalise(plan, manifest, vocabulary, shards=shards, skipped=skipped)
         _warn_of_share(corpus, written)
         return written
+
+
+def _planned(corpus: Corpus, vocabulary: Vocabulary, sentences: str) -> Manifest:
+    """The manifest of a cache that is to be written."""
+    plain = corpus.features == corpora.TARGETS
+    return Manifest(
+        corpus=corpus.name,
+        corpus_fingerprint=corpus.fingerprint(),
+        vocabulary=vocabulary.to_json(),
+        vocabulary_fingerprint=vocabulary.fingerprint,
+        token_ids=vocabulary.token_ids,
+        features=dict.fromkeys(corpus.features, token_dtype(vocabulary.vocab_size)),
+        segmentation=rule(sentences) if plain else None,
+        piece_tokens=cache_text.PIECE_TOKENS if plain else None,
+    )
 
 
 def _warn_of_share(corpus: Corpus, manifest: Manifest) -> None:
@@ -203,39 +212,36 @@ class _Blocks:
             print(f"{error}; going on without", file=sys.stderr)
 
 
-def _write_with_bar(
-    plan: ShardPlan, vocabulary: Vocabulary, blocks: _Blocks, *, workers: int, progress: bool
-) -> None:
+def _write_with_bar(tokenise: _Tokenise, blocks: _Blocks, *, workers: int, progress: bool) -> None:
     with tqdm(
         desc=blocks.title, unit="B", unit_scale=True, disable=not progress, mininterval=0.5
     ) as bar:
-        for size in _written(plan, vocabulary, iter(blocks), workers=workers):
+        for size in _written(tokenise, iter(blocks), workers=workers):
             report = blocks.report
             # Files may be compressed: then only what is read of them has a known total.
             bar.total = report.bytes_total or None
             bar.update(report.bytes_read - bar.n if report.bytes_total else size)
 
 
-def _written(
-    plan: ShardPlan, vocabulary: Vocabulary, blocks: Iterator[_Block], *, workers: int
-) -> Iterator[int]:
+def _written(tokenise: _Tokenise, blocks: Iterator[_Block], *, workers: int) -> Iterator[int]:
     """Writes the shards in order and gives the bytes of text of each.
 
     The workers tokenise; all else is done here, meanwhile: with two blocks in hand, there is work
     for them while one is written and the next one read.
     """
-    threads = isinstance(vocabulary, _WITHOUT_LOCK)
+    threads = isinstance(tokenise.vocabulary, _WITHOUT_LOCK)
     if not threads and workers > 1:
         # A text that does not fill a block is not worth processes.
         first = list(itertools.islice(blocks, 1))
         blocks = itertools.chain(first, blocks)
         workers = workers if first and first[0].bytes >= BLOCK_BYTES else 1
-    tokenise = _Tokenise(plan, vocabulary)
 
     def write(block: _Block, tokenised: Iterator[list[Packed]]) -> int:
         if block.documents is not None:
             parts = itertools.chain.from_iterable(tokenised)
-            plan.write_packed(block.split, block.number, parts=parts, content=block.content)
+            tokenise.plan.write_packed(
+                block.split, block.number, parts=parts, content=block.content
+            )
         return block.bytes
 
     with mapping(tokenise, workers=workers, threads=threads) as start:
@@ -265,12 +271,22 @@ def keep_or_clear(directory: Path, wanted: Manifest, *, overwrite: bool) -> Mani
         corpus_fingerprint=wanted.corpus_fingerprint,
         vocabulary_fingerprint=wanted.vocabulary_fingerprint,
     ).manifest
+    if cut_by(found) != cut_by(wanted):
+        raise CacheError(
+            f"{directory} holds {wanted.corpus!r} in segments by the rule {found.segmentation!r}, "
+            f"not {wanted.segmentation!r}; choose another directory or overwrite it"
+        )
     if found.materialized != wanted.materialized:
         raise CacheError(
             f"{directory} holds {wanted.corpus!r} materialized as {found.materialized}, not as "
             f"{wanted.materialized}; choose another directory or overwrite it"
         )
     return found
+
+
+def cut_by(manifest: Manifest) -> str:
+    """The rule of segments without the library's release, of which a finished cache may be any."""
+    return (manifest.segmentation or "").partition(",")[0]
 
 
 def shard_plan(directory: Path, manifest: Manifest, *, source: str = "") -> ShardPlan:

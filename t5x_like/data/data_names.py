@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from t5x_like import objectives
-from t5x_like.data import cache_location, corpora, sources, task_records
+from t5x_like.data import cache_location, corpora, sentences, sources, task_records
 from t5x_like.data.cache import Cache
 from t5x_like.data.corpora import Corpus
 from t5x_like.data.task_records import TaskRecord
@@ -46,6 +46,8 @@ class DataNames:
       read_corpus: makes a corpus of `corpus`.
       objective: for a corpus that is named without one: a preset's name, or an objective.
       find_objective: the objective of a preset's name.
+      sentences: the language of plain text, by whose rules it is cut into sentences, which are the
+        segments that objectives cut at; or "lines". Of a mixture also one each, {name: language}.
       vocabulary: of tasks that have none of their own.
       cache_dir: where vocabularies and caches are kept.
       workers: processes that tokenise; None takes one a core.
@@ -59,6 +61,7 @@ class DataNames:
     read_corpus: CorpusMaker = user_corpus
     objective: Objective | str | None = None
     find_objective: Callable[[str], Objective] = objectives.preset
+    sentences: str | Mapping[str, str] = sentences.DEFAULT
     vocabulary: VocabularyChoice | Given = dataclasses.field(default_factory=VocabularyChoice)
     cache_dir: str | None = None
     workers: int | None = None
@@ -72,6 +75,7 @@ class DataNames:
                 "TASK_FEATURE_LENGTHS must give a whole number of tokens for each feature, such as "
                 f"{{'inputs': 512, 'targets': 114}}, not {lengths!r}"
             )
+        sentences.check(self.sentences, self.corpus)
 
     @property
     def chosen_objective(self) -> Objective | None:
@@ -125,7 +129,7 @@ class DataNames:
         """
         if isinstance(self.corpus, Mapping):
             return tuple(
-                dataclasses.replace(self._files(files), name=name)
+                dataclasses.replace(self._files(files, name), name=name)
                 for name, files in self.corpus.items()
             )
         if self.corpus:
@@ -141,17 +145,17 @@ class DataNames:
         corpus_name, _, preset = name.partition(".")
         if corpus_name in corpora.names():
             objective = self.find_objective(preset) if preset else self.chosen_objective
-            return (
-                dataclasses.replace(
-                    sources.from_corpus(corpora.get(corpus_name), objective), name=name
-                ),
-            )
+            language = sentences.language(self.sentences, None)
+            source = sources.from_corpus(corpora.get(corpus_name), objective, sentences=language)
+            return (dataclasses.replace(source, name=name),)
         return None
 
-    def _files(self, named: str | Sequence[str]) -> sources.CorpusSource:
+    def _files(self, named: str | Sequence[str], name: str | None = None) -> sources.CorpusSource:
         corpus = self.read_corpus(named)
         digest = hashlib.sha256(json.dumps(_whereabouts(named)).encode()).hexdigest()[:8]
-        return sources.from_corpus(corpus, self.chosen_objective, text=f"{corpus.name}-{digest}")
+        language = sentences.language(self.sentences, name)
+        text = f"{corpus.name}-{digest}"
+        return sources.from_corpus(corpus, self.chosen_objective, text=text, sentences=language)
 
     def find_sources(self) -> tuple[sources.Source, ...]:
         """What the names stand for.

@@ -134,6 +134,7 @@ class ObjectiveStep:
                 MemorySplit(documents),
                 separator=separator(self.ids),
                 rows=self.rows,
+                ids=self.ids,
             )
             size = len(samples)
             for n in range(size):

@@ -78,7 +78,8 @@ class Opened:
         if pack:
             return packing.packed_documents(cached, objective, self.lengths)
         shape = objective.geometry(self.lengths)
-        return make_samples(shape, cached, separator=separator(cache.token_ids), rows=rows)
+        ids = cache.token_ids
+        return make_samples(shape, cached, separator=separator(ids), rows=rows, ids=ids)
 
     def _features(self, record: TaskRecord) -> Mapping[str, FeatureSpec]:
         if record.objective is not None:
@@ -100,6 +101,7 @@ class Opened:
         }
         for record, cache in zip(self.records, self.caches, strict=True):
             found[f"data.{record.name}.text"] = cache.manifest.content_hash
+            found[f"data.{record.name}.segments"] = cache.manifest.segmentation
             found[f"data.{record.name}.objective"] = repr(record.objective)
             found[f"data.{record.name}.steps"] = list(record.steps)
             found[f"data.{record.name}.eos"] = dict(record.eos)

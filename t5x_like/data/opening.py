@@ -173,7 +173,9 @@ class Data(DataNames):
         overwrite: bool = False,
     ) -> TaskRecord:
         """The record of a source whose cache exists afterwards; keeps a complete one."""
-        relative = cache_location.cache_directory(source.text, vocabulary)
+        relative = cache_location.cache_directory(
+            source.text, vocabulary, sentences=source.sentences
+        )
         directory = self.root / relative
 
         def write() -> None:

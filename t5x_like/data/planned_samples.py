@@ -10,6 +10,7 @@ import numpy as np
 from t5x_like.data import plans
 from t5x_like.data.randomness import example_rng, noise_source
 from t5x_like.data.token_stream import FEATURE, Segments, TokenStream
+from t5x_like.protocols import TokenIds
 
 _START, _END = "_start", "_end"
 _SPAN = (f"{FEATURE}{_START}", f"{FEATURE}{_END}")
@@ -80,7 +81,12 @@ def split_documents(stream: TokenStream, length: int) -> PlannedSamples:
 
 
 def planned(
-    stream: TokenStream, shape: Any, *, constants: Mapping[str, np.ndarray], rows: int | None
+    stream: TokenStream,
+    shape: Any,
+    *,
+    constants: Mapping[str, np.ndarray],
+    rows: int | None,
+    ids: TokenIds | None,
 ) -> PlannedSamples:
     """The samples of a `geometry.Planned`, or of a `geometry.Carried` for batches of `rows`.
 
@@ -96,13 +102,15 @@ def planned(
 
     def blocks() -> Iterator[np.ndarray]:
         # Of the shape alone: a plan is made for a text once, and every run of it reads the same.
-        arguments = Segments(stream), example_rng(0, source, 0)
+        arguments = Segments(stream, ids), example_rng(0, source, 0)
         for some in shape.plan_rows(*arguments, rows) if carried else shape.plan(*arguments):
             if len(some):
                 block = np.asarray(some, np.int64)
                 yield _checked(block, shape, columns=columns, total=stream.total)
 
     what = f"{plans.said(shape)}|{rows}" if carried else plans.said(shape)
+    if ids is not None and ids.word_starts is not None:
+        what += "|words"
     table = plans.kept(stream.split, what, blocks, columns=len(columns))
     if carried and rows is not None and len(table.values) % rows:
         raise ValueError(f"{shape} planned {len(table.values)} samples for batches of {rows} rows")

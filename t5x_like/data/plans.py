@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from t5x_like.data.cache_format import plan_name, temporary_name
 
-_VERSION = 1
+_VERSION = 2
 """Of the file, and of what this package itself does to plan: its shapes share much of that."""
 _DTYPE = np.dtype("<i8")
 _SILENT_SECONDS = 2

@@ -10,6 +10,7 @@ import numpy as np
 from t5x_like.data import planned_samples
 from t5x_like.data.token_stream import FEATURE, Split, TokenStream
 from t5x_like.objectives import geometry
+from t5x_like.protocols import TokenIds
 
 Sample = dict[str, np.ndarray]
 
@@ -93,7 +94,12 @@ class DuplicatedSamples:
 
 
 def make_samples(
-    shape: Any, split: Split, *, separator: int | None = None, rows: int | None = None
+    shape: Any,
+    split: Split,
+    *,
+    separator: int | None = None,
+    rows: int | None = None,
+    ids: TokenIds | None = None,
 ) -> Samples:
     """The samples of a split in the shape, of `objectives.geometry`, that an objective asks for.
 
@@ -104,6 +110,7 @@ def make_samples(
       split: the records.
       separator: the id between documents, for shapes that have separators.
       rows: of a batch, for shapes whose rows go on from batch to batch.
+      ids: of the vocabulary, for shapes that leave its words whole.
 
     Raises:
       TypeError: nothing here makes samples of that shape.
@@ -113,7 +120,7 @@ def make_samples(
         case geometry.PerRecord():
             return RecordSamples(split)
         case geometry.Duplicated():
-            base = make_samples(shape.geometry, split, separator=separator, rows=rows)
+            base = make_samples(shape.geometry, split, separator=separator, rows=rows, ids=ids)
             return DuplicatedSamples(base, shape.times)
     separated = getattr(shape, "separators", False)
     if separated and separator is None:
@@ -130,7 +137,7 @@ def make_samples(
     if isinstance(shape, geometry.SplitDocuments):
         return planned_samples.split_documents(stream, shape.length)
     if is_carried(shape) or hasattr(shape, "plan"):
-        return planned_samples.planned(stream, shape, constants=constants, rows=rows)
+        return planned_samples.planned(stream, shape, constants=constants, rows=rows, ids=ids)
     raise TypeError(f"no samples of geometry {shape!r} can be made; see t5x_like.data.samples")
 
 

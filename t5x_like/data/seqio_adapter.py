@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_like import objectives
-from t5x_like.data import cache_text, corpora
+from t5x_like.data import cache_text, corpora, text_pieces
 from t5x_like.data.corpora import Corpus
 from t5x_like.data.extras import require
 from t5x_like.data.objective_step import Features, ObjectiveStep
+from t5x_like.data.sentences import DEFAULT
 from t5x_like.data.seqio_steps import TWINS
 from t5x_like.data.seqio_vocabulary import SeqioVocabulary
 from t5x_like.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
@@ -36,6 +37,7 @@ def register(
     seed: int = 0,
     token_ids: TokenIds | None = None,
     rows: int | None = None,
+    sentences: str = DEFAULT,
 ) -> seqio.Task:
     """Registers `<corpus>.<objective>` with SeqIO, or `<corpus>` for text-to-text.
 
@@ -48,6 +50,7 @@ def register(
       token_ids: those of a cache of this text, for objectives that look at how often an id occurs;
         None for the vocabulary's.
       rows: of a global batch, for objectives whose rows are carried from batch to batch.
+      sentences: what segments of plain text are, as for `cache_writer.write_cache`.
 
     Raises:
       ValueError: the name is taken or cannot be derived, the preset does not exist, the vocabulary
@@ -64,7 +67,7 @@ def register(
     name = name or _task_name(corpus, objective)
     made = objectives.preset(objective) if isinstance(objective, str) else objective
     tokenize = (
-        functools.partial(tokenize_plain_text, vocabulary=vocabulary)
+        functools.partial(tokenize_plain_text, vocabulary=vocabulary, sentences=sentences)
         if plain
         else seqio.preprocessors.tokenize
     )
@@ -92,7 +95,7 @@ def register_all(corpus: Corpus, vocabulary: Vocabulary, **options: Any) -> list
     Args:
       corpus: plain text.
       vocabulary: of all features.
-      **options: of `register`: seed, token_ids, rows.
+      **options: of `register`: seed, token_ids, rows, sentences.
     """
     ids = options.get("token_ids") or vocabulary.token_ids
     return [
@@ -137,11 +140,13 @@ def _documents(
     del shuffle_files, seed  # the order of a corpus is fixed; SeqIO shuffles examples
     spec = {feature: tf.TensorSpec([], tf.string) for feature in corpus.features}
     return tf.data.Dataset.from_generator(
-        functools.partial(corpus.documents, split), output_signature=spec
+        lambda: text_pieces.joined(corpus.documents(split)), output_signature=spec
     )
 
 
-def tokenize_plain_text(ds: tf.data.Dataset, *, vocabulary: Vocabulary) -> tf.data.Dataset:
+def tokenize_plain_text(
+    ds: tf.data.Dataset, *, vocabulary: Vocabulary, sentences: str = DEFAULT
+) -> tf.data.Dataset:
     """Documents to int32 `targets`, tokenised segment by segment as for a cache, and `segments`.
 
     These are the positions in `targets` at which segments start.
@@ -150,7 +155,8 @@ def tokenize_plain_text(ds: tf.data.Dataset, *, vocabulary: Vocabulary) -> tf.da
     def encode(text: bytes) -> tuple[np.ndarray, np.ndarray]:
         tokens, segments = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
         position = 0
-        for record in cache_text.plain_records([{"targets": text.decode()}], vocabulary):
+        document = {"targets": text.decode()}
+        for record in cache_text.plain_records([document], vocabulary, sentences):
             tokens.append(record.features["targets"])
             segments.append(record.segments + np.int32(position))
             position += len(tokens[-1])

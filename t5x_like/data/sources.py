@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_like.data import cache_writer, corpora
 from t5x_like.data.corpora import Corpus
+from t5x_like.data.sentences import DEFAULT
 from t5x_like.protocols import Objective, TokenIds, Vocabulary
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class CorpusSource:
       corpus: the documents.
       objective: None for text-to-text.
       weight: its share of a mixture.
+      sentences: what its segments are, as for `cache_writer.write_cache`; None of text-to-text.
       steps: names in `post_cache.STEPS`.
       vocabulary: its own; None, as the run chooses.
     """
@@ -39,6 +41,7 @@ class CorpusSource:
     corpus: Corpus
     objective: Objective | None
     weight: int = 1
+    sentences: str | None = DEFAULT
 
     vocabulary = None
 
@@ -56,6 +59,8 @@ class CorpusSource:
 
     def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
         """Makes the cache."""
+        if self.sentences is not None:
+            options["sentences"] = self.sentences
         cache_writer.write_cache(directory, self.corpus, vocabulary, **options)
 
 
@@ -71,13 +76,16 @@ def appended_eos(steps: Sequence[str], ids: TokenIds) -> dict[str, int]:
     return dict.fromkeys(corpora.TEXT_TO_TEXT, ids.eos)
 
 
-def from_corpus(corpus: Corpus, objective: Objective | None, *, text: str = "") -> CorpusSource:
+def from_corpus(
+    corpus: Corpus, objective: Objective | None, *, text: str = "", sentences: str = DEFAULT
+) -> CorpusSource:
     """The source that reads `corpus`; `objective` is for plain text alone.
 
     Args:
       corpus: the documents.
       objective: makes examples of plain text.
       text: names it in cache directories; the corpus's name by default.
+      sentences: what segments of plain text are, as for `cache_writer.write_cache`.
 
     Raises:
       ValueError: plain text without an objective.
@@ -88,7 +96,13 @@ def from_corpus(corpus: Corpus, objective: Objective | None, *, text: str = "") 
             f"corpus {corpus.name!r} is plain text: name an objective, as in "
             f"MIXTURE_OR_TASK_NAME='{corpus.name}.span_corruption' or OBJECTIVE"
         )
-    return CorpusSource(corpus.name, text or corpus.name, corpus, objective if plain else None)
+    return CorpusSource(
+        corpus.name,
+        text or corpus.name,
+        corpus,
+        objective if plain else None,
+        sentences=sentences if plain else None,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +122,8 @@ class SeqioSource:
     eos_ids: Mapping[str, int]
     refused: str | None
     module: str | None = None
+
+    sentences = None
 
     # As of a CorpusSource.
     @property

@@ -91,6 +91,24 @@ def _ending(text: str, cut: bool, strip: bool) -> Iterator[dict[str, str]]:
         yield Piece(text, first=False)
 
 
+def joined(documents: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
+    """Whole documents, for those who hold one at a time whatever its length."""
+    held: list[dict[str, str]] = []
+    for document in documents:
+        if held and not continues(document):
+            yield _whole(held)
+            held = []
+        held.append(document)
+    if held:
+        yield _whole(held)
+
+
+def _whole(held: list[dict[str, str]]) -> dict[str, str]:
+    if len(held) == 1:
+        return dict(held[0])
+    return {"targets": "".join(piece["targets"] for piece in held)}
+
+
 def cut_if_long(document: dict[str, str]) -> Iterator[dict[str, str]]:
     """A document as it is or, of plain text that is longer than a piece, its pieces."""
     text = document.get("targets", "")

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from t5x_like.data import plans
+from t5x_like.objectives.words import begins_word
 from t5x_like.protocols import TokenIds
 
 FEATURE = "targets"
@@ -157,9 +158,14 @@ class TokenStream:
 
 
 class Segments:
-    """The `objectives.geometry.Sentences` of a stream; documents asked for of late are at hand."""
+    """The `objectives.geometry.Sentences` of a stream; documents asked for of late are at hand.
 
-    def __init__(self, stream: TokenStream) -> None:
+    `ids` are those of its vocabulary, which tells words; None for one that does not.
+    """
+
+    def __init__(self, stream: TokenStream, ids: TokenIds | None = None) -> None:
+        self._stream = stream
+        self._begins = None if ids is None or ids.word_starts is None else begins_word(ids)
         self._split = stream.split
         self._firsts = stream._firsts
         self._starts = stream._starts
@@ -174,6 +180,12 @@ class Segments:
         """The document that holds the token at `offset`."""
         record = self._starts.searchsorted(offset, "right") - 1
         return int(self._firsts.searchsorted(record, "right")) - 1
+
+    def word_starts(self, start: int, end: int) -> np.ndarray:
+        """bool [end - start]: at which of these offsets a word starts."""
+        if self._begins is None:
+            return np.ones(end - start, bool)
+        return self._begins.take(self._stream.read(start, end))
 
     def __getitem__(self, document: int) -> np.ndarray:
         """int64 [S + 1]: the offsets at which its S >= 1 segments start, then its end.

@@ -12,6 +12,7 @@ import numpy as np
 from t5x_like.objectives import masking
 from t5x_like.objectives.formats import MaskedEncoder, masked_features
 from t5x_like.objectives.sentence_blocks import LineBlocks
+from t5x_like.objectives.words import whole_words
 from t5x_like.protocols import FeatureSpec
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ class ELECTRA(MaskedEncoder):
         `length`, that of the inputs.
         """
         length = int(sample["length"])
-        inputs, token_type_ids = masking.with_specials(ids, *self._segments(sample, length, rng))
+        inputs, token_type_ids = masking.with_specials(
+            ids, *self._segments(sample, length, rng, ids)
+        )
         candidates = masking.text_positions(inputs, ids)
         candidates = candidates[inputs[candidates] != ids.mask]
         count = min(max(1, round(len(inputs) * self.masked_rate)), slots(length, self.masked_rate))
@@ -111,16 +114,16 @@ class ELECTRA(MaskedEncoder):
 
     @staticmethod
     def _segments(
-        sample: Mapping[str, np.ndarray], length: int, rng: np.random.Generator
+        sample: Mapping[str, np.ndarray], length: int, rng: np.random.Generator, ids: TokenIds
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The two segments, cut at their ends so that they fit; the second may be empty."""
+        """The two segments, cut after a word so that they fit; the second may be empty."""
         tokens = sample["targets"]
         sizes = np.diff(sample["segments"], prepend=0, append=len(tokens))
         alone, *coins = rng.random(1 + len(sizes)).tolist()
         goal = math.inf if alone < ONE_SEGMENT else (int(sample["max_tokens"]) - 3) // 2
         is_first = np.repeat(in_first_segment(sizes.tolist(), goal, coins), sizes)
-        first = tokens[is_first][: length - 2]
-        return first, tokens[~is_first][: max(0, length - len(first) - 3)]
+        first = whole_words(tokens[is_first], length - 2, ids)
+        return first, whole_words(tokens[~is_first], max(0, length - len(first) - 3), ids)
 
 
 PRESETS = {

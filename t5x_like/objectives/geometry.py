@@ -90,6 +90,12 @@ class Sentences(Protocol):
         the last ends at `total`. A separator belongs to the last segment of its document.
         """
 
+    def word_starts(self, start: int, end: int) -> np.ndarray:
+        """bool [end - start]: at which of these offsets a word starts.
+
+        At all of them, where the vocabulary does not tell.
+        """
+
 
 class Planned(Protocol):
     """Samples that no arithmetic gives: planned once for a corpus, and kept beside its cache.

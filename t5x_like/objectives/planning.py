@@ -1,28 +1,69 @@
-"""What plans of samples share: segments cut in pieces, whole random numbers, rows in lists."""
+"""What plans of samples share: whole words, segments in pieces, whole random numbers, rows."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from t5x_like.objectives.geometry import Sentences
 
 ROWS = 4096
 NUMBERS = 4096
 """How many random numbers to draw at a time."""
 
 
-def in_pieces(bounds: np.ndarray, longest: int, piece: int) -> np.ndarray:
-    """The segments of a document, those of more than `longest` tokens cut every `piece` tokens.
+WINDOW = 16
+"""Tokens to look at together for the start of a word; most words have fewer."""
 
-    int64 [S + 1] offsets to int64 [P + 1], P >= S; text without line breaks is one such segment.
+
+def word_before(sentences: Sentences, start: int, end: int) -> int:
+    """The last offset above `start`, and `end` at most, at which a word starts; else `end`.
+
+    There a text that begins at `start` can be cut so that no word is.
     """
-    lengths = bounds[1:] - bounds[:-1]
-    if lengths.max() <= longest:
+    last = min(end, sentences.total - 1)
+    while start < last and end < sentences.total:
+        first = max(start + 1, last - WINDOW + 1)
+        found = sentences.word_starts(first, last + 1).nonzero()[0]
+        if len(found):
+            return first + int(found[-1])
+        last = first - 1
+    return end
+
+
+def word_after(sentences: Sentences, start: int, end: int) -> int:
+    """The first offset from `start` on, and below `end`, at which a word starts; else `start`."""
+    for first in range(start, end, WINDOW):
+        found = sentences.word_starts(first, min(first + WINDOW, end)).nonzero()[0]
+        if len(found):
+            return first + int(found[0])
+    return start
+
+
+def in_pieces(sentences: Sentences, document: int, *, longest: int, piece: int) -> np.ndarray:
+    """Where a document's segments start, those of more than `longest` tokens cut in pieces.
+
+    A piece has `piece` tokens at most and, but for words longer than that, ends where a word does.
+    int64 [P + 1]: offsets, then the document's end; text without line breaks is one such segment.
+    """
+    bounds = sentences[document]
+    long = (bounds[1:] - bounds[:-1] > longest).nonzero()[0].tolist()
+    if not long:
         return bounds
-    counts = np.where(lengths > longest, -(-lengths // piece), 1)
-    place_in_segment = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.append(np.repeat(bounds[:-1], counts) + piece * place_in_segment, bounds[-1])
+    parts, done = [], 0
+    for segment in long:
+        start, end = bounds[segment : segment + 2].tolist()
+        cuts = []
+        while end - start > piece:
+            start = word_before(sentences, start, start + piece)
+            cuts.append(start)
+        parts += [bounds[done : segment + 1], np.array(cuts, np.int64)]
+        done = segment + 1
+    return np.concatenate([*parts, bounds[done:]])
 
 
 def between(low: int, high: int, draws: Iterator[float]) -> int:

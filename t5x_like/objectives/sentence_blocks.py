@@ -1,7 +1,8 @@
 """Whole sentences a sample, as many as fit: of one document, or across them.
 
 Nothing is dropped: a segment too long for a sample is cut in pieces, where the published codes drop
-it or let it overflow, and a block of a single token is a sample too.
+it or let it overflow, and a block of a single token is a sample too. It is cut before a word,
+unless one is longer than a piece.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SentenceBlocks:
 
     A block ends where the next segment would not fit: FULL-SENTENCES across documents,
     DOC-SENTENCES within one (RoBERTa, section 4.2); the latter also SpanBERT's and BART's. A
-    segment of more than `length - per_segment` tokens is cut every so many.
+    segment of more than `length - per_segment` tokens is cut in pieces of so many at most.
 
     Attributes:
       length: tokens at most, those counted below included.
@@ -62,7 +63,7 @@ class SentenceBlocks:
         longest = self.length - self.per_segment
         start = used = 0
         for document in range(len(sentences)):
-            segments = in_pieces(sentences[document], longest=longest, piece=longest)
+            segments = in_pieces(sentences, document, longest=longest, piece=longest)
             # A block of segments i to j has costs[j] - costs[i] tokens, those to be added included.
             costs = (segments + self.per_segment * np.arange(len(segments))).tolist()
             bounds = segments.tolist()
@@ -92,8 +93,9 @@ class LineBlocks:
     document's end or not; the first is `length` (ELECTRA's published code).
 
     The objective divides a block's lines among its segments and cuts the rest off: a block has up
-    to `2 * length - 1` tokens. A line longer than `length` is cut in halves of `length`, where the
-    published code lost what is beyond it; such a cut is none of a sample's "segments".
+    to `2 * length - 1` tokens. A line longer than `length` is cut in halves of `length` (or the
+    words that fit into one), where the published code lost what is beyond it; such a cut is none of
+    a sample's "segments".
 
     Attributes:
       length: tokens that the model reads, special ones included, so that blocks overflow it.
@@ -129,7 +131,7 @@ class LineBlocks:
         target = self.length
         for document in range(len(sentences)):
             lines = in_pieces(
-                sentences[document], longest=self.length, piece=(self.length + 1) // 2
+                sentences, document, longest=self.length, piece=(self.length + 1) // 2
             )
             bounds = lines.tolist()
             last = len(bounds) - 1

@@ -2,9 +2,10 @@
 
 Offsets only: an objective puts [CLS] and [SEP] around the texts and may swap them. As in the
 published code, a pair that is too long loses tokens at its four ends, and these are in no other
-sample of that pass. One deviation: a segment longer than a sample is cut in halves of a sample
-first. Uncut, it would be a first text by itself, its second always random, and lose all beyond a
-sample: text without line breaks would have no pairs in order.
+sample of that pass. Two deviations: what is lost are whole words, so that a pair may be some tokens
+short; and a segment longer than a sample is cut in halves of a sample first, before a word. Uncut,
+it would be a first text by itself, its second always random, and lose all beyond a sample: text
+without line breaks would have no pairs in order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from t5x_like.objectives.drawing import uniforms
-from t5x_like.objectives.planning import NUMBERS, between, in_lists, in_pieces
+from t5x_like.objectives.planning import (
+    NUMBERS,
+    between,
+    in_lists,
+    in_pieces,
+    word_after,
+    word_before,
+)
 
 if TYPE_CHECKING:
     from t5x_like.objectives.geometry import Sentences
@@ -30,7 +38,7 @@ Row = tuple[int, ...]
 
 def _segments(sentences: Sentences, document: int, length: int) -> np.ndarray:
     """Offsets of a document's segments, none longer than a sample."""
-    return in_pieces(sentences[document], longest=length, piece=(length + 1) // 2)
+    return in_pieces(sentences, document, longest=length, piece=(length + 1) // 2)
 
 
 def _elsewhere(
@@ -87,7 +95,12 @@ def _document_pairs(
 
 
 def _truncated(
-    rows: list[Row], length: int, rng: np.random.Generator, *, in_order: bool = False
+    rows: list[Row],
+    length: int,
+    rng: np.random.Generator,
+    *,
+    sentences: Sentences,
+    in_order: bool = False,
 ) -> list[Row]:
     """Rows whose two texts have at most `length` tokens together.
 
@@ -96,6 +109,8 @@ def _truncated(
     binomial. Texts that are `in_order` will be swapped, or not: there it is either of them if
     equal. Were it always the second, an odd `length` would tell which were swapped; the published
     code swaps first, which a plan cannot, as every epoch swaps anew.
+
+    Then what is left of a word that was cut goes too, unless no whole word is left.
     """
     first_start, first_end, second_start, second_end, is_random = np.array(rows).T
     first, second = first_end - first_start, second_end - second_start
@@ -104,16 +119,29 @@ def _truncated(
         half = (length + rng.integers(2, size=len(rows))) // 2
     kept_first = np.minimum(first, np.maximum(half, length - second))
     kept_second = np.minimum(second, length - kept_first)
-    first_start = first_start + rng.binomial(first - kept_first, 0.5)
-    second_start = second_start + rng.binomial(second - kept_second, 0.5)
-    columns = (
-        first_start,
-        first_start + kept_first,
-        second_start,
-        second_start + kept_second,
-        is_random,
+    first_kept = first_start + rng.binomial(first - kept_first, 0.5)
+    second_kept = second_start + rng.binomial(second - kept_second, 0.5)
+    texts = (
+        _whole_words(sentences, np.stack(columns, axis=1).tolist())
+        for columns in (
+            (first_start, first_kept, first_kept + kept_first, first_end),
+            (second_start, second_kept, second_kept + kept_second, second_end),
+        )
     )
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    labels = is_random.tolist()
+    return [(*a, *b, label) for a, b, label in zip(*texts, labels, strict=True)]
+
+
+def _whole_words(sentences: Sentences, texts: list[list[int]]) -> Iterator[tuple[int, int]]:
+    """Texts (start, start of what is kept, its end, end) without the parts of words at cuts."""
+    for start, kept, end, last in texts:
+        first = word_after(sentences, kept, end) if kept > start else kept
+        final = word_before(sentences, kept, end) if end < last else end
+        if first < final:
+            yield first, final
+        else:
+            # One word ends there and another begins, neither of them whole: the longer part.
+            yield (kept, first) if first - kept > end - first else (first, end)
 
 
 def _check_length(name: str, length: int) -> None:
@@ -159,7 +187,8 @@ class SentencePairs:
     def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
         """The pairs of each document in order, once a pass; as `geometry.Planned.plan`."""
         for rows in in_lists(self._pairs(sentences, uniforms(rng, NUMBERS))):
-            yield _truncated(rows, self.length, rng, in_order=self.random_probability == 0)
+            in_order = self.random_probability == 0
+            yield _truncated(rows, self.length, rng, sentences=sentences, in_order=in_order)
 
     def _pairs(self, sentences: Sentences, draws: Iterator[float]) -> Iterator[Row]:
         for _ in range(self.passes):
@@ -212,4 +241,4 @@ class SingleSentencePairs:
             )
         )
         for rows in in_lists(pairs):
-            yield _truncated(rows, self.length, rng)
+            yield _truncated(rows, self.length, rng, sentences=sentences)

@@ -27,6 +27,26 @@ def _tables(ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
     return ids.word_starts | special, special
 
 
+def begins_word(ids: TokenIds) -> np.ndarray:
+    """bool [vocab_size]: the pieces that begin a word, and the special ids; not to be changed.
+
+    Raises:
+      ValueError: the vocabulary does not tell which pieces begin a word.
+    """
+    return _tables(ids)[0]
+
+
+def whole_words(tokens: np.ndarray, length: int, ids: TokenIds) -> np.ndarray:
+    """The first words of `tokens` (int [n]) that have `length` tokens at most: int [m].
+
+    So many tokens where the first word is longer, or the vocabulary does not tell words.
+    """
+    if len(tokens) <= length or ids.word_starts is None:
+        return tokens[:length]
+    starts = begins_word(ids).take(tokens[1 : length + 1]).nonzero()[0]
+    return tokens[: int(starts[-1]) + 1] if len(starts) else tokens[:length]
+
+
 def word_starts(tokens: np.ndarray, ids: TokenIds) -> np.ndarray:
     """Where a word begins: bool [n] for int tokens [n], one text.
 

@@ -14,7 +14,10 @@ SEEDS = st.integers(0, 2**32 - 1)
 class InMemory:
     """A `geometry.Sentences`; a separator, where there are any, is a token of a last segment."""
 
-    def __init__(self, documents: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, documents: Sequence[Sequence[int]], begins_word: np.ndarray | None = None
+    ) -> None:
+        self.begins_word = begins_word
         self.documents = []
         self.total = 0
         for segments in documents:
@@ -26,6 +29,11 @@ class InMemory:
 
     def __getitem__(self, document: int) -> np.ndarray:
         return self.documents[document]
+
+    def word_starts(self, start: int, end: int) -> np.ndarray:
+        if self.begins_word is None:
+            return np.ones(end - start, bool)
+        return self.begins_word[start:end]
 
     @property
     def starts(self) -> np.ndarray:
@@ -42,9 +50,10 @@ class InMemory:
         return np.searchsorted(self.starts, offsets, side="right") - 1
 
 
-def planned(geometry, documents, seed=0) -> dict[str, np.ndarray]:
+def planned(geometry, documents, seed=0, begins_word=None) -> dict[str, np.ndarray]:
     """The columns of a plan of the corpus of these documents: int64 [rows] each."""
-    lists = list(geometry.plan(InMemory(documents), np.random.default_rng(seed)))
+    corpus = InMemory(documents, begins_word)
+    lists = list(geometry.plan(corpus, np.random.default_rng(seed)))
     assert all(lists)
     rows = [row for rows in lists for row in rows]
     assert all(type(row) is tuple and all(type(value) is int for value in row) for row in rows)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from t5x_like.objectives.sentence_blocks import LineBlocks, SentenceBlocks
 from t5x_like.objectives.sentence_pairs import SentencePairs, SingleSentencePairs
 from tests.objectives.sentences import CORPORA, SEEDS, InMemory, planned, sigmas
 
@@ -302,3 +303,26 @@ def test_fields_are_checked(make, said):
 
 def test_a_whole_number_and_a_float_name_the_same_plan():
     assert repr(SentencePairs(8, 1, 0, 1)) == repr(SentencePairs(8, 1, 0.0, 1.0))
+
+
+@given(
+    geometry=ALL
+    | st.builds(SentenceBlocks, length=st.integers(2, 60), cross_documents=st.booleans())
+    | st.builds(LineBlocks, length=st.integers(5, 60)),
+    documents=CORPORA,
+    share=st.sampled_from([0.1, 0.5]),
+    seed=SEEDS,
+)
+def test_a_cut_falls_between_words_unless_they_are_long(geometry, documents, share, seed):
+    corpus = InMemory(documents)
+    begins = np.random.default_rng(seed).random(corpus.total) < share
+    begins[corpus.segment_starts] = True
+    plan = planned(geometry, documents, seed, begins)
+    starts = np.append(begins.nonzero()[0], corpus.total)
+    for name in ("first", "second") if "first_start" in plan else ("targets",):
+        assert (plan[f"{name}_start"] < plan[f"{name}_end"]).all()
+        cuts = np.concatenate([plan[f"{name}_start"], plan[f"{name}_end"]])
+        after = starts.searchsorted(cuts)
+        inside = starts[after] != cuts
+        words = starts[after] - starts[after - 1]
+        assert (words[inside] >= geometry.length // 4).all()

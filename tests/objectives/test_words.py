@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.objectives.words import word_bounds, word_starts
+from t5x_like.objectives.words import whole_words, word_bounds, word_starts
 from t5x_like.protocols import TokenIds
 from tests.objectives.texts import FIRST, IDS, VOCABULARIES, texts
 
@@ -34,3 +35,17 @@ def test_an_example():
 def test_without_words_there_is_nothing_to_mask_by():
     with pytest.raises(ValueError, match="word_starts"):
         word_starts(np.array([1]), TokenIds(vocab_size=9))
+
+
+@hypothesis.given(
+    tokens=st.lists(st.integers(0, 8), max_size=30).map(lambda ids: np.array(ids, np.int32)),
+    length=st.integers(0, 30),
+)
+def test_a_text_is_cut_before_a_word(tokens, length):
+    kept = whole_words(tokens, length, IDS)
+    assert kept.tolist() == tokens[: len(kept)].tolist()
+    starts = [
+        i for i in range(1, len(tokens)) if IDS.word_starts[tokens[i]] or tokens[i] in IDS.special
+    ]
+    allowed = [i for i in [*starts, len(tokens)] if i <= length]
+    assert len(kept) == (max(allowed) if allowed else length)
