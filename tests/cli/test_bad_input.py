@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 from conftest import write_text
+from flax import nnx
 from tiny_run import Result, Tiny, files, losses
 from tokenizers import pre_tokenizers
 
 from t5x_like.cli import preflight
+from t5x_like.data.feature_converters import Encoder
 from t5x_like.training.checkpoints import CheckpointError
 
 
@@ -268,20 +272,17 @@ def test_directory_that_is_no_run(tiny: Tiny) -> None:
     refused(tiny.cli("plot", empty), "No metrics.jsonl", empty)
 
 
-def test_a_model_that_lacks_what_will_be_asked_of_it(tiny: Tiny) -> None:
+def test_a_model_that_lacks_what_will_be_asked_of_it() -> None:
     """Said when it is made, and not by a trace in the middle of a run."""
-    (tiny.root / "mine.py").write_text(
-        "from flax import nnx\n\n\nclass Bare(nnx.Module):\n"
-        "    def __init__(self, rngs):\n        self.kernel = nnx.Param(0.0, axes=())\n"
-    )
-    (tiny.root / "mine.gin").write_text(
-        "from __gin__ import dynamic_registration\nimport mine\nMODEL = @mine.Bare\n"
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(tiny.root))
-        result = tiny.train("run", f"--gin_file={tiny.root / 'mine.gin'}")
-    refused(result, "Bare has no config, padding, weights, initial_carry, loss: protocols.Model")
-    assert not (tiny.root / "cache").exists()
+
+    class Bare(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs) -> None:
+            self.kernel = nnx.Param(jnp.zeros(()), axes=())
+
+    run: Any = SimpleNamespace(model=Bare, feature_converter=Encoder())
+    lacks = "Bare has no config, padding, weights, initial_carry, loss: protocols.Model"
+    with pytest.raises(ValueError, match=lacks):
+        preflight.parts_complete(run)
 
 
 @pytest.mark.parametrize(
