@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -97,10 +98,27 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
                 parser.error(f"{word} has no value: {word}=VALUE")
             binding = f"{binding}={value}"
         bindings.append(binding)
-    args = parser.parse_args(rest)
+    args, unknown = parser.parse_known_args(rest)
+    if unknown:
+        advice = _as_setting(unknown) if hasattr(args, "gin_file") else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
     if hasattr(args, "gin_file"):
         args.gin_file = args.gin_file or ([] if args.recipe else [args.default_gin_file])
     return args, bindings
+
+
+def _as_setting(words: Sequence[str]) -> str:
+    """How a setting of a run is given, where `--train_steps=5` looks like one."""
+    from t5x_like.cli import gin_config, gin_text
+
+    name, _, value = words[0].lstrip("-").replace("-", "_").partition("=")
+    text = (gin_config.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
+    known = [one.selector for one in gin_text.read(text).bindings if not one.parameter]
+    near = difflib.get_close_matches(name.upper(), known, n=1)
+    if not near:
+        return ""
+    value = value or (words[1] if len(words) > 1 else "VALUE")
+    return f"; a setting of a run is given as --gin.{near[0]}={value}"
 
 
 def join_processes(args: argparse.Namespace) -> None:

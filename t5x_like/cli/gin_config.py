@@ -357,9 +357,11 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
     except ConfigError:
         raise
     except SyntaxError as error:
+        # Of what it could not read, Python would show the address.
+        reason = error.msg.partition("malformed node")[0].rstrip(".")
         raise ConfigError(
-            f"not a Python value {where}: {error.msg} (a string needs its own quotes: "
-            "NAME=\"'text'\")"
+            f"not a Python value {where}: {reason}{': ' * bool(reason)}a string needs its own "
+            "quotes, as in NAME=\"'text'\""
         ) from error
     except ImportError as error:
         raise ConfigError(f"cannot import {error.name!r} {where}: {error}") from error

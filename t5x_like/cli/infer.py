@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli import arguments
+from t5x_like.protocols import Decodable, lacking
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,6 +65,7 @@ def main(argv: list[str]) -> int:
     for text in texts:
         fill_blanks.number_blanks(text)
     model = trained.load(args.model_dir, step=args.step, bindings=bindings, modules=args.module)
+    _check_fills(model)
     truths: list[str | None] = [None] * len(texts)
     if args.held_out:
         from t5x_like.cli.held_out import blanked_sentences
@@ -83,6 +85,29 @@ def main(argv: list[str]) -> int:
             extra = {} if truth is None else {"original": truth}
             file.write(json.dumps({**one.to_json(), **extra}, ensure_ascii=False) + "\n")
     return 0
+
+
+def _check_fills(model: Trained) -> None:
+    """Raises ValueError where a model has no decoder that fills blanks, and says what to do."""
+    module, sentinels = model.model, model.vocabulary.token_ids.sentinels
+    advice = (
+        "`t5x_like export --from RUN --to HF_DIR` writes it for transformers, where "
+        "pipeline({task!r}, {directory!r}) asks it"
+    )
+    if lacking(module, Decodable):
+        reads = model.run.feature_converter.kind == "encoder"
+        task = "fill-mask" if reads else "text-generation"
+        what = "reads and does not write" if reads else "goes on with a text"
+        raise ValueError(
+            f"this model, a {type(module).__name__}, {what}: only an encoder-decoder fills blanks. "
+            + advice.format(task=task, directory="HF_DIR")
+        )
+    if not sentinels:
+        raise ValueError(
+            f"this {type(module).__name__} has no sentinels in its vocabulary, so it was not "
+            "trained to fill numbered blanks. "
+            + advice.format(task="fill-mask", directory="HF_DIR")
+        )
 
 
 def _lines(path: str | None) -> Iterator[str]:

@@ -59,7 +59,13 @@ def main(argv: list[str] | None = None) -> int:
         host_memory.keep_freed()
     module = importlib.import_module(f"t5x_like.cli.{MODULES.get(command, command)}")
     try:
-        return module.main(argv[1:]) or 0
+        status = module.main(argv[1:]) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Who read, such as `head`, has read enough. Python would complain again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

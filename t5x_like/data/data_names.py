@@ -215,10 +215,19 @@ class DataNames:
         known = [f"{corpus}.{p}" for corpus in corpora.names() for p in presets]
         known += [file.stem for file in (self.root / "tasks").glob("*.json")]
         known += sources.seqio_names()
-        near = difflib.get_close_matches(name, known, n=4) or known[:10]
+        # An objective by itself is first of all that of a corpus.
+        near = [one for one in known if one.partition(".")[2] == name]
+        near += [one for one in difflib.get_close_matches(name, known, n=4) if one not in near]
+        if not near:
+            corpus, dot, preset = name.partition(".")
+            alike = difflib.get_close_matches(preset if dot else corpus, presets, n=2)
+            near = [f"{one}.{preset}" for one in corpora.names() for preset in alike]
+        advice = (
+            f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(known[:10])}, ..."
+        )
         return (
-            f"no task or mixture {name!r}; nearest: {', '.join(near)}. If a module of yours "
-            "registers it, name that in MIXTURE_OR_TASK_MODULE"
+            f"no task or mixture {name!r}{advice}. If a module of yours registers it, name that in "
+            "MIXTURE_OR_TASK_MODULE"
         )
 
 

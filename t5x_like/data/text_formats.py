@@ -132,6 +132,12 @@ def _objects(stream: io.BufferedReader, path: Path) -> Iterator[tuple[str, dict[
 def _delimited(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
     rows = _rows(stream, path)
     _, header = next(rows, (0, []))
+    if header and not {*layout.fields.values()} & {*header}:
+        wanted = " and ".join(map(repr, layout.fields.values()))
+        raise CorpusError(
+            f"{path}: its first line must name the columns, and is {header[:6]}. Add a line with "
+            f"{wanted}, or say which of its names is the text (CORPUS_FIELD, --field)"
+        )
     for number, row in rows:
         place = f"{path}:{number}"
         if len(row) != len(header):

@@ -75,9 +75,12 @@ def read_config(directory: Path) -> dict[str, Any]:
     """
     path = directory / CONFIG
     if not path.is_file():
+        name = directory.as_posix()
         raise FileNotFoundError(
             f"{directory} has no {CONFIG}: name a directory that save_pretrained wrote, or that "
-            "was downloaded from the hub"
+            f"was downloaded, as nothing is here. If it is a name of the hub: `hf download {name} "
+            f"--local-dir {directory.name}` (pip install huggingface_hub), then --from "
+            f"{directory.name}"
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))

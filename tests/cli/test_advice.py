@@ -1,0 +1,68 @@
+"""What a mistake is answered with leads to what was meant."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from tiny_run import ROOT
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("show mlm", "nearest: stdlib_docs.mlm."),
+        ("show mlm_nps", "nearest: stdlib_docs.mlm_nsp, "),
+        ("show stdlib_doc.mlm", "nearest: stdlib_docs.mlm, "),
+        ("train --gin.CORPUS=data.txt", "--gin.CORPUS=data.txt: a string needs its own quotes"),
+        ("train --gin.CORPUS='a", "--gin.CORPUS='a: Unable to parse value: a string needs"),
+        ("train --train_steps=5", "--train_steps=5; a setting of a run is given as --gin.TRAIN_S"),
+        ("train --steps 7", "--steps 7; a setting of a run is given as --gin.TRAIN_STEPS=7"),
+        ("train --learning-rat", "unrecognized arguments: --learning-rat\n"),
+        ("import --from bert-base-uncased --to x", "`hf download bert-base-uncased --local-dir "),
+        (
+            "train --gin_file=bert_tiny --gin_file=runs/pretrain.gin --gin.CORPUS='{tmp}/t.txt' "
+            "--gin.MODEL_DIR='{tmp}/run'",
+            "the kinds do not fit: examples of SpanCorruption",
+        ),
+        (
+            "train --recipe bert-mini --gin.CORPUS='{tmp}/t.tsv' --gin.MODEL_DIR='{tmp}/run'",
+            "its first line must name the columns, and is ['Zwei', 'Two']. Add a line with 'text'",
+        ),
+    ],
+)
+def test_advice(cli, tmp_path, monkeypatch, command: str, said: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.txt").write_text("a b c\n\n" * 30)
+    (tmp_path / "t.tsv").write_text("Zwei\tTwo\nDrei\tThree\n")
+    result = cli(*command.format(tmp=tmp_path).split())
+    assert result.status in (1, 2)
+    assert said in result.err
+    assert "<ast." not in result.err
+
+
+def test_infer_says_what_else_asks_an_encoder(cli, tmp_path) -> None:
+    (tmp_path / "t.txt").write_text("a b c\n\nd e f\n\n" * 40)
+    flags = ["--gin.TRAIN_STEPS=1", "--gin.EVAL_PERIOD=0", "--gin.BATCH_SIZE=8"]
+    names = {"CORPUS": "t.txt", "MODEL_DIR": "run", "CACHE_DIR": "cache"}
+    flags += [f"--gin.{name}={str(tmp_path / path)!r}" for name, path in names.items()]
+    trained = cli("train", "--recipe", "bert-mini", "--gin.VOCAB_SIZE=40", *flags)
+    assert trained.status == 0, trained.err
+    asked = cli("infer", str(tmp_path / "run"), "a ___ c")
+    assert asked.status == 1
+    assert "this model, a Bert, reads and does not write" in asked.err
+    assert "pipeline('fill-mask', 'HF_DIR')" in asked.err
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m t5x_like.cli.main recipes | head -c 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
