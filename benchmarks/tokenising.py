@@ -28,6 +28,7 @@ from t5x_like.data import corpora
 from t5x_like.data.cache_text import split_segments
 from t5x_like.data.cache_writer import write_cache
 from t5x_like.data.corpora import Corpus
+from t5x_like.data.sentences import DEFAULT
 from t5x_like.data.text_files import TextFiles
 from t5x_like.data.user_corpus import user_corpus
 from t5x_like.protocols import Vocabulary
@@ -77,7 +78,7 @@ def _encode(
     connection: multiprocessing.connection.Connection, corpus: Corpus, saved: Path, cores: int
 ) -> None:
     """In a process of its own: encodes the text each time it is asked to."""
-    segments = [segment for text in texts(corpus) for segment in split_segments(text)]
+    segments = [segment for text in texts(corpus) for segment in split_segments(text, DEFAULT)]
     batches = [segments[i : i + BATCH] for i in range(0, len(segments), BATCH)]
     encode = bare_encoder(saved, cores)
     connection.send(sum(map(len, segments)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -35,8 +36,9 @@ line above each example says how full its rows are on that text.
 
 Noise is drawn anew in every epoch, from the run's seed and the example's number alone, so that a
 resumed run, another number of hosts and SeqIO see the same; a `static` objective repeats its noise.
-Sentences are the lines of a document. Where a paper's text and its published code differ, the code
-is followed, and the docstring of the class says so.
+Sentences are found by the rules of the text's language ([data.md](data.md#sentences)); [at the
+end](#other-scripts) is what becomes of other scripts. Where a paper's text and its published code
+differ, the code is followed, and the docstring of the class says so.
 """
 
 FAMILIES = {
@@ -91,6 +93,27 @@ FAMILIES = {
     ),
 }
 
+SCRIPTS = """\
+## Other scripts
+
+`bart` puts sentences in another order and masks spans of words, so that it shows what both are in a
+script. Sentences end where the language's rules say. A word ends before the next space; in scripts
+that put none between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan) every piece of the
+vocabulary is a word, which is a character in these examples, as their vocabulary has nothing else.
+Thai has no mark that ends a sentence, only a space that also stands elsewhere: the library finds none.
+"""
+
+TEXTS = {
+    "English": (
+        "en",
+        "The river was calm. Did you see the boats? They came at dawn! Nobody spoke to Dr. Brown.",
+    ),
+    "Chinese": ("zh", "河水很平静。你看见船了吗？它们黎明时来了！没有人说话。"),  # noqa: RUF001
+    "Hindi": ("hi", "नदी शांत थी। क्या तुमने नावें देखीं? वे भोर में आईं! कोई नहीं बोला।"),
+    "Arabic": ("ar", "كان النهر هادئا. هل رأيت القوارب؟ لقد جاءت عند الفجر! لم يتكلم أحد."),
+    "Thai": ("th", "แม่น้ำสงบนิ่ง คุณเห็นเรือไหม พวกมันมาถึงตอนรุ่งสาง ไม่มีใครพูดอะไร"),
+}
+
 
 def main() -> None:
     """Writes the page."""
@@ -103,19 +126,33 @@ def main() -> None:
             summary = summaries[name][0].upper() + summaries[name][1:]
             parts.append(f"### {name}\n\n{summary}.\n")
             parts.append(f"```\n$ {command}\n{_output(command)}\n```\n")
+    parts.append(SCRIPTS)
+    parts += [f"### {name}\n\n{_of_script(*text)}" for name, text in TEXTS.items()]
     Path(__file__).with_name("objectives.md").write_text("\n".join(parts), encoding="utf-8")
 
 
-def _output(command: str) -> str:
+def _of_script(language: str, text: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, f"{language}.txt").write_text(text, encoding="utf-8")
+        command = (
+            f"t5x_like show --corpus {language}.txt --sentences {language} --objective bart "
+            "--vocab_type characters --vocab_size 99 --validation 0 --length 100 -n 1"
+        )
+        shown = _output(f"{command} --cache_dir .", folder)
+    return f"```\n$ {command}\n{shown}\n```\n"
+
+
+def _output(command: str, folder: str | None = None) -> str:
     done = subprocess.run(
         [sys.executable, "-m", *command.split(), "--color", "never"],
         capture_output=True,
         text=True,
         check=True,
+        cwd=folder,
     )
     # What was made on the first use, and what the page says once.
     lines = done.stdout.splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("stdlib_docs"))
+    first = next(i for i, line in enumerate(lines) if " rows an epoch;" in line)
     return "\n".join(line for line in lines[first:] if not line.startswith("marks:")).strip()
 
 

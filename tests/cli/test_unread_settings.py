@@ -25,6 +25,7 @@ OTHERS = {
     "MODEL_DIR": "runs/other",
     "CORPUS_FIELD": "body",
     "CORPUS_SEPARATOR": "file",
+    "SENTENCES": "lines",
     "VOCAB_TYPE": "characters",
     "DTYPE": "float16",
     "OBJECTIVE": "mass_style",
@@ -71,7 +72,8 @@ def what_runs(run: Run) -> str:
     parts = [
         model, shapes, run.feature_converter, rule, run.layout, run.options, run.model_dir,
         data.lengths, data.mixture_or_task_name, data.mixture_or_task_module, data.corpus,
-        data.corpus_exponent, data.chosen_objective, data.vocabulary, data.cache_dir, data.workers,
+        data.corpus_exponent, data.chosen_objective, data.sentences, data.vocabulary,
+        data.cache_dir, data.workers,
         gin.get_bindings("user_corpus.user_corpus"), run.init_from, run.teacher,
         [(start, part.options, part.data.lengths, part.data.chosen_objective)
          for start, part in run.in_phases()],

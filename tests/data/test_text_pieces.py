@@ -26,12 +26,11 @@ def written(path, text, separator="file"):
 
 
 def prose(characters, seed=0):
+    """Lines of words, no two alike."""
     rng = random.Random(seed)
-    lines, size = [], 0
-    while size < characters:
-        words = ["".join(rng.choices("abcdé", k=rng.randint(1, 9))) for _ in range(60)]
-        lines.append(" ".join(words) + ".")
-        size += len(lines[-1]) + 1
+    words = ["".join(rng.choices("abcdé", k=rng.randint(1, 9))) for _ in range(300)]
+    body = " ".join(words)
+    lines = (f"{seed} {n} {body}." for n in range(characters // len(body) + 1))
     return "\n".join(lines)
 
 
