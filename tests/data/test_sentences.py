@@ -2,8 +2,11 @@
 
 # ruff: noqa: RUF001 (full-width punctuation is meant)
 
+import dataclasses
+import functools
 import itertools
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +16,10 @@ from hypothesis import strategies as st
 from t5x_like.data import cache_text, cache_writer, sentences
 from t5x_like.data.cache import Cache
 from t5x_like.data.cache_format import CacheError
+from t5x_like.data.opening import Data
 from t5x_like.data.text_files import TextFiles
+from t5x_like.data.user_corpus import user_corpus
+from t5x_like.data.vocabulary_choice import Given
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.subword_training import train_byte_bpe, train_wordpiece
@@ -140,3 +146,27 @@ def test_a_mixture_may_have_a_language_for_each():
         sentences.check({"german": "de"}, corpus)
     with pytest.raises(ValueError, match="a mixture of nothing"):
         sentences.check({"german": "de"}, "de/*.txt")
+
+
+def test_a_finished_cache_needs_no_splitter(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text(ENGLISH)
+    data = Data(
+        lengths={"inputs": 32},
+        corpus=str(tmp_path / "a.txt"),
+        read_corpus=functools.partial(user_corpus, validation=0),
+        objective="mlm_nsp",
+        vocabulary=Given(
+            train_wordpiece(
+                [ENGLISH] * 9, size=300, extra_ids=0, character_coverage=1.0, lowercase=False
+            )
+        ),
+        cache_dir=str(tmp_path / "cache"),
+        workers=1,
+    )
+    made = data.open()
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    assert data.open().identity() == made.identity()
+    assert "sentences-v1 en" in made.identity()["data.a.segments"]
+    with pytest.raises(ImportError):
+        dataclasses.replace(data, sentences="de").open()
+    assert dataclasses.replace(data, sentences="lines").open().identity() != made.identity()
