@@ -10,18 +10,29 @@ import pytest
 from documents import write_documents
 from tiny_run import Tiny, finish, losses
 
+from t5x_like.cli import main
+
 VOCABULARY = str(Path(__file__).parent / "golden" / "vocabulary")
 
 
-def command(name: str, tiny: Tiny, run: str, macros: Mapping[str, Any]) -> list[str]:
+PHASED = {"VOCABULARY": VOCABULARY, "short/run.Phase.steps": 2}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a text, its cache, and a run of BERT that others follow."""
+    folder = tmp_path_factory.mktemp("two_hosts")
+    write_documents(folder / "text.txt")
+    assert main.main(command("bert-mini", shared=folder, run=folder / "bert", macros=PHASED)) == 0
+    return folder
+
+
+def command(name: str, *, shared: Path, run: Path, macros: Mapping[str, Any]) -> list[str]:
     """Trains a recipe for four steps of eight rows."""
-    text = tiny.root / "text.txt"
-    if not text.exists():
-        write_documents(text)
     given = {
-        "CORPUS": str(text),
-        "CACHE_DIR": str(tiny.root / "cache"),
-        "MODEL_DIR": str(tiny.root / run),
+        "CORPUS": str(shared / "text.txt"),
+        "CACHE_DIR": str(shared / "cache"),
+        "MODEL_DIR": str(run),
         "TRAIN_STEPS": 4,
         "WARMUP_STEPS": 1,
         "BATCH_SIZE": 8,
@@ -42,18 +53,15 @@ def command(name: str, tiny: Tiny, run: str, macros: Mapping[str, Any]) -> list[
     ],
     ids=["phases", "memory", "teacher", "start from another run"],
 )
-def test_two_processes_train_as_one(name: str, bert: str | None, tiny: Tiny) -> None:
-    macros: dict[str, Any] = {} if bert else {"VOCABULARY": VOCABULARY}
-    phased = {"VOCABULARY": VOCABULARY, "short/run.Phase.steps": 2}
+def test_two_processes_train_as_one(name: str, bert: str | None, shared: Path, tiny: Tiny) -> None:
+    macros = {bert: str(shared / "bert")} if bert else {"VOCABULARY": VOCABULARY}
+    alone, two = tiny.root / "alone", tiny.root / "two"
     if name == "bert-mini":
-        macros = phased
-    if bert:
-        teacher = tiny.cli(*command("bert-mini", tiny, "bert", phased))
-        assert teacher.status == 0, teacher.err
-        macros[bert] = str(tiny.root / "bert")
-    alone = tiny.cli(*command(name, tiny, "alone", macros))
-    assert alone.status == 0, alone.err
-    finish(*tiny.start_two(command(name, tiny, "two", macros)))
-    want = losses(tiny.root / "alone")
+        macros, alone = PHASED, shared / "bert"
+    else:
+        done = tiny.cli(*command(name, shared=shared, run=alone, macros=macros))
+        assert done.status == 0, done.err
+    finish(*tiny.start_two(command(name, shared=shared, run=two, macros=macros)))
+    want = losses(alone)
     assert sorted(want) == [1, 2, 3, 4]
-    assert losses(tiny.root / "two") == pytest.approx(want, rel=1e-4)
+    assert losses(two) == pytest.approx(want, rel=1e-4)

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from t5x_like.cli import trained
 from t5x_like.training.checkpoints import Checkpoints
@@ -158,3 +159,25 @@ def files(directory: Path) -> dict[str, bytes]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
+
+
+def assert_evaluated(run: Path, cli: Callable[..., Result], *, rows: int) -> None:
+    """That `eval`, which knows no seed, says of the last step what the log says of it.
+
+    And that it names simple baselines. The run is evaluated on two batches.
+    """
+    output = run / "eval.json"
+    done = cli("eval", str(run), f"--batch_size={rows}", "--batches=2", f"--output={output}")
+    assert done.status == 0, done.err
+    (columns,) = json.loads(output.read_text())["tasks"].values()
+    logged = {
+        name.rpartition("/")[2]: value
+        for line in read_metrics(run / "metrics.jsonl")
+        for name, value in line.items()
+        if name.startswith("eval/")
+    }
+    assert logged
+    assert {name: columns["trained"][name] for name in logged} == pytest.approx(logged, rel=1e-5)
+    assert columns["untrained"].keys() == columns["trained"].keys() >= columns["unigram"].keys()
+    assert any(name.endswith("perplexity") for name in columns["unigram"])
+    assert any(name.endswith("accuracy") for name in columns["unigram"])

@@ -162,32 +162,6 @@ def test_flops_count_shared_layers_each_time_they_run():
 
 
 @pytest.mark.slow
-def test_scanned_unrolled_and_rematerialised_layers_compute_the_same():
-    key, batch = jax.random.key(1), batch_of()
-    rates = {"dropout_rate": 0.2, "attention_dropout_rate": 0.2}
-
-    def run(**changes):
-        loss, grads = loss_and_grads(make(**rates, **changes), batch, key)
-        return loss, nnx.to_pure_dict(nnx.state(grads))
-
-    want = run()
-    for changes in ({"scan_unroll": 0}, {"remat": jax.checkpoint_policies.nothing_saveable}):
-        got = run(**changes)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), got, want)
-
-
-@pytest.mark.slow
-def test_bfloat16_computes_close_to_float32_with_float32_parameters():
-    batch = batch_of()
-    low = make(dtype="bfloat16", init_std=0.1)
-    assert {x.dtype for x in jax.tree.leaves(low)} == {jnp.dtype("float32")}
-    assert low.encoder.hidden(batch).last.dtype == jnp.bfloat16
-    np.testing.assert_allclose(
-        logits_of(low, batch), logits_of(make(init_std=0.1), batch), atol=0.1
-    )
-
-
-@pytest.mark.slow
 def test_one_batch_overfits():
     graph, params = nnx.split(make(init_std=0.1))
     batch, adam = batch_of(), optax.adam(1e-2)

@@ -82,14 +82,6 @@ def test_the_loss_is_the_mean_over_masked_tokens_plus_that_over_pairs(encoder_ba
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, ROBERTA], ids=["bert", "roberta"])
-def test_microbatches_with_unequal_masks_add_up(
-    changes, encoder_batch, padded_with_1, assert_microbatches_add_up, make
-):
-    assert_microbatches_add_up(make(**changes), padded_with_1 if changes else encoder_batch)
-
-
-@pytest.mark.slow
 def test_a_token_sees_all_tokens_of_its_row_and_no_padding(encoder_batch, make):
     tokens = jnp.arange(60).reshape(5, 12) % 50
     batch = {**encoder_batch, "encoder_input_tokens": tokens}
@@ -205,34 +197,6 @@ def test_hidden_states_and_attention_are_returned_where_asked_for(encoder_batch,
     np.testing.assert_allclose(hidden.attention.sum(-1), 1, rtol=1e-5)
     assert not hidden.attention[1, 1, :, :, 9:].any()
     assert model.encoder.hidden(encoder_batch).states is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [{"scan_unroll": 0}, {"remat": jax.checkpoint_policies.nothing_saveable}],
-    ids=["unrolled", "remat"],
-)
-def test_however_layers_are_run_they_compute_the_same(changes, encoder_batch, make):
-    rates, key = {"dropout_rate": 0.1, "attention_dropout_rate": 0.1}, jax.random.key(1)
-    loss, grads = loss_and_grads(make(**rates), encoder_batch, key)
-    same_loss, same_grads = loss_and_grads(make(**rates, **changes), encoder_batch, key)
-    np.testing.assert_allclose(loss, same_loss, rtol=1e-6)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        jax.tree.leaves(grads),
-        jax.tree.leaves(same_grads),
-    )
-
-
-@pytest.mark.slow
-def test_bfloat16_computes_close_to_float32_with_float32_parameters(encoder_batch, make):
-    model, low = make(), make(dtype="bfloat16")
-    assert {x.dtype for x in jax.tree.leaves(low)} == {jnp.dtype("float32")}
-    assert low.encoder.hidden(encoder_batch).last.dtype == jnp.bfloat16
-    logits = logits_of(low, encoder_batch)
-    assert logits.dtype == jnp.float32
-    np.testing.assert_allclose(logits, logits_of(model, encoder_batch), atol=0.1)
 
 
 @pytest.mark.slow

@@ -148,13 +148,6 @@ def test_flops_hold_the_logits_that_are_compared(masked_only, scored, make, enco
 
 
 @pytest.mark.slow
-def test_layers_scanned_or_not_and_bfloat16_agree(make, batch):
-    loss = metrics_of(make(), batch)[0]
-    np.testing.assert_allclose(metrics_of(make(scan_unroll=0), batch)[0], loss, rtol=1e-6)
-    np.testing.assert_allclose(metrics_of(make(dtype="bfloat16"), batch)[0], loss, rtol=0.02)
-
-
-@pytest.mark.slow
 def test_a_few_steps_bring_the_student_closer(make, batch):
     graph, state = nnx.split(make())
     adam = optax.adam(3e-3)

@@ -188,31 +188,6 @@ def test_states_and_probabilities():
 
 
 @pytest.mark.slow
-def test_scanned_unrolled_and_rematerialised_layers_compute_the_same():
-    key, batch = jax.random.key(1), batch_of([12], [9])
-    rates = {"dropout_rate": 0.2, "attention_dropout_rate": 0.2}
-
-    def run(**changes):
-        loss, grads = loss_and_grads(make(**rates, **changes), batch, key)
-        return loss, nnx.to_pure_dict(nnx.state(grads))
-
-    want = run()
-    for changes in ({"scan_unroll": 0}, {"remat": jax.checkpoint_policies.nothing_saveable}):
-        got = run(**changes)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), got, want)
-
-
-@pytest.mark.slow
-@BOTH
-def test_bfloat16_computes_close_to_float32_with_float32_parameters(config):
-    batch = batch_of([12], [9])
-    low, full = (make(config, init_std=0.1, dtype=dtype) for dtype in ("bfloat16", "float32"))
-    assert {x.dtype for x in jax.tree.leaves(low)} == {jnp.dtype("float32")}
-    assert low.hidden(batch).last.dtype == jnp.bfloat16
-    np.testing.assert_allclose(logits_of(low, batch), logits_of(full, batch), atol=0.1)
-
-
-@pytest.mark.slow
 @BOTH
 def test_one_batch_overfits(config):
     graph, params = nnx.split(make(config, init_std=0.1))

@@ -98,21 +98,6 @@ def bert_of(model, batch):
     return plain, batch, None, (), plain.weights(batch)
 
 
-@pytest.mark.slow
-def test_microbatches_with_unequal_masks_add_up(make, encoder_batch, assert_microbatches_add_up):
-    assert_microbatches_add_up(make(), encoder_batch)
-
-
-@pytest.mark.slow
-def test_layers_scanned_or_not_and_bfloat16_agree(make, encoder_batch):
-    loss, grads = loss_and_grads(make(), encoder_batch)
-    same_loss, same_grads = loss_and_grads(make(scan_unroll=0), encoder_batch)
-    np.testing.assert_allclose(loss, same_loss, rtol=1e-6)
-    for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(same_grads), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(loss_of(make(dtype="bfloat16"), encoder_batch), loss, rtol=0.02)
-
-
 def test_flops_are_a_berts_and_those_of_the_boundaries(make, encoder_batch):
     model = make()
     own = 5 * ((2 * 16 + 6) * 16 + 16 * 16 + 16 * 50)

@@ -139,32 +139,6 @@ def test_packed_examples_score_as_each_does_alone(tiny):
     np.testing.assert_allclose(logits_of(model, alone), packed[:, 3:6], atol=1e-5)
 
 
-@pytest.mark.slow
-def test_unrolled_layers_compute_what_scanned_ones_do(tiny, padded_batch):
-    key = jax.random.key(1)
-
-    def run(**changes):
-        model = make(tiny, dropout_rate=0.2, **changes)
-        loss, grads = loss_and_grads(model, padded_batch, key)
-        return loss, nnx.to_pure_dict(nnx.state(grads))
-
-    (loss, grads), (same_loss, same_grads) = run(), run(scan_unroll=0)
-    np.testing.assert_allclose(loss, same_loss, rtol=1e-6)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), grads, same_grads
-    )
-
-
-@pytest.mark.slow
-def test_bfloat16_computes_close_to_float32_with_float32_parameters(tiny, padded_batch):
-    model, low = make(tiny), make(tiny, dtype="bfloat16")
-    assert {x.dtype for x in jax.tree.leaves(low)} == {jnp.dtype("float32")}
-    assert low.encode(padded_batch["encoder_input_tokens"]).last.dtype == jnp.bfloat16
-    logits = logits_of(low, padded_batch)
-    assert logits.dtype == jnp.float32
-    np.testing.assert_allclose(logits, logits_of(model, padded_batch), atol=0.15)
-
-
 def test_dropout_needs_a_key_and_differs_by_key(tiny, padded_batch):
     model = make(tiny, dropout_rate=0.3)
     plain = logits_of(model, padded_batch)
