@@ -83,6 +83,7 @@ def test_mistake_on_the_command_line(flags: list[str], said: list[str], tiny: Ti
     assert not (tiny.root / "run" / "checkpoints").exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_tokenised_for_a_run_that_cannot_be(tiny: Tiny) -> None:
     tiny.trained("run", TRAIN_STEPS=2)
     for flags, said in (
@@ -147,6 +148,7 @@ def test_corpus_of_nothing_but_invalid_utf8(tiny: Tiny) -> None:
     refused(result, "no text", "skipped 2 of 2 documents: invalid UTF-8")
 
 
+@pytest.mark.slow
 def test_truncated_cache_shard(tiny: Tiny) -> None:
     run = tiny.trained("run", TRAIN_STEPS=2)
     (shard,) = (tiny.root / "cache").rglob("train-*.arrayrecord")
@@ -240,6 +242,7 @@ def test_long_settings_are_shown_from_where_they_differ() -> None:
     assert len(message) < 500
 
 
+@pytest.mark.slow
 def test_change_that_is_allowed_by_name(tiny: Tiny) -> None:
     run = tiny.trained("run", TRAIN_STEPS=2)
     noise = "--gin.span_corruption.SpanCorruption.noise_density=0.2"
@@ -252,6 +255,7 @@ def test_change_that_is_allowed_by_name(tiny: Tiny) -> None:
     refused(tiny.train("run", TRAIN_STEPS=5), "seed: 1 then, 0 now")
 
 
+@pytest.mark.slow
 def test_run_whose_newest_checkpoint_is_damaged(tiny: Tiny) -> None:
     straight = losses(tiny.trained("straight", TRAIN_STEPS=6))
     run = tiny.trained("run", TRAIN_STEPS=4, CHECKPOINT_PERIOD=2)

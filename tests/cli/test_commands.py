@@ -122,6 +122,7 @@ def test_extending_has_no_settings_of_a_vocabulary(cli: Cli, tmp_path: Path) -> 
     assert "--extend: the kind and all else are those of the vocabulary it names" in result.err
 
 
+@pytest.mark.slow
 def test_missing_vocabulary_is_trained_at_first_use(tiny: Tiny) -> None:
     fields = {"VOCABULARY": None, "VOCAB_SIZE": 36, "TRAIN_STEPS": 1}
     first = tiny.train("first", **fields)
@@ -133,6 +134,7 @@ def test_missing_vocabulary_is_trained_at_first_use(tiny: Tiny) -> None:
     assert losses(tiny.root / "first") == losses(tiny.root / "again")
 
 
+@pytest.mark.slow
 def test_cache_is_made_once_and_trained_from(tiny: Tiny, text: Path) -> None:
     argv = ["cache", "--corpus", str(text), "--separator=line", "--validation=0.1"]
     argv += ["--vocabulary=bytes", "--workers=1", f"--cache_dir={tiny.root / 'cache'}"]
@@ -157,6 +159,7 @@ def test_cache_is_made_once_and_trained_from(tiny: Tiny, text: Path) -> None:
     assert losses(run) == want
 
 
+@pytest.mark.slow
 def test_changed_text_is_never_read_from_the_old_cache(tiny: Tiny) -> None:
     file = tiny.root / "mine.txt"
     file.write_text("one line of text here\n" * 3 + "another line of text\n")
@@ -181,6 +184,7 @@ def run(shared: Path, text: Path, cli: Cli) -> Path:
     return shared / "run"
 
 
+@pytest.mark.slow
 def test_eval_prints_and_writes_metrics_beside_what_they_must_beat(
     run: Path, cli: Cli, tmp_path: Path
 ) -> None:
@@ -241,6 +245,7 @@ def test_infer_fills_texts_of_arguments_files_and_standard_input(
         assert cli("infer", str(run), "--input=-", *flags).out == by_argument.out
 
 
+@pytest.mark.slow
 def test_infer_shows_held_out_sentences_with_the_truth(tiny: Tiny) -> None:
     sentence = "The return value of this function number {} is a list of strings " * 2 + "only.\n"
     (tiny.root / "sentences.txt").write_text("".join(sentence.format(n, n) for n in range(60)))

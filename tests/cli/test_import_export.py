@@ -22,6 +22,7 @@ def same(one: object, other: object) -> None:
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
+@pytest.mark.slow
 def test_a_trained_run_goes_out_and_comes_back(tiny: Tiny, cli: Cli) -> None:
     run = tiny.trained("run", TRAIN_STEPS=2, CHECKPOINT_PERIOD=1)
     out, back = str(tiny.root / "out"), str(tiny.root / "back")

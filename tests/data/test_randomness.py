@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from t5x_like.data.randomness import example_rng, noise_source, reused_rng
+from t5x_like.data.randomness import example_rng, noise_source, phase_seed, reused_rng
 from t5x_like.objectives.span_corruption import SpanCorruption
 
 
@@ -21,6 +21,11 @@ def test_every_argument_counts():
     variants = [(0, "a", 0), (1, "a", 0), (0, "b", 0), (0, "a", 1), (-1, "a", 0), (0, "a", 2**40)]
     assert len({tuple(draws(*variant)) for variant in variants}) == len(variants)
     assert draws(0, "a", 5) == draws(0, "a", 5)
+
+
+def test_phases_draw_other_data_and_the_first_is_the_run_s():
+    assert phase_seed(3, 0) == 3
+    assert len({phase_seed(seed, phase) for seed in (3, 4) for phase in range(4)}) == 8
 
 
 def test_other_processes_draw_the_same():

@@ -144,6 +144,14 @@ def test_in_bfloat16_parameters_and_metrics_stay_float32(name):
     assert {leaf.dtype for leaf in jax.tree.leaves(state.params)} == {np.dtype("float32")}
     assert {leaf.dtype for leaf in jax.tree.leaves(metrics)} == {np.dtype("float32")}
     assert {leaf.dtype for leaf in jax.tree.leaves(state.carry)} <= {np.dtype(jnp.bfloat16)}
-    model = nnx.merge(program.graphdef, state.params)
-    reader = model if hasattr(model, "hidden") else getattr(model, "encoder", None) or model.body
-    assert jax.eval_shape(reader.hidden, batch).last.dtype == jnp.bfloat16
+
+    def last(params, batch):
+        model = nnx.merge(program.graphdef, params)
+        whole = hasattr(model, "hidden")
+        reader = model if whole else getattr(model, "encoder", None) or model.body
+        return reader.hidden(batch).last
+
+    if name == "gpt_two_heads":
+        batch = {part: x[:, 0] for part, x in batch.items() if x.ndim > 1}
+    batch = jax.tree.map(jnp.asarray, batch)
+    assert jax.eval_shape(last, state.params, batch).dtype == jnp.bfloat16

@@ -135,7 +135,7 @@ def test_two_processes_train_and_one_opens_their_checkpoint(
 def test_killed_at_random_moments_the_run_ends_the_same(tmp_path: Path) -> None:
     moments = random.Random(0)
     script = tiny_run(tmp_path / "killed", "--steps", "30", "--delay", "0.1")
-    for _ in range(10):
+    for _ in range(6):
         process = start(script, devices=1)
         metrics = tmp_path / "killed" / "metrics.jsonl"
         began = len(read_metrics(metrics)) if metrics.exists() else 0
