@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
             original=_original_config(model),
             overwrite=args.overwrite,
         )
-        _write_tokenizer(directory, model)
+        _write_tokenizer(directory, model, max_length=hugging_face.max_length(part))
         print(f"{directory}: {architecture}, step {model.step}")
     return 0
 
@@ -79,7 +79,7 @@ def _original_config(model: Stored) -> dict[str, Any] | None:
     return json.loads((model.original / "config.json").read_text())
 
 
-def _write_tokenizer(directory: Path, model: Stored) -> None:
+def _write_tokenizer(directory: Path, model: Stored, *, max_length: int | None) -> None:
     """The imported files as they were, or those that the vocabulary makes."""
     from t5x_like.cli import run_files
     from t5x_like.interop import hugging_face, tokenizers_out
@@ -92,6 +92,8 @@ def _write_tokenizer(directory: Path, model: Stored) -> None:
             model.vocabulary.save(directory / tokenizers_out.SAVED)
     elif model.vocabulary is not None:
         model_type = hugging_face.read_config(directory)["model_type"]
-        tokenizers_out.write(model.vocabulary, directory, model_type=model_type)
+        tokenizers_out.write(
+            model.vocabulary, directory, model_type=model_type, max_length=max_length
+        )
     else:
         print("note: no vocabulary is known, so no tokenizer is written", file=sys.stderr)

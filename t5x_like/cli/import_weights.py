@@ -44,6 +44,8 @@ def main(argv: list[str]) -> int:
 
     stored.check_new(args.target)
     source = Path(args.source)
+    if source.is_file():
+        raise ValueError(f"{source} is a file: name the directory that holds it, {source.parent}")
     given = loading.load(args.vocabulary) if args.vocabulary else None
     vocabulary, note = (given, "") if given else tokenizers_in.find(source)
     if t5x.is_checkpoint(source):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -110,6 +111,16 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     )
     assert made is not None  # `_TASKS` are among those that it knows
     return made
+
+
+def settled(make: functools.partial, weights: Any) -> functools.partial:
+    """The constructor of what the weights hold: a bias of zeros, a buffer there, is none here."""
+    if make.func is not bart.Bart or _LOGITS_BIAS not in weights:
+        return make
+    if np.any(weights.read(_LOGITS_BIAS)):
+        return make
+    (config,) = make.args
+    return functools.partial(bart.Bart, dataclasses.replace(config, logits_bias=False))
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:

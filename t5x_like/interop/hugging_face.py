@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from t5x_like.protocols import TokenIds
 
 CONFIG = "config.json"
+GENERATION = "generation_config.json"
+_GENERATES = ("ForConditionalGeneration", "LMHeadModel", "ForCausalLM")
+_GENERATION_IDS = tuple(
+    f"{role}_token_id"
+    for role in ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +64,10 @@ def read(directory: Path, *, architecture: str | None = None) -> Imported:
             "these are with --architecture, such as BertForMaskedLM"
         )
     make = family.from_hf(config, named[0])
-    model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     weights = safetensors_files.Weights(directory)
+    settled = getattr(family, "settled", None)
+    make = settled(make, weights) if settled else make
+    model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     names = family.names(model)
     rules = tqdm(names.rules, desc="reading", unit=" parameters", disable=None, leave=False)
     params, unused = mapping.read(weights, model, names, rules=rules)
@@ -137,9 +145,23 @@ def write(
     tensors = mapping.written(params, model, family.names(model))
     progress = tqdm(tensors, desc="writing", unit=" tensors", disable=None, leave=False)
     safetensors_files.write(directory, progress, overwrite=overwrite, shard_bytes=shard_bytes)
-    text = json.dumps(config, indent=2, sort_keys=True)
-    (directory / CONFIG).write_text(text + "\n", encoding="utf-8")
-    return config["architectures"][0]
+    _write_json(directory / CONFIG, config)
+    architecture = config["architectures"][0]
+    if architecture.endswith(_GENERATES):
+        named = {name: config[name] for name in _GENERATION_IDS if config.get(name) is not None}
+        _write_json(directory / GENERATION, {"_from_model_config": True, **named})
+    return architecture
+
+
+def max_length(model: nnx.Module) -> int | None:
+    """How many tokens a text may have, special ones included; None where there is no limit."""
+    config: Any = getattr(model, "config", None)
+    found = getattr(config, "room", None) or getattr(config, "max_positions", None)
+    return found if isinstance(found, int) else None
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _config(

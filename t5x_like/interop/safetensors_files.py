@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,9 @@ def _shards(
 def _publish(folder: Path, weight_map: dict[str, int], total: int) -> None:
     """Gives the complete files their names, last the one by which readers find the others."""
     count = max(weight_map.values(), default=0) + 1
+    readable = 0o666 & ~_umask()  # the library writes files that only their owner may read
+    for number in range(count):
+        _partial(folder, number).chmod(readable)
     _remove(_weights(folder))
     if count == 1:
         _partial(folder, 0).rename(folder / SINGLE)
@@ -213,6 +217,13 @@ def _publish(folder: Path, weight_map: dict[str, int], total: int) -> None:
     unfinished = folder / f"{INDEX}{_PARTIAL}"
     unfinished.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
     unfinished.rename(folder / INDEX)
+
+
+def _umask() -> int:
+    """Of this process, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _weights(folder: Path) -> list[Path]:

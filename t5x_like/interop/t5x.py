@@ -33,6 +33,12 @@ class Arrays:
     """
 
     def __init__(self, directory: Path) -> None:
+        if of_tensorflow(directory):
+            raise ValueError(
+                f"{directory} was written by TensorFlow, as the first public T5 was by Mesh "
+                "TensorFlow: it is not read. The published ones are at Hugging Face, whose "
+                "directories `t5x_like import` reads; T5X converts others to its own form"
+            )
         if _is_of_orbax(directory):
             raise ValueError(
                 f"{directory} was written by Orbax: of T5X's checkpoints, only the older form is "
@@ -41,9 +47,11 @@ class Arrays:
         self._folders = {path.name: path for path in directory.glob(f"{_ROOT}*") if path.is_dir()}
         self._inline = _inline(directory / _STATE)
         if not self._folders and not self._inline:
+            there = (directory / _STATE).is_file()
+            found = f"its file {_STATE} holds none" if there else f"no file {_STATE}"
             raise FileNotFoundError(
-                f"{directory} is no checkpoint of T5X: it has neither folders {_ROOT}* nor a file "
-                f"{_STATE}; name the directory of one step, such as checkpoint_1000000"
+                f"{directory} is no checkpoint of T5X with parameters: it has no folders {_ROOT}*, "
+                f"and {found}; name the directory of one step, such as checkpoint_1000000"
             )
 
     def __contains__(self, name: object) -> bool:
@@ -92,17 +100,28 @@ def _inline(state: Path) -> dict[str, np.ndarray]:
 
 
 def is_checkpoint(directory: Path) -> bool:
-    """Whether a directory looks like one step of T5X's, in the form that is read or in Orbax's."""
+    """Whether a directory looks like a checkpoint of T5X, of Orbax or of TensorFlow."""
     zarr = any(directory.glob(f"{_ROOT}*/.zarray"))
-    return (directory / _STATE).is_file() or zarr or _is_of_orbax(directory)
+    known = (directory / _STATE).is_file() or zarr
+    return known or _is_of_orbax(directory) or of_tensorflow(directory)
+
+
+def of_tensorflow(directory: Path) -> bool:
+    """Whether TensorFlow wrote it: pairs of files, and a text that names the newest of them."""
+    state = directory / _STATE
+    if state.is_file() and state.read_bytes()[:22] == b"model_checkpoint_path:":
+        return True
+    return any(directory.glob("*.ckpt*.index"))
 
 
 def _is_of_orbax(directory: Path) -> bool:
     """Newer T5X writes so: a file of metadata, and all arrays in one database or each in zarr."""
     if (directory / _STATE).is_file():
         return False
-    folders = (directory, directory / "state")
-    return any((folder / name).exists() for folder in folders for name in _OF_ORBAX)
+    parts = [path for path in directory.glob("*") if path.is_dir()]
+    if any((part / _STATE).is_file() for part in parts):  # of its first releases
+        return True
+    return any((folder / name).exists() for folder in (directory, *parts) for name in _OF_ORBAX)
 
 
 def read(directory: Path, config: t5.Config) -> tuple[functools.partial, Any]:

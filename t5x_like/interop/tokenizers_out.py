@@ -62,7 +62,9 @@ FAMILIES = {
 def write(
     vocabulary: Vocabulary, directory: str | Path, *, model_type: str, max_length: int | None = None
 ) -> None:
-    """Writes `tokenizer.json` and `tokenizer_config.json`, and the vocabulary itself in `SAVED`.
+    """Writes the files of a tokenizer, and the vocabulary itself in `SAVED`.
+
+    They are `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
 
     `transformers.AutoTokenizer` then gives the vocabulary's ids, with what the family puts around
     a text. Special tokens are those of the vocabulary; unlike there, a text that has one written
@@ -96,7 +98,15 @@ def write(
         **{f"{role}_token": name for role, name in roles.items()},
         **family.config,
     }
-    for name, content in (("tokenizer.json", fields), ("tokenizer_config.json", config)):
+    named = {f"{role}_token": name for role, name in roles.items()}
+    special = [token["content"] for token in fields["added_tokens"] if token["special"]]
+    others = [name for name in special if name not in roles.values()]
+    more = {"additional_special_tokens": others} if others else {}
+    for name, content in (
+        ("tokenizer.json", fields),
+        ("tokenizer_config.json", {**config, **more}),
+        ("special_tokens_map.json", {**named, **more}),
+    ):
         text = json.dumps(content, ensure_ascii=False, indent=2)
         files.write_atomically(folder / name, text.encode())
 

@@ -14,6 +14,7 @@ from flax import nnx
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.inference.decoding import greedy
 from t5x_like.interop import bart as family
+from t5x_like.interop import hugging_face
 from t5x_like.models import bart
 from t5x_like.protocols import FeatureSpec, TokenIds
 
@@ -220,6 +221,10 @@ def test_a_model_made_here_has_zeros_for_the_bias_that_it_lacks(tmp_path):
     )
     back = parity.exported(bart.Bart(config, rngs=nnx.Rngs(0)), tmp_path)
     assert not back.final_logits_bias.any()
+    # Nor has it one when it comes back: theirs is a buffer.
+    again = hugging_face.read(tmp_path)
+    assert again.make.args[0].logits_bias is False
+    assert "logits_bias" not in again.params
     auto = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
     assert type(auto) is type(back)
 

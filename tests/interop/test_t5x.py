@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 import t5x_checkpoint
-from flax import nnx
+from flax import nnx, serialization
 
 from t5x_like.interop import t5x
 from t5x_like.layers.mlp import GatedMlp
@@ -52,6 +52,29 @@ def test_what_orbax_wrote_is_refused(file, tmp_path):
     (tmp_path / file).write_bytes(b"")
     assert t5x.is_checkpoint(tmp_path)
     with pytest.raises(ValueError, match="was written by Orbax"):
+        t5x.read(tmp_path, sized())
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("checkpoint", b'model_checkpoint_path: "model.ckpt-1000"\n', "written by TensorFlow"),
+        ("model.ckpt-1000.index", b"", "written by TensorFlow"),
+        ("state/checkpoint", b"\x80", "was written by Orbax"),
+        ("default/manifest.ocdbt", b"", "was written by Orbax"),
+    ],
+)
+def test_what_others_wrote_is_called_what_it_is(file, content, said, tmp_path):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_bytes(content)
+    assert t5x.is_checkpoint(tmp_path)
+    with pytest.raises(ValueError, match=said):
+        t5x.read(tmp_path, sized())
+
+
+def test_a_file_without_parameters_is_not_said_to_be_missing(tmp_path):
+    (tmp_path / "checkpoint").write_bytes(serialization.msgpack_serialize({"version": 3}))
+    with pytest.raises(FileNotFoundError, match="its file checkpoint holds none"):
         t5x.read(tmp_path, sized())
 
 
