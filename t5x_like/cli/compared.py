@@ -20,6 +20,7 @@ from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
     from t5x_like.cli.run import Run
+    from t5x_like.data.opened import Opened
     from t5x_like.protocols import TokenIds
 
 Metrics = dict[str, float]
@@ -45,10 +46,7 @@ def columns(model: Trained, *, batch_size: int, batches: int) -> dict[str, Colum
     model = dataclasses.replace(model, run=_in_phase(model))
     run = model.run
     opened = run.data.open()
-    counts = {
-        record.name: np.array(cache.split("train").counts["targets"])
-        for record, cache in zip(opened.records, opened.caches, strict=True)
-    }
+    counts = _counts(opened)
     pack = run.feature_converter.pack
     compared = _Compared(model)
     found = {}
@@ -102,6 +100,20 @@ class _Compared:
             token_bytes=self._token_bytes,
         )
         return {name: value for name, value in found.items() if name not in TOTALS}
+
+
+def _counts(opened: Opened) -> dict[str, np.ndarray]:
+    """{task: how often each id occurs in its training text}: of one that has none, in all others'.
+
+    A mixture may have tasks that are only evaluated.
+    """
+    found = {
+        record.name: np.array(cache.split("train").counts["targets"])
+        for record, cache in zip(opened.records, opened.caches, strict=True)
+        if "train" in cache.manifest.splits
+    }
+    together = sum(found.values(), np.zeros((), np.int64))
+    return {record.name: found.get(record.name, together) for record in opened.records}
 
 
 def _in_phase(model: Trained) -> Run:

@@ -138,6 +138,9 @@ def _components(
     pack = run.feature_converter.pack
     rows = run.options.batch_size
     train = opened.components("train", pack=pack, rows=rows)
+    if not train:
+        names = ", ".join(record.name for record in opened.records)
+        raise ValueError(f"nothing to train on: {names} has no examples in a split 'train'")
     preflight.examples_read(run.feature_converter, train)
     if not run.options.eval_period:
         return train, ()

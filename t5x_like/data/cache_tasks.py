@@ -12,7 +12,8 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ else:
     tf = require("tensorflow", "data", purpose="a SeqIO task")
 
 _SPLITS = ("train", "validation")
+_TEXT = ("inputs", "targets")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -58,7 +60,7 @@ class ToCachePoint:
 
     def parts(self, task: seqio.Task, split: str) -> list[_Part]:
         """One for each file or shard of the source."""
-        shards = len(task.source.list_shards(split))
+        shards = len(_source(task, split).list_shards(split))
         if not shards:
             raise CacheError(f"task {task.name!r}: its source has no files for split {split!r}")
         return [_Part(split, i, shards) for i in range(shards)]
@@ -66,8 +68,21 @@ class ToCachePoint:
     def run(self, task: seqio.Task, part: _Part) -> tf.data.Dataset:
         """The records of a part, in order."""
         shard = seqio.ShardInfo(part.number, part.of) if part.of > 1 else None
-        source = task.source.get_dataset(split=part.split, shuffle=False, shard_info=shard)
-        return before_cache(task, source)
+        source = _source(task, part.split)
+        examples = source.get_dataset(split=part.split, shuffle=False, shard_info=shard)
+        return examples if source is not task.source else before_cache(task, examples)
+
+
+def _source(task: seqio.Task, split: str) -> seqio.DataSource:
+    """What a split is read from: the cache that `seqio_cache_tasks` made, or the task's own source.
+
+    SeqIO looks for such caches in the directories of `seqio.add_global_cache_dirs`.
+    """
+    return task._get_cached_source(split) if _is_cached(task) else task.source
+
+
+def _is_cached(task: seqio.Task) -> bool:
+    return bool(task.supports_caching and task.cache_dir)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +176,8 @@ def write_cache_from_task(
         find_task: Callable[[], seqio.Task] = lambda: task  # noqa: E731
         if module and any(part.of > 1 for part in parts):
             workers = workers or default_workers()
-            find_task = functools.partial(_registered, task.name, module)
+            folders = tuple(seqio.utils.get_global_cache_dirs())
+            find_task = functools.partial(_registered, task.name, module, folders)
         else:
             workers = 1
         write = _Write(plan, extent, find_task, progress and workers == 1)
@@ -190,14 +206,17 @@ def _manifest(
 
 
 def _cached_splits(task: seqio.Task) -> list[str]:
-    if "train" not in task.splits:
+    """Of a task that is only evaluated, as some of a mixture are, there is no 'train'."""
+    found = [split for split in _SPLITS if split in task.splits]
+    if not found:
         known = ", ".join(task.splits)
-        raise CacheError(f"task {task.name!r} has no split 'train' to cache, only {known}")
-    return [split for split in _SPLITS if split in task.splits]
+        raise CacheError(f"task {task.name!r} has no split 'train' or 'validation', only {known}")
+    return found
 
 
-def _registered(name: str, module: str) -> seqio.Task:
+def _registered(name: str, module: str, cache_dirs: Sequence[str]) -> seqio.Task:
     import_module(module)
+    seqio.set_global_cache_dirs(list(cache_dirs))
     return seqio.TaskRegistry.get(name)
 
 
@@ -216,7 +235,8 @@ def _features(
     The text of a task that is under an objective of ours is `targets`, whatever its outputs.
 
     Raises:
-      CacheError: one is neither integers nor weights, or has several axes.
+      CacheError: inputs or targets are not integers with one axis. What else is of another kind,
+        such as the score of a regression, is left out: no row has it.
     """
     stored = {}
     outputs = dict.fromkeys([*task.output_features, "targets"])
@@ -225,6 +245,13 @@ def _features(
             continue
         dtype, rank = spec[name].dtype, spec[name].shape.rank
         if rank not in (1, None) or not (dtype.is_integer or dtype.is_floating):
+            if name not in _TEXT:
+                print(
+                    f"task {task.name!r}: feature {name!r}, {dtype.name} with {rank} axes, is left "
+                    "out: rows have only integers or weights with one axis",
+                    file=sys.stderr,
+                )
+                continue
             raise CacheError(
                 f"task {task.name!r}: feature {name!r} is {dtype.name} with {rank} axes where the "
                 "cache lies; only integers or weights with one axis can be cached. Tokenise "
@@ -269,7 +296,7 @@ def task_fingerprint(task: seqio.Task) -> str:
         (str(shard), _size(str(shard)))
         for split in _SPLITS
         if split in task.splits
-        for shard in task.source.list_shards(split)
+        for shard in _source(task, split).list_shards(split)
     ]
     source = [f"{name}={_said(value)}" for name, value in sorted(vars(task.source).items())]
     outputs = [
@@ -299,14 +326,14 @@ def _said(value: Any) -> str:
         arguments = [_said(argument) for argument in value.args]
         named = [f"{name}={_said(argument)}" for name, argument in sorted(value.keywords.items())]
         return f"{_said(value.func)}({', '.join([*arguments, *named])})"
-    fingerprint = getattr(value, "fingerprint", None)
-    if fingerprint is not None:
-        return str(fingerprint() if callable(fingerprint) else fingerprint)
-    if inspect.isroutine(value):
+    if inspect.isroutine(value) or inspect.isclass(value):
         name = f"{value.__module__}.{value.__qualname__}"
         try:
             code = inspect.getsource(value)
         except (OSError, TypeError):
             return name
         return f"{name} {hashlib.sha256(code.encode()).hexdigest()}"
+    fingerprint = getattr(value, "fingerprint", None)
+    if fingerprint is not None:
+        return str(fingerprint() if callable(fingerprint) else fingerprint)
     return _ADDRESS.sub("", repr(value))

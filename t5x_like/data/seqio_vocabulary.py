@@ -113,7 +113,9 @@ def from_seqio(vocabulary: seqio.Vocabulary) -> Vocabulary:
         )
         if ours.vocab_size == vocabulary.vocab_size and not ours.cleans_text:
             return ours
-    return PassThroughVocabulary(vocabulary.vocab_size, eos=vocabulary.eos_id)
+    eos = vocabulary.eos_id
+    # Some of SeqIO's say them as NumPy's integers, which JSON has not.
+    return PassThroughVocabulary(int(vocabulary.vocab_size), eos=None if eos is None else int(eos))
 
 
 def _is_plain(vocabulary: seqio.SentencePieceVocabulary) -> bool:

@@ -13,6 +13,7 @@ from t5x_like.data.cache import Cache
 from t5x_like.data.cache_writer import write_cache
 from t5x_like.data.corpora import Corpus, ReadReport
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.training import train_sentencepiece
 
 # A busy machine must not fail a property.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -62,3 +63,15 @@ def make_cache(tmp_path: Path) -> Callable[..., Cache]:
         return Cache.open(directory)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SentencePiece model of 60 pieces."""
+    documents = [
+        {"targets": f"the quick brown fox number {i} jumps over {i * i}"} for i in range(200)
+    ]
+    path = tmp_path_factory.mktemp("spm") / "tiny.model"
+    return train_sentencepiece(
+        (document["targets"] for document in documents), path, vocab_size=60, progress=False
+    )

@@ -198,7 +198,7 @@ def test_features_that_cannot_be_cached_are_named(tmp_path, files):
 
 def test_a_task_without_training_split_or_files_is_refused(tmp_path, files):
     only_test = {"test": files["validation"]}
-    with pytest.raises(CacheError, match="no split 'train' to cache, only test"):
+    with pytest.raises(CacheError, match="no split 'train' or 'validation', only test"):
         write(tmp_path / "cache", register(only_test, name="tests"))
     nothing = {"train": str(tmp_path / "none-*.tsv")}
     with pytest.raises(CacheError, match="no files for split 'train'"):

@@ -16,20 +16,8 @@ from t5x_like.vocabularies.loading import load
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.recipes import Recipe, train
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
-from t5x_like.vocabularies.training import train_sentencepiece
 
 TEXTS = ["", "a", "the quick brown fox", "Zwölf Boxkämpfer\n jagen  Viktor", "line\nline"]
-
-
-@pytest.fixture(scope="module")
-def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    documents = [
-        {"targets": f"the quick brown fox number {i} jumps over {i * i}"} for i in range(200)
-    ]
-    path = tmp_path_factory.mktemp("spm") / "tiny.model"
-    return train_sentencepiece(
-        (document["targets"] for document in documents), path, vocab_size=60, progress=False
-    )
 
 
 @pytest.fixture(params=["byte", "byte with extra ids", "sentencepiece"])
