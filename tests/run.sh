@@ -6,7 +6,7 @@ usage() {
   cat <<'TEXT'
 usage: tests/run.sh [--fast] [--python VERSION] [--oldest] [-- PYTEST_ARGUMENTS]
 
-  --fast            leave out the tests marked slow (under 5 minutes on 2 cores)
+  --fast            leave out the tests marked slow (under 4 minutes on 2 cores)
   --python VERSION  3.11 (default), 3.12, 3.13, or the path of an interpreter
   --oldest          install the lower bounds of setup.py in place of the newest releases
   --                what follows goes to pytest, e.g.: -- tests/data -k cache

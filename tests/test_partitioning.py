@@ -55,6 +55,8 @@ def test_specs_are_right_aligned_and_split_only_what_divides() -> None:
     assert layout.spec(("embed", "mlp"), (4, 5)) == PartitionSpec("fsdp", None)
     assert layout.spec(("mlp", "heads"), (4, 4)) == PartitionSpec("tensor", None)
     assert layout.spec(("batch", None), (2, 7)) == PartitionSpec("data", None)
+    assert layout.spec(("batch", None), (8, 7)) == PartitionSpec(("data", "fsdp"), None)
+    assert layout.batch_shards == 4
     with pytest.raises(KeyError, match="Did you mean 'embed'"):
         layout.spec(("embde",), (4,))
 
