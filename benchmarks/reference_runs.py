@@ -82,7 +82,7 @@ SUMMARY = """
 ## Summary
 
 Losses are of held-out text. In brackets beside another figure: the unigram model's, or where it has
-none the untrained model's. `originals` is what a discriminator gets right that suspects no token.
+none the untrained model's.
 
 | recipe | parameters | steps | minutes | loss | trained | untrained | unigram | besides |
 |-|-:|-:|-:|-|-:|-:|-:|-|
@@ -295,24 +295,6 @@ def _besides(columns: Columns) -> Iterable[str]:
             continue
         baseline = columns["unigram"].get(name, columns["untrained"].get(name))
         yield f"`{name}` {value:.3f}" + ("" if baseline is None else f" ({baseline:.3f})")
-    if (share := originals(trained)) is not None:
-        yield f"originals {share:.3f}"
-
-
-def originals(metrics: Mapping[str, float | None]) -> float | None:
-    """The share of tokens that were not replaced, from a discriminator's metrics.
-
-    Its errors are the replaced tokens that it misses and those that it suspects for nothing. Of r
-    replaced tokens in one: 1 - accuracy = r (1 - recall) + r recall (1 - precision) / precision.
-    """
-    accuracy, recall = metrics.get("discriminator_accuracy"), metrics.get("replaced_recall")
-    if accuracy is None or recall is None:
-        return None
-    precision = metrics.get("replaced_precision")
-    if not precision:  # None: nothing was suspected; 0: nothing but originals, who knows how many
-        return accuracy if precision is None else None
-    errors = 1 - recall + recall * (1 - precision) / precision
-    return 1 - (1 - accuracy) / errors if errors else None
 
 
 def _section(line: Line) -> str:

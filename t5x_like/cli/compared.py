@@ -81,7 +81,9 @@ class _Compared:
         if not {"encoder_input_tokens", "decoder_target_tokens"} <= rows[0].keys():
             unigram = baselines.unigram(baselines.with_special_targets(counts, rows, ids))
             frequent = evaluate(unigram, None, rows, token_bytes=self._token_bytes)
-            return found | {"unigram": _as_of_tokens(frequent, found["trained"])}
+            of_tokens = _as_of_tokens(frequent, found["trained"])
+            of_labels = baselines.label_shares(rows, found["trained"])
+            return found | {"unigram": of_tokens | of_labels}
         content = [baselines.content_only(batch, ids) for batch in rows]
         for who in self._params:
             found[who] |= _of_content(self._metrics(who, content))

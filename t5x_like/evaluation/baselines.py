@@ -1,4 +1,4 @@
-"""What a trained model must beat: a unigram model, and itself with a blanked encoder.
+"""What a trained model must beat: frequencies of tokens and labels, itself with a blanked encoder.
 
 Batches are NumPy's, of any kind of model. What is blanked, or scored in part, keeps its targets, so
 that all figures are about the same tokens.
@@ -6,11 +6,13 @@ that all figures are about the same tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from t5x_like.layers.encoder_pretraining import SENTENCE_LABELS
 from t5x_like.protocols import TokenIds
 
 NumpyBatch = Mapping[str, np.ndarray]
@@ -115,3 +117,31 @@ def _is_special(tokens: np.ndarray, encoder_tokens: np.ndarray, ids: TokenIds) -
     np.put_along_axis(present, encoder_tokens, True, axis=1)
     first_absent = np.argmin(present[:, top::-1], axis=1)
     return special | (tokens > (top - first_absent)[:, None])
+
+
+def label_shares(rows: Sequence[NumpyBatch], found: Mapping[str, float]) -> dict[str, float]:
+    """What it is worth to know how common each label is, and nothing else.
+
+    Args:
+      rows: that were evaluated, with labels of pairs of sentences or without.
+      found: the model's metrics on them, which have the share of replaced tokens.
+
+    Returns:
+      `sentence_loss` and `sentence_accuracy` of always giving the commoner label, and
+      `discriminator_text_loss` and `replaced_auc` of giving each token of the text the same chance.
+    """
+    shares: dict[str, float] = {}
+    names = [name for name in SENTENCE_LABELS if name in rows[0]]
+    if names:
+        labels = [row[names[0]][row["encoder_attention_mask"].any(axis=1)] for row in rows]
+        share = float(np.concatenate(labels).mean())
+        shares |= {"sentence_loss": _entropy(share), "sentence_accuracy": max(share, 1 - share)}
+    if "replaced_share" in found:
+        loss = _entropy(found["replaced_share"])
+        shares |= {"discriminator_text_loss": loss, "replaced_auc": 0.5}
+    return shares
+
+
+def _entropy(share: float) -> float:
+    """Of a label that is 1 with this probability, in nats."""
+    return -sum(p * math.log(p) for p in (share, 1 - share) if p > 0)

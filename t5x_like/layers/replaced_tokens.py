@@ -100,6 +100,25 @@ class ReplacedTokenHead(nnx.Module):
         return self.out(self.activation(self.dense(x_BLD)))[..., 0].astype(jnp.float32)
 
 
+def concordant(
+    logits_BL: jax.Array, is_replaced_BL: jax.Array, *, weights_BL: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """How many pairs of a replaced and an original token the logits put in order, and of how many.
+
+    Their quotient is the area under the ROC curve: 0.5 for who knows nothing, whatever the share of
+    replaced tokens. Equal logits count half. Of tokens that weigh something, float32 [] each.
+    """
+    original_N = ((weights_BL > 0) & ~is_replaced_BL).ravel()
+    replaced_N = ((weights_BL > 0) & is_replaced_BL).ravel()
+    originals = original_N.sum()
+    sorted_N = jnp.sort(jnp.where(original_N, logits_BL.ravel(), jnp.inf))
+    below_N = jnp.searchsorted(sorted_N, logits_BL.ravel(), side="left")
+    until_N = jnp.searchsorted(sorted_N, logits_BL.ravel(), side="right")
+    wins_N = 0.5 * (below_N + jnp.minimum(until_N, originals))
+    pairs = replaced_N.sum().astype(jnp.float32) * originals
+    return (wins_N * replaced_N).sum(), pairs
+
+
 class DetectionSums(NamedTuple):
     """Sums over weighted tokens, float32 []. `found` are both `replaced` and `suspected`."""
 

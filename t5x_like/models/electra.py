@@ -76,19 +76,29 @@ class Discriminator(Pretraining):
         """`discriminator`: cross entropy of whether a token is the original one.
 
         Metrics: `discriminator_accuracy` by tokens, and the precision and recall of finding
-        replaced ones, `replaced_precision` and `replaced_recall`.
+        replaced ones, `replaced_precision` and `replaced_recall`. Where `text_weights` [B, L] tell
+        text from special tokens, which are never replaced, also of scored text alone:
+        `discriminator_text_loss`, `replaced_share` and, in evaluation, `replaced_auc`.
         """
-        weights_BL = scored(batch)
+        weights_BL, logits_BL = scored(batch), self.logits(batch, key)
         is_replaced_BL = batch["encoder_input_tokens"] != batch["encoder_original_tokens"]
-        sums = replaced_tokens.detection_sums(
-            self.logits(batch, key), is_replaced_BL, weights_BL=weights_BL
-        )
+        sums = replaced_tokens.detection_sums(logits_BL, is_replaced_BL, weights_BL=weights_BL)
         weight = weights_BL.sum()
-        return {"discriminator": Term(sums.cross_entropy, weight)}, {
+        metrics = {
             "discriminator_accuracy": (sums.correct, weight),
             "replaced_precision": (sums.found, sums.suspected),
             "replaced_recall": (sums.found, sums.replaced),
         }
+        if "text_weights" in batch:
+            text_BL = weights_BL * batch["text_weights"]
+            text = replaced_tokens.detection_sums(logits_BL, is_replaced_BL, weights_BL=text_BL)
+            metrics["discriminator_text_loss"] = (text.cross_entropy, text_BL.sum())
+            metrics["replaced_share"] = (text.replaced, text_BL.sum())
+            if key is None:
+                metrics["replaced_auc"] = replaced_tokens.concordant(
+                    logits_BL, is_replaced_BL, weights_BL=text_BL
+                )
+        return {"discriminator": Term(sums.cross_entropy, weight)}, metrics
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """Above 0 where a token looks replaced: float32 [B, L]."""

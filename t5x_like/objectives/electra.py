@@ -57,9 +57,10 @@ class ELECTRA(MaskedEncoder):
 
     The original tokens are `inputs` with `masked_targets` put at `masked_positions`; from them the
     model makes what the discriminator reads. `discriminator_loss_weights` (float32 [n]) are 1 where
-    that second network is scored. The paper's ablations (section 3.5) score it at the masked
-    positions alone (ELECTRA 15 %, Replace MLM) or, as ELECTRA does, everywhere (All-Tokens MLM);
-    whether it tells tokens apart or predicts them is the model's.
+    that second network is scored, and `text_weights` (float32 [n]) 1 at tokens of the text: special
+    ones are never replaced, which is soon known. The paper's ablations (section 3.5) score it at
+    the masked positions alone (ELECTRA 15 %, Replace MLM) or, as ELECTRA does, everywhere
+    (All-Tokens MLM); whether it tells tokens apart or predicts them is the model's.
 
     Attributes:
       masked_rate: slots per token, special ones counted; 0.25 for the large model.
@@ -81,11 +82,12 @@ class ELECTRA(MaskedEncoder):
         return LineBlocks(masking.text_room(lengths, 4) + 4)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, and `discriminator_loss_weights`."""
+        """Those of a masked encoder, `discriminator_loss_weights` and `text_weights`."""
         length = lengths["inputs"]
         return {
             **masked_features(length, slots(length, self.masked_rate)),
             "discriminator_loss_weights": FeatureSpec(length, "float32"),
+            "text_weights": FeatureSpec(length, "float32"),
         }
 
     def __call__(
@@ -101,6 +103,8 @@ class ELECTRA(MaskedEncoder):
             ids, *self._segments(sample, length, rng, ids)
         )
         candidates = masking.text_positions(inputs, ids)
+        text = np.zeros(len(inputs), np.float32)
+        text[candidates] = 1
         candidates = candidates[inputs[candidates] != ids.mask]
         count = min(max(1, round(len(inputs) * self.masked_rate)), slots(length, self.masked_rate))
         # No text at all is the one case without a slot.
@@ -110,7 +114,7 @@ class ELECTRA(MaskedEncoder):
         weights = np.full(len(inputs), self.every_token, np.float32)
         weights[positions] = 1
         features = masking.example(noisy, token_type_ids, inputs, positions)
-        return features | {"discriminator_loss_weights": weights}
+        return features | {"discriminator_loss_weights": weights, "text_weights": text}
 
     @staticmethod
     def _segments(

@@ -20,15 +20,36 @@ def constant(learning_rate: float, *, warmup_steps: int = 0) -> Schedule:
     return lambda step: _ramp(step, warmup_steps) * jnp.float32(learning_rate)
 
 
-def rsqrt(scale: float = 1.0, *, warmup_steps: int = 10_000) -> Schedule:
+def rsqrt(
+    scale: float = 1.0,
+    *,
+    warmup_steps: int = 10_000,
+    total_steps: int | None = None,
+    ramp_down: float = 0.0,
+) -> Schedule:
     """`scale / sqrt(max(step, warmup_steps))`: flat, then decaying (T5, section 3.1.2).
 
-    As T5 has it, the warm-up is a plateau and not a ramp: 0.01 for the first 10,000 steps.
+    As T5 has it, the warm-up is a plateau and not a ramp: 0.01 for the first 10,000 steps. The code
+    of T5 1.0 and 1.1, unlike the paper, went straight down to 0 over the last tenth of the run:
+    `ramp_down` of 0.1, which needs `total_steps`.
     """
     _check(warmup_steps, scale=scale)
     if warmup_steps < 1:
         raise ValueError(f"rsqrt needs warmup_steps >= 1, not {warmup_steps}.")
-    return lambda step: jnp.float32(scale) / jnp.sqrt(jnp.maximum(_float(step), warmup_steps))
+    if not 0.0 <= ramp_down < 1.0 or (ramp_down and not total_steps):
+        raise ValueError(
+            "rsqrt: ramp_down is a share of total_steps, from 0 to below 1, and needs them: "
+            f"{ramp_down}, {total_steps}"
+        )
+
+    def schedule(step: Step) -> jax.Array:
+        rate = jnp.float32(scale) / jnp.sqrt(jnp.maximum(_float(step), warmup_steps))
+        if not (ramp_down and total_steps):
+            return rate
+        left = 1.0 - _float(step) / total_steps
+        return rate * jnp.clip(left / ramp_down, 0.0, 1.0)
+
+    return schedule
 
 
 def linear(

@@ -143,7 +143,7 @@ def test_the_summary_tells_what_goes_with_the_loss(tmp_path: Path):
     page = write(tmp_path, made_up("e", ELECTRA), made_up("t", T5))
     assert (
         "| `generator_accuracy` 0.250 (0.040), `discriminator_accuracy` 0.900 (0.500), "
-        "`replaced_recall` 0.000 (0.500), originals 0.900 |\n"
+        "`replaced_recall` 0.000 (0.500) |\n"
     ) in page
     assert "| `content_loss` | 4.500 | 8.000 | 6.000 | `content_accuracy` 0.300 (0.050) |" in page
 
@@ -153,12 +153,6 @@ def test_machines_are_told_apart(tmp_path: Path):
     assert "- 2 cores of Abacus; JAX 0.10 (cpu), Python 3.11.7 (e)\n" in page
     assert "- 2 cores of Abacus; JAX 0.12 (cpu), Python 3.11.7 (t)\n" in page
     assert "- `*.gz`: 1,200 documents, 9.0 million characters, 4.0 MB on disk\n" in page
-
-
-def test_the_share_of_originals_follows_from_a_discriminators_metrics():
-    # Of 1,000 tokens 100 are replaced; 50 are suspected, 40 of them rightly: 60 + 10 errors.
-    metrics = {"discriminator_accuracy": 0.93, "replaced_precision": 0.8, "replaced_recall": 0.4}
-    assert script.originals(metrics) == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(

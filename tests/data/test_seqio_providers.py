@@ -150,7 +150,10 @@ def test_every_vocabulary(tmp_path: Path, model_file: Path) -> None:
     source = sources(tmp_path)["text_line"]
     for name, vocabulary in made.items():
         (cache,) = opened(tmp_path, register(source, vocabulary, name)).caches
-        expected = [np.asarray(vocabulary.encode_tf(tf.constant(text))).reshape(-1).tolist() for text in TEXTS]
+        expected = [
+            np.asarray(vocabulary.encode_tf(tf.constant(text))).reshape(-1).tolist()
+            for text in TEXTS
+        ]
         assert targets(cache) == expected, name
         json.dumps(cache.manifest.to_json())
 

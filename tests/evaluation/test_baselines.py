@@ -102,3 +102,16 @@ def test_unigram_of_a_language_model_has_bits_per_byte() -> None:
     step = baselines.unigram(np.zeros(4, np.int64))
     found = evaluate(step, None, [rows], token_bytes=np.array([0, 9, 3, 1], np.int32))
     assert found["bits_per_byte"] == pytest.approx(2 * 2 / 4)
+
+
+def test_labels_by_their_shares():
+    """A model that always gives the commoner label knows nothing; a row of padding has none."""
+    mask = np.array([[1, 1], [1, 0], [1, 1], [1, 1], [0, 0]])
+    labels = np.array([1, 1, 0, 1, 0])
+    rows = [{"sentence_order_label": labels, "encoder_attention_mask": mask}]
+    found = baselines.label_shares(rows, {"replaced_share": 0.1})
+    assert found["sentence_accuracy"] == 0.75
+    assert found["sentence_loss"] == pytest.approx(0.5623, abs=1e-4)
+    assert found["discriminator_text_loss"] == pytest.approx(0.3251, abs=1e-4)
+    assert found["replaced_auc"] == 0.5
+    assert baselines.label_shares([{"encoder_attention_mask": mask}], {}) == {}

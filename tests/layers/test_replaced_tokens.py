@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from t5x_like.layers.copy_gate import copied_or_predicted
-from t5x_like.layers.replaced_tokens import detection_sums, put, row_keys, sampled
+from t5x_like.layers.replaced_tokens import (
+    concordant,
+    detection_sums,
+    put,
+    row_keys,
+    sampled,
+)
 
 VOCAB, ROWS, SLOTS = 300, 50, 400  # three blocks, the last one not full
 
@@ -104,3 +110,18 @@ def test_a_copy_gate_adds_to_the_token_read():
     np.testing.assert_allclose(nll, want, rtol=1e-5)
     np.testing.assert_array_equal(right, p.argmax(-1) == targets)
     assert 0 < right.sum() < right.size
+
+
+def test_pairs_in_order_are_the_area_under_the_curve():
+    """scikit-learn's, ties and all; what weighs nothing does not count."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    logits = rng.integers(-4, 5, (8, 40)).astype(np.float32) / 2
+    replaced = rng.random((8, 40)) < 0.2
+    weights = (rng.random((8, 40)) < 0.7).astype(np.float32)
+    wins, pairs = concordant(logits, replaced, weights_BL=weights)
+    counts = weights > 0
+    expected = metrics.roc_auc_score(replaced[counts], logits[counts])
+    assert float(wins / pairs) == pytest.approx(expected, abs=1e-6)
+    none = concordant(logits, np.zeros_like(replaced), weights_BL=weights)
+    assert [float(x) for x in none] == [0.0, 0.0]

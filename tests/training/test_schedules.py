@@ -137,3 +137,12 @@ def test_a_rate_is_a_number_that_does_not_go_uphill(rate: object) -> None:
         schedules.rsqrt(value)
     with pytest.raises(ValueError, match="learning_rate must be a number of at least 0"):
         optimizers.adamw(value)
+
+
+def test_t5s_code_goes_down_over_the_last_tenth() -> None:
+    plain = schedules.rsqrt(warmup_steps=10)
+    ramped = schedules.rsqrt(warmup_steps=10, total_steps=1000, ramp_down=0.1)
+    for step, share in ((0, 1), (500, 1), (900, 1), (950, 0.5), (990, 0.1), (1000, 0), (1010, 0)):
+        assert float(ramped(step)) == pytest.approx(share * float(plain(step)), abs=1e-7)
+    with pytest.raises(ValueError, match="ramp_down is a share of total_steps"):
+        schedules.rsqrt(ramp_down=0.1)
