@@ -36,7 +36,7 @@ from t5x_like.training.logs import METRICS_FILE, read_metrics
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "results"
 LINES, PAGE = "reference_runs.jsonl", "reference_runs.md"
 COLUMNS = ("trained", "untrained", "unigram", "blanked")
-_TELLING = re.compile(r".*(accuracy|precision|recall|bits_per_byte)")
+_TELLING = re.compile(r".*(accuracy|precision|recall|bits_per_byte|auc|text_loss)")
 
 Line = dict[str, Any]
 Columns = Mapping[str, Mapping[str, float | None]]

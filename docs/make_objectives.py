@@ -22,7 +22,7 @@ INTRODUCTION = """\
 What a model is to learn from plain text: which tokens it sees, and which it must predict. Each
 objective below is a task on any corpus, `<corpus>.<objective>`, and one cache of a corpus serves
 them all, at any length. `t5x_like objectives` lists them, `t5x_like objectives NAME` prints the fields
-of one, and `gin/objectives/NAME.gin` sets them in a run. [new_objective.md](new_objective.md) adds one.
+of one, and a run changes them by its class: `--gin.mlm.MaskedLM.masked_rate=0.2`. [new_objective.md](new_objective.md) adds one.
 
 ```sh
 t5x_like show stdlib_docs.mlm                     # three examples of the text you name, in colour
@@ -44,9 +44,9 @@ differ, the code is followed, and the docstring of the class says so.
 FAMILIES = {
     "T5": (
         "For encoder-decoders (Raffel et al. 2020, section 3.3). Sentinels `<extra_id_0>`, ... are the "
-        "highest ids of the vocabulary. Rows of `iid_*` draw each token by itself; variants exist for "
-        "other rates (`_rate_10`, `_rate_25`, `_rate_50`) and mean lengths of spans (`_length_2`, "
-        "`_length_5`, `_length_10`).",
+        "highest ids of the vocabulary. Rows of `iid_*` draw each token by itself. Other rates and mean "
+        "lengths of spans are fields: `SpanCorruption.noise_density`, `.mean_noise_span_length`; of "
+        "`iid_*`, `IidNoise.density` and, as targets grow with it, `Denoising.targets_share`.",
         "span_corruption drop_spans iid_replace iid_drop bert_style mass_style deshuffling prefix_lm",
     ),
     "MASS": ("For encoder-decoders (Song et al. 2019).", "mass"),

@@ -16,9 +16,9 @@ _EPILOG = """\
 in the training text (add-one smoothed), each label of a pair of sentences its frequency, and each
 token of the text the same chance to be replaced (ELECTRA: see "text", where special tokens, which
 never are, do not count; an AUC of 0.5 knows nothing). Losses are in nats, of tokens per token; a
-perplexity is the exponential of one. Of an encoder-decoder, "content" leaves out sentinels and end of sequence,
-which are easy, and "blanked" is the trained model with every ordinary encoder token padded away,
-sentinels left in place: what it knows without reading the text around the blanks.
+perplexity is the exponential of one. Of an encoder-decoder, "content" leaves out sentinels and end
+of sequence, which are easy, and "blanked" is the trained model with every ordinary encoder token
+padded away, sentinels left in place: what it knows without reading the text around the blanks.
 """
 _NAME, _NUMBER = 34, 12
 
