@@ -59,6 +59,11 @@ class TfdsText(corpora.Corpus):
         return {"targets": self._field or "text"}
 
     @property
+    def options_read(self) -> set[str]:
+        """As of `TextFiles`: each example is a document, so that nothing separates them."""
+        return {"field", "validation"}
+
+    @property
     def _present(self) -> list[str]:
         """Names of the data set's features, those within others excepted."""
         return list(self._builder.info.features)

@@ -16,6 +16,7 @@ from etils import epath
 
 from t5x_like.cli import gin_text, run_files, trust
 from t5x_like.cli.model_names import model_files
+from t5x_like.objectives import presets
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -64,6 +65,12 @@ def find_gin_file(name: str, extra: Sequence[str] = ()) -> Path:
         return models[name]
     if not name.endswith(".gin") and "/" not in name:
         raise ConfigError(f"no model or gin file {name!r}" + nearest(name, models, of="models"))
+    objective = Path(name).stem
+    if name.startswith("objectives/") and objective in presets():
+        raise ConfigError(
+            f"no gin file {name!r}: an objective is named, --gin.OBJECTIVE=\"'{objective}'\", and "
+            "its fields are set by its class (`t5x_like objectives` lists them)"
+        )
     known = sorted(
         {str(f.relative_to(d)) for d in folders[1:] if d.is_dir() for f in d.rglob("*.gin")}
     )

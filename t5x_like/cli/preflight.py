@@ -10,6 +10,7 @@ import jax
 from etils import epath
 from flax import nnx
 
+from t5x_like.models.distilbert import DistilBert
 from t5x_like.objectives import presets
 from t5x_like.protocols import (
     FeatureConverter,
@@ -105,6 +106,11 @@ def parts_complete(run: Run) -> None:
                 f"{type(part).__name__} has no {', '.join(missing)}: protocols.{protocol.__name__} "
                 "says what these are"
             )
+    if run.teacher is not None and not isinstance(model, DistilBert):
+        raise ValueError(
+            f"TEACHER has no effect: a {type(model).__name__} learns from text alone. Leave it out, "
+            "or choose a student (--gin_file=distilbert)"
+        )
     if missing := lacking(model.config, ModelConfig):
         raise ValueError(
             f"the configuration of {type(model).__name__} has no {', '.join(missing)}: "

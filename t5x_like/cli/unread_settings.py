@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from flax import nnx
 
 from t5x_like.cli import gin_config
+from t5x_like.data.sources import CorpusSource
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ _TRAINED = {
     **{name: name for name in ("lowercase", "character_coverage", "byte_fallback")},
 }
 """Of a vocabulary that is trained: macro, or name of the field itself, and field."""
+
+
+_OF_FILES = ("field", "separator", "validation")
+"""Arguments of `user_corpus`, each with a macro CORPUS_*."""
 
 
 class UnreadError(ValueError):
@@ -110,10 +115,7 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
     if data.corpus:
         name = {"MIXTURE_OR_TASK_NAME": "mixture_or_task_name"}
         yield _Unread(name, "Data", f"CORPUS is read, which is {data.corpus!r}")
-    else:
-        fields = ("field", "separator", "validation")
-        of_files = {f"CORPUS_{field.upper()}": field for field in fields}
-        yield _Unread(of_files, "user_corpus", "CORPUS is not set, and is what they are about")
+    yield from _of_files(run)
     if not isinstance(data.corpus, Mapping):
         exponent = {"corpus_exponent": "corpus_exponent"}
         yield _Unread(exponent, "Data", "CORPUS is no mixture, which is {name: files, ...}")
@@ -122,7 +124,29 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
         advice = ": name the corpus alone" if "." in str(data.mixture_or_task_name) else ""
         reason = f"what is read, {named!r}, has an objective of its own or needs none{advice}"
         yield _Unread({"OBJECTIVE": "objective"}, "Data", reason)
+    text = [one for one in data.named_sources() or () if one.sentences is not None]
+    if data.is_cache() or not text:
+        reason = "no plain text is read that could still be cut"
+        yield _Unread({"SENTENCES": "sentences"}, "Data", reason)
     yield from _of_vocabulary(run)
+
+
+def _of_files(run: Run) -> Iterator[_Unread]:
+    """Of how files are read, what the files that are named have no use for."""
+    data, macros = run.data, {name: f"CORPUS_{name.upper()}" for name in _OF_FILES}
+    every = {macro: name for name, macro in macros.items()}
+    if not data.corpus:
+        yield _Unread(every, "user_corpus", "CORPUS is not set, and is what they are about")
+        return
+    if data.is_cache():
+        yield _Unread(every, "user_corpus", "CORPUS is a cache, whose text is divided already")
+        return
+    found = data.named_sources() or ()
+    corpora = [one.corpus for one in found if isinstance(one, CorpusSource)]
+    reads = {name for corpus in corpora for name in getattr(corpus, "options_read", _OF_FILES)}
+    for name in set(_OF_FILES) - reads:
+        reason = f"the files of {data.corpus!r} are of formats that make no use of it"
+        yield _Unread({macros[name]: name}, "user_corpus", reason)
 
 
 def _of_vocabulary(run: Run) -> Iterator[_Unread]:

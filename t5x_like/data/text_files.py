@@ -87,6 +87,14 @@ class TextFiles(corpora.Corpus):
         return corpora.TEXT_TO_TEXT if text_to_text else corpora.TARGETS
 
     @property
+    def options_read(self) -> set[str]:
+        """Which of `field`, `separator` and `validation` the formats of these files make use of."""
+        plain = {text_formats.is_plain(path) for path in self._files("train")}
+        read = {"separator"} if True in plain else set()
+        read |= {"field"} if False in plain else set()
+        return read | ({"validation"} if self.held_out is not None else set())
+
+    @property
     def _fields(self) -> dict[str, str]:
         if self.features == corpora.TEXT_TO_TEXT:
             return {feature: feature for feature in self.features}

@@ -48,6 +48,16 @@ def documents(path: Path, layout: Layout, *, report: ReadReport) -> Documents:
         yield from read(stream, path, layout)
 
 
+def is_plain(path: Path) -> bool:
+    """Whether a file is plain text: a separator divides it, and it has no fields.
+
+    Raises:
+      CorpusError: the file is of an unreadable format.
+    """
+    suffix = _format(path)
+    return suffix != ".parquet" and suffix not in _STREAMED
+
+
 def columns(path: Path) -> tuple[str, ...]:
     """Names of the file's fields, of its first row for JSON; none for plain text.
 

@@ -201,3 +201,33 @@ def test_a_saved_configuration_may_be_given_whole(tmp_path) -> None:
     gin_config.load(["runs/local.gin"])
     (tmp_path / "config.gin").write_text(gin_config.resolved())
     assert what_runs(loaded(str(tmp_path / "config.gin"))) == what_runs(loaded("runs/local.gin"))
+
+
+def test_options_of_files_are_for_files_that_have_use_for_them(tmp_path) -> None:
+    for name, line in (("a.txt", "text"), ("b.jsonl", '{"text": "a", "body": "b"}')):
+        (tmp_path / name).write_text(f"{line}\n")
+    (tmp_path / "c.tsv").write_text("inputs\ttargets\na\tb\n")
+    refused = {
+        "a.txt": {"CORPUS_FIELD='body'"},
+        "b.jsonl": {"CORPUS_SEPARATOR='line'"},
+        "c.tsv": {"CORPUS_SEPARATOR='line'", "SENTENCES='de'", "OBJECTIVE='prefix_lm'"},
+    }
+    every = {"CORPUS_VALIDATION=0.5", "SENTENCES='de'", "OBJECTIVE='prefix_lm'"}
+    every |= set().union(*refused.values())
+    for name, settings in refused.items():
+        for setting in every:
+            bindings = [f"CORPUS={str(tmp_path / name)!r}", setting]
+            if name == "c.tsv" and setting.startswith("CORPUS_FIELD"):
+                continue  # a field makes plain text of it
+            if setting in settings:
+                with pytest.raises(ValueError, match=f"{setting.partition('=')[0]} has no effect"):
+                    loaded("runs/local.gin", *bindings)
+            else:
+                loaded("runs/local.gin", *bindings)
+
+
+def test_a_file_of_an_objective_is_a_name_now() -> None:
+    with pytest.raises(
+        ValueError, match=r"an objective is named, --gin.OBJECTIVE=\"'drop_spans'\""
+    ):
+        gin_config.load(["runs/local.gin", "objectives/drop_spans.gin"])
