@@ -108,8 +108,8 @@ def parts_complete(run: Run) -> None:
             )
     if run.teacher is not None and not isinstance(model, DistilBert):
         raise ValueError(
-            f"TEACHER has no effect: a {type(model).__name__} learns from text alone. Leave it out, "
-            "or choose a student (--gin_file=distilbert)"
+            f"TEACHER has no effect: a {type(model).__name__} learns from text alone. Leave it "
+            "out, or choose a student (--gin_file=distilbert)"
         )
     if missing := lacking(model.config, ModelConfig):
         raise ValueError(
