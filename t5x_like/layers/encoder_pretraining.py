@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from t5x_like.layers import accounting
 from t5x_like.layers.accounting import Term
 from t5x_like.layers.basic import Embedding
-from t5x_like.layers.encoder import Hidden
 from t5x_like.layers.heads import SequenceHead
 from t5x_like.layers.losses import token_sums
 from t5x_like.layers.masked_lm import MaskedLanguageHead, masked_sums
 from t5x_like.layers.term_loss import TermLoss
+from t5x_like.protocols import Body
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
@@ -27,21 +27,12 @@ SENTENCE_LABELS = ("next_sentence_label", "sentence_order_label")
 """What objectives call the label of a pair, of next sentence and of sentence order."""
 
 
-class PretrainedEncoder(Protocol):
+class PretrainedEncoder(Body, Protocol):
     """What a family's encoder offers to its pretraining."""
 
     @property
     def tokens(self) -> Embedding:
         """The token table."""
-
-    def hidden(
-        self,
-        batch: Batch,
-        key: jax.Array | None = None,
-        *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden: ...
 
     def products(self, counts_BL: jax.Array) -> jax.Array:
         """Multiply-adds of a forward pass, float32 []."""
