@@ -43,6 +43,7 @@ def test_advice(cli, tmp_path, monkeypatch, command: str, said: str) -> None:
     assert "<ast." not in result.err
 
 
+@pytest.mark.slow
 def test_infer_says_what_else_asks_an_encoder(cli, tmp_path) -> None:
     (tmp_path / "t.txt").write_text("a b c\n\nd e f\n\n" * 40)
     flags = ["--gin.TRAIN_STEPS=1", "--gin.EVAL_PERIOD=0", "--gin.BATCH_SIZE=8"]

@@ -129,6 +129,7 @@ def test_empty_corpus(content: bytes, tiny: Tiny) -> None:
     refused(tiny.cli("cache", "--corpus", corpus, "--vocabulary=bytes"), "empty", corpus)
 
 
+@pytest.mark.slow
 def test_invalid_utf8_is_skipped_counted_and_said(tiny: Tiny) -> None:
     file = write_text(tiny.root / "mixed.txt", 50)
     file.write_bytes(file.read_bytes() + b"caf\xe9 au lait\nna\xefve words\n")

@@ -88,6 +88,7 @@ def test_text_is_a_task_or_files_not_both(cli: Cli, text: Path, tmp_path: Path) 
         assert "either a TASK or files with --corpus" in result.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_vocabulary_is_trained_and_used(kind: str, tiny: Tiny, text: Path) -> None:
     model = tiny.root / "mine.model"

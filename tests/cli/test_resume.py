@@ -27,6 +27,7 @@ def test_resumed_and_extended_runs_equal_a_straight_one(tiny: Tiny) -> None:
     assert [line["step"] for line in held_out] == [4, 8]
 
 
+@pytest.mark.slow
 def test_finished_run_trains_no_further(tiny: Tiny) -> None:
     run = tiny.trained("run", TRAIN_STEPS=2)
     before = files(run)

@@ -74,6 +74,7 @@ def module(pairs: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pack", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["padded", "packed"]
 )

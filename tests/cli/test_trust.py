@@ -82,6 +82,7 @@ def write_start(folder, run):
     )
 
 
+@pytest.mark.slow
 def test_the_module_of_a_task_is_imported_only_if_the_user_names_it(tiny, cli, evil):
     run = tiny.trained("run", TRAIN_STEPS=1, EVAL_PERIOD=0)
     saved = (run / "config.gin").read_text()
@@ -96,6 +97,7 @@ def test_the_module_of_a_task_is_imported_only_if_the_user_names_it(tiny, cli, e
     (evil / "PWNED").unlink()
 
 
+@pytest.mark.slow
 def test_a_model_of_the_users_opens_with_its_module(tiny, cli, evil):
     run = tiny.trained("run", TRAIN_STEPS=1, EVAL_PERIOD=0)
     shutil.copy(run / "config.gin", evil / "before.gin")

@@ -110,6 +110,7 @@ def other(name: str, value: Any) -> Any:
     raise AssertionError(f"say in OTHERS what else {name}={value!r} could be")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", RUNS)
 def test_every_macro_changes_what_runs_or_is_refused(file: str) -> None:
     """All of the first two; of the others, those that the first two have not."""

@@ -16,6 +16,7 @@ def splits():
     }
 
 
+@pytest.mark.slow
 def test_there_are_two_megabytes_with_some_held_out(splits):
     sizes = {name: sum(map(len, texts)) for name, texts in splits.items()}
     assert 1_000_000 < sum(sizes.values()) < 4_000_000

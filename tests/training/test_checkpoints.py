@@ -54,6 +54,7 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mesh", [{"data": 4, "tensor": 2}, {"data": 1}, {"fsdp": 8}], ids=str)
 def test_a_state_comes_back_on_any_mesh(tmp_path: Path, mesh: dict[str, int]) -> None:
     """And a save is not disturbed by the steps that donate the saved state meanwhile."""

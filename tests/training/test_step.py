@@ -30,6 +30,7 @@ def losses_on_one_device(name: str) -> list[float]:
 OPTIMIZERS = {"adafactor": adafactor, "adamw": lambda: optimizers.adamw(1e-2)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize(
     "mesh", [{"data": 8}, {"data": 4, "tensor": 2}, {"data": 2, "fsdp": 2, "tensor": 2}], ids=str
