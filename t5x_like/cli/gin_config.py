@@ -7,6 +7,7 @@ import difflib
 import importlib
 import inspect
 import re
+import tokenize
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -363,9 +364,9 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
         parse(what)
     except ConfigError:
         raise
-    except SyntaxError as error:
+    except (SyntaxError, tokenize.TokenError) as error:  # the second: a string without an end
         # Of what it could not read, Python would show the address.
-        reason = error.msg.partition("malformed node")[0].rstrip(".")
+        reason = str(error.args[0]).partition("malformed node")[0].rstrip(".")
         raise ConfigError(
             f"not a Python value {where}: {reason}{': ' * bool(reason)}a string needs its own "
             "quotes, as in NAME=\"'text'\""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import tokenize
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gin import config_parser
@@ -73,7 +75,7 @@ def read(text: str) -> GinText:
       SyntaxError: it is no gin text.
     """
     found = GinText()
-    for statement in config_parser.ConfigParser(text, _Recorder(found)):
+    for statement in _statements(text, _Recorder(found)):
         match statement:
             case config_parser.ImportStatement():
                 if not statement.module.startswith("__gin__"):
@@ -92,3 +94,11 @@ def read(text: str) -> GinText:
             case config_parser.BlockDeclaration():
                 found.references.append(statement.selector)
     return found
+
+
+def _statements(text: str, recorder: _Recorder) -> Iterator[Any]:
+    """As gin parses them; of text that does not end Python's tokenizer has an error of its own."""
+    try:
+        yield from config_parser.ConfigParser(text, recorder)
+    except tokenize.TokenError as error:
+        raise SyntaxError(str(error.args[0])) from error

@@ -17,7 +17,7 @@ from tiny_run import ROOT
         ("show mlm_nps", "nearest: stdlib_docs.mlm_nsp, "),
         ("show stdlib_doc.mlm", "nearest: stdlib_docs.mlm, "),
         ("train --gin.CORPUS=data.txt", "--gin.CORPUS=data.txt: a string needs its own quotes"),
-        ("train --gin.CORPUS='a", "--gin.CORPUS='a: Unable to parse value: a string needs"),
+        ("train --gin.CORPUS='a", ": a string needs its own quotes, as in"),
         ("train --train_steps=5", "--train_steps=5; a setting of a run is given as --gin.TRAIN_S"),
         ("train --steps 7", "--steps 7; a setting of a run is given as --gin.TRAIN_STEPS=7"),
         ("train --learning-rat", "unrecognized arguments: --learning-rat\n"),
