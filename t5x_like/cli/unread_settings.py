@@ -155,8 +155,6 @@ def _of_vocabulary(run: Run) -> Iterator[_Unread]:
         return
     every = {"VOCABULARY": "name", "extra_ids": "extra_ids", **_TRAINED}
     if data.is_cache():
-        directory = {"CACHE_DIR": "cache_dir"}
-        yield _Unread(directory, "Data", "CORPUS is a cache: it is read where it lies")
         yield _Unread(every, "VocabularyChoice", "a cache has its vocabulary with it")
         return
     found = data.named_sources()

@@ -145,7 +145,7 @@ def test_without_a_name_all_are_listed_with_their_counts(cli: Cli) -> None:
     [
         (["t5_smal"], ["no model or gin file 't5_smal'; nearest: t5_small"]),
         (["t5/smal.gin"], ["no gin file 't5/smal.gin'; nearest: t5/small.gin"]),
-        (["objectives/mlm.gin"], ["does not set MODEL"]),
+        (["meshes/data.gin"], ["does not set MODEL"]),
         (["t5_small", "--mesh=dat=2"], ["no mesh axis 'dat'", "nearest: data"]),
         (["t5_small", "--gin.t5.Config.d_modle=2"], ["d_modle", "nearest: d_model"]),
         (["t5_small", "--gin.t5.Config.d_model=0"], ["d_model must be at least 1, got 0\n"]),
