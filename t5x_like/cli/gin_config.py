@@ -198,9 +198,10 @@ def _with_import(binding: str) -> str:
         known = [name for name, one in there.items() if getattr(one, "__module__", "") == found[0]]
         advice = nearest(configurable, known)
         raise ConfigError(f"no {configurable} in {found[0]}{advice} in --gin.{binding}")
+    package, _, leaf = found[0].rpartition(".")
     return (
-        f"from __gin__ import dynamic_registration\nimport {found[0]}\n"
-        f"{scope}{slash}{found[0]}.{configurable}.{rest} = {value}"
+        f"from __gin__ import dynamic_registration\nfrom {package} import {leaf}\n"
+        f"{scope}{slash}{leaf}.{configurable}.{rest} = {value}"
     )
 
 

@@ -11,6 +11,8 @@ import importlib
 import pkgutil
 from collections.abc import Collection
 
+from jax.nn import initializers
+
 from t5x_like.cli import gin_text
 
 _PACKAGES = ("t5x_like.layers", "t5x_like.models", "t5x_like.objectives")
@@ -92,10 +94,13 @@ def _ours(module: str) -> bool:
 
 def _defines(module: str, name: str) -> bool:
     """Whether it is the module's own, and not something that it imports itself, such as `os`."""
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ImportError:
-        return False
-    names = _INITIALIZERS if module in _INITIALIZERS else (module,)
+    names: tuple[str, ...]
+    if module in _INITIALIZERS:
+        found, names = getattr(initializers, name, None), _INITIALIZERS
+    else:
+        try:
+            found, names = getattr(importlib.import_module(module), name, None), (module,)
+        except ImportError:
+            return False
     mine = getattr(found, "__module__", None) in names
     return mine and callable(found) and not name.startswith("_")

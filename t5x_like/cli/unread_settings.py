@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TRAINED = {
     "VOCAB_SIZE": "size",
     "VOCAB_TYPE": "kind",
-    **{name: name for name in ("lowercase", "character_coverage", "byte_fallback")},
+    **{name: name for name in ("lowercase", "character_coverage", "byte_fallback", "pattern")},
 }
 """Of a vocabulary that is trained: macro, or name of the field itself, and field."""
 
@@ -124,8 +124,8 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
         advice = ": name the corpus alone" if "." in str(data.mixture_or_task_name) else ""
         reason = f"what is read, {named!r}, has an objective of its own or needs none{advice}"
         yield _Unread({"OBJECTIVE": "objective"}, "Data", reason)
-    text = [one for one in data.named_sources() or () if one.sentences is not None]
-    if data.is_cache() or not text:
+    found = () if data.is_cache() else data.named_sources() or ()
+    if all(one.sentences is None for one in found):
         reason = "no plain text is read that could still be cut"
         yield _Unread({"SENTENCES": "sentences"}, "Data", reason)
     yield from _of_vocabulary(run)
@@ -163,7 +163,10 @@ def _of_vocabulary(run: Run) -> Iterator[_Unread]:
         yield _Unread(every, "VocabularyChoice", reason)
     elif choice.name is not None:
         yield _Unread(_TRAINED, "VocabularyChoice", f"VOCABULARY names one, {choice.name!r}")
-    elif run.init_from is not None:
+    elif choice.kind != "byte_bpe":
+        reason = f"VOCAB_TYPE is {choice.kind!r}, and only 'byte_bpe' has it"
+        yield _Unread({"pattern": "pattern"}, "VocabularyChoice", reason)
+    if choice.name is None and run.init_from is not None:
         yield _Unread(
             _TRAINED,
             "VocabularyChoice",

@@ -142,7 +142,9 @@ def _objects(stream: io.BufferedReader, path: Path) -> Iterator[tuple[str, dict[
 def _delimited(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
     rows = _rows(stream, path)
     _, header = next(rows, (0, []))
-    if header and not {*layout.fields.values()} & {*header}:
+    if header and not any(
+        difflib.get_close_matches(field, header) for field in layout.fields.values()
+    ):
         wanted = " and ".join(map(repr, layout.fields.values()))
         raise CorpusError(
             f"{path}: its first line must name the columns, and is {header[:6]}. Add a line with "

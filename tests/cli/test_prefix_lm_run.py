@@ -27,6 +27,7 @@ def test_a_prefix_lm_trains_and_has_no_counterpart(
         "CACHE_DIR": str(tmp_path / "cache"),
         "VOCAB_SIZE": 400,
         "TASK_FEATURE_LENGTHS": objectives.preset("prefix_lm").lengths(32),
+        "OBJECTIVE": "prefix_lm",
         "SEED": 7,  # of the training alone: what is held out gets the same noise in every run
         "TRAIN_STEPS": 4,
         "BATCH_SIZE": 8,
@@ -38,7 +39,7 @@ def test_a_prefix_lm_trains_and_has_no_counterpart(
     bindings = [f"--gin.{macro}={value!r}" for macro, value in macros.items()]
     sizes = {**SIZES, "num_decoder_layers": 2, "d_kv": 8}
     bindings += [f"--gin.prefix_lm.Config.{field}={value}" for field, value in sizes.items()]
-    files = ["prefix_lm_base", "runs/pretrain.gin", "objectives/prefix_lm.gin"]
+    files = ["prefix_lm_base", "runs/pretrain.gin"]
     done = cli("train", *(f"--gin_file={file}" for file in files), *bindings)
     assert done.status == 0, done.err
     assert np.isfinite(list(losses(run).values())).all()

@@ -49,7 +49,10 @@ def gin_flags(corpus: Any, folder: Path, more: dict[str, Any]) -> list[str]:
         "MODEL_DIR": str(folder / "run"),
         "CACHE_DIR": str(folder / "cache"),
     }
-    return [f"--gin.{name}={value!r}" for name, value in (macros | SHORT | more).items()]
+    given = macros | SHORT | more
+    if "VOCABULARY" in given:
+        del given["VOCAB_SIZE"]
+    return [f"--gin.{name}={value!r}" for name, value in given.items()]
 
 
 def evaluated(run: Path) -> set[str]:

@@ -82,7 +82,9 @@ def pieces(
     kind: str, size: int, *, lowercase: bool = False, sentinels: int | None = 0
 ) -> VocabularyChoice:
     """One that is trained on the run's text; `sentinels` None: the usual 100."""
-    return VocabularyChoice(kind=kind, size=size, lowercase=lowercase, extra_ids=sentinels)
+    made = VocabularyChoice(kind=kind, size=size, lowercase=lowercase, extra_ids=sentinels)
+    # Byte-level BPE as its authors cut text, which is GPT-2's way.
+    return dataclasses.replace(made, pattern="gpt2") if kind == "byte_bpe" else made
 
 
 def spans(density: float, length: float) -> span_corruption.SpanCorruption:
