@@ -104,7 +104,7 @@ def load(
     paths = [find_gin_file(name, extra_folders) for name in files]
     _given.clear()
     _shipped.clear()
-    gin.clear_config()
+    _forget()
     gin.config._LOCATION_PREFIXES[:] = [str(p) for p in search_path(extra_folders)]
     # Its other reader, of installed packages, reports each folder without the file as an error.
     del gin.config._FILE_READERS[1:]
@@ -138,6 +138,20 @@ def bind(bindings: Sequence[str]) -> None:
         _given.extend(Given(one, None) for one in gin_text.read(binding).bindings)
 
 
+def _forget() -> None:
+    """Clears gin's configuration, and what it has registered for earlier ones.
+
+    By what name gin knows a class, and so how it writes a configuration, would else depend on which
+    file named it first in this process.
+    """
+    gin.clear_config()
+    for selector, known in [*gin.config._REGISTRY.items()]:
+        if not selector.startswith("gin."):
+            gin.config._REGISTRY.pop(selector)
+            for registered in (known.wrapped, known.wrapper):
+                gin.config._INVERSE_REGISTRY.pop(registered, None)
+
+
 def given_settings() -> list[Given]:
     """What the user has set: on the command line, and in gin files that are not the package's."""
     return list(_given)
@@ -146,26 +160,6 @@ def given_settings() -> list[Given]:
 def shipped(macro: str) -> Any:
     """What the package's own files give a macro, before any setting of the user's; else None."""
     return _shipped.get(macro)
-
-
-def is_read(setting: gin_text.Binding) -> bool:
-    """Whether anything that has been built so far took this setting."""
-    operative = gin.config._OPERATIVE_CONFIG
-    if not setting.parameter:
-        return (setting.selector, "gin.macro") in operative
-    name = f".{setting.selector}"
-    bound = {
-        scope
-        for (scope, selector), values in gin.config._CONFIG.items()
-        if f".{selector}".endswith(name) and setting.parameter in values
-    }
-    for (scope, selector), values in operative.items():
-        if f".{selector}".endswith(name) and setting.parameter in values:
-            parts = scope.split("/")
-            outer = ["/".join(parts[:n]) for n in range(len(parts) + 1)]
-            if [setting.scope] == [one for one in outer if one in bound][-1:]:
-                return True
-    return False
 
 
 def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[Given]:
@@ -237,7 +231,7 @@ def load_text(
 
 
 def _replace(text: str, *, where: str = "") -> None:
-    gin.clear_config()
+    _forget()
     _translated(gin.parse_config, text, where=where)
 
 

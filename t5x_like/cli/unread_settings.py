@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import gin
 from flax import nnx
 
 from t5x_like.cli import gin_config
@@ -72,13 +73,33 @@ def check(run: Run, given: Sequence[Given]) -> list[str]:
     # Its constructor reads settings too. Text is named by now, and the optimizer made.
     gin_config.made(lambda: nnx.eval_shape(lambda: run.model(rngs=nnx.Rngs(0))))
     for setting, file in given:
-        if setting not in known and not gin_config.is_read(setting):
+        if setting not in known and not _is_read(setting):
             where = f" of {file}" if file else ""
             raise UnreadError(
                 f"nothing reads {setting}{where}: this run makes no use of it. "
                 "docs/configuration.md says what there is to set"
             )
     return notes
+
+
+def _is_read(setting: Binding) -> bool:
+    """Whether anything that has been built so far took this setting."""
+    operative = gin.config._OPERATIVE_CONFIG
+    if not setting.parameter:
+        return (setting.selector, "gin.macro") in operative
+    name = f".{setting.selector}"
+    bound = {
+        scope
+        for (scope, selector), values in gin.config._CONFIG.items()
+        if f".{selector}".endswith(name) and setting.parameter in values
+    }
+    for (scope, selector), values in operative.items():
+        if f".{selector}".endswith(name) and setting.parameter in values:
+            parts = scope.split("/")
+            outer = ["/".join(parts[:n]) for n in range(len(parts) + 1)]
+            if [setting.scope] == [one for one in outer if one in bound][-1:]:
+                return True
+    return False
 
 
 def _is_of(setting: Binding, unread: _Unread) -> bool:

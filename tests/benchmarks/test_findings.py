@@ -145,3 +145,11 @@ def test_text_is_prepared_once(tmp_path: Path) -> None:
     (source / "novels_en/a.txt.gz").unlink()
     with pytest.raises(FileNotFoundError, match="novels_en"):
         data.prepare(source, work)
+
+
+def test_settings_do_not_depend_on_what_was_loaded_before():
+    """Gin's text names a class as the first file of the process did."""
+    before = findings.Job("xlnet", "memory_32", 0).settings
+    findings._settings.cache_clear()
+    gin_config.load(["runs/local.gin"], ["objectives.xlnet.XLNet.max_ngram=4"])
+    assert findings.Job("xlnet", "memory_32", 0).settings == before

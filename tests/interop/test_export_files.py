@@ -6,11 +6,12 @@ import json
 import os
 
 import pytest
-import transformers
 from flax import nnx
 
 from t5x_like.interop import hugging_face, tokenizers_out
 from t5x_like.models import bart, bert, t5
+
+transformers = pytest.importorskip("transformers")
 
 SIZES = {"d_model": 16, "d_ff": 24, "num_heads": 2}
 
