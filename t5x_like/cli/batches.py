@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
-
 from t5x_like import partitioning
 from t5x_like.cli.run import Run
 from t5x_like.data import stream
@@ -73,9 +71,7 @@ class Batches:
         if self.complete is not _as_it_is:
             return
         row = stream.Examples(self.train[0], self.seed, self.run.feature_converter)[0]
-        rows = self.run.options.batch_size
-        batch = {name: jax.ShapeDtypeStruct((rows, *x.shape), x.dtype) for name, x in row.items()}
-        jax.eval_shape(program.step, program.abstract_state, batch, jax.random.key(0))
+        program.trace(row)
 
     def train_from(self, start_step: int) -> Iterator[Batch]:
         rows = stream.train_stream(

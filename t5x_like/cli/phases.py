@@ -85,7 +85,7 @@ class RunPhase:
 
         def check(ids: int, vocabulary: Vocabulary | None) -> None:
             pad = None if vocabulary is None else vocabulary.token_ids.pad
-            preflight.vocabulary_fits(self.run.model, ids, pad)
+            preflight.vocabulary_fits(self.run.abstract_model, ids, pad)
             if vocabulary is not None:
                 usable(vocabulary)
                 if self.run.teacher is not None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import jax
 from etils import epath
-from flax import nnx
 
 from t5x_like.models.distilbert import DistilBert
 from t5x_like.objectives import presets
@@ -64,16 +62,15 @@ def writable_directory(model_dir: str | None) -> epath.Path:
     return directory
 
 
-def vocabulary_fits(make_model: Callable[..., Model], ids: int, pad: int | None = None) -> None:
+def vocabulary_fits(model: Model, ids: int, pad: int | None = None) -> None:
     """Raises ValueError where a model cannot read a vocabulary.
 
     Args:
-      make_model: makes the model from `rngs`.
+      model: its parameters may be abstract.
       ids: of the vocabulary; each needs a row in the embedding.
       pad: its padding, which a model that knows padding by its id must agree with; None where the
         vocabulary is still to be trained, with padding 0.
     """
-    model: Any = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     rows = model.config.vocab_size
     family = type(model.config).__module__.rpartition(".")[2]
     if ids > rows:
@@ -99,7 +96,7 @@ def vocabulary_fits(make_model: Callable[..., Model], ids: int, pad: int | None 
 
 def parts_complete(run: Run) -> None:
     """Raises ValueError where the model or its converter lacks what a run will ask of it."""
-    model = nnx.eval_shape(lambda: run.model(rngs=nnx.Rngs(0)))
+    model = run.abstract_model
     for part, protocol in ((model, Model), (run.feature_converter, FeatureConverter)):
         if missing := lacking(part, protocol):
             raise ValueError(
@@ -149,11 +146,8 @@ def step_works(
     if objective is not None:
         objective.geometry(lengths)
         features = dict(objective.features(lengths))
-    rows = run.options.batch_size
     try:
-        row = run.feature_converter.convert([], features=features, ids=_SOME_IDS)
-        batch = {name: jax.ShapeDtypeStruct((rows, *x.shape), x.dtype) for name, x in row.items()}
-        jax.eval_shape(program.step, program.abstract_state, batch, jax.random.key(0))
+        program.trace(run.feature_converter.convert([], features=features, ids=_SOME_IDS))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"the parts of this run do not fit each other: {type(error).__name__}: {error}. Its "

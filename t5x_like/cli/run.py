@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from flax import nnx
 
 if TYPE_CHECKING:
     import optax
@@ -140,8 +143,16 @@ class Run:
                 f"left of TRAIN_STEPS: {[phase.steps for phase in self.phases]}"
             )
 
+    @functools.cached_property
+    def abstract_model(self) -> Model:
+        """The model, its parameters shapes and dtypes."""
+        made: Model = nnx.eval_shape(lambda: self.model(rngs=nnx.Rngs(0)))
+        return made
+
     def in_phases(self) -> list[tuple[int, Run]]:
         """(steps before it, the run as it is in it) of each phase."""
-        phases = self.phases or (Phase(),)
-        starts = itertools.accumulate((phase.steps or 0 for phase in phases[:-1]), initial=0)
-        return [(start, phase.of(self)) for start, phase in zip(starts, phases, strict=True)]
+        if not self.phases:
+            return [(0, self)]
+        lengths = (phase.steps or 0 for phase in self.phases[:-1])
+        starts = itertools.accumulate(lengths, initial=0)
+        return [(start, phase.of(self)) for start, phase in zip(starts, self.phases, strict=True)]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import gin
-from flax import nnx
 
 from t5x_like.cli import gin_config
 from t5x_like.data.sources import CorpusSource
@@ -71,7 +70,7 @@ def check(run: Run, given: Sequence[Given]) -> list[str]:
             notes.append(f"{setting} of {file} has no effect: {unread.reason}.")
             known.add(setting)
     # Its constructor reads settings too. Text is named by now, and the optimizer made.
-    gin_config.made(lambda: nnx.eval_shape(lambda: run.model(rngs=nnx.Rngs(0))))
+    gin_config.made(lambda: run.abstract_model)
     for setting, file in given:
         if setting not in known and not _is_read(setting):
             where = f" of {file}" if file else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -31,13 +31,15 @@ class Program:
     """What `build` makes. Batches are {name: [batch_size, ...]}; metrics {name: (sum, weight)}.
 
     `step` donates the state it is given. `evaluate` runs without dropout, and gives the carry on.
-    `initial_carry` makes a fresh one, of `batch_size` rows.
+    `initial_carry` makes a fresh one, of `batch_size` rows. `trace` looks at a step on batches of
+    such a row, {name: shape and dtype}, without compiling it; JAX keeps that for the step itself.
     """
 
     init: Callable[[jax.Array], TrainState]
     step: Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
     evaluate: Callable[[Any, Batch, Carry], tuple[Metrics, Carry]]
     initial_carry: Callable[[], Carry]
+    trace: Callable[[Mapping[str, Any]], None]
     abstract_state: TrainState
     graphdef: Any
     parameter_count: int
@@ -109,8 +111,9 @@ def build(
         clip=clip,
         ema_decay=ema_decay,
     )
-    shapes = abstract_state(parts.init, layout, params=abstract, stacked=stacked)
-    return _compiled(parts, layout, shapes)
+    init = _inside(layout, parts.init)
+    shapes = abstract_state(init, layout, params=abstract, stacked=stacked)
+    return _compiled(parts, init, layout, shapes, batch_size)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -180,8 +183,17 @@ class _Parts:
         return jax.tree.map(average, ema, params, self.trained)
 
 
-def _compiled(parts: _Parts, layout: Layout, state: TrainState) -> Program:
-    """The functions of a program whose states have these shapes and shardings."""
+def _compiled(
+    parts: _Parts,
+    init: Callable[[jax.Array], TrainState],
+    layout: Layout,
+    state: TrainState,
+    batch_size: int,
+) -> Program:
+    """The functions of a program whose states have these shapes and shardings.
+
+    `init` is the very function that the shapes are of: JAX then knows its trace.
+    """
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     # Adafactor's placeholders go unused: kept, so that the whole old state is given up.
     step = jax.jit(
@@ -191,13 +203,24 @@ def _compiled(parts: _Parts, layout: Layout, state: TrainState) -> Program:
         out_shardings=(shardings, layout.replicated),
     )
     carry = jax.jit(parts.initial_carry, out_shardings=shardings.carry)
+
+    def trace(row: Mapping[str, Any]) -> None:
+        # With the shardings of real batches: else JAX traces anew for these.
+        shapes = {name: (batch_size, *one.shape) for name, one in row.items()}
+        batch = {
+            name: jax.ShapeDtypeStruct(shape, row[name].dtype, sharding=layout.rows(shape))
+            for name, shape in shapes.items()
+        }
+        step.eval_shape(state, batch, jax.random.key(0))
+
     return Program(
-        init=_inside(layout, jax.jit(parts.init, out_shardings=shardings)),
+        init=jax.jit(init, out_shardings=shardings),
         step=_inside(layout, step),
         evaluate=_inside(
             layout, jax.jit(parts.evaluate, out_shardings=(layout.replicated, shardings.carry))
         ),
         initial_carry=_inside(layout, carry),
+        trace=_inside(layout, trace),
         abstract_state=state,
         graphdef=parts.graphdef,
         parameter_count=sum(leaf.size for leaf in jax.tree.leaves(state.params)),

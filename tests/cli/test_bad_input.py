@@ -284,7 +284,9 @@ def test_a_model_that_lacks_what_will_be_asked_of_it() -> None:
         def __init__(self, rngs: nnx.Rngs) -> None:
             self.kernel = nnx.Param(jnp.zeros(()), axes=())
 
-    run: Any = SimpleNamespace(model=Bare, feature_converter=Encoder(), teacher=None)
+    run: Any = SimpleNamespace(
+        abstract_model=Bare(nnx.Rngs(0)), feature_converter=Encoder(), teacher=None
+    )
     lacks = "Bare has no config, padding, weights, initial_carry, loss: protocols.Model"
     with pytest.raises(ValueError, match=lacks):
         preflight.parts_complete(run)

@@ -186,7 +186,7 @@ def fits(run: Run) -> None:
     sentinels = 100 if vocabulary.extra_ids is None else vocabulary.extra_ids
     ids = {None: vocabulary.size + sentinels, "bytes": 259}.get(name)
     if ids and run.init_from is None:  # otherwise it is another run's
-        preflight.vocabulary_fits(run.model, ids)
+        preflight.vocabulary_fits(run.abstract_model, ids)
     for _, phase in run.in_phases():
         preflight.lengths_given(phase.feature_converter, phase.data.lengths)
         objective, (first, *_) = phase.data.chosen_objective, phase.data.lengths.values()

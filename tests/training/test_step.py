@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +57,22 @@ def test_four_microbatches_equal_one(mesh: dict[str, int]) -> None:
     np.testing.assert_allclose(split_losses, losses, rtol=2e-5)
     for a, b in zip(jax.tree.leaves(split_state), jax.tree.leaves(state), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+def test_what_was_looked_at_is_not_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced, loss = [], tiny.Tiny.loss
+
+    def counted(*args: Any) -> tuple[Any, ...]:
+        traced.append(1)
+        return loss(*args)
+
+    monkeypatch.setattr(tiny.Tiny, "loss", counted)
+    where = tiny.layout(data=2, tensor=2)
+    program = tiny.build(SGD, where)
+    program.trace({name: x[0] for name, x in tiny.rows(0).items()})
+    assert traced == [1]
+    tiny.run(program, where, 2)
+    assert traced == [1]
 
 
 def test_metrics_of_microbatches_add_up() -> None:
