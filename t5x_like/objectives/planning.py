@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ NUMBERS = 4096
 
 WINDOW = 16
 """Tokens to look at together for the start of a word; most words have fewer."""
+TOKENS = 4096
+"""To look at together for all starts of words."""
 
 
 def word_before(sentences: Sentences, start: int, end: int) -> int:
@@ -54,16 +57,20 @@ def in_pieces(sentences: Sentences, document: int, *, longest: int, piece: int) 
     long = (bounds[1:] - bounds[:-1] > longest).nonzero()[0].tolist()
     if not long:
         return bounds
-    parts, done = [], 0
-    for segment in long:
-        start, end = bounds[segment : segment + 2].tolist()
-        cuts = []
-        while end - start > piece:
-            start = word_before(sentences, start, start + piece)
-            cuts.append(start)
-        parts += [bounds[done : segment + 1], np.array(cuts, np.int64)]
-        done = segment + 1
-    return np.concatenate([*parts, bounds[done:]])
+    cuts: list[int] = []
+    words: list[int] = []
+    known, last = bounds[[0, -1]].tolist()
+    for start, end in zip(bounds[long].tolist(), bounds[np.add(long, 1)].tolist(), strict=True):
+        at = start
+        while end - at > piece:
+            if known <= at + piece:  # reads many at a time
+                known = min(at + 1 + max(piece, TOKENS), last)
+                words = (at + 1 + sentences.word_starts(at + 1, known).nonzero()[0]).tolist()
+            before = bisect.bisect_right(words, at + piece)
+            found = before and words[before - 1] > at
+            at = words[before - 1] if found else at + piece
+            cuts.append(at)
+    return np.sort(np.concatenate([bounds, np.array(cuts, np.int64)]), kind="stable")
 
 
 def between(low: int, high: int, draws: Iterator[float]) -> int:

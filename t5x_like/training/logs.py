@@ -55,10 +55,7 @@ class RunLog:
         self._lines = _lines_up_to(self._directory / METRICS_FILE, step)
         self._rewrite()
         if self._tensorboard:
-            # Importing it costs half a second that processes other than 0 need not spend.
-            from tensorboardX import SummaryWriter
-
-            self._writer = SummaryWriter(str(self._directory / "tensorboard"), purge_step=step + 1)
+            self._writer = _summary_writer(str(self._directory / "tensorboard"), step + 1)
         if self._stream.isatty():
             self._bar = tqdm(
                 total=self._total, initial=step, unit="step", file=self._stream, dynamic_ncols=True
@@ -143,6 +140,20 @@ def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:
         except ValueError:
             continue
     return found
+
+
+def _summary_writer(directory: str, purge_step: int) -> Any:
+    """TensorBoard's files from `purge_step` on. Imported here: not every process writes them."""
+    # tensorboardX imports PyTorch wherever it is installed, which takes seconds and gives nothing.
+    without_torch = "torch" not in sys.modules
+    if without_torch:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # makes importing it an ImportError
+    try:
+        from tensorboardX import SummaryWriter
+    finally:
+        if without_torch:
+            del sys.modules["torch"]
+    return SummaryWriter(directory, purge_step=purge_step)
 
 
 def _lines_up_to(path: epath.Path, step: int) -> list[str]:
