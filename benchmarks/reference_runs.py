@@ -263,20 +263,9 @@ def page(lines: Mapping[str, Line]) -> str:
             SUMMARY,
             *rows,
             f"\nNot run yet: {', '.join(missing)}.\n" if missing else "",
-            *_outdated(lines),
             *map(_section, lines.values()),
         ]
     )
-
-
-def _outdated(lines: Mapping[str, Line]) -> Iterable[str]:
-    """Which runs are of an earlier state of the code, and why."""
-    reasons: dict[str, list[str]] = {}
-    for name, line in lines.items():
-        if "outdated" in line:
-            reasons.setdefault(line["outdated"], []).append(name)
-    for reason, names in reasons.items():
-        yield f"\nOf an earlier state, to be run again ({reason}): {', '.join(names)}.\n"
 
 
 def loss_name(columns: Columns) -> str:

@@ -64,7 +64,7 @@ def test_its_picture_is_there(name: str):
     assert (RESULTS / "curves" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", [name for name in LINES if "outdated" not in LINES[name]])
+@pytest.mark.parametrize("name", LINES)
 def test_its_command_is_the_recipe_as_it_is(name: str):
     corpus = LINES[name]["corpus"]["files"]
     recipe = str(gin_config.find_recipe(name))
@@ -146,12 +146,6 @@ def test_the_summary_tells_what_goes_with_the_loss(tmp_path: Path):
         "`replaced_recall` 0.000 (0.500) |\n"
     ) in page
     assert "| `content_loss` | 4.500 | 8.000 | 6.000 | `content_accuracy` 0.300 (0.050) |" in page
-
-
-def test_a_run_of_an_earlier_state_says_so(tmp_path: Path):
-    old = made_up("e", ELECTRA) | {"outdated": "its text was cut at lines"}
-    page = write(tmp_path, old, made_up("t", T5))
-    assert "\nOf an earlier state, to be run again (its text was cut at lines): e.\n" in page
 
 
 def test_machines_are_told_apart(tmp_path: Path):

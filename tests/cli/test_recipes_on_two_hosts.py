@@ -1,4 +1,7 @@
-"""What recipes ask of the loop, in two processes as in one: phases, memory, teacher, a start."""
+"""What recipes ask of the loop, in two processes as in one: phases, and memory.
+
+A teacher, and a start from another run, are in `test_teacher.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,7 @@ import pytest
 from documents import write_documents
 from tiny_run import Tiny, finish, losses
 
-from t5x_like.cli import main
-
 VOCABULARY = str(Path(__file__).parent / "golden" / "vocabulary")
-
-
-PHASED = {"VOCABULARY": VOCABULARY, "short/run.Phase.steps": 2}
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a text, its cache, and a run of BERT that others follow."""
-    folder = tmp_path_factory.mktemp("two_hosts")
-    write_documents(folder / "text.txt")
-    assert main.main(command("bert-mini", shared=folder, run=folder / "bert", macros=PHASED)) == 0
-    return folder
 
 
 def command(name: str, *, shared: Path, run: Path, macros: Mapping[str, Any]) -> list[str]:
@@ -33,6 +22,7 @@ def command(name: str, *, shared: Path, run: Path, macros: Mapping[str, Any]) ->
         "CORPUS": str(shared / "text.txt"),
         "CACHE_DIR": str(shared / "cache"),
         "MODEL_DIR": str(run),
+        "VOCABULARY": VOCABULARY,
         "TRAIN_STEPS": 4,
         "WARMUP_STEPS": 1,
         "BATCH_SIZE": 8,
@@ -44,24 +34,19 @@ def command(name: str, *, shared: Path, run: Path, macros: Mapping[str, Any]) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "bert"),
-    [
-        ("bert-mini", None),
-        ("xlnet-mini", None),
-        ("distilbert-mini", "TEACHER_DIR"),
-        ("legal_bert-mini", "INIT_DIR"),
-    ],
-    ids=["phases", "memory", "teacher", "start from another run"],
+    ("name", "macros"),
+    [("bert-mini", {"short/run.Phase.steps": 2}), ("xlnet-mini", {})],
+    ids=["phases", "memory"],
 )
-def test_two_processes_train_as_one(name: str, bert: str | None, shared: Path, tiny: Tiny) -> None:
-    macros = {bert: str(shared / "bert")} if bert else {"VOCABULARY": VOCABULARY}
-    alone, two = tiny.root / "alone", tiny.root / "two"
-    if name == "bert-mini":
-        macros, alone = PHASED, shared / "bert"
-    else:
-        done = tiny.cli(*command(name, shared=shared, run=alone, macros=macros))
-        assert done.status == 0, done.err
-    finish(*tiny.start_two(command(name, shared=shared, run=two, macros=macros)))
-    want = losses(alone)
+def test_two_processes_train_as_one(name: str, macros: dict[str, Any], tiny: Tiny) -> None:
+    write_documents(tiny.root / "text.txt")
+    alone, two = (
+        command(name, shared=tiny.root, run=tiny.root / run, macros=macros)
+        for run in ("alone", "two")
+    )
+    done = tiny.cli(*alone)
+    assert done.status == 0, done.err
+    finish(*tiny.start_two(two))
+    want = losses(tiny.root / "alone")
     assert sorted(want) == [1, 2, 3, 4]
-    assert losses(two) == pytest.approx(want, rel=1e-4)
+    assert losses(tiny.root / "two") == pytest.approx(want, rel=1e-4)

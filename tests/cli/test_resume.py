@@ -12,6 +12,7 @@ from tiny_run import Tiny, assert_same_state, files, finish, losses, recorded_ro
 from t5x_like.training.logs import read_metrics
 
 
+@pytest.mark.slow
 def test_resumed_and_extended_runs_equal_a_straight_one(tiny: Tiny) -> None:
     straight = tiny.trained("straight", TRAIN_STEPS=8, EVAL_PERIOD=4)
     resumed = tiny.trained("resumed", TRAIN_STEPS=4, EVAL_PERIOD=4)
@@ -51,10 +52,10 @@ def test_kills_at_random_moments_change_nothing(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Progress is seen in the log; the moment after it falls anywhere, often within a save."""
-    steps = {"TRAIN_STEPS": 240, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 50}
+    steps = {"TRAIN_STEPS": 100, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 25}
     command = tiny.flags("killed", **steps)
     draw = random.Random(2)
-    moments = sorted(draw.sample(range(190), 4))
+    moments = sorted(draw.sample(range(80), 3))
     for moment in moments:
         kill = ["--kill_at", str(moment), "--delay", str(draw.random() * 0.2)]
         finish(tiny.start(command, driver=kill), status=-signal.SIGKILL)
