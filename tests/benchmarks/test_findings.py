@@ -86,6 +86,7 @@ def test_runs_of_other_settings_do_not_count() -> None:
     assert findings.counting(lines) == {job: lines[1]}
 
 
+@pytest.mark.slow
 def test_page_is_made_of_the_results(tmp_path: Path) -> None:
     for name in ("findings.jsonl", "findings.md"):
         (tmp_path / name).write_bytes((RESULTS / name).read_bytes())

@@ -57,6 +57,7 @@ def test_infer_says_what_else_asks_an_encoder(cli, tmp_path) -> None:
     assert "pipeline('fill-mask', 'HF_DIR')" in asked.err
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m t5x_like.cli.main recipes | head -c 1"
     done = subprocess.run(

@@ -219,6 +219,7 @@ def test_eval_prints_and_writes_metrics_beside_what_they_must_beat(
     assert older["untrained"] == untrained
 
 
+@pytest.mark.slow
 def test_eval_of_a_step_that_is_not_there(run: Path, cli: Cli) -> None:
     result = cli("eval", str(run), "--step=7")
     assert result.status == 1

@@ -46,6 +46,7 @@ def test_hostile_text_is_refused(text, evil):
         gin_config.load_text(HEAD + text, where="the configuration of a friend")
 
 
+@pytest.mark.slow
 def test_every_way_to_open_a_directory_refuses_a_hostile_one(tiny, cli, evil):
     run = tiny.trained("run", TRAIN_STEPS=1, EVAL_PERIOD=0)
     saved = (run / "config.gin").read_text()

@@ -141,6 +141,7 @@ def random_noise(ds: tf.data.Dataset) -> tf.data.Dataset:
     return add(ds)
 
 
+@pytest.mark.slow
 def test_a_task_is_run_to_its_end_once_an_epoch(tmp_path, files):
     task = register(files, random_noise, seqio.preprocessors.append_eos_after_trim)
     run = ToTheEnd({"inputs": 9, "targets": 12}, seed=5, epochs=3)

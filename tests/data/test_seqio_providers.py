@@ -139,6 +139,7 @@ def vocabularies(folder: Path, model: Path) -> dict[str, seqio.Vocabulary]:
     }
 
 
+@pytest.mark.slow
 def test_every_vocabulary(tmp_path: Path, model_file: Path) -> None:
     made = vocabularies(tmp_path, model_file)
     exported = {

@@ -101,6 +101,7 @@ def cached(tmp_path, corpus, **options):
     return Cache.open(tmp_path / "cache")
 
 
+@pytest.mark.slow
 def test_a_long_document_is_whole_in_one_split_as_is_its_copy(tmp_path, capsys):
     """Also across shards, and where one copy is a row of JSON."""
     texts = [prose(MIB + MIB // 2, seed) for seed in range(4)]

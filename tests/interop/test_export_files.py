@@ -42,6 +42,7 @@ def made(kind, vocabulary):
     return t5.T5(t5.Config(**size, **layers, d_kv=8), rngs=rngs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", "bart"])
 def test_long_text_is_truncated_to_what_the_model_reads(vocabularies, tmp_path, kind):
     """Without a length in the tokenizer's files, pipelines crash inside the model."""

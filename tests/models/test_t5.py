@@ -40,6 +40,7 @@ logits_of = jax.jit(lambda model, batch, key=None: model.logits(batch, key))
 loss_and_grads = jax.jit(jax.value_and_grad(loss_of))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, UNTIED], ids=["1.0", "1.1"])
 def test_a_fresh_model_has_logits_of_unit_variance(changes, tiny, padded_batch):
     config = dataclasses.replace(tiny, vocab_size=4000, d_model=128, d_kv=32, d_ff=256)
@@ -89,6 +90,7 @@ def logit_grads(model, batch, position):
     return jnp.square(model.logits(batch)[0, position]).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("packed", "position", "seen"),
     [
@@ -217,6 +219,7 @@ def test_a_batch_without_a_scored_token_has_loss_zero_and_finite_gradients(tiny,
     assert all(np.all(x == 0) for x in jax.tree.leaves(grads))
 
 
+@pytest.mark.slow
 def test_flops_count_what_a_row_without_padding_computes(tiny):
     config = dataclasses.replace(tiny, **UNTIED)
     batch = {
@@ -261,6 +264,7 @@ def test_every_mesh_gives_the_same_loss_and_gradients(tiny):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), got, want)
 
 
+@pytest.mark.slow
 def test_one_batch_overfits(tiny, padded_batch):
     graph, params = nnx.split(make(tiny))
     params = nnx.to_pure_dict(params)

@@ -30,6 +30,7 @@ def test_it_is_english_prose(splits):
     assert max(map(len, splits["train"])) < 200_000
 
 
+@pytest.mark.slow
 def test_reading_imports_nothing_and_repeats_itself(splits):
     before = set(sys.modules)
     again = [document["targets"] for document in corpora.get("stdlib_docs").documents("train")]
@@ -46,6 +47,7 @@ def test_documents_are_of_modules_and_classes(splits):
     )
 
 
+@pytest.mark.slow
 def test_a_python_without_topics_still_has_a_corpus(monkeypatch):
     corpus = corpora.get("stdlib_docs")
     whole = corpus.fingerprint()

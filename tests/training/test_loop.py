@@ -212,6 +212,7 @@ def larger_batches(start: int) -> Iterator[Any]:
         yield partitioning.to_global(where, rows, rows=mine, batch_size=LARGER)
 
 
+@pytest.mark.slow
 def test_phases_follow_each_other_and_resume_anywhere(tmp_path: Path) -> None:
     """Within each, and where one ends and the next begins, whose batches are larger."""
     later = [loop.Phase(program=larger(), batches=larger_batches, start=6)]
