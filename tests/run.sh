@@ -61,7 +61,7 @@ if [ "$(cat "$environment/stamp" 2>/dev/null)" != "$stamp" ]; then
   "$interpreter" -m venv "$environment"
   constraints=$environment/constraints.txt
   if [ -n "$oldest" ]; then lower_bounds >"$constraints"; else : >"$constraints"; fi
-  "$environment/bin/python" -m pip install --quiet --constraint "$constraints" --editable '.[all,test]'
+  "$environment/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" --editable '.[all,test]'
   echo "$stamp" >"$environment/stamp"
 fi
 

@@ -121,6 +121,7 @@ def test_unwritable_directory(tiny: Tiny) -> None:
     assert (tiny.root / "file").read_text() == "precious"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"\n\n \n"], ids=["no bytes", "blank lines"])
 def test_empty_corpus(content: bytes, tiny: Tiny) -> None:
     (tiny.root / "empty.txt").write_bytes(content)

@@ -84,6 +84,7 @@ cache_writer.write_cache(Path(sys.argv[2]), corpus, ByteVocabulary(), workers=2,
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_ends(tmp_path: Path, text: Path) -> None:
     """A worker process runs it again and waits for its parent's lock; small text needs none."""
     script = tmp_path / "script.py"

@@ -32,9 +32,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize(
-    "own", [pytest.param(None, marks=pytest.mark.slow), {"fsdp": 2, "tensor": 4}], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [None, {"fsdp": 2, "tensor": 4}], ids=str)
 def test_outputs_are_the_teachers_split_by_the_students_rows(
     own: dict[str, int] | None, directory: Path
 ) -> None:

@@ -75,9 +75,7 @@ def module(pairs: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "pack", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["padded", "packed"]
-)
+@pytest.mark.parametrize("pack", [False, True], ids=["padded", "packed"])
 def test_table_trains_by_flags_alone(pack: bool, tiny: Tiny, pairs: Path) -> None:
     run = tiny.trained("run", CORPUS=str(pairs), PACK=pack, TRAIN_STEPS=3, EVAL_PERIOD=3)
     assert len(losses(run)) == 3

@@ -67,6 +67,7 @@ def reference(ds: tf.data.Dataset, names=("inputs", "targets")) -> list[dict[str
     return [{name: x[name].tolist() for name in names} for x in ds.as_numpy_iterator()]
 
 
+@pytest.mark.slow
 def test_cache_holds_what_precedes_the_placeholder(tmp_path, files):
     task = register(files, seqio.preprocessors.append_eos)
     manifest = write(tmp_path / "cache", task)

@@ -205,6 +205,7 @@ def alive(process: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.slow
 def test_killed_writer_goes_on_with_what_it_had_not_finished(tmp_path):
     (tmp_path / "killed.py").write_text(KILLED)
     text = tmp_path / "text.txt"

@@ -72,6 +72,7 @@ def assert_same_rows(ours: list[dict], theirs: list[dict]) -> None:
             assert mine[name].dtype == (np.float32 if weights else np.int32)
 
 
+@pytest.mark.slow
 def test_padded_rows_equal_seqio():
     # The last token right at the end of the row, and features that are empty.
     edges = [
@@ -92,6 +93,7 @@ def test_padded_rows_equal_seqio():
     assert_same_rows(ours, seqio_rows(pairs, seqio.PrefixLMFeatureConverter(pack=False)))
 
 
+@pytest.mark.slow
 def test_packed_rows_equal_seqio():
     examples = [
         {"inputs": tokens(7, 8, 5, 1), "targets": tokens(3, 9, 1)},

@@ -67,6 +67,7 @@ def _empty_registry(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", objectives.presets())
 def test_features_are_the_same_through_seqio_and_through_grain(
     name: str, vocabulary: Vocabulary, cache: Cache

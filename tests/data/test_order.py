@@ -23,6 +23,7 @@ def rows_of(count: int, mixed: list[Part], **options) -> list[tuple[int, int]]:
     return [ordered[row] for row in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [(3, 2), (1, 99), (1, 2, 4), (7, 7), (200, 1)])
 def test_mixture_has_exactly_its_weights(weights):
     total = sum(weights)
@@ -50,6 +51,7 @@ def test_order_of_a_seed_is_fixed():
     assert "".join("abcdefgh"[n % 8] for _, n in rows) == "cdbfehgaefdcgbah"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("weights", [(1,), (3, 2), (1, 4, 2)])
 def test_order_is_what_grain_makes_of_its_shuffled_and_mixed_datasets(weights, shuffle):

@@ -49,6 +49,7 @@ def assert_equal(ours: list[dict], theirs: tf.data.Dataset) -> None:
             assert mine[name].tolist() == value.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("with_eos", [("inputs", "targets"), ("targets",), ()])
 @pytest.mark.parametrize("function", [function for function, _ in TWINS])
@@ -61,6 +62,7 @@ def test_each_twin(function, with_eos: tuple[str, ...], lengths: dict[str, int |
     assert_equal([step(record, lengths, eos=eos) for record in RECORDS], transform(dataset()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize(
     "names",

@@ -99,6 +99,7 @@ def assert_task_reads_the_same(
     return len(reference)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [SpanCorruption(), SpanCorruption(0.1, 2.0)])
 def test_plain_text_reads_the_same_through_seqio_and_through_grain(
     objective: SpanCorruption, tmp_path: Path

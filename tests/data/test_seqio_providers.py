@@ -98,6 +98,7 @@ def targets(cache: Cache, split: str = "train") -> list[list[int]]:
     return [records.record(n)["targets"].tolist() for n in range(len(records))]
 
 
+@pytest.mark.slow
 def test_every_source(tmp_path: Path) -> None:
     """Two of them hold a class, whose methods are not to be called."""
     known = {"DataSource", "DataSourceInterface", "TfdsDataSource"}  # abstract; test_tfds has it

@@ -93,9 +93,8 @@ def test_start_skips_and_never_differs(mixture):
     assert_equal(batches(mixture, 40)[37:], batches(mixture, 3, start_step=37))
 
 
-@pytest.mark.parametrize(
-    "workers", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 1, 3])
 def test_worker_processes_change_nothing(mixture, workers):
     # Workers unpickle the objective by its module, which a test file has not.
     corrupted = mixture[:1]
@@ -306,6 +305,7 @@ def is_running(process: Path) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_program_that_drops_its_stream_ends_quietly(make_cache):
     cache = make_cache([f"document {i} of the first corpus\n" * 20 for i in range(60)])
     done = subprocess.run(

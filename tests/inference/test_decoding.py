@@ -59,12 +59,13 @@ def uncached(model, *, eos):
     return np.where(ended, 0, out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
         {},
-        pytest.param({"mlp": GatedMlp, "tied_logits": False}, marks=pytest.mark.slow),
-        pytest.param({"relative_bias_per_layer": True, "scan_unroll": 0}, marks=pytest.mark.slow),
+        {"mlp": GatedMlp, "tied_logits": False},
+        {"relative_bias_per_layer": True, "scan_unroll": 0},
     ],
     ids=["1.0", "1.1", "umT5 unrolled"],
 )
@@ -77,6 +78,7 @@ def test_cached_decoding_is_the_argmax_of_the_uncached_model(changes):
     np.testing.assert_array_equal(greedy(model, INPUTS, max_length=LENGTH, eos=-1), free)
 
 
+@pytest.mark.slow
 def test_each_step_gives_the_logits_of_the_whole_decoder():
     model = make()
     inputs = jax.random.randint(jax.random.key(2), (5, LENGTH), 0, 40)
@@ -93,6 +95,7 @@ def test_each_step_gives_the_logits_of_the_whole_decoder():
         np.testing.assert_allclose(logits, want[:, position], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_ids_beyond_the_vocabulary_are_never_chosen():
     model = nnx.merge(*nnx.split(make(mlp=GatedMlp, tied_logits=False)))  # a copy, to change
     kernel = model.output.kernel
@@ -101,6 +104,7 @@ def test_ids_beyond_the_vocabulary_are_never_chosen():
     assert greedy(model, INPUTS, max_length=LENGTH, eos=-1, vocab_size=30).max() < 30
 
 
+@pytest.mark.slow
 def test_encoder_keys_and_values_are_not_computed_in_the_loop():
     # The decoder's cross-attention key matrix may be multiplied with the encoder's output alone.
     model = make()

@@ -70,6 +70,7 @@ def check(kernel, shape, dtype="float32", bias_shape=None, mask_shape=None):
         np.testing.assert_allclose(b, a, rtol=0, atol=(1 if i == 0 else 4) * low * size)
 
 
+@pytest.mark.slow
 @each_kernel
 def test_with_bias_and_mask_values_and_gradients_are_those_of_plain(kernel):
     check(kernel, (2, 3, 5, 7, 4), bias_shape=(1, 3, 5, 7), mask_shape=(2, 1, 5, 7))
@@ -172,11 +173,12 @@ def test_a_block_needs_a_key():
         attend(q, memory, kernel=functools.partial(blocked, block=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "width", "lengths", "suits"),
     [
         ("bfloat16", 64, (6, 8), True),
-        pytest.param("float16", 128, (6, 8), True, marks=pytest.mark.slow),
+        ("float16", 128, (6, 8), True),
         ("float32", 64, (6, 8), False),
         ("bfloat16", 20, (6, 8), False),
         ("bfloat16", 256, (6, 8), False),

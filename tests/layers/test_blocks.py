@@ -20,7 +20,8 @@ def part(norm, x, compute, placement):
     return exact.norm(norm, x + compute(x))
 
 
-@pytest.mark.parametrize("placement", ["pre", pytest.param("post", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", ["pre", "post"])
 def test_an_encoder_layer_norms_where_its_placement_says(placement):
     parts = exact.parts(PLACEMENTS[placement])
     layer = exact.built(lambda: EncoderLayer(parts, rngs=nnx.Rngs(0)))
@@ -42,7 +43,8 @@ def test_an_encoder_layer_norms_where_its_placement_says(placement):
     np.testing.assert_allclose(probabilities, seen[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("placement", ["post", pytest.param("pre", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", ["post", "pre"])
 def test_a_decoder_layer_attends_to_itself_then_to_the_encoder_as_that_gave_it(placement):
     parts = exact.parts(PLACEMENTS[placement])
     layer = exact.built(lambda: DecoderLayer(parts, rngs=nnx.Rngs(0)))

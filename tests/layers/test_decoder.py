@@ -80,12 +80,13 @@ def test_unrolled_is_scanned():
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("placement", "relative"),
     [
         (POST_NORM, False),
-        pytest.param(PRE_NORM, False, marks=pytest.mark.slow),
-        pytest.param(PRE_NORM, True, marks=pytest.mark.slow),
+        (PRE_NORM, False),
+        (PRE_NORM, True),
     ],
     ids=["post", "pre", "relative"],
 )

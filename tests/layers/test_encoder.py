@@ -39,6 +39,7 @@ def encode(stack, x=X, key=None, **returned):
     return stack.encode(x, mask=MASK, key=key, **returned)
 
 
+@pytest.mark.slow
 def test_states_and_probabilities_are_those_of_each_layer():
     stack = make()
     hidden = encode(stack, return_hidden=True, return_attention=True)

@@ -81,6 +81,7 @@ def negative_log_likelihoods(logits, targets):
     return -np.take_along_axis(log_p, np.asarray(targets)[..., None], axis=-1)[..., 0]
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_mean_over_masked_tokens_plus_the_mean_over_rows_that_hold_text():
     model = Pretraining(sentence=True)
     weights = model.weights(BATCH)
@@ -104,6 +105,7 @@ def test_the_loss_is_the_mean_over_masked_tokens_plus_the_mean_over_rows_that_ho
     assert metrics["tokens"] == (8 + 5 + 6, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sentence", [True, False])
 def test_unequal_microbatches_give_the_whole_batchs_loss_metrics_and_gradients(sentence):
     model = Pretraining(sentence=sentence)

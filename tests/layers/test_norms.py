@@ -51,6 +51,7 @@ def gradients(norm, epsilon, *given):
     return y, grads
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PAIRS)
 @pytest.mark.parametrize(
     ("shape", "epsilon"), [((D,), 0.1), ((2, 5, D), 1e-12), ((4, 1), 0.1), ((4, 1), 1e-12)]

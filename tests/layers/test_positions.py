@@ -57,6 +57,7 @@ def test_bias_is_the_table_at_the_bucket_of_each_pair(queries, keys, bidirection
     np.testing.assert_array_equal(bias(queries, keys)[0], want)
 
 
+@pytest.mark.slow
 def test_gradient_of_the_table_counts_the_pairs_in_each_bucket(bias):
     distance = np.arange(40)[None, :] - np.arange(30)[:, None]
     grads = jax.grad(lambda bias: bias(30, 40).sum())(bias)

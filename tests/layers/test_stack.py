@@ -35,6 +35,7 @@ def run(*, key=None, **options):
     return x, sums, grads.layers.kernel[...], jax.tree.structure(nnx.to_pure_dict(nnx.state(stack)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, jax.random.key(1)], ids=["deterministic", "dropout"])
 @pytest.mark.parametrize("unroll", [2, 0, NUM_LAYERS, 99])
 def test_unrolling_changes_neither_values_nor_gradients_nor_parameters(unroll, key):

@@ -20,6 +20,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "shape", "labels", "known"), KINDS.values(), ids=KINDS)
 def test_padding_has_no_labels(task, shape, labels, known):
     logits = jax.random.normal(jax.random.key(0), shape)
@@ -47,6 +48,7 @@ def test_answers_of_padding_weigh_nothing():
     assert (weights["spans"], weights["answerable"]) == (4, 2)
 
 
+@pytest.mark.slow
 def test_an_answer_is_judged_by_the_last_token_wherever_padding_is():
     head = ConditionalSpanHead(6, dtype="float32", rngs=nnx.Rngs(0), num_starts=2, num_ends=2)
     x = jax.random.normal(jax.random.key(0), (1, 3, 6))

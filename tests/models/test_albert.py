@@ -109,6 +109,7 @@ def test_microbatches_with_unequal_masks_give_the_same_gradients(microbatches):
     assert {"loss", "tokens", "flops", "mlm_loss", "sentence_accuracy"} <= set(whole[1])
 
 
+@pytest.mark.slow
 def test_padding_is_not_seen_and_tokens_and_types_are():
     model, batch = make(), batch_of()
     logits = logits_of(model, batch)

@@ -212,6 +212,7 @@ def test_a_row_longer_than_the_positions_is_refused(make, batch):
         cache(max_length=15)
 
 
+@pytest.mark.slow
 def test_a_vocabulary_that_pads_with_another_id_is_refused():
     def model(**changes):
         return bart.Bart(dataclasses.replace(TINY, **changes), rngs=nnx.Rngs(0))

@@ -62,6 +62,7 @@ def logit_grads(model, batch):
     return jnp.square(model.logits(batch)[1, 0]).sum()
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_mean_over_masked_tokens_plus_that_over_pairs(encoder_batch, make):
     model, batch = make(), encoder_batch
     loss, metrics, carry = metrics_of(model, batch)

@@ -48,7 +48,8 @@ def loss_of(model, batch, key=None):
 metrics_of = jax.jit(lambda model, batch: model.loss(batch, None, (), model.weights(batch)))
 
 
-@pytest.mark.parametrize("masked_only", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("masked_only", [False, True])
 def test_the_loss_is_the_sum_of_its_three_terms(masked_only, make, batch):
     model = make(kl_of_masked_only=masked_only)
     loss, metrics, _ = metrics_of(model, batch)

@@ -51,6 +51,7 @@ def test_a_fresh_model_has_logits_of_unit_variance(changes, tiny, padded_batch):
     np.testing.assert_allclose(loss / weight, np.log(4000) + 0.5, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_initial_scales(tiny):
     model = make(tiny, vocab_size=2000, d_model=64, d_ff=256, **UNTIED)
     sizes = {
@@ -110,6 +111,7 @@ def test_logits_have_gradients_of_the_tokens_they_may_see_and_no_others(
     assert set(np.flatnonzero(rows)) == seen
 
 
+@pytest.mark.slow
 def test_padding_and_other_segments_leave_logits_bit_equal(tiny):
     model = make(tiny, vocab_size=60, **UNTIED)
     batch = distinct_batch(packed=True)
@@ -141,6 +143,7 @@ def test_packed_examples_score_as_each_does_alone(tiny):
     np.testing.assert_allclose(logits_of(model, alone), packed[:, 3:6], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_dropout_needs_a_key_and_differs_by_key(tiny, padded_batch):
     model = make(tiny, dropout_rate=0.3)
     plain = logits_of(model, padded_batch)
@@ -182,6 +185,7 @@ def test_dropout_sites(tiny, padded_batch, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_loss_and_metrics_are_the_definition(tiny, padded_batch):
     model = make(tiny, z_loss=0.01)
     weights = model.weights(padded_batch)
@@ -200,6 +204,7 @@ def test_loss_and_metrics_are_the_definition(tiny, padded_batch):
     assert metrics["tokens"] == (30 + 21, 1)
 
 
+@pytest.mark.slow
 def test_unequal_microbatches_add_up_to_the_whole_batch(tiny, padded_batch):
     model = make(tiny)
     weights = model.weights(padded_batch)
@@ -211,6 +216,7 @@ def test_unequal_microbatches_add_up_to_the_whole_batch(tiny, padded_batch):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), summed, whole)
 
 
+@pytest.mark.slow
 def test_a_batch_without_a_scored_token_has_loss_zero_and_finite_gradients(tiny, padded_batch):
     batch = {**padded_batch, "decoder_loss_weights": jnp.zeros((3, 9))}
     batch["encoder_input_tokens"] = jnp.zeros((3, 12), jnp.int32)

@@ -103,6 +103,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "batch"),
     [

@@ -74,6 +74,7 @@ loss_and_carry = jax.jit(loss_of)
 logits_of = jax.jit(lambda model, batch: model.logits(batch))
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_mean_over_predicted_tokens(make, batch):
     model = make()
     loss, metrics, carry = loss_and_carry(model, batch, ())

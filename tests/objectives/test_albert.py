@@ -35,6 +35,7 @@ def ngrams(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("favor_shorter", [True, False])
 def test_the_first_ngram_is_as_long_as_drawn(favor_shorter: bool):
     """Shares 6 : 3 : 2, but for the one or two words from which a text has no more words."""

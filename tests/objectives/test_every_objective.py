@@ -67,6 +67,7 @@ def example(objective, sample: dict, seed: int) -> dict[str, np.ndarray]:
     return objective(sample, np.random.Generator(np.random.Philox(key=seed)), IDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", objectives.presets())
 @settings(max_examples=12)
 @given(corpus=corpora(), tokens=st.sampled_from([16, 24, 64]), seed=st.integers(0, 2**64 - 1))

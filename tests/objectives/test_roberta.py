@@ -78,6 +78,7 @@ def test_pairs(objective, first: np.ndarray, second: np.ndarray, label: int, see
     assert features["next_sentence_label"] == label
 
 
+@pytest.mark.slow
 @hypothesis.given(CORPORA, st.booleans(), st.integers(3, 80))
 def test_blocks_and_their_separators_fit(documents: list, cross_documents: bool, length: int):
     objective = PackedSentences(cross_documents=cross_documents)

@@ -128,6 +128,7 @@ def words_left() -> dict[tuple[int, ...], float]:
     return left
 
 
+@pytest.mark.slow
 def test_every_outcome_of_a_short_text_has_its_probability():
     expected, draws = words_left(), 40_000
     assert math.isclose(sum(expected.values()), 1)

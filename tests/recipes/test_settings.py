@@ -265,6 +265,7 @@ def test_a_recipe_has_the_settings_of_its_kind(name: str, resolved: Callable[[st
     assert getattr(config, "attention_dropout_rate", expected.dropout) == expected.dropout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FULL_SIZES)
 def test_models_of_more_than_a_billion_parameters_are_cut(
     name: str, resolved: Callable[[str], Run]

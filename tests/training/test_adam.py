@@ -46,6 +46,7 @@ ADAMS: dict[str, Callable[..., optimizers.Optimizer]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ADAMS)
 def test_each_layer_goes_the_way_of_the_reference(kind: str) -> None:
     """Layers of unequal size, of gradients as small as eps; one of zeros has no trust ratio."""

@@ -81,6 +81,7 @@ def test_a_state_comes_back_on_any_mesh(tmp_path: Path, mesh: dict[str, int]) ->
     np.testing.assert_allclose(again, losses, rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
     state = program().init(jax.random.key(0))
     losses = {1: 3.0, 2: 1.0, 3: 2.0, 4: None, 5: 1.5}
@@ -110,6 +111,7 @@ def test_the_best_is_of_the_last_phase_that_was_evaluated(tmp_path: Path) -> Non
     assert kept == [[1], [1, 2], [1, 3], [4], [4, 5]]
 
 
+@pytest.mark.slow
 def test_a_declined_save_is_an_error(saved: Path) -> None:
     state = program().init(jax.random.key(0))
     checkpoints = Checkpoints(saved)
@@ -118,6 +120,7 @@ def test_a_declined_save_is_an_error(saved: Path) -> None:
     checkpoints.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

@@ -102,6 +102,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_log_evaluations_and_checkpoints_come_when_due(uninterrupted: Path) -> None:
     found = losses(uninterrupted)
     assert [n for n, name in found if name == "train/loss"] == [2, 4, 6, 8, 10]
@@ -242,6 +243,7 @@ def test_phases_follow_each_other_and_resume_anywhere(tmp_path: Path) -> None:
         tiny.assert_same(final_state(tmp_path / str(stop), larger().abstract_state), want)
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_given_parameters_and_its_average_too(tmp_path: Path) -> None:
     asked = []
 

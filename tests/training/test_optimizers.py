@@ -54,6 +54,7 @@ def gradients(shape: tuple[int, ...]) -> np.ndarray:
     return (noise * np.reshape(4.0 ** np.arange(STEPS), (-1, *[1] * len(shape)))).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e-6], ids=["scaled", "floor of the scale"])
 @pytest.mark.parametrize("shape", [(6, 9), (9, 6), (6, 6), (3, 9), (7,)], ids=str)
 def test_adafactor_equals_the_reference(shape: tuple[int, ...], scale: float) -> None:
@@ -74,6 +75,7 @@ def test_adafactor_equals_the_reference(shape: tuple[int, ...], scale: float) ->
     assert clipped
 
 
+@pytest.mark.slow
 def test_stacked_layers_equal_separate_ones() -> None:
     """Depth 2 too: groups of layers. Without `layerwise` the layers would mix."""
     scales = np.array([1.0, 10.0, 100.0]).reshape(3, 1, 1)

@@ -43,6 +43,7 @@ def test_the_same_losses_on_every_mesh_with_dropout(mesh: dict[str, int], name: 
     assert len(set(losses)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mesh", [{"data": 1}, {"data": 2, "tensor": 2}], ids=str)
 def test_four_microbatches_equal_one(mesh: dict[str, int]) -> None:
     """Two terms with unequal masks, so that averaging over microbatches would be wrong."""
@@ -177,6 +178,7 @@ def test_evaluation_gives_on_what_the_model_carries() -> None:
     assert second == float(program.evaluate(params, batch, carry)[0]["loss"][0]) != first
 
 
+@pytest.mark.slow
 def test_learning_rate_and_parameter_count() -> None:
     where = tiny.layout(data=1)
     program = tiny.build(optimizers.adamw(schedules.constant(1.0, warmup_steps=10)), where)
