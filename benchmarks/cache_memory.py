@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from t5x_like.data.cache_workers import default_workers
-from t5x_like.data.cache_writer import write_cache
-from t5x_like.data.text_files import TextFiles
+from t5x_like.data.cache.workers import default_workers
+from t5x_like.data.cache.writer import write_cache
+from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
-from t5x_like.vocabularies.training import train_sentencepiece
 
 _POOL_LINES = 40_000
 

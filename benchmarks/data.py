@@ -27,12 +27,12 @@ import numpy as np
 
 from t5x_like import objectives
 from t5x_like.data import sources, stream
-from t5x_like.data.cache import Cache
+from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.task_records import TaskRecord
+from t5x_like.data.cached_tasks import CachedTasks
+from t5x_like.data.corpora.user_corpus import user_corpus
+from t5x_like.data.dataset import Data
 from t5x_like.data.feature_converters import default_converter
-from t5x_like.data.opened import Opened
-from t5x_like.data.opening import Data
-from t5x_like.data.task_records import TaskRecord
-from t5x_like.data.user_corpus import user_corpus
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 
 HUGGING_FACE = "mlm, Hugging Face collator"
@@ -56,7 +56,7 @@ def component(job: Job) -> stream.Component:
     objective = objectives.preset(job.name)
     eos = sources.appended_eos(objective.steps, cache.token_ids)
     record = TaskRecord(job.name, job.directory, objective, objective.steps, eos)
-    opened = Opened((record,), (cache,), cache.vocabulary(), objective.lengths(job.length))
+    opened = CachedTasks((record,), (cache,), cache.vocabulary(), objective.lengths(job.length))
     (found,) = opened.components("train", rows=ROWS)
     return found
 

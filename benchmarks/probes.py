@@ -32,12 +32,12 @@ import numpy as np
 import probe_data
 from flax import nnx
 
-from t5x_like.cli import trained
 from t5x_like.data.feature_converters import Encoder
 from t5x_like.models import bert
-from t5x_like.objectives import masking
+from t5x_like.objectives.noise import masking
 from t5x_like.protocols import FeatureSpec
-from t5x_like.training.contents import CheckpointError
+from t5x_like.runs import trained_run
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 
 ROWS = 64
 LENGTHS = (16, 32, 64)
@@ -55,7 +55,7 @@ class Features:
     """
 
     def __init__(self, run_dir: str, *, step: int | None = None, untrained: bool = False) -> None:
-        self._run = run = trained.load(run_dir, step=step, rows=ROWS)
+        self._run = run = trained_run.load(run_dir, step=step, rows=ROWS)
         self.vocabulary, self.step = run.vocabulary, run.step
         if not isinstance(getattr(run.model, "encoder", None), bert.Encoder):
             raise ValueError(
@@ -97,7 +97,7 @@ class Features:
                 made = [Encoder().convert(group, features=specs, ids=ids) for group in groups]
                 batch = {name: np.stack([row[name] for row in made]) for name in made[0]}
                 with self._run.run.layout.active():
-                    on_device = trained.batch_to_device(self._run, batch)
+                    on_device = trained_run.batch_to_device(self._run, batch)
                     x_SBLD = np.asarray(self._states(self._params, on_device))
                 for i, x_SLD in zip(chosen, x_SBLD.swapaxes(0, 1), strict=False):
                     yield int(i), x_SLD[:, : sizes[i]]

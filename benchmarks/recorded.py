@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_like.cli import gin_config
+from t5x_like.config import gin_config
 
 _JAX = (
     "import jax, json; print(json.dumps({'jax': jax.__version__, 'backend': jax.default_backend(), "

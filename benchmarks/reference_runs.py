@@ -27,9 +27,10 @@ from typing import Any
 
 import recorded
 
-from t5x_like.cli import arguments, gin_config
-from t5x_like.data.corpora import CorpusError, ReadReport
-from t5x_like.data.text_files import TextFiles
+from t5x_like.cli import arguments
+from t5x_like.config import gin_config
+from t5x_like.data.corpora.registry import CorpusError, ReadReport
+from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.training import curves
 from t5x_like.training.logs import METRICS_FILE, read_metrics
 

@@ -30,9 +30,10 @@ import torch
 import transformers
 from torch.nn import functional
 
-from t5x_like.cli import gin_config
+from t5x_like.config import gin_config
 from t5x_like.partitioning import make_layout
-from t5x_like.training import optimizers, step
+from t5x_like.training import step
+from t5x_like.training.optimization import optimizers
 
 LEARNING_RATE = 1e-4
 IGNORED = -100  # the label that transformers leaves out of a loss

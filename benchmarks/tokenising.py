@@ -24,15 +24,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from t5x_like.data import corpora
-from t5x_like.data.cache_text import split_segments
-from t5x_like.data.cache_writer import write_cache
-from t5x_like.data.corpora import Corpus
-from t5x_like.data.sentences import DEFAULT
-from t5x_like.data.text_files import TextFiles
-from t5x_like.data.user_corpus import user_corpus
+from t5x_like.data.cache.tokenization import split_segments
+from t5x_like.data.cache.writer import write_cache
+from t5x_like.data.corpora import registry
+from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.sentences import DEFAULT
+from t5x_like.data.corpora.text_files import TextFiles
+from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.protocols import Vocabulary
-from t5x_like.vocabularies import files, loading, recipes
+from t5x_like.vocabularies import files, loading
+from t5x_like.vocabularies.learning import vocabulary_recipe
 
 KINDS = ("unigram", "wordpiece", "byte_bpe")
 BATCH = 10_000
@@ -40,7 +41,7 @@ BATCH = 10_000
 
 def written_docs(directory: Path, megabytes: float) -> Corpus:
     """stdlib_docs as a file of JSON lines, repeated up to a size."""
-    documents = list(corpora.get("stdlib_docs").documents("train"))
+    documents = list(registry.get("stdlib_docs").documents("train"))
     lines = [json.dumps({"text": document["targets"]}) + "\n" for document in documents]
     path = directory / "stdlib_docs.jsonl"
     with path.open("w", encoding="utf-8") as file:
@@ -55,7 +56,7 @@ def written_docs(directory: Path, megabytes: float) -> Corpus:
 def texts(corpus: Corpus) -> Iterator[str]:
     """All documents, of whichever split."""
     for splits in corpus.readings:
-        for _, document in corpus.sorted_documents(splits, report=corpora.ReadReport()):
+        for _, document in corpus.sorted_documents(splits, report=registry.ReadReport()):
             yield document["targets"]
 
 
@@ -121,8 +122,8 @@ def measure(corpus: Corpus, vocabulary: Vocabulary, directory: Path, rounds: int
 def trained(corpus: Corpus, directory: Path, kind: str) -> Vocabulary:
     """A vocabulary of 8,000 ids of the first megabytes of the text."""
     sample = itertools.islice(texts(corpus), 2000)
-    recipe = recipes.Recipe(kind=kind, size=8_000)
-    return loading.load(recipes.train(sample, directory / kind, recipe, progress=False))
+    recipe = vocabulary_recipe.Recipe(kind=kind, size=8_000)
+    return loading.load(vocabulary_recipe.train(sample, directory / kind, recipe, progress=False))
 
 
 def main() -> None:

@@ -69,8 +69,8 @@ def _write_random(model: str, directory: Path) -> int:
     import numpy as np
     from flax import nnx
 
-    from t5x_like.cli import gin_config
-    from t5x_like.interop import hugging_face
+    from t5x_like.config import gin_config
+    from t5x_like.interop.hugging_face import model_directory
 
     gin_config.load([model])
     make = gin_config.macro("MODEL")
@@ -78,7 +78,7 @@ def _write_random(model: str, directory: Path) -> int:
     shapes = nnx.to_pure_dict(nnx.state(abstract, nnx.Param))
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: rng.standard_normal(x.shape, np.float32), shapes)
-    hugging_face.write(directory, abstract, params)
+    model_directory.write(directory, abstract, params)
     return 4 * sum(math.prod(x.shape) for x in jax.tree.leaves(shapes))
 
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_like.data import corpora
+from t5x_like.data.corpora import registry
 
 # Tests, demonstrations and generated tables: hardly any English, or the same sentence repeated.
 _LEFT_OUT = {
@@ -29,7 +29,7 @@ _LEFT_OUT = {
 _PROSE = re.compile(r"""\s*["'`(]?\w""")
 
 
-class StdlibDocs(corpora.Corpus):
+class StdlibDocs(registry.Corpus):
     """Topics of `pydoc`, and docstrings of the standard library read without importing it.
 
     A document is a topic, a module with its functions, or a class with its methods. The text
@@ -38,9 +38,9 @@ class StdlibDocs(corpora.Corpus):
 
     name = "stdlib_docs"
     held_out = 0.05
-    features = corpora.TARGETS
+    features = registry.TARGETS
 
-    def read(self, split: str, report: corpora.ReadReport) -> Iterator[dict[str, str]]:
+    def read(self, split: str, report: registry.ReadReport) -> Iterator[dict[str, str]]:
         del split, report
         for document in _topics():
             yield {"targets": document}
@@ -126,4 +126,4 @@ def _one_line_if_prose(paragraph: str) -> str:
     return " ".join(line.strip() for line in lines) if prose else paragraph
 
 
-corpora.add(StdlibDocs())
+registry.add(StdlibDocs())

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_like.data import corpora
-from t5x_like.data.text_files import TextFiles
+from t5x_like.data.corpora import registry
+from t5x_like.data.corpora.text_files import TextFiles
 
 
 def text(name: str, files: str | Path | Sequence[str | Path], **options: Any) -> TextFiles:
@@ -20,5 +20,5 @@ def text(name: str, files: str | Path | Sequence[str | Path], **options: Any) ->
       ValueError: the name is taken, or an option cannot be meant.
     """
     corpus = TextFiles(files, name=name, **options)
-    corpora.add(corpus)
+    registry.add(corpus)
     return corpus

@@ -12,8 +12,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tiny_run import Result, Tiny
 
 # Before the first import of JAX or TensorFlow, and inherited by every subprocess of a test.
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -35,7 +39,9 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 TESTS = Path(__file__).parent
-SLOW_FOLDERS = ("cli", "models", "interop", "training", "layers", "inference", "benchmarks")
+# For `import_graph`, and for `tiny_run`, which tests of commands share.
+sys.path[:0] = [str(TESTS), str(TESTS / "runs")]
+SLOW_FOLDERS = ("runs", "cli", "models", "interop", "training", "layers", "inference", "benchmarks")
 
 HIDE_TENSORFLOW = """
 import importlib.machinery
@@ -103,3 +109,37 @@ def without_tensorflow(
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 documents, a line each."""
+    from tiny_run import write_text
+
+    return write_text(tmp_path_factory.mktemp("text") / "text.txt", 300)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """`cli("train", ...)`: what the command line returns and prints, in this process."""
+    from tiny_run import Result
+
+    from t5x_like.cli import main
+
+    def run(*argv: str) -> Result:
+        capsys.readouterr()
+        try:
+            status = main.main(list(argv))
+        except SystemExit as left:
+            status = int(left.code or 0)
+        return Result(status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def tiny(text: Path, tmp_path: Path, cli: Callable[..., Result]) -> Tiny:
+    """Runs of the tiny model on `text`; each in a directory of its own below `tmp_path`."""
+    from tiny_run import Tiny
+
+    return Tiny(tmp_path, cli, {"CORPUS": str(text)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -13,13 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from import_graph import (
+    ROOT,
+    SOURCES,
+    Import,
+    circles,
+    files_between,
+    imports_of,
+    module_name,
+    packages_between,
+    picture,
+    text,
+)
 
 from t5x_like.cli import main
 
-ROOT = Path(__file__).parent.parent
-SOURCES = sorted(
-    path for folder in ("t5x_like", "tasks", "launch") for path in (ROOT / folder).rglob("*.py")
-)
 ALL_FILES = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py")), ROOT / "setup.py"]
 
 
@@ -44,11 +53,6 @@ DATA = Rule(
     others="array_record etils numpy tqdm zstandard",
     in_functions="absl grain pyarrow sentencex seqio tensorflow tensorflow_datasets",
 )
-READERS = Rule(
-    ours="evaluation inference layers partitioning protocols vocabularies",
-    others="flax jax numpy",
-    in_functions="seqio tensorflow tqdm",
-)
 RULES = {
     "__init__": Rule(),
     "__main__": Rule(ours="cli"),
@@ -67,8 +71,19 @@ RULES = {
     ),
     "data": DATA,
     "tasks": DATA,
-    "inference": READERS,
-    "evaluation": READERS,
+    "inference": Rule(ours="data inference protocols", others="flax jax numpy tqdm"),
+    "evaluation": Rule(
+        ours="evaluation layers protocols vocabularies",
+        others="flax jax numpy",
+        in_functions="tqdm",
+    ),
+    "config": Rule(ours="config objectives protocols", others="gin jax"),
+    "runs": Rule(
+        ours="config data evaluation models objectives partitioning protocols runs training "
+        "vocabularies",
+        others="etils flax gin jax numpy optax",
+    ),
+    "display": Rule(ours="config display partitioning protocols training", others="flax jax numpy"),
     "interop": Rule(
         ours="interop layers models protocols vocabularies",
         others="flax jax numpy safetensors sentencepiece tokenizers tqdm",
@@ -77,8 +92,8 @@ RULES = {
     "cli": Rule(ours="anything", others="anything"),
     "launch": Rule(ours="anything", others="absl ml_collections", in_functions="anything"),
 }
-# Files of data/ that only the making of a cache imports.
-SEQIO_FILES = ("cache_tasks", "objective_step", "seqio_")
+# Files that only the making of a cache imports.
+SEQIO_FILES = "data.seqio."
 # A model that is made of another: {"electra": {"bert"}} lets electra.py import bert.py.
 CONTAINED_MODELS: dict[str, set[str]] = {
     "albert": {"bert"},
@@ -91,45 +106,9 @@ CONTAINED_MODELS: dict[str, set[str]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Import:
-    """One import statement: a dotted name, and whether it waits for a call."""
-
-    name: str
-    line: int
-    in_function: bool
-
-
-def imports_of(source: str, module: str) -> Iterator[Import]:
-    """All imports of a file, `importlib.import_module("...")` and the like among them."""
-
-    def visit(node: ast.AST, in_function: bool) -> Iterator[Import]:
-        names: list[str] = []
-        match node:
-            case ast.Import():
-                names = [alias.name for alias in node.names]
-            case ast.ImportFrom():
-                parent = module.split(".")[: -node.level] if node.level else []
-                origin = ".".join([*parent, *filter(None, [node.module])])
-                names = [f"{origin}.{alias.name}" for alias in node.names]
-            case ast.Call(
-                func=ast.Name(id=called) | ast.Attribute(attr=called),
-                args=[ast.Constant(value=str(name)), *_],
-            ) if called in ("__import__", "import_module", "require"):
-                names = [name]
-            case ast.If(test=ast.Name(id=test) | ast.Attribute(attr=test)):
-                in_function = in_function or test == "TYPE_CHECKING"
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-                in_function = True
-        yield from (Import(name, node.lineno, in_function) for name in names)
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, in_function)
-
-    return visit(ast.parse(source), False)
-
-
-def complaint(package: str, stem: str, found: Import) -> str | None:
-    """Why a file `stem` of a package may not have this import; None when it may."""
+def complaint(place: str, found: Import) -> str | None:
+    """Why the module `place`, such as `data.stream`, may not have this import; None if it may."""
+    package, _, stem = place.partition(".")
     rule = RULES[package]
     top, _, rest = found.name.partition(".")
     if top in sys.stdlib_module_names:
@@ -149,31 +128,19 @@ def complaint(package: str, stem: str, found: Import) -> str | None:
         return None
     if rule.allows_other(top, in_function=found.in_function):
         return None
-    if package == "data" and stem.startswith(SEQIO_FILES) and top in ("seqio", "tensorflow"):
+    if place.startswith(SEQIO_FILES) and top in ("seqio", "tensorflow"):
         return None
-    if package == "layers" and stem == "losses" and top == "optax":
+    if place == "layers.losses.cross_entropy" and top == "optax":
         return None
     if rule.allows_other(top, in_function=True):
         return f"only inside functions of {package}"
     return f"is not for {package}"
 
 
-def text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
-def module_name(path: Path) -> str:
-    """The dotted name under which a file is installed."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts if parts[0] == "t5x_like" else ("t5x_like", *parts))
-
-
 def complaints(source: str, module: str) -> list[str]:
     """All complaints about one file, as `module:line: import: why`."""
-    _, package, *rest = module.split(".")
-    found = [
-        (one, complaint(package, ([package, *rest])[-1], one)) for one in imports_of(source, module)
-    ]
+    place = module.partition(".")[2]
+    found = [(one, complaint(place, one)) for one in imports_of(source, module)]
     return [f"{module}:{one.line}: {one.name}: {why}" for one, why in found if why]
 
 
@@ -185,7 +152,7 @@ def test_imports_follow_the_table():
     ("module", "source", "why"),
     [
         ("objectives.x", "import jax", "jax: is not for objectives"),
-        ("objectives.x", "from t5x_like.data import cache", "is not for objectives"),
+        ("objectives.x", "from t5x_like.data.cache import reader", "is not for objectives"),
         ("vocabularies.x", "def f():\n  import tensorflow", "is not for vocabularies"),
         ("partitioning", "from t5x_like import layers", "is not for partitioning"),
         ("layers.x", "import optax", "optax: is not for layers"),
@@ -197,9 +164,11 @@ def test_imports_follow_the_table():
         ("training.x", "import matplotlib.pyplot", "only inside functions of training"),
         ("data.x", "import grain.python as grain", "only inside functions of data"),
         ("data.x", "import importlib\nimportlib.import_module('grain')", "only inside functions"),
-        ("data.cache", "import seqio", "only inside functions of data"),
+        ("data.cache.reader", "import seqio", "only inside functions of data"),
         ("tasks.x", "from tasks import text", "installed as t5x_like.tasks"),
-        ("evaluation.x", "import seqio", "only inside functions of evaluation"),
+        ("evaluation.x", "import tqdm", "only inside functions of evaluation"),
+        ("config.x", "from t5x_like.runs import run", "is not for config"),
+        ("runs.x", "from t5x_like.cli import main", "is not for runs"),
         ("interop.x", "def f():\n  import torch", "torch: is not for interop"),
         ("launch.tpu_vm", "import jax", "only inside functions of launch"),
         ("data.x", "if TYPE_CHECKING:\n  from t5x_like.training import step", "is not for data"),
@@ -213,12 +182,12 @@ def test_breaches_are_found(module, source, why):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("layers.losses", "import optax"),
+        ("layers.losses.cross_entropy", "import optax"),
         ("layers.x", "from t5x_like.partitioning import constrain"),
         ("models.t5", "from t5x_like.layers.basic import Linear\nfrom flax import nnx"),
         ("data.x", "def f():\n  import grain.python as grain"),
         ("data.x", "if TYPE_CHECKING:\n  import seqio"),
-        ("data.objective_step", "import seqio\nimport tensorflow as tf"),
+        ("data.seqio.objective_step", "import seqio\nimport tensorflow as tf"),
         ("cli.train", "import jax"),
         ("launch.tpu_vm", "def main():\n  import jax"),
         ("training.x", "from t5x_like import __version__"),
@@ -226,6 +195,38 @@ def test_breaches_are_found(module, source, why):
 )
 def test_what_the_table_allows_passes(module, source):
     assert complaints(source, f"t5x_like.{module}") == []
+
+
+def test_files_and_packages_import_one_another_in_one_direction():
+    assert circles(files_between()) == []
+    assert circles(packages_between()) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) != []
+
+
+def test_the_page_of_the_architecture_has_the_picture_of_the_imports():
+    page = ROOT / "docs" / "architecture.md"
+    if os.environ.get("WRITE_PICTURE"):
+        old = text(page)
+        start = old.index("```mermaid")
+        end = old.index("```", start + 3) + 3
+        page.write_text(old[:start] + picture() + old[end:], encoding="utf-8")
+    assert picture() in text(page)
+
+
+ONE_KIND = ("models", "objectives", "interop/hugging_face")
+"""Folders of one file a model, an objective, a family."""
+
+
+def test_a_folder_has_at_most_15_files_and_folders():
+    folders = {path.parent for path in SOURCES if path.is_relative_to(ROOT / "t5x_like")}
+    found = {
+        str(folder.relative_to(ROOT / "t5x_like")): sum(
+            not entry.name.startswith(("__", ".")) and entry.suffix in (".py", "")
+            for entry in folder.iterdir()
+        )
+        for folder in folders
+    }
+    assert {n: count for n, count in found.items() if count > 15 and n not in ONE_KIND} == {}
 
 
 def line_count(path: Path) -> int:
@@ -304,7 +305,9 @@ def test_objectives_and_vocabularies_do_not_import_jax(without_tensorflow):
 
 
 def test_reading_a_cache_imports_neither_tensorflow_nor_jax(without_tensorflow):
-    loaded = without_tensorflow(IMPORT_ALL, "data.cache", "data.samples").stdout.split()
+    loaded = without_tensorflow(
+        IMPORT_ALL, "data.cache.reader", "data.samples.samples"
+    ).stdout.split()
     assert "jax" not in loaded
 
 

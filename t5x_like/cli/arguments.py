@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from t5x_like.data.opening import Data
+    from t5x_like.data.dataset import Data
     from t5x_like.data.vocabulary_choice import VocabularyChoice
 
 OBJECTIVE = "span_corruption"
@@ -109,7 +109,7 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
 
 def _as_setting(words: Sequence[str]) -> str:
     """How a setting of a run is given, where `--train_steps=5` looks like one."""
-    from t5x_like.cli import gin_config, gin_text
+    from t5x_like.config import gin_config, gin_text
 
     name, _, value = words[0].lstrip("-").replace("-", "_").partition("=")
     text = (gin_config.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
@@ -253,8 +253,8 @@ def text_data(
       ValueError: neither a task nor files are named, or both.
     """
     from t5x_like import objectives
-    from t5x_like.data.opening import Data
-    from t5x_like.data.user_corpus import user_corpus
+    from t5x_like.data.corpora.user_corpus import user_corpus
+    from t5x_like.data.dataset import Data
 
     if bool(args.task) == bool(args.corpus):
         raise ValueError("name either a TASK or files with --corpus")

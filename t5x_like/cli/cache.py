@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from t5x_like.cli import arguments
 
 if TYPE_CHECKING:
-    from t5x_like.data.cache import Cache
+    from t5x_like.data.cache.reader import Cache
 
 _EPILOG = """\
 examples:

@@ -44,16 +44,16 @@ def main(argv: list[str]) -> int:
     arguments.add_modules(parser)
     args, bindings = arguments.parse(parser, argv)
 
-    from t5x_like.cli import compared, trained
+    from t5x_like.runs import baseline_comparison, trained_run
 
-    model = trained.load(
+    model = trained_run.load(
         args.model_dir,
         step=args.step,
         bindings=bindings,
         rows=args.batch_size,
         modules=args.module,
     )
-    results = compared.columns(model, batch_size=args.batch_size, batches=args.batches)
+    results = baseline_comparison.columns(model, batch_size=args.batch_size, batches=args.batches)
     if not results:
         raise ValueError(f"the tasks of {args.model_dir} hold no documents out")
     print(f"step {model.step}, {model.program.parameter_count:,} parameters")

@@ -13,7 +13,7 @@ from etils import epath
 from t5x_like.cli import arguments
 
 if TYPE_CHECKING:
-    from t5x_like.cli.stored import Stored
+    from t5x_like.runs.saved_model import Stored
 
 _EPILOG = """\
 examples:
@@ -45,21 +45,21 @@ def main(argv: list[str]) -> int:
     arguments.add_modules(parser)
     args = parser.parse_args(argv)
 
-    from t5x_like.cli import stored
-    from t5x_like.interop import hugging_face, safetensors_files
+    from t5x_like.interop.hugging_face import model_directory, safetensors_files
+    from t5x_like.runs import saved_model
 
     target = Path(args.target)
     if not args.overwrite:
         safetensors_files.check_free(target)
-    model = stored.read(args.source, step=args.step, modules=args.module)
+    model = saved_model.read(args.source, step=args.step, modules=args.module)
     ids = None if model.vocabulary is None else model.vocabulary.token_ids
-    halves = hugging_face.halves(model.model, model.params)
+    halves = model_directory.halves(model.model, model.params)
     if not args.overwrite:
         for name in halves:
             safetensors_files.check_free(target / name)
     for name, (part, params) in halves.items():
         directory = target / name
-        architecture = hugging_face.write(
+        architecture = model_directory.write(
             directory,
             part,
             params,
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
             original=_original_config(model),
             overwrite=args.overwrite,
         )
-        _write_tokenizer(directory, model, max_length=hugging_face.max_length(part))
+        _write_tokenizer(directory, model, max_length=model_directory.max_length(part))
         print(f"{directory}: {architecture}, step {model.step}")
     return 0
 
@@ -81,19 +81,18 @@ def _original_config(model: Stored) -> dict[str, Any] | None:
 
 def _write_tokenizer(directory: Path, model: Stored, *, max_length: int | None) -> None:
     """The imported files as they were, or those that the vocabulary makes."""
-    from t5x_like.cli import run_files
-    from t5x_like.interop import hugging_face, tokenizers_out
+    from t5x_like.interop.hugging_face import model_directory
+    from t5x_like.interop.tokenizers import to_files
+    from t5x_like.runs import run_directory
 
     kept = [] if model.original is None else list(model.original.iterdir())
     kept = [file for file in kept if file.name != "config.json"]
     if any("generation" not in file.name for file in kept):
-        run_files.copy(kept, epath.Path(directory))
+        run_directory.copy(kept, epath.Path(directory))
         if model.vocabulary is not None:
-            model.vocabulary.save(directory / tokenizers_out.SAVED)
+            model.vocabulary.save(directory / to_files.SAVED)
     elif model.vocabulary is not None:
-        model_type = hugging_face.read_config(directory)["model_type"]
-        tokenizers_out.write(
-            model.vocabulary, directory, model_type=model_type, max_length=max_length
-        )
+        model_type = model_directory.read_config(directory)["model_type"]
+        to_files.write(model.vocabulary, directory, model_type=model_type, max_length=max_length)
     else:
         print("note: no vocabulary is known, so no tokenizer is written", file=sys.stderr)

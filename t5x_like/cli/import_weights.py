@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from t5x_like.cli import arguments
 
 if TYPE_CHECKING:
-    from t5x_like.interop.hugging_face import Imported
+    from t5x_like.interop.hugging_face.model_directory import Imported
 
 _EPILOG = """\
 examples:
@@ -38,21 +38,22 @@ def main(argv: list[str]) -> int:
     """Reads configuration, weights and tokenizer, and writes them as a run's directory."""
     args, bindings = arguments.parse(_parser(), argv)
 
-    from t5x_like.cli import stored
-    from t5x_like.interop import t5x, tokenizers_in
+    from t5x_like.interop import t5x
+    from t5x_like.interop.tokenizers import from_files
+    from t5x_like.runs import saved_model
     from t5x_like.vocabularies import loading
 
-    stored.check_new(args.target)
+    saved_model.check_new(args.target)
     source = Path(args.source)
     if source.is_file():
         raise ValueError(f"{source} is a file: name the directory that holds it, {source.parent}")
     given = loading.load(args.vocabulary) if args.vocabulary else None
-    vocabulary, note = (given, "") if given else tokenizers_in.find(source)
+    vocabulary, note = (given, "") if given else from_files.find(source)
     if t5x.is_checkpoint(source):
         imported = _from_t5x(source, args.model, bindings)
     else:
         imported = _from_hugging_face(source, args.architecture)
-    stored.write(
+    saved_model.write(
         args.target,
         imported.make,
         imported.params,
@@ -112,17 +113,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _from_hugging_face(source: Path, architecture: str | None) -> Imported:
-    from t5x_like.interop import hugging_face
+    from t5x_like.interop.hugging_face import model_directory
 
-    return hugging_face.read(source, architecture=architecture)
+    return model_directory.read(source, architecture=architecture)
 
 
 def _from_t5x(source: Path, model: str | None, bindings: list[str]) -> Imported:
     from flax import nnx
 
-    from t5x_like.cli import gin_config
+    from t5x_like.config import gin_config
     from t5x_like.interop import t5x
-    from t5x_like.interop.hugging_face import Imported
+    from t5x_like.interop.hugging_face.model_directory import Imported
     from t5x_like.models.t5 import T5
 
     if model is None:

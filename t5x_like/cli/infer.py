@@ -16,7 +16,7 @@ from t5x_like.protocols import Decodable, lacking
 if TYPE_CHECKING:
     import numpy as np
 
-    from t5x_like.cli.trained import Trained
+    from t5x_like.runs.trained_run import Trained
 
 _EPILOG = """\
 examples:
@@ -58,19 +58,19 @@ def main(argv: list[str]) -> int:
     if not texts and not args.held_out:
         parser.error("give a TEXT, --input FILE or --held_out N")
 
-    from t5x_like.cli import trained
     from t5x_like.inference import fill_blanks
+    from t5x_like.runs import trained_run
 
     # Blanks are checked before a model is loaded.
     for text in texts:
         fill_blanks.number_blanks(text)
-    model = trained.load(args.model_dir, step=args.step, bindings=bindings, modules=args.module)
+    model = trained_run.load(args.model_dir, step=args.step, bindings=bindings, modules=args.module)
     _check_fills(model)
     truths: list[str | None] = [None] * len(texts)
     if args.held_out:
-        from t5x_like.cli.held_out import blanked_sentences
+        from t5x_like.inference.blanked_sentences import blanked_sentences
 
-        pairs = list(blanked_sentences(model, args.held_out))
+        pairs = list(blanked_sentences(model.run.data.open(), args.held_out))
         texts += [text for text, _ in pairs]
         truths += [truth for _, truth in pairs]
     filled = fill_blanks.fill(
@@ -120,8 +120,8 @@ def _lines(path: str | None) -> Iterator[str]:
 def _generator(model: Trained, max_length: int) -> Callable[[np.ndarray], np.ndarray]:
     import numpy as np
 
-    from t5x_like.cli.trained import batch_to_device
     from t5x_like.inference import decoding
+    from t5x_like.runs.trained_run import batch_to_device
 
     module: Any = model.model
     ids = model.vocabulary.token_ids

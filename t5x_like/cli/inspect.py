@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli import arguments
-from t5x_like.cli.tables import aligned
+from t5x_like.display.tables import aligned
 
 if TYPE_CHECKING:
-    from t5x_like.cli.parameters import Parameter
+    from t5x_like.display.parameter_table import Parameter
     from t5x_like.partitioning import Layout
 
 _EPILOG = """\
@@ -35,14 +35,14 @@ def main(argv: list[str]) -> int:
     if args.model is None and (args.count or args.mesh or bindings):
         parser.error("name the MODEL")
 
-    from t5x_like.cli import gin_config
+    from t5x_like.config import gin_config
 
     if args.model is None:
         print(_listing())
         return 0
     _configure(args.model, bindings, args.module)
 
-    from t5x_like.cli.parameters import abstract_parameters, layout_without_devices
+    from t5x_like.display.parameter_table import abstract_parameters, layout_without_devices
 
     parameters = abstract_parameters(gin_config.macro("MODEL"))
     if args.count:
@@ -99,8 +99,8 @@ def _mesh(text: str) -> dict[str, int]:
 
 def _listing() -> str:
     """A line a model: its name and the count that its file states."""
-    from t5x_like.cli import gin_config
-    from t5x_like.cli.model_names import stated_count
+    from t5x_like.config import gin_config
+    from t5x_like.config.model_names import stated_count
 
     root = gin_config.gin_root()
     rows = [
@@ -114,11 +114,12 @@ def _configure(model: str, bindings: Sequence[str], modules: Sequence[str]) -> N
     """Loads the configuration of a name, of a gin file, or of what a directory holds."""
     from etils import epath
 
-    from t5x_like.cli import gin_config
+    from t5x_like.config import gin_config
+    from t5x_like.runs import run_directory
 
     directory = epath.Path(model)
     if directory.is_dir() and model not in gin_config.published_models():
-        gin_config.load_saved(directory, modules)
+        run_directory.load_config(directory, modules)
         gin_config.bind(bindings)
     else:
         gin_config.load([model], bindings)
@@ -161,7 +162,7 @@ def _split(spec: Iterable[Any]) -> str:
 
 def _summary(name: str, parameters: Sequence[Parameter], layout: Layout | None) -> Iterable[str]:
     """The total, its bytes, and those that each device of the mesh holds."""
-    from t5x_like.cli.parameters import bytes_per_device
+    from t5x_like.display.parameter_table import bytes_per_device
 
     count, size = sum(one.count for one in parameters), sum(one.bytes for one in parameters)
     yield f"{name}: {count:,} parameters, {_size(size)}"

@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--names", action="store_true", help="print the names alone")
     args = parser.parse_args(argv)
 
-    from t5x_like.cli import gin_config
+    from t5x_like.config import gin_config
 
     if args.name:
         print("\n".join(_explained(args.name, gin_config.find_recipe(args.name))))
@@ -70,8 +70,8 @@ def main(argv: list[str]) -> int:
 
 def stretches() -> list[Stretch]:
     """The phases of the run that gin is configured with, at least one."""
-    from t5x_like.cli import gin_config
-    from t5x_like.cli.run import Phase
+    from t5x_like.config import gin_config
+    from t5x_like.runs.run import Phase
 
     steps, rows, lengths = map(
         gin_config.macro, ("TRAIN_STEPS", "BATCH_SIZE", "TASK_FEATURE_LENGTHS")
@@ -87,9 +87,9 @@ def stretches() -> list[Stretch]:
 
 def _listing(files: Mapping[str, Path]) -> str:
     """A line a recipe."""
-    from t5x_like.cli import gin_config
-    from t5x_like.cli.model_names import stated_count
-    from t5x_like.cli.tables import aligned
+    from t5x_like.config import gin_config
+    from t5x_like.config.model_names import stated_count
+    from t5x_like.display.tables import aligned
 
     rows = [("recipe", "parameters", "steps x rows x tokens of a row", "tokens", "source")]
     for name, file in files.items():
@@ -118,8 +118,8 @@ def _short(count: int) -> str:
 
 def _explained(name: str, file: Path) -> Iterable[str]:
     """The head of its file, then what the configuration comes to."""
-    from t5x_like.cli import gin_config, presets
-    from t5x_like.data.opening import Data
+    from t5x_like.config import gin_config, presets
+    from t5x_like.data.dataset import Data
 
     gin_config.load([str(file)])
     text = file.read_text(encoding="utf-8").splitlines()
@@ -144,12 +144,12 @@ def _explained(name: str, file: Path) -> Iterable[str]:
     yield from _vocabulary()
     exponent = gin_config.given(Data).get("corpus_exponent", 1.0)
     if exponent != 1:
-        yield f"opening.Data.corpus_exponent = {exponent}"
+        yield f"dataset.Data.corpus_exponent = {exponent}"
 
 
 def _vocabulary() -> Iterable[str]:
     """One that is named, or that of the parameters to start from, or one trained on the text."""
-    from t5x_like.cli import gin_config
+    from t5x_like.config import gin_config
 
     named, start = map(gin_config.macro, ("VOCABULARY", "INIT_FROM"))
     if named is None and start is not None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from t5x_like.cli import arguments
 
 if TYPE_CHECKING:
-    from t5x_like.cli.shown import Shown
-    from t5x_like.data.opened import Opened
+    from t5x_like.data.cached_tasks import CachedTasks
     from t5x_like.data.stream import Component, Examples
+    from t5x_like.display.example_view import Shown
 
 _EPILOG = """\
 examples:
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     """Prints examples of every task named, or writes them as a page."""
     args = _parser().parse_args(argv)
 
-    from t5x_like.cli import shown_html, shown_text
+    from t5x_like.display import example_html, example_text
 
     groups: dict[str, dict[str, Shown]] = {}
     summaries = {}
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     if args.html:
         title = args.task or ", ".join(args.corpus)
         headings = {f"{name}: {summaries[name]}": group for name, group in groups.items()}
-        Path(args.html).write_text(shown_html.page(title, headings), encoding="utf-8")
+        Path(args.html).write_text(example_html.page(title, headings), encoding="utf-8")
         print(f"wrote {args.html}")
         return 0
     colour = _colour(args.color)
@@ -54,9 +54,9 @@ def main(argv: list[str]) -> int:
         print(f"{name}: {summaries[name]}")
         for place, example in group.items():
             print(f"\n{place}")
-            print(shown_text.render(example, colour=colour, width=width))
+            print(example_text.render(example, colour=colour, width=width))
     if not colour:
-        print(f"\nmarks: {shown_text.LEGEND}")
+        print(f"\nmarks: {example_text.LEGEND}")
     return 0
 
 
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _opened(args: argparse.Namespace) -> Opened:
+def _opened(args: argparse.Namespace) -> CachedTasks:
     data = arguments.text_data(
         args,
         objective=args.objective or arguments.OBJECTIVE,
@@ -135,7 +135,9 @@ def _other_names(given: Mapping[str, int], wanted: Mapping[str, int]) -> str:
     return f"{'; '.join(parts)}; give the lengths of {' and '.join(wanted)}"
 
 
-def _components(opened: Opened, args: argparse.Namespace) -> Iterator[tuple[Component, Examples]]:
+def _components(
+    opened: CachedTasks, args: argparse.Namespace
+) -> Iterator[tuple[Component, Examples]]:
     from t5x_like.data.feature_converters import default_converter
     from t5x_like.data.stream import Examples
 
@@ -149,10 +151,10 @@ def _components(opened: Opened, args: argparse.Namespace) -> Iterator[tuple[Comp
 
 
 def _examples(
-    component: Component, examples: Examples, opened: Opened, args: argparse.Namespace
+    component: Component, examples: Examples, opened: CachedTasks, args: argparse.Namespace
 ) -> Iterator[tuple[str, Shown]]:
     """Where each example stands, and what people see of it."""
-    from t5x_like.cli.shown import shown
+    from t5x_like.display.example_view import shown
 
     if args.start >= len(examples):
         raise ValueError(
@@ -169,7 +171,7 @@ _LOOKED_AT = 100
 
 def _summary(component: Component, examples: Examples) -> str:
     """How many rows there are, and how much of the first hundred is padding or predicted."""
-    from t5x_like.data.packing import PackedSamples
+    from t5x_like.data.samples.packing import PackedSamples
 
     looked_at = min(len(examples), _LOOKED_AT)
     filled: dict[str, list[float]] = {}

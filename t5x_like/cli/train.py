@@ -44,9 +44,10 @@ def main(argv: list[str]) -> int:
         parser.error(f"--allow_change: {', '.join(sorted(unknown))}? seed, batch_size or data")
     arguments.join_processes(args)
 
-    from t5x_like.cli import gin_config, proportion, unread_settings
-    from t5x_like.cli.pretraining import pretrain
-    from t5x_like.cli.run import Run
+    from t5x_like.config import gin_config
+    from t5x_like.runs import proportion, unread_settings
+    from t5x_like.runs.pretraining import pretrain
+    from t5x_like.runs.run import Run
 
     recipe = [str(gin_config.find_recipe(args.recipe))] if args.recipe else []
     gin_config.load([*recipe, *args.gin_file], bindings, args.gin_search_paths)

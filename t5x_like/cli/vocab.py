@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from t5x_like.cli import arguments
 
 if TYPE_CHECKING:
-    from t5x_like.data.opening import Data
+    from t5x_like.data.dataset import Data
 
 _EPILOG = """\
 examples:
@@ -41,8 +41,8 @@ def main(argv: list[str]) -> int:
             parser.error("--extend: the kind and all else are those of the vocabulary it names")
         return _extend(args)
 
+    from t5x_like.vocabularies.learning.vocabulary_recipe import Recipe, train
     from t5x_like.vocabularies.loading import load
-    from t5x_like.vocabularies.recipes import Recipe, train
 
     recipe = Recipe(
         kind=args.type or "unigram",
@@ -65,8 +65,8 @@ def main(argv: list[str]) -> int:
 
 
 def _extend(args: argparse.Namespace) -> int:
+    from t5x_like.vocabularies.learning.vocabulary_recipe import extend
     from t5x_like.vocabularies.loading import load
-    from t5x_like.vocabularies.recipes import extend
 
     base = load(args.extend)
     path = extend(
@@ -138,6 +138,6 @@ def _texts(data: Data) -> Iterator[str]:
         if isinstance(source, sources.CorpusSource):
             yield from source.corpus.training_texts()
         else:
-            from t5x_like.data.seqio_text import texts
+            from t5x_like.data.seqio.task_text import texts
 
             yield from texts(source.task)  # type: ignore[attr-defined]

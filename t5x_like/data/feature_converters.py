@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from t5x_like.data.rows import LaidRow, padded
+from t5x_like.data.samples.rows import LaidRow, padded
 from t5x_like.protocols import FeatureSpec, Objective, TokenIds
 
 Example = Mapping[str, np.ndarray]

@@ -6,7 +6,9 @@ import dataclasses
 import functools
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import gcd, lcm
 from typing import Any, Protocol
 
 import numpy as np
@@ -190,3 +192,18 @@ def shares(weights: Sequence[int], rows: int, *, multiple: int = 1) -> list[int]
         quotients = [weight / (2 * n + 1) for weight, n in zip(weights, given, strict=True)]
         given[quotients.index(max(quotients))] += 1
     return [multiple * n for n in given]
+
+
+def integer_weights(rates: Mapping[str, float]) -> dict[str, int]:
+    """The smallest integers in the proportion of `rates`, which are taken to nine digits.
+
+    Raises:
+      ValueError: a rate is negative, or all are zero.
+    """
+    exact = {name: Fraction(rate).limit_denominator(10**9) for name, rate in rates.items()}
+    if any(rate < 0 for rate in exact.values()) or not any(exact.values()):
+        raise ValueError(f"mixture rates must be positive: {dict(rates)}")
+    scale = lcm(*(rate.denominator for rate in exact.values()))
+    whole = {name: int(rate * scale) for name, rate in exact.items()}
+    divisor = gcd(*whole.values())
+    return {name: weight // divisor for name, weight in whole.items()}

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from t5x_like.data import post_cache
-from t5x_like.data.cache_workers import die_with_parent
+from t5x_like.data import late_steps
+from t5x_like.data.cache.workers import die_with_parent
 from t5x_like.data.order import Order, Part, order
-from t5x_like.data.randomness import noise_source, reused_rng
-from t5x_like.data.samples import Sample, Samples
+from t5x_like.data.samples.randomness import noise_source, reused_rng
+from t5x_like.data.samples.samples import Sample, Samples
 from t5x_like.protocols import FeatureSpec, Objective, TokenIds
 
 Row = dict[str, np.ndarray]
@@ -117,7 +117,7 @@ class Examples:
             sample = component.objective(sample, rng, component.token_ids)
             if not component.post_cache:
                 return sample  # its features are as long as it declares
-        return post_cache.apply(
+        return late_steps.apply(
             component.post_cache, sample, lengths=self._lengths, eos=component.eos
         )
 

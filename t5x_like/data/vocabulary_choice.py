@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from t5x_like.data import cache_location
-from t5x_like.data.cache_lock import sole_writer
+from t5x_like.data.cache import location
+from t5x_like.data.cache.lock import sole_writer
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import files, loading
-from t5x_like.vocabularies.recipes import CHARACTER_COVERAGE, PATTERN, Recipe, train
+from t5x_like.vocabularies.learning.vocabulary_recipe import (
+    CHARACTER_COVERAGE,
+    PATTERN,
+    Recipe,
+    train,
+)
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 
 _SPECIAL_TOKENS = 2
@@ -131,7 +136,7 @@ class VocabularyChoice:
                 "'bytes' or to the vocabulary that the cache was made with"
             )
         recipe = self._recipe()
-        file = cache_location.vocabulary_file(
+        file = location.vocabulary_file(
             root,
             corpus.name,
             fingerprint=corpus.fingerprint(),

@@ -8,7 +8,7 @@ import numpy as np
 
 from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
-from t5x_like.vocabularies.pieces import SPACE
+from t5x_like.vocabularies.text.pieces import SPACE
 
 _ONE_BYTE = re.compile(rf"<0x[0-9A-F]{{2}}>|{SPACE}")
 _SENTINEL = re.compile(r"<extra_id_\d+>")

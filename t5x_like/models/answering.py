@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers import accounting
-from t5x_like.layers.accounting import Term
-from t5x_like.layers.encoder_pretraining import row_weights
-from t5x_like.layers.losses import token_sums
-from t5x_like.layers.span_heads import Answers, ConditionalSpanHead
-from t5x_like.layers.term_loss import TermLoss
+from t5x_like.layers.families.encoder_pretraining import row_weights
+from t5x_like.layers.heads.span_heads import Answers, ConditionalSpanHead
+from t5x_like.layers.losses import accounting
+from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.cross_entropy import token_sums
+from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics

@@ -12,15 +12,17 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers import embeddings, heads, standard
+from t5x_like.layers import embeddings
 from t5x_like.layers.basic import ZEROS, Embedding, Init, param
-from t5x_like.layers.blocks import POST_NORM, PRE_NORM, Placement
-from t5x_like.layers.decoder import Decoded, decoder_stack
 from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import Dropouts
 from t5x_like.layers.embeddings import PositionedInput
-from t5x_like.layers.encoder import Hidden, encoder_stack
-from t5x_like.layers.encoder_decoder import EncoderDecoder, Side
+from t5x_like.layers.families.encoder_decoder import EncoderDecoder, Side
+from t5x_like.layers.heads import label_heads
+from t5x_like.layers.stacks import standard_parts
+from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, Placement
+from t5x_like.layers.stacks.decoder import Decoded, decoder_stack
+from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch
@@ -30,7 +32,7 @@ UNUSED_POSITIONS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(standard.Config):
+class Config(standard_parts.Config):
     """Architecture and loss of a BART; the defaults are BART base's (BART, section 2.1)."""
 
     vocab_size: int = 50265
@@ -76,7 +78,7 @@ def positioned_input(config: Config, rngs: nnx.Rngs) -> PositionedInput:
         UNUSED_POSITIONS + config.max_positions,
         config.d_model,
         init=config.init,
-        norm=standard.norm(config, rngs),
+        norm=standard_parts.norm(config, rngs),
         dropouts=config.dropouts,
         rngs=rngs,
     )
@@ -113,7 +115,7 @@ class Bart(EncoderDecoder):
     """An `EncoderDecoder` with learned positions, norms of the embeddings and bias vectors."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        made_of = standard.parts(config, config.placement)
+        made_of = standard_parts.parts(config, config.placement)
         self.embedding = token_table(config, rngs)
         self.encoder_entry = positioned_input(config, rngs)
         self.decoder_entry = positioned_input(config, rngs)
@@ -123,8 +125,8 @@ class Bart(EncoderDecoder):
         self.decoder = decoder_stack(
             config, made_of, num_layers=config.num_decoder_layers, rngs=rngs
         )
-        self.encoder_norm = above(standard.norm(config, rngs)) if config.pre_norm else None
-        self.decoder_norm = above(standard.norm(config, rngs)) if config.pre_norm else None
+        self.encoder_norm = above(standard_parts.norm(config, rngs)) if config.pre_norm else None
+        self.decoder_norm = above(standard_parts.norm(config, rngs)) if config.pre_norm else None
         self.logits_bias = _bias(config, rngs) if config.logits_bias else None
         self.padding = config.pad_id
         self.max_positions = config.max_positions
@@ -182,7 +184,7 @@ class Reader(nnx.Module):
         """The decoder's states [B, L, D]; `key` None: without dropout."""
         tokens_BL = batch["encoder_input_tokens"]
         counts_BL = batch.get("encoder_attention_mask", tokens_BL != self.padding)
-        last_B1 = heads.last_that_counts(tokens_BL[..., None], tokens_BL, counts_BL)
+        last_B1 = label_heads.last_that_counts(tokens_BL[..., None], tokens_BL, counts_BL)
         both = {
             "encoder_input_tokens": tokens_BL,
             "encoder_attention_mask": counts_BL,

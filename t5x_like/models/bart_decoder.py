@@ -11,10 +11,10 @@ from typing import ClassVar
 import jax
 from flax import nnx
 
-from t5x_like.layers import standard
-from t5x_like.layers.decoder_only import DecoderOnly
 from t5x_like.layers.depth import above
-from t5x_like.layers.encoder import encoder_stack
+from t5x_like.layers.families.decoder_only import DecoderOnly
+from t5x_like.layers.stacks import standard_parts
+from t5x_like.layers.stacks.encoder import encoder_stack
 from t5x_like.models import bart
 
 
@@ -31,7 +31,7 @@ class BartDecoder(DecoderOnly):
     """A `DecoderOnly` with BART's layers, which have no attention to an encoder."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        made_of = standard.parts(config, config.placement)
+        made_of = standard_parts.parts(config, config.placement)
         self.embedding = bart.token_table(config, rngs)
         self.entry = bart.positioned_input(config, rngs)
         self.stack = encoder_stack(config, made_of, num_layers=config.num_decoder_layers, rngs=rngs)

@@ -12,30 +12,27 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 from flax import nnx
 
-from t5x_like.layers import (
-    accounting,
-    activations,
-    embeddings,
-    heads,
-    masks,
-    standard,
-)
+from t5x_like.layers import activations, embeddings
+from t5x_like.layers.attention import masks
+from t5x_like.layers.attention.positions import RelativeBias
 from t5x_like.layers.basic import Embedding, Init, Linear
-from t5x_like.layers.blocks import POST_NORM, Parts
 from t5x_like.layers.depth import below
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.embeddings import InputEmbedding
-from t5x_like.layers.encoder import Hidden, encoder_stack
-from t5x_like.layers.encoder_pretraining import EncoderPretraining
-from t5x_like.layers.masked_lm import MaskedLanguageHead
-from t5x_like.layers.positions import RelativeBias
+from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
+from t5x_like.layers.heads import label_heads
+from t5x_like.layers.heads.masked_lm import MaskedLanguageHead
+from t5x_like.layers.losses import accounting
+from t5x_like.layers.stacks import standard_parts
+from t5x_like.layers.stacks.blocks import POST_NORM, Parts
+from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(standard.Config):
+class Config(standard_parts.Config):
     """Architecture of a BERT; the defaults are BERT base's, uncased (BERT, section 3)."""
 
     vocab_size: int = 30522
@@ -89,7 +86,7 @@ def embedding(config: Config, rngs: nnx.Rngs) -> InputEmbedding:
         max_positions=config.max_positions,
         type_vocab_size=config.type_vocab_size,
         init=config.init,
-        norm=standard.norm(config, rngs, width=config.width),
+        norm=standard_parts.norm(config, rngs, width=config.width),
         dropouts=config.dropouts,
         rngs=rngs,
     )
@@ -111,7 +108,7 @@ def _projection(config: Config, rngs: nnx.Rngs) -> Linear:
 
 def parts(config: Config) -> Parts:
     """What a layer is made of; a table of relative biases is its own."""
-    made_of = standard.parts(config, POST_NORM)
+    made_of = standard_parts.parts(config, POST_NORM)
     if not config.relative_buckets:
         return made_of
     return dataclasses.replace(
@@ -234,12 +231,12 @@ def masked_head(config: Config, rngs: nnx.Rngs) -> MaskedLanguageHead:
     )
 
 
-def sentence_head(config: Config, rngs: nnx.Rngs) -> heads.SequenceHead:
+def sentence_head(config: Config, rngs: nnx.Rngs) -> label_heads.SequenceHead:
     """The pooler and the two classes of a pair of sentences."""
-    return heads.SequenceHead(
+    return label_heads.SequenceHead(
         config.d_model,
         2,
-        pool=heads.first,
+        pool=label_heads.first,
         init=config.init,
         activation=activations.tanh,
         dtype=config.dtype,

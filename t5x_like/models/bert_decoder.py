@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import jax
 from flax import nnx
 
-from t5x_like.layers import accounting
-from t5x_like.layers.decoder_only import DecoderOnly
+from t5x_like.layers.families.decoder_only import DecoderOnly
+from t5x_like.layers.losses import accounting
 from t5x_like.models import bert
 
 if TYPE_CHECKING:

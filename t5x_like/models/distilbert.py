@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers import accounting
-from t5x_like.layers.accounting import Term
 from t5x_like.layers.basic import Init
-from t5x_like.layers.distillation import cosine_distances, kl_divergences
 from t5x_like.layers.dropout import Dropouts
-from t5x_like.layers.masked_lm import at_positions
+from t5x_like.layers.heads.masked_lm import at_positions
+from t5x_like.layers.losses import accounting
+from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.distillation import cosine_distances, kl_divergences
 from t5x_like.models import bert
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers import accounting, tasks
-from t5x_like.layers.accounting import Term
-from t5x_like.layers.decoder_only import DecoderOnly
 from t5x_like.layers.dropout import subkeys
-from t5x_like.layers.losses import TokenSums, token_sums
-from t5x_like.layers.term_loss import TermLoss
+from t5x_like.layers.families.decoder_only import DecoderOnly
+from t5x_like.layers.losses import accounting, task_losses
+from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.cross_entropy import TokenSums, token_sums
+from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
@@ -69,7 +69,7 @@ class DoubleHeads(TermLoss):
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Denominators: `choice` rows, `lm` target tokens."""
-        rows_B = tasks.label_weights(batch, self._counts(batch))
+        rows_B = task_losses.label_weights(batch, self._counts(batch))
         return {"choice": rows_B.sum(), "lm": batch["decoder_loss_weights"].sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
@@ -78,8 +78,8 @@ class DoubleHeads(TermLoss):
         Metrics: `choice_accuracy`, `lm_accuracy`, `lm_perplexity`.
         """
         logits_BALV, choices_BA = self.scores(batch, key)
-        rows_B = tasks.label_weights(batch, self._counts(batch))
-        choice, metrics = tasks.classes(choices_BA, batch, rows_B)
+        rows_B = task_losses.label_weights(batch, self._counts(batch))
+        choice, metrics = task_losses.classes(choices_BA, batch, rows_B)
         lm, sums = self._language_model(logits_BALV, batch)
         return {"choice": choice, "lm": lm}, {
             "choice_accuracy": metrics["accuracy"],

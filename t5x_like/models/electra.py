@@ -14,16 +14,17 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers import accounting, replaced_tokens, tying
-from t5x_like.layers.accounting import Term
 from t5x_like.layers.basic import Linear
-from t5x_like.layers.copy_gate import copied_or_predicted
 from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import subkeys
-from t5x_like.layers.encoder import Hidden
-from t5x_like.layers.encoder_pretraining import Pretraining
-from t5x_like.layers.losses import token_sums
-from t5x_like.layers.masked_lm import at_positions
+from t5x_like.layers.families.encoder_pretraining import Pretraining
+from t5x_like.layers.heads import replaced_tokens, tying
+from t5x_like.layers.heads.copy_gate import copied_or_predicted
+from t5x_like.layers.heads.masked_lm import at_positions
+from t5x_like.layers.losses import accounting
+from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.cross_entropy import token_sums
+from t5x_like.layers.stacks.encoder import Hidden
 from t5x_like.models import bert
 
 if TYPE_CHECKING:

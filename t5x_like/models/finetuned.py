@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from t5x_like.layers import accounting, tasks
-from t5x_like.layers.accounting import Term
 from t5x_like.layers.dropout import subkeys
-from t5x_like.layers.term_loss import TermLoss
+from t5x_like.layers.losses import accounting, task_losses
+from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
@@ -33,7 +33,7 @@ class FineTuned(TermLoss):
         body: Callable[..., nnx.Module],
         head: Callable[..., nnx.Module] | None = None,
         *,
-        task: tasks.Task = tasks.classes,
+        task: task_losses.Task = task_losses.classes,
         rngs: nnx.Rngs,
     ) -> None:
         self.body = body(rngs=rngs)
@@ -64,11 +64,11 @@ class FineTuned(TermLoss):
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominator of the one term, named `task`: the labels (`tasks.label_weights`)."""
-        return {"task": tasks.label_weights(batch, self._counts(batch)).sum()}
+        return {"task": task_losses.label_weights(batch, self._counts(batch)).sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
         """The task's, and its metrics."""
-        weighed = tasks.label_weights(batch, self._counts(batch))
+        weighed = task_losses.label_weights(batch, self._counts(batch))
         term, metrics = self.task(self.logits(batch, key), batch, weighed)
         return {"task": term}, dict(metrics)
 

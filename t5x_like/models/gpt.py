@@ -11,18 +11,19 @@ from typing import ClassVar
 import jax
 from flax import nnx
 
-from t5x_like.layers import activations, embeddings, standard
+from t5x_like.layers import activations, embeddings
 from t5x_like.layers.basic import Init
-from t5x_like.layers.blocks import POST_NORM, PRE_NORM
-from t5x_like.layers.decoder_only import DecoderOnly
 from t5x_like.layers.depth import above
 from t5x_like.layers.embeddings import InputEmbedding
-from t5x_like.layers.encoder import encoder_stack
+from t5x_like.layers.families.decoder_only import DecoderOnly
 from t5x_like.layers.mlp import Activation
+from t5x_like.layers.stacks import standard_parts
+from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM
+from t5x_like.layers.stacks.encoder import encoder_stack
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(standard.Config):
+class Config(standard_parts.Config):
     """Architecture and loss of a GPT; the defaults are those of the smallest GPT-2 (table 2)."""
 
     vocab_size: int = 50257
@@ -52,7 +53,7 @@ class Gpt(DecoderOnly):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         placement = PRE_NORM if config.pre_norm else POST_NORM
-        made_of = standard.parts(config, placement, residual_init=config.residual_init)
+        made_of = standard_parts.parts(config, placement, residual_init=config.residual_init)
         self.embedding = InputEmbedding(
             config.vocab_size,
             config.d_model,

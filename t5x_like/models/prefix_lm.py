@@ -12,10 +12,10 @@ import jax
 from flax import nnx
 
 from t5x_like.layers.basic import Embedding
-from t5x_like.layers.decoder_only import DecoderOnly
 from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import dropout_hidden
-from t5x_like.layers.encoder import encoder_stack
+from t5x_like.layers.families.decoder_only import DecoderOnly
+from t5x_like.layers.stacks.encoder import encoder_stack
 from t5x_like.models import t5
 
 

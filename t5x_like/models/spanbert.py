@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers import accounting
-from t5x_like.layers.accounting import Term
 from t5x_like.layers.basic import Embedding, Init, LayerNorm, Linear, param
 from t5x_like.layers.depth import above
-from t5x_like.layers.losses import token_sums
-from t5x_like.layers.masked_lm import at_positions
+from t5x_like.layers.heads.masked_lm import at_positions
+from t5x_like.layers.losses import accounting
+from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.models import bert
 
 if TYPE_CHECKING:

@@ -13,24 +13,24 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers import configuration
-from t5x_like.layers.attention import Attention, Inits
+from t5x_like.layers.attention.multi_head import Attention, Inits
+from t5x_like.layers.attention.positions import RelativeBias
 from t5x_like.layers.basic import Embedding, Logits, RMSNorm
-from t5x_like.layers.blocks import PRE_NORM, Parts
-from t5x_like.layers.decoder import decoder_stack
 from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import Dropouts, dropout_hidden
-from t5x_like.layers.encoder import Hidden, encoder_stack
-from t5x_like.layers.encoder_decoder import EncoderDecoder, Side
+from t5x_like.layers.families.encoder_decoder import EncoderDecoder, Side
 from t5x_like.layers.mlp import Mlp
-from t5x_like.layers.positions import RelativeBias
+from t5x_like.layers.stacks import transformer_config
+from t5x_like.layers.stacks.blocks import PRE_NORM, Parts
+from t5x_like.layers.stacks.decoder import decoder_stack
+from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(configuration.Transformer):
+class Config(transformer_config.Transformer):
     """Architecture and loss of a T5; the defaults are T5 small's (T5, section 2.1 and 3.7)."""
 
     vocab_size: int = 32128

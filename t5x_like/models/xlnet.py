@@ -14,17 +14,24 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers import accounting, activations, configuration
-from t5x_like.layers.accounting import Term
+from t5x_like.layers import activations
+from t5x_like.layers.attention.relative_attention import (
+    Biases,
+    RelativeAttention,
+    Sight,
+    relative_positions,
+)
 from t5x_like.layers.basic import ZEROS, Embedding, LayerNorm, param
 from t5x_like.layers.depth import above, below
 from t5x_like.layers.dropout import Dropouts, dropout, dropout_hidden, subkeys
-from t5x_like.layers.encoder import Hidden
-from t5x_like.layers.losses import token_sums
+from t5x_like.layers.families.xlnet_inputs import Reading, content_alone, permuted, sights
+from t5x_like.layers.losses import accounting
+from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.mlp import Activation, Mlp
-from t5x_like.layers.reading import Reading, content_alone, permuted, sights
-from t5x_like.layers.relative_attention import Biases, RelativeAttention, Sight, relative_positions
-from t5x_like.layers.two_streams import Scene, TwoStreamLayer, TwoStreams, TwoStreamStack
+from t5x_like.layers.stacks import transformer_config
+from t5x_like.layers.stacks.encoder import Hidden
+from t5x_like.layers.stacks.two_streams import Scene, TwoStreamLayer, TwoStreams, TwoStreamStack
 
 if TYPE_CHECKING:
     from t5x_like.protocols import Batch, Metrics
@@ -33,7 +40,7 @@ Carry = jax.Array | tuple[()]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(configuration.Transformer):
+class Config(transformer_config.Transformer):
     """Architecture of an XLNet; the defaults are XLNet base's (XLNet, appendix A.5)."""
 
     vocab_size: int = 32000

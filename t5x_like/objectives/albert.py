@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.objectives import masking
-from t5x_like.objectives.drawing import thresholds
-from t5x_like.objectives.formats import MaskedEncoder, masked_features
-from t5x_like.objectives.sentence_order import in_random_order
-from t5x_like.objectives.sentence_pairs import SentencePairs
-from t5x_like.objectives.words import word_bounds, word_starts
+from t5x_like.objectives.noise import masking
+from t5x_like.objectives.parts.drawing import thresholds
+from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.sentence_order import in_random_order
+from t5x_like.objectives.parts.sentence_pairs import SentencePairs
+from t5x_like.objectives.parts.words import word_bounds, word_starts
 from t5x_like.protocols import FeatureSpec
 
 if TYPE_CHECKING:

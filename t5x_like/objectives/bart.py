@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from t5x_like.objectives.document_rotation import DocumentRotation
-from t5x_like.objectives.formats import EncoderDecoder
-from t5x_like.objectives.sentence_blocks import SentenceBlocks
-from t5x_like.objectives.sentence_permutation import SentencePermutation
-from t5x_like.objectives.text_infilling import TextInfilling
-from t5x_like.objectives.token_noise import TokenDeletion, TokenMasking
+from t5x_like.objectives.noise.document_rotation import DocumentRotation
+from t5x_like.objectives.noise.sentence_permutation import SentencePermutation
+from t5x_like.objectives.noise.text_infilling import TextInfilling
+from t5x_like.objectives.noise.token_noise import TokenDeletion, TokenMasking
+from t5x_like.objectives.parts.formats import EncoderDecoder
+from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 
 if TYPE_CHECKING:
     from t5x_like.protocols import TokenIds

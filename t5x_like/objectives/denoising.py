@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.objectives.corruptions import (
+from t5x_like.objectives.noise.corruptions import (
     CleanTokens,
     CleanToSentinels,
     MaskNoise,
@@ -18,10 +18,10 @@ from t5x_like.objectives.corruptions import (
     Original,
     ShuffleNoise,
 )
-from t5x_like.objectives.formats import EncoderDecoder
-from t5x_like.objectives.geometry import ConcatenateAndSplit, SplitDocuments
-from t5x_like.objectives.noise_masks import FragmentNoise, IidNoise, SuffixNoise
-from t5x_like.objectives.shares import check_share
+from t5x_like.objectives.noise.noise_masks import FragmentNoise, IidNoise, SuffixNoise
+from t5x_like.objectives.parts.formats import EncoderDecoder
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments
+from t5x_like.objectives.parts.probabilities import check_share
 
 if TYPE_CHECKING:
     from t5x_like.protocols import TokenIds

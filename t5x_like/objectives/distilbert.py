@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.objectives import masking
-from t5x_like.objectives.derived import once_per_vocabulary
-from t5x_like.objectives.formats import MaskedEncoder, masked_features
-from t5x_like.objectives.geometry import SplitDocuments
+from t5x_like.objectives.noise import masking
+from t5x_like.objectives.parts.derived import once_per_vocabulary
+from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.geometry import SplitDocuments
 from t5x_like.protocols import FeatureSpec
 
 if TYPE_CHECKING:

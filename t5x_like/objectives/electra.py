@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.objectives import masking
-from t5x_like.objectives.formats import MaskedEncoder, masked_features
-from t5x_like.objectives.sentence_blocks import LineBlocks
-from t5x_like.objectives.words import whole_words
+from t5x_like.objectives.noise import masking
+from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.sentence_blocks import LineBlocks
+from t5x_like.objectives.parts.words import whole_words
 from t5x_like.protocols import FeatureSpec
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.objectives.formats import Decoder
-from t5x_like.objectives.geometry import ConcatenateAndSplit
+from t5x_like.objectives.parts.formats import Decoder
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 
 if TYPE_CHECKING:
     from t5x_like.protocols import TokenIds

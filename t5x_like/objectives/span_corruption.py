@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t5x_like.objectives.formats import EncoderDecoder
-from t5x_like.objectives.geometry import ConcatenateAndSplit
-from t5x_like.objectives.noise_masks import mask_of_spans, random_span_starts, span_counts
-from t5x_like.objectives.sentinels import replace_runs
+from t5x_like.objectives.noise.noise_masks import mask_of_spans, random_span_starts, span_counts
+from t5x_like.objectives.parts.formats import EncoderDecoder
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
+from t5x_like.objectives.parts.sentinels import replace_runs
 
 if TYPE_CHECKING:
     from t5x_like.protocols import TokenIds

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.objectives.corruptions import CleanTokens, NoiseTokens
 from t5x_like.objectives.denoising import Denoising
-from t5x_like.objectives.drawing import thresholds
-from t5x_like.objectives.formats import EncoderDecoder
-from t5x_like.objectives.geometry import ConcatenateAndSplit
-from t5x_like.objectives.noise_masks import SuffixNoise
+from t5x_like.objectives.noise.corruptions import CleanTokens, NoiseTokens
+from t5x_like.objectives.noise.noise_masks import SuffixNoise
+from t5x_like.objectives.parts.drawing import thresholds
+from t5x_like.objectives.parts.formats import EncoderDecoder
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 from t5x_like.objectives.span_corruption import SpanCorruption
 
 if TYPE_CHECKING:

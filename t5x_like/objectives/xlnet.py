@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.objectives import masking
-from t5x_like.objectives.carried_rows import SPECIALS, CarriedRows
-from t5x_like.objectives.context_spans import context_spans
-from t5x_like.objectives.drawing import thresholds, uniforms
-from t5x_like.objectives.formats import MaskedEncoder, masked_features
-from t5x_like.objectives.permutation import visibility
-from t5x_like.objectives.words import word_starts
+from t5x_like.objectives.noise import masking
+from t5x_like.objectives.noise.context_spans import context_spans
+from t5x_like.objectives.noise.permutation import visibility
+from t5x_like.objectives.parts.carried_rows import SPECIALS, CarriedRows
+from t5x_like.objectives.parts.drawing import thresholds, uniforms
+from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.words import word_starts
 from t5x_like.protocols import FeatureSpec
 
 if TYPE_CHECKING:

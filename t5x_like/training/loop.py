@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import jax.numpy as jnp
 
-from t5x_like.training.checkpoints import Checkpoints
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
 from t5x_like.training.metrics import Meter, NonFiniteError
 from t5x_like.training.multihost import Vote, notice_of_leaving

@@ -14,9 +14,9 @@ import optax
 from flax import nnx
 
 from t5x_like.partitioning import Layout, check_batch, map_parameters
-from t5x_like.training import freezing, layerwise
-from t5x_like.training.gradients import gradients
-from t5x_like.training.schedules import Schedule
+from t5x_like.training.optimization import freezing, layerwise
+from t5x_like.training.optimization.gradients import gradients
+from t5x_like.training.optimization.schedules import Schedule
 from t5x_like.training.state import TrainState, abstract_state
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.protocols import TokenIds
-from t5x_like.vocabularies import files, pieces, sentinels, special_tokens
+from t5x_like.vocabularies import files, sentinels, special_tokens
+from t5x_like.vocabularies.text import pieces
 
 _SPECIAL = 3
 _SHARED_SENTINELS = 100

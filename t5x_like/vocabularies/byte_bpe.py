@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_like.vocabularies import byte_level
 from t5x_like.vocabularies.subwords import SubwordVocabulary
+from t5x_like.vocabularies.text import byte_level
 from t5x_like.vocabularies.tokenizer_json import describe
 
 FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))

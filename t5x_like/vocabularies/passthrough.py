@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.protocols import TokenIds
-from t5x_like.vocabularies import files, pieces, sentinels
+from t5x_like.vocabularies import files, sentinels
+from t5x_like.vocabularies.text import pieces
 
 
 class PassThroughVocabulary:

@@ -14,7 +14,8 @@ import numpy as np
 import sentencepiece as spm
 
 from t5x_like.protocols import TokenIds
-from t5x_like.vocabularies import files, lower_case, pieces, sentinels, special_tokens
+from t5x_like.vocabularies import files, sentinels, special_tokens
+from t5x_like.vocabularies.text import lower_case, pieces
 
 _WORD_START = pieces.SPACE
 _OWN_SENTINEL = re.compile(rf"{_WORD_START}?<extra_id_(\d+)>")

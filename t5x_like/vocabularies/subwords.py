@@ -12,14 +12,8 @@ from typing import Any
 import tokenizers
 
 from t5x_like.protocols import TokenIds
-from t5x_like.vocabularies import (
-    byte_level,
-    files,
-    pieces,
-    sentinels,
-    special_tokens,
-    tokenizer_json,
-)
+from t5x_like.vocabularies import files, sentinels, special_tokens, tokenizer_json
+from t5x_like.vocabularies.text import byte_level, pieces
 
 # Callers spread over threads or processes; threads of the library as well would be too many for
 # the cores, and none of them survives a fork.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_like.vocabularies import lower_case
 from t5x_like.vocabularies.subwords import SubwordVocabulary
+from t5x_like.vocabularies.text import lower_case
 from t5x_like.vocabularies.tokenizer_json import describe
 
 UNKNOWN = "[UNK]"

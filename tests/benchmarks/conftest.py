@@ -6,4 +6,4 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
-sys.path[:0] = [str(TESTS.parent / "benchmarks"), str(TESTS / "cli")]
+sys.path[:0] = [str(TESTS.parent / "benchmarks"), str(TESTS / "runs")]

@@ -14,12 +14,12 @@ import findings
 import pytest
 from documents import write_documents
 
-from t5x_like.cli import gin_config
-from t5x_like.cli.phases import RunPhase
-from t5x_like.cli.pretraining import build_program
-from t5x_like.cli.run import Run
+from t5x_like.config import gin_config
+from t5x_like.runs.phases import RunPhase
+from t5x_like.runs.pretraining import build_program
+from t5x_like.runs.run import Run
 
-VOCABULARY = Path(__file__).parent.parent / "cli" / "golden" / "vocabulary"
+VOCABULARY = Path(__file__).parent.parent / "runs" / "golden" / "vocabulary"
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
 
 

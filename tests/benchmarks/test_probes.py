@@ -9,7 +9,8 @@ import probe_data
 import probes
 import pytest
 
-from t5x_like.vocabularies import loading, recipes
+from t5x_like.vocabularies import loading
+from t5x_like.vocabularies.learning import vocabulary_recipe
 
 TEXT = [
     "The quick brown fox jumps over the lazy dog, while walking in the park.",
@@ -74,9 +75,9 @@ def test_subsamples_are_fixed_and_keep_labels_with_their_texts():
 
 @pytest.mark.parametrize(("kind", "size"), [("wordpiece", 150), ("unigram", 50), ("byte_bpe", 330)])
 def test_each_word_is_found_at_its_first_piece(tmp_path, kind, size):
-    recipe = recipes.Recipe(kind=kind, size=size, character_coverage=1.0)
+    recipe = vocabulary_recipe.Recipe(kind=kind, size=size, character_coverage=1.0)
     path = tmp_path / f"{kind}.model"
-    vocabulary = loading.load(recipes.train(TEXT * 10, path, recipe, progress=False))
+    vocabulary = loading.load(vocabulary_recipe.train(TEXT * 10, path, recipe, progress=False))
     words = ["the", "quick", "dog", ",", "talking", "animals", "."]
     sentence = probe_data.Tagged(words, ["X"] * 7, [False, False, False, True, False, False, True])
     tokens, firsts = probe_data.Aligner(vocabulary)(sentence)

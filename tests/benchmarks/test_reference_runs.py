@@ -11,7 +11,7 @@ import pytest
 import recorded
 import reference_runs as script
 
-from t5x_like.cli import gin_config
+from t5x_like.config import gin_config
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "docs/results"

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from tiny_run import Result, Tiny, finish, losses
 
-from t5x_like.cli import main, trained
-from t5x_like.data.cache import Cache
+from t5x_like.cli import main
+from t5x_like.data.cache.reader import Cache
+from t5x_like.runs import trained_run
 from t5x_like.vocabularies import loading
 
 Cli = Callable[..., Result]
@@ -104,7 +105,7 @@ def test_vocabulary_is_trained_and_used(kind: str, tiny: Tiny, text: Path) -> No
 
     run = tiny.trained("run", VOCABULARY=str(model), TRAIN_STEPS=2)
     model.unlink()  # the run keeps its own copy
-    assert trained.load(str(run)).vocabulary.fingerprint == vocabulary.fingerprint
+    assert trained_run.load(str(run)).vocabulary.fingerprint == vocabulary.fingerprint
 
 
 def test_too_large_a_vocabulary_names_the_largest(cli: Cli, text: Path, tmp_path: Path) -> None:

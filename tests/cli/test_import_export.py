@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tiny_run import Result, Tiny
 
-from t5x_like.cli import stored
-from t5x_like.interop.safetensors_files import Weights
+from t5x_like.interop.hugging_face.safetensors_files import Weights
+from t5x_like.runs import saved_model
 
 Cli = Callable[..., Result]
 
@@ -31,7 +31,7 @@ def test_a_trained_run_goes_out_and_comes_back(tiny: Tiny, cli: Cli) -> None:
     assert "T5ForConditionalGeneration, step 2" in exported.out
     imported = cli("import", f"--from={out}", f"--to={back}")
     assert imported.status == 0, imported.err
-    before, after = stored.read(str(run)), stored.read(back)
+    before, after = saved_model.read(str(run)), saved_model.read(back)
     same(before.params, after.params)
     assert after.vocabulary is not None
     assert before.vocabulary is not None
@@ -45,7 +45,9 @@ def test_a_trained_run_goes_out_and_comes_back(tiny: Tiny, cli: Cli) -> None:
     first = cli("export", f"--from={run}", "--step=1", f"--to={out}", "--overwrite")
     assert first.status == 0, first.err
     table = Weights(out).read("shared.weight")
-    np.testing.assert_array_equal(table, stored.read(str(run), step=1).params["embedding"]["table"])
+    np.testing.assert_array_equal(
+        table, saved_model.read(str(run), step=1).params["embedding"]["table"]
+    )
     assert np.any(table != np.asarray(before.params["embedding"]["table"]))
 
 
@@ -90,7 +92,7 @@ def test_a_checkpoint_of_t5x_comes_in(exported: Path, tiny: Tiny, cli: Cli) -> N
     sys.path.insert(0, str(Path(__file__).parent.parent / "interop"))
     import t5x_checkpoint
 
-    run = stored.read(str(tiny.root / "run"))
+    run = saved_model.read(str(tiny.root / "run"))
     tree = t5x_checkpoint.tree_of(run.params, run.model.config)
     t5x_checkpoint.write(tiny.root / "checkpoint_7", tree)
     target = ["import", f"--from={tiny.root / 'checkpoint_7'}", f"--to={tiny.root / 't5x'}"]
@@ -100,4 +102,4 @@ def test_a_checkpoint_of_t5x_comes_in(exported: Path, tiny: Tiny, cli: Cli) -> N
     flags = [f"--gin.t5.Config.{name}={size}" for name, size in sizes.items()]
     done = cli(*target, "--model=t5_1_1_small", "--vocabulary=bytes", *flags)
     assert done.status == 0, done.err
-    same(stored.read(str(tiny.root / "t5x")).params, run.params)
+    same(saved_model.read(str(tiny.root / "t5x")).params, run.params)

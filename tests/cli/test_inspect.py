@@ -15,8 +15,8 @@ import pytest
 from flax import nnx
 from tiny_run import Result
 
-from t5x_like.cli import gin_config
-from t5x_like.cli.model_names import model_files, stated_count
+from t5x_like.config import gin_config
+from t5x_like.config.model_names import model_files, stated_count
 from t5x_like.models import t5
 from t5x_like.partitioning import make_layout, map_parameters
 

@@ -12,8 +12,8 @@ import pytest
 from tiny_run import Result
 
 from t5x_like import objectives
-from t5x_like.cli import shown_text
-from t5x_like.cli.shown import shown
+from t5x_like.display import example_text
+from t5x_like.display.example_view import shown
 from t5x_like.protocols import FeatureSpec, TokenIds
 
 Cli = Callable[..., Result]
@@ -117,7 +117,7 @@ import string
 
 import seqio
 
-from t5x_like.data import seqio_adapter
+from t5x_like.data.seqio import adapter
 from t5x_like.tasks.text import text
 from t5x_like.vocabularies.characters import CharacterVocabulary
 
@@ -251,7 +251,7 @@ def test_each_prediction_is_shown_as_what_became_of_it():
     ]  # fmt: skip
     assert [token.text.strip() for token in found.lines["targets"][1:5]] == ["f", "g", "h", "i"]
     assert found.numbers["inputs length"] == "6 of 8 (25% padding)"
-    text = shown_text.render(found, colour=False)
+    text = example_text.render(found, colour=False)
     assert "{m}" in text
     assert "=i=" in text
     assert "[g]" in text

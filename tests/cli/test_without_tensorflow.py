@@ -8,14 +8,15 @@ import pytest
 from tiny_run import Tiny, finish, losses
 
 
-@pytest.mark.parametrize("package", ["training", "models", "cli"])
+@pytest.mark.parametrize("package", ["training", "models", "runs", "cli"])
 def test_importing_a_package_imports_neither(package: str, without_tensorflow: Callable) -> None:
     without_tensorflow(
         "import importlib, pkgutil, sys\n"
         f"import t5x_like.{package} as package\n"
-        "names = [m.name for m in pkgutil.iter_modules(package.__path__)]\n"
+        "found = pkgutil.walk_packages(package.__path__, package.__name__ + '.')\n"
+        "names = [module.name for module in found]\n"
         "assert len(names) > 0\n"
-        "for name in names: importlib.import_module(f'{package.__name__}.{name}')\n"
+        "for name in names: importlib.import_module(name)\n"
         "assert not {'tensorflow', 'seqio', 'tensorflow_datasets'} & set(sys.modules)\n"
     )
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from t5x_like.data.cache import Cache
-from t5x_like.data.cache_writer import write_cache
-from t5x_like.data.corpora import Corpus, ReadReport
+from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.writer import write_cache
+from t5x_like.data.corpora.registry import Corpus, ReadReport
 from t5x_like.vocabularies.byte import ByteVocabulary
-from t5x_like.vocabularies.training import train_sentencepiece
+from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 
 # A busy machine must not fail a property.
 hypothesis.settings.register_profile("no deadline", deadline=None)

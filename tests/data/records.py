@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from hypothesis import strategies as st
 
-from t5x_like.data.memory_split import MemorySplit
+from t5x_like.data.samples.memory_split import MemorySplit
 
 
 class RecordsSplit(MemorySplit):

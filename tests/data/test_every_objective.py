@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from t5x_like import objectives
-from t5x_like.data import post_cache, sources
-from t5x_like.data.cache import Cache
-from t5x_like.data.cache_writer import write_cache
+from t5x_like.data import late_steps, sources
+from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.task_records import TaskRecord
+from t5x_like.data.cache.writer import write_cache
+from t5x_like.data.cached_tasks import CachedTasks
 from t5x_like.data.feature_converters import default_converter
-from t5x_like.data.opened import Opened
 from t5x_like.data.stream import Examples, train_stream
-from t5x_like.data.task_records import TaskRecord
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 ROWS = 4
@@ -46,12 +46,12 @@ def cache(make_corpus: type, tmp_path_factory: pytest.TempPathFactory) -> Cache:
     return made
 
 
-def opened(cache: Cache, preset: str, lengths: dict[str, int]) -> Opened:
+def opened(cache: Cache, preset: str, lengths: dict[str, int]) -> CachedTasks:
     objective = objectives.preset(preset)
     steps = sources.steps_of(objective)
     eos = sources.appended_eos(steps, cache.token_ids)
     record = TaskRecord(preset, str(cache.directory), objective, steps, eos)
-    return Opened((record,), (cache,), ByteVocabulary(), lengths)
+    return CachedTasks((record,), (cache,), ByteVocabulary(), lengths)
 
 
 @pytest.mark.parametrize("preset", sorted(objectives.presets()))
@@ -71,7 +71,7 @@ def test_examples_stay_within_their_features(preset: str, cache: Cache) -> None:
             # Independent noise may come to more than its length; others need no trimming.
             limits = {name: spec.length for name, spec in component.features.items()}
             lengths = limits if component.post_cache else {}
-            made = post_cache.apply(component.post_cache, made, lengths=lengths, eos=component.eos)
+            made = late_steps.apply(component.post_cache, made, lengths=lengths, eos=component.eos)
             for name, spec in component.features.items():
                 value = made[name]
                 assert (value.dtype, value.ndim) == (spec.dtype, int(spec.length is not None))

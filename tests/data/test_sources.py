@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_like.data import sources
+from t5x_like.data import order, sources, user_modules
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
@@ -49,7 +49,7 @@ def test_file_is_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path.write_text("import sys; sys.counted = getattr(sys, 'counted', 0) + 1")
     monkeypatch.setattr(sys, "counted", 0, raising=False)
     for _ in range(2):
-        sources.import_module(str(path))
+        user_modules.import_module(str(path))
     assert sys.counted == 1
     assert sys.modules.pop("imported_by_path").__file__ == str(path)
 
@@ -59,22 +59,22 @@ def test_file_that_failed_is_tried_again(tmp_path: Path) -> None:
     path.write_text("registered = {}['missing']")
     for _ in range(2):
         with pytest.raises(KeyError, match="missing"):
-            sources.import_module(str(path))
+            user_modules.import_module(str(path))
 
 
 def test_file_may_not_hide_behind_an_imported_module(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("")
     with pytest.raises(ValueError, match="module 'json' already; give the file another name"):
-        sources.import_module(str(tmp_path / "json.py"))
+        user_modules.import_module(str(tmp_path / "json.py"))
 
 
 def test_module_by_its_dotted_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dotted_module.py").write_text("value = 3")
     monkeypatch.syspath_prepend(str(tmp_path))
-    sources.import_module("dotted_module")
+    user_modules.import_module("dotted_module")
     assert sys.modules.pop("dotted_module").value == 3
     with pytest.raises(ValueError, match="MIXTURE_OR_TASK_MODULE='no_such_module'"):
-        sources.import_module("no_such_module")
+        user_modules.import_module("no_such_module")
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_module_by_its_dotted_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_rates_become_the_smallest_integers(rates: dict, weights: dict) -> None:
-    assert sources.integer_weights(rates) == weights
+    assert order.integer_weights(rates) == weights
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=5).filter(any), st.integers(1, 20))
 def test_integer_rates_keep_their_proportion(rates: list[int], scale: int) -> None:
     named = {str(i): rate / scale for i, rate in enumerate(rates)}
-    weights = list(sources.integer_weights(named).values())
+    weights = list(order.integer_weights(named).values())
     for i, first in enumerate(rates):
         for j, second in enumerate(rates):
             assert weights[i] * second == weights[j] * first
@@ -103,4 +103,4 @@ def test_integer_rates_keep_their_proportion(rates: list[int], scale: int) -> No
 @pytest.mark.parametrize("rates", [{"a": 0}, {"a": 1, "b": -1}])
 def test_rates_that_mean_nothing(rates: dict) -> None:
     with pytest.raises(ValueError, match="must be positive"):
-        sources.integer_weights(rates)
+        order.integer_weights(rates)

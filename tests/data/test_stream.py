@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from t5x_like.data.feature_converters import EncoderDecoder
-from t5x_like.data.samples import DuplicatedSamples, make_samples
+from t5x_like.data.samples.samples import DuplicatedSamples, make_samples
 from t5x_like.data.stream import Component, Examples, eval_stream, train_stream
-from t5x_like.objectives import formats
-from t5x_like.objectives.geometry import PerRecord
+from t5x_like.objectives.parts import formats
+from t5x_like.objectives.parts.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.protocols import TokenIds
 
@@ -259,9 +259,9 @@ def test_closing_ends_the_stream(mixture):
 
 PROGRAM = """
 import sys
-from t5x_like.data.cache import Cache
+from t5x_like.data.cache.reader import Cache
 from t5x_like.data.feature_converters import EncoderDecoder
-from t5x_like.data.samples import make_samples
+from t5x_like.data.samples.samples import make_samples
 from t5x_like.data.stream import Component, train_stream
 from t5x_like.objectives.span_corruption import SpanCorruption
 cache, lengths = Cache.open(sys.argv[1]), {"inputs": 32, "targets": 14}

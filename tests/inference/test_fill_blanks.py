@@ -3,8 +3,8 @@ import pytest
 
 from t5x_like.inference.fill_blanks import Filled, fill, number_blanks, spans_of
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
-from t5x_like.vocabularies.training import train_sentencepiece
 
 WORDS = "the quick brown fox jumps over a lazy dog near two old barns , and sleeps ."
 

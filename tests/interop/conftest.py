@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from t5x_like.protocols import Vocabulary
-from t5x_like.vocabularies import loading, recipes, training
+from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.learning import sentencepiece_training, vocabulary_recipe
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `parity`
 
@@ -44,13 +45,16 @@ def vocabularies(
     """By kind."""
     folder = tmp_path_factory.mktemp("vocabularies")
     made: dict[str, Vocabulary] = {"bytes": ByteVocabulary(), "bytes_100": ByteVocabulary(100)}
-    named = {kind: {"kind": kind} for kind in recipes.KINDS}
+    named = {kind: {"kind": kind} for kind in vocabulary_recipe.KINDS}
     named |= {
-        f"{kind}_bytes": {"kind": kind, "byte_fallback": True} for kind in training.MODEL_TYPES
+        f"{kind}_bytes": {"kind": kind, "byte_fallback": True}
+        for kind in sentencepiece_training.MODEL_TYPES
     }
     named["wordpiece_uncased"] = {"kind": "wordpiece", "lowercase": True}
     for name, fields in named.items():
-        recipe = recipes.Recipe(size=1200, max_sentences=2000, character_coverage=0.999, **fields)
+        recipe = vocabulary_recipe.Recipe(
+            size=1200, max_sentences=2000, character_coverage=0.999, **fields
+        )
         path = folder / (f"{name}.model" if recipe.makes_file else name)
-        made[name] = loading.load(recipes.train(documents, path, recipe, progress=False))
+        made[name] = loading.load(vocabulary_recipe.train(documents, path, recipe, progress=False))
     return made

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.interop import families, hugging_face, mapping
+from t5x_like.interop import mapping
+from t5x_like.interop.hugging_face import families, model_directory
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -25,7 +26,7 @@ def random_model(cls, config, std=0.25):
 def ours_of(their_model, directory, **more):
     """The same model here, by way of a directory."""
     their_model.save_pretrained(directory)
-    found = hugging_face.read(directory, **more)
+    found = model_directory.read(directory, **more)
     graph = nnx.graphdef(nnx.eval_shape(lambda: found.make(rngs=nnx.Rngs(0))))
     return nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
 
@@ -64,7 +65,7 @@ def same_gradients(grads, model, their_model):
 
 def exported(model, directory, **more):
     """What transformers opens of our model: complete, with nothing left over."""
-    name = hugging_face.write(directory, model, params_of(model), **more)
+    name = model_directory.write(directory, model, params_of(model), **more)
     back, report = getattr(transformers, name).from_pretrained(directory, output_loading_info=True)
     assert not any(report[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     return back.eval()
@@ -78,6 +79,6 @@ def there_and_back(their_model, directory):
     before, after = their_model.state_dict(), back.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in before)
-    makes = [hugging_face.read(directory / at).make for at in ("theirs", "ours")]
+    makes = [model_directory.read(directory / at).make for at in ("theirs", "ours")]
     assert repr(makes[0]) == repr(makes[1])
     return model, back

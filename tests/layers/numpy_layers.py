@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from t5x_like.layers.attention import Attention, Inits
+from t5x_like.layers.attention.multi_head import Attention, Inits
+from t5x_like.layers.attention.positions import RelativeBias
 from t5x_like.layers.basic import LayerNorm
-from t5x_like.layers.blocks import Parts
 from t5x_like.layers.dropout import NO_DROPOUT
 from t5x_like.layers.mlp import Mlp
-from t5x_like.layers.positions import RelativeBias
+from t5x_like.layers.stacks.blocks import Parts
 
 WIDTH, HEADS = 8, 2
 NORMAL = nnx.initializers.normal(0.4)

@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from t5x_like.models import t5
-from t5x_like.training.gradients import gradients
+from t5x_like.training.optimization.gradients import gradients
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `tiny_families`
 

@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from t5x_like.models import albert
-from t5x_like.training.gradients import gradients
+from t5x_like.training.optimization.gradients import gradients
 
 TINY = albert.Config(
     vocab_size=50,

@@ -8,9 +8,9 @@ import optax
 import pytest
 from flax import nnx
 
-from t5x_like.cli import preflight
 from t5x_like.inference.decoding import greedy
 from t5x_like.models import bart
+from t5x_like.runs import preflight
 
 PAD, EOS = 1, 2
 TINY = bart.Config(
@@ -174,7 +174,7 @@ def test_a_rate_reaches_its_places(name, places, make, batch, monkeypatch):
         rates.append(rate)
         return x
 
-    for layer in ("attention", "dropout", "mlp"):
+    for layer in ("attention.multi_head", "dropout", "mlp"):
         monkeypatch.setattr(f"t5x_like.layers.{layer}.dropout", record)
     model = make(**{name: 0.3}, activation_dropout_rate=0.2)
     # Scanned layers are seen once.

@@ -7,8 +7,8 @@ import optax
 import pytest
 from flax import nnx
 
-from t5x_like.cli import preflight
 from t5x_like.models import bert
+from t5x_like.runs import preflight
 
 TINY = bert.Config(
     vocab_size=50,
@@ -180,7 +180,7 @@ def test_dropout_needs_a_key_and_falls_where_it_should(encoder_batch, monkeypatc
             sites.append((x.shape, rate))
         return x
 
-    for module in ("dropout", "mlp", "attention"):
+    for module in ("dropout", "mlp", "attention.multi_head"):
         monkeypatch.setattr(f"t5x_like.layers.{module}.dropout", record)
     jax.eval_shape(model.logits, encoder_batch, jax.random.key(0))
     x = ((5, 12, 16), 0.1)

@@ -7,8 +7,8 @@ import jax
 import pytest
 from flax import nnx
 
-from t5x_like.cli import gin_config
-from t5x_like.cli.model_names import stated_count
+from t5x_like.config import gin_config
+from t5x_like.config.model_names import stated_count
 
 T5 = {
     "t5_small": 60_506_624,

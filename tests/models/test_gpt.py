@@ -9,11 +9,11 @@ import pytest
 from flax import nnx
 
 from t5x_like.data.feature_converters import Decoder
-from t5x_like.layers import heads
+from t5x_like.layers.heads import label_heads
 from t5x_like.models import gpt
 from t5x_like.models.double_heads import DoubleHeads
 from t5x_like.protocols import FeatureSpec, TokenIds
-from t5x_like.training.gradients import gradients
+from t5x_like.training.optimization.gradients import gradients
 
 GPT2 = gpt.Config(
     vocab_size=50,
@@ -166,7 +166,9 @@ def test_tokens_and_flops_are_counted_whatever_pads(pack):
 
 def test_two_heads_count_their_texts_without_padding():
     config = dataclasses.replace(GPT2, pad_id=0)
-    head = functools.partial(heads.SequenceHead, num_labels=1, pool=heads.last_that_counts)
+    head = functools.partial(
+        label_heads.SequenceHead, num_labels=1, pool=label_heads.last_that_counts
+    )
     model = nnx.eval_shape(
         lambda: DoubleHeads(functools.partial(gpt.Gpt, config), head, rngs=nnx.Rngs(0))
     )

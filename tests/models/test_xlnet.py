@@ -7,12 +7,12 @@ import optax
 import pytest
 from flax import nnx
 
-from t5x_like.layers.heads import SequenceHead, last_that_counts
-from t5x_like.layers.reading import Reading
+from t5x_like.layers.families.xlnet_inputs import Reading
+from t5x_like.layers.heads.label_heads import SequenceHead, last_that_counts
 from t5x_like.models import xlnet
 from t5x_like.models.answering import Answering
 from t5x_like.models.finetuned import FineTuned
-from t5x_like.objectives.permutation import visibility
+from t5x_like.objectives.noise.permutation import visibility
 
 VOCAB, ROWS, LENGTH, MEMORY = 50, 3, 12, 5
 TINY = xlnet.Config(

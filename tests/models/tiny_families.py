@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.layers import heads
+from t5x_like.layers.heads import label_heads
 from t5x_like.models import (
     albert,
     bart,
@@ -122,7 +122,9 @@ def chosen(rng: np.random.Generator) -> Batch:
 
 
 def _two_heads(config: gpt.Config, *, rngs: Any) -> DoubleHeads:
-    head = functools.partial(heads.SequenceHead, num_labels=1, pool=heads.last_that_counts)
+    head = functools.partial(
+        label_heads.SequenceHead, num_labels=1, pool=label_heads.last_that_counts
+    )
     return DoubleHeads(functools.partial(gpt.Gpt, config), head, rngs=rngs)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from t5x_like.objectives.distilbert import PRESETS, RareTokens
-from t5x_like.objectives.geometry import SplitDocuments
+from t5x_like.objectives.parts.geometry import SplitDocuments
 from tests.objectives.masked_examples import (
     BERT,
     SEEDS,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from t5x_like.objectives.electra import ELECTRA, PRESETS, in_first_segment, slots
-from t5x_like.objectives.sentence_blocks import LineBlocks
+from t5x_like.objectives.parts.sentence_blocks import LineBlocks
 from tests.objectives.masked_examples import BERT, SEEDS, made, many, rebuilt, text, texts
 from tests.objectives.sentences import sigmas
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from t5x_like.objectives.geometry import ConcatenateAndSplit
 from t5x_like.objectives.lm import EndedLanguageModeling, LanguageModeling
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 from t5x_like.protocols import FeatureSpec, TokenIds
 
 

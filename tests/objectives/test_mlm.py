@@ -7,9 +7,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.objectives.geometry import ConcatenateAndSplit, Duplicated
 from t5x_like.objectives.mlm import PRESETS, MaskedLM, NextSentence, SentenceOrder
-from t5x_like.objectives.sentence_pairs import SentencePairs
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, Duplicated
+from t5x_like.objectives.parts.sentence_pairs import SentencePairs
 from tests.objectives.masked_examples import (
     BERT,
     SEEDS,

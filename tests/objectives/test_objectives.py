@@ -10,7 +10,7 @@ import pytest
 
 from t5x_like import objectives
 from t5x_like.objectives import span_corruption
-from t5x_like.objectives.geometry import ConcatenateAndSplit
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 
 
 def test_presets_are_collected_from_the_modules():
@@ -26,9 +26,9 @@ def test_an_unknown_preset_names_the_nearest():
 
 
 def test_two_modules_cannot_claim_a_name(monkeypatch: pytest.MonkeyPatch):
-    twin = types.ModuleType("t5x_like.objectives.geometry")
+    twin = types.ModuleType("t5x_like.objectives.parts.geometry")
     twin.PRESETS = {"span_corruption": object()}
-    monkeypatch.setitem(sys.modules, "t5x_like.objectives.geometry", twin)
+    monkeypatch.setitem(sys.modules, "t5x_like.objectives.parts.geometry", twin)
     with pytest.raises(ValueError, match="defined twice"):
         objectives.presets()
     twin.SUMMARIES = {"span_corruption": "another"}

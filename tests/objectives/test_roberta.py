@@ -9,9 +9,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
+from t5x_like.objectives.parts.sentence_pairs import SentencePairs, SingleSentencePairs
 from t5x_like.objectives.roberta import PRESETS, PackedSentences, PairedSegments
-from t5x_like.objectives.sentence_blocks import SentenceBlocks
-from t5x_like.objectives.sentence_pairs import SentencePairs, SingleSentencePairs
 from tests.objectives.masked_examples import (
     ROBERTA,
     SEEDS,

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.objectives.geometry import ConcatenateAndSplit
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 from t5x_like.objectives.span_corruption import (
     PRESETS,
     DropSpans,

@@ -11,8 +11,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.objectives.geometry import constants
-from t5x_like.objectives.noise_masks import SuffixNoise
+from t5x_like.objectives.noise.noise_masks import SuffixNoise
+from t5x_like.objectives.parts.geometry import constants
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.objectives.ul2 import DENOISERS, PREFIX_LM, UL2, Denoiser
 from t5x_like.protocols import TokenIds

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import gin
 import pytest
 
-from t5x_like.cli import gin_config
-from t5x_like.cli.run import Run
+from t5x_like.config import gin_config
+from t5x_like.runs.run import Run
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 import pytest
 
-from t5x_like.cli import gin_config, preflight, presets, recipes
+from t5x_like.cli import recipes
 from t5x_like.cli.main import main
-from t5x_like.cli.model_names import stated_count
-from t5x_like.cli.run import Run
+from t5x_like.config import gin_config, presets
+from t5x_like.config.model_names import stated_count
+from t5x_like.runs import preflight
+from t5x_like.runs.run import Run
 from t5x_like.training import step
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "recipes.md"

@@ -20,28 +20,25 @@ import gin
 import pytest
 
 from t5x_like import partitioning
-from t5x_like.cli import gin_config
-from t5x_like.cli.model_names import stated_count
-from t5x_like.cli.run import Run
+from t5x_like.config import gin_config
+from t5x_like.config.model_names import stated_count
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives import (
     albert,
     bart,
-    corruptions,
     denoising,
     distilbert,
     electra,
     lm,
     mlm,
-    noise_masks,
     roberta,
-    sentence_permutation,
     span_corruption,
     spanbert,
-    text_infilling,
     ul2,
     xlnet,
 )
+from t5x_like.objectives.noise import corruptions, noise_masks, sentence_permutation, text_infilling
+from t5x_like.runs.run import Run
 
 NORMS_AND_BIASES = ("scale", "bias")
 

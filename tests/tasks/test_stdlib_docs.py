@@ -4,12 +4,12 @@ import sys
 import pytest
 from t5x_like.tasks import stdlib_docs
 
-from t5x_like.data import corpora
+from t5x_like.data.corpora import registry
 
 
 @pytest.fixture(scope="module")
 def splits():
-    corpus = corpora.get("stdlib_docs")
+    corpus = registry.get("stdlib_docs")
     return {
         split: [document["targets"] for document in corpus.documents(split)]
         for split in corpus.splits
@@ -33,7 +33,7 @@ def test_it_is_english_prose(splits):
 @pytest.mark.slow
 def test_reading_imports_nothing_and_repeats_itself(splits):
     before = set(sys.modules)
-    again = [document["targets"] for document in corpora.get("stdlib_docs").documents("train")]
+    again = [document["targets"] for document in registry.get("stdlib_docs").documents("train")]
     assert again == splits["train"]
     assert set(sys.modules) - before <= {"pydoc_data", "pydoc_data.topics"}
 
@@ -49,7 +49,7 @@ def test_documents_are_of_modules_and_classes(splits):
 
 @pytest.mark.slow
 def test_a_python_without_topics_still_has_a_corpus(monkeypatch):
-    corpus = corpora.get("stdlib_docs")
+    corpus = registry.get("stdlib_docs")
     whole = corpus.fingerprint()
     monkeypatch.setitem(sys.modules, "pydoc_data", None)
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
@@ -78,7 +78,7 @@ def test_docstrings_are_grouped_and_unreadable_files_left_out(tmp_path):
 
 
 def test_fingerprint_says_which_python(monkeypatch):
-    corpus = corpora.get("stdlib_docs")
+    corpus = registry.get("stdlib_docs")
     before = corpus.fingerprint()
     assert before == corpus.fingerprint()
     assert len(before) == hashlib.sha256().digest_size * 2

@@ -1,23 +1,23 @@
 import pytest
 from t5x_like.tasks.text import text
 
-from t5x_like.data import corpora
+from t5x_like.data.corpora import registry
 
 
 @pytest.fixture(autouse=True)
 def _own_registry(monkeypatch):
-    corpora.names()
-    monkeypatch.setattr(corpora, "_REGISTERED", dict(corpora._REGISTERED))
+    registry.names()
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
 
 
 def test_one_call_registers_files(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     made = text("mine", tmp_path / "*.txt", separator="line", validation=0)
-    assert corpora.get("mine") is made
+    assert registry.get("mine") is made
     assert list(made.documents("train")) == [{"targets": "one"}, {"targets": "two"}]
 
 
 def test_files_need_not_be_there_yet(tmp_path):
     text("later", tmp_path / "*.txt")
-    with pytest.raises(corpora.CorpusError, match="no file matches"):
-        next(corpora.get("later").documents("train"))
+    with pytest.raises(registry.CorpusError, match="no file matches"):
+        next(registry.get("later").documents("train"))

@@ -35,7 +35,8 @@ def main() -> None:
     import tiny_model as tiny
 
     from t5x_like import partitioning
-    from t5x_like.training import checkpoints, logs, loop
+    from t5x_like.training import logs, loop
+    from t5x_like.training.checkpointing import checkpoints
 
     where = partitioning.make_layout(flags.mesh)
     program = tiny.build(None, where, microbatches=2)

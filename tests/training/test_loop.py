@@ -21,7 +21,7 @@ import tiny_model as tiny
 
 from t5x_like import partitioning
 from t5x_like.training import loop, step
-from t5x_like.training.checkpoints import Checkpoints
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog, read_metrics
 from t5x_like.training.metrics import NonFiniteError
 

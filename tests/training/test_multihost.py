@@ -20,7 +20,7 @@ import pytest
 import tiny_model as tiny
 
 from t5x_like.training import multihost
-from t5x_like.training.checkpoints import Checkpoints
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import read_metrics
 
 HERE = Path(__file__).parent

@@ -13,7 +13,8 @@ import pytest
 import tiny_model as tiny
 from flax import nnx
 
-from t5x_like.training import optimizers, schedules, step
+from t5x_like.training import step
+from t5x_like.training.optimization import optimizers, schedules
 
 SGD = optax.sgd(0.1)
 

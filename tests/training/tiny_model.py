@@ -12,7 +12,8 @@ import optax
 from flax import nnx
 
 from t5x_like import partitioning
-from t5x_like.training import optimizers, step
+from t5x_like.training import step
+from t5x_like.training.optimization import optimizers
 
 D, F, LAYERS, BATCH = 8, 16, 3, 16
 """Legend: B batch, D width, F hidden width."""

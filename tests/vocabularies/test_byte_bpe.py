@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_like.vocabularies import byte_bpe, byte_level, loading
+from t5x_like.vocabularies import byte_bpe, loading
+from t5x_like.vocabularies.text import byte_level
 
 MERGES = ["Ġ t", "h e", "Ġt he", "Ġ .", "# #"]
 

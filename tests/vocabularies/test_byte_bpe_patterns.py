@@ -5,8 +5,9 @@ import json
 import pytest
 import tokenizers
 
-from t5x_like.vocabularies import byte_bpe, recipes
-from t5x_like.vocabularies.subword_training import train_byte_bpe
+from t5x_like.vocabularies import byte_bpe
+from t5x_like.vocabularies.learning import vocabulary_recipe
+from t5x_like.vocabularies.learning.subword_training import train_byte_bpe
 
 HINDI = "यह किताब हिन्दी में लिखी गई है और वह विद्यालय जाता है।"
 THAI = "\u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22 \u0e17\u0e35\u0e48\u0e19\u0e31\u0e48\u0e19"
@@ -54,8 +55,8 @@ def test_gpt2s_is_as_the_library_has_it():
 
 
 def test_a_pattern_is_named_and_of_byte_bpe_alone():
-    assert recipes.Recipe(kind="byte_bpe").pattern == "gpt4o"
+    assert vocabulary_recipe.Recipe(kind="byte_bpe").pattern == "gpt4o"
     with pytest.raises(ValueError, match="no pattern 'gpt3' of byte-level BPE: one of gpt2, gpt4o"):
-        recipes.Recipe(kind="byte_bpe", pattern="gpt3")
+        vocabulary_recipe.Recipe(kind="byte_bpe", pattern="gpt3")
     with pytest.raises(ValueError, match="a pattern is for byte_bpe alone"):
-        recipes.Recipe(kind="unigram", pattern="gpt2")
+        vocabulary_recipe.Recipe(kind="unigram", pattern="gpt2")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from t5x_like import protocols
-from t5x_like.vocabularies import byte, loading, passthrough, recipes, special_tokens
+from t5x_like.vocabularies import byte, loading, passthrough, special_tokens
+from t5x_like.vocabularies.learning import vocabulary_recipe
 
 KNOWN = st.text(st.sampled_from("the quickbrown walking.\n"), max_size=40)
 LOOKALIKES = " ".join([*special_tokens.TRAINED, "[PAD]", "[UNK]", "<s>", "<mask>", "##s", "▁the"])
@@ -19,7 +20,7 @@ settings = hypothesis.settings(
 )
 
 
-@pytest.fixture(params=recipes.KINDS)
+@pytest.fixture(params=vocabulary_recipe.KINDS)
 def vocabulary(request: pytest.FixtureRequest, trained) -> protocols.Vocabulary:
     return trained[request.param]
 

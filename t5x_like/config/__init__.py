@@ -1,0 +1,1 @@
+"""Reading and writing gin: files and flags to objects, and objects to text."""

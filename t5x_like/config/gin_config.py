@@ -1,0 +1,367 @@
+"""Reading gin files and `--gin.NAME=value` flags, with errors that name the nearest valid name."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import inspect
+import re
+import tokenize
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gin
+
+from t5x_like.config import gin_text, trust
+from t5x_like.config.model_names import model_files
+from t5x_like.objectives import presets
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+_SAVED = "# The whole configuration of a run."
+
+
+class Given(NamedTuple):
+    """A setting of the user's, and the gin file that has it; None for the command line."""
+
+    setting: gin_text.Binding
+    file: str | None
+
+
+_given: list[Given] = []
+_shipped: dict[str, Any] = {}
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be right: what, where, the nearest names, what to do."""
+
+
+def gin_root() -> Path:
+    """The folder of gin files: inside an installed package, else beside it in a checkout."""
+    installed = _PACKAGE / "gin"
+    return installed if installed.is_dir() else _PACKAGE.parent / "gin"
+
+
+def search_path(extra: Sequence[str] = ()) -> list[Path]:
+    """Where a gin file is looked for, in order: as given, user folders, gin/, gin/models/."""
+    return [Path("."), *map(Path, extra), gin_root(), gin_root() / "models"]
+
+
+def find_gin_file(name: str, extra: Sequence[str] = ()) -> Path:
+    """The first file of that name on the search path, else that of the model of that name.
+
+    Raises:
+      ConfigError: there is none; names the nearest that exist.
+    """
+    folders = search_path(extra)
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    models = published_models()
+    if name in models:
+        return models[name]
+    if not name.endswith(".gin") and "/" not in name:
+        raise ConfigError(f"no model or gin file {name!r}" + nearest(name, models, of="models"))
+    objective = Path(name).stem
+    if name.startswith("objectives/") and objective in presets():
+        raise ConfigError(
+            f"no gin file {name!r}: an objective is named, --gin.OBJECTIVE=\"'{objective}'\", and "
+            "its fields are set by its class (`t5x_like objectives` lists them)"
+        )
+    known = sorted(
+        {str(f.relative_to(d)) for d in folders[1:] if d.is_dir() for f in d.rglob("*.gin")}
+    )
+    raise ConfigError(f"no gin file {name!r}" + nearest(name, known, of="gin files"))
+
+
+def published_models() -> dict[str, Path]:
+    """{name: gin file} of the models that come with the package, such as `t5_1_1_xxl`."""
+    return model_files(gin_root() / "models")
+
+
+def published_recipes() -> dict[str, Path]:
+    """{name: gin file} of the pretraining runs that come with the package, such as `bert_base`."""
+    return model_files(gin_root() / "recipes")
+
+
+def load(
+    files: Sequence[str], bindings: Sequence[str] = (), extra_folders: Sequence[str] = ()
+) -> None:
+    """Replaces the process's gin configuration by these files, then these bindings, in order.
+
+    Args:
+      files: names on the search path; later ones win.
+      bindings: `NAME=value` or `module.Thing.parameter=value`, values in Python syntax.
+      extra_folders: searched before the package's own gin files.
+
+    Raises:
+      ConfigError: no such file, name or parameter, or a value that is not Python.
+    """
+    paths = [find_gin_file(name, extra_folders) for name in files]
+    _given.clear()
+    _shipped.clear()
+    _forget()
+    gin.config._LOCATION_PREFIXES[:] = [str(p) for p in search_path(extra_folders)]
+    # Its other reader, of installed packages, reports each folder without the file as an error.
+    del gin.config._FILE_READERS[1:]
+    for path in paths:
+        _translated(gin.parse_config_file, str(path), where=f"in {path}")
+        _given.extend(_own_settings(path, extra_folders))
+        if not _given:
+            _shipped.update(
+                {
+                    name: values["value"]
+                    for (name, selector), values in gin.config._CONFIG.items()
+                    if selector == "gin.macro"
+                }
+            )
+    bind(bindings)
+
+
+def bind(bindings: Sequence[str]) -> None:
+    """Overrides the configuration.
+
+    Raises:
+      ConfigError: a name that is in no file, no such parameter, or a value that is not Python.
+    """
+    macros = {name for name, selector in gin.config._CONFIG if selector == "gin.macro"}
+    for binding in bindings:
+        name = binding.partition("=")[0].strip()
+        where = f"in --gin.{binding}"
+        if re.fullmatch(r"\w+", name) and name not in macros:
+            raise ConfigError(f"no gin macro {name!r} {where}" + nearest(name, sorted(macros)))
+        _translated(gin.parse_config, _with_import(binding), where=where)
+        _given.extend(Given(one, None) for one in gin_text.read(binding).bindings)
+
+
+def _forget() -> None:
+    """Clears gin's configuration, and what it has registered for earlier ones.
+
+    By what name gin knows a class, and so how it writes a configuration, would else depend on which
+    file named it first in this process.
+    """
+    gin.clear_config()
+    for selector, known in [*gin.config._REGISTRY.items()]:
+        if not selector.startswith("gin."):
+            gin.config._REGISTRY.pop(selector)
+            for registered in (known.wrapped, known.wrapper):
+                gin.config._INVERSE_REGISTRY.pop(registered, None)
+
+
+def given_settings() -> list[Given]:
+    """What the user has set: on the command line, and in gin files that are not the package's."""
+    return list(_given)
+
+
+def shipped(macro: str) -> Any:
+    """What the package's own files give a macro, before any setting of the user's; else None."""
+    return _shipped.get(macro)
+
+
+def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[Given]:
+    """Those of a file of the user's, and of what it includes of theirs.
+
+    A saved configuration is a whole one, parts of which nothing may read.
+    """
+    text = path.read_text(encoding="utf-8")
+    if path.resolve().is_relative_to(gin_root().resolve()) or text.startswith(_SAVED):
+        return
+    said = gin_text.read(text)
+    yield from (Given(one, str(path)) for one in said.bindings)
+    for name in said.includes:
+        yield from _own_settings(find_gin_file(name, folders), folders)
+
+
+def _with_import(binding: str) -> str:
+    """`binding`, after an import of the module of ours that it names, if no file has one."""
+    name, _, value = binding.partition("=")
+    scope, slash, selector = name.strip().rpartition("/")
+    module, _, rest = selector.rpartition(".")
+    module, _, configurable = module.rpartition(".")
+    if not module or gin.config._REGISTRY.matching_selectors(f"{module}.{configurable}"):
+        return binding
+    found = [one for one in trust.modules() if one == module or one.endswith(f".{module}")]
+    if len(found) != 1:
+        return binding
+    there = vars(importlib.import_module(found[0]))
+    if configurable not in there:
+        known = [name for name, one in there.items() if getattr(one, "__module__", "") == found[0]]
+        advice = nearest(configurable, known)
+        raise ConfigError(f"no {configurable} in {found[0]}{advice} in --gin.{binding}")
+    package, _, leaf = found[0].rpartition(".")
+    return (
+        f"from __gin__ import dynamic_registration\nfrom {package} import {leaf}\n"
+        f"{scope}{slash}{leaf}.{configurable}.{rest} = {value}"
+    )
+
+
+def load_text(
+    text: str, *, where: str = "a saved configuration", modules: Collection[str] = ()
+) -> None:
+    """Replaces the process's gin configuration by `text`, which may name our own modules alone.
+
+    Raises:
+      UntrustedError: it names another module, and not one of `modules` (`trust.check`).
+    """
+    trust.check(text, where=where, modules=modules)
+    _replace(text, where=f"in {where}")
+
+
+def _replace(text: str, *, where: str = "") -> None:
+    _forget()
+    _translated(gin.parse_config, text, where=where)
+
+
+def resolved() -> str:
+    """The whole configuration as gin text, which gin reads back."""
+    return f"{_SAVED}\n{gin.config_str(max_line_length=100)}"
+
+
+def find_recipe(name: str) -> Path:
+    """The gin file of a published pretraining run.
+
+    Raises:
+      ConfigError: there is none of that name; names the nearest that there are.
+    """
+    recipes = published_recipes()
+    if name not in recipes:
+        advice = nearest(name, recipes, of="recipes")
+        raise ConfigError(f"no recipe {name!r}{advice}; `t5x_like recipes` lists all")
+    return recipes[name]
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Puts the process's gin configuration back as it was, whatever is loaded inside."""
+    text = resolved()
+    try:
+        yield
+    finally:
+        _replace(text)
+
+
+def build(configurable: Callable[..., Any]) -> Any:
+    """Calls `configurable` with its gin bindings.
+
+    Raises:
+      ConfigError: something it refers to is missing or fails to build.
+    """
+    return made(lambda: gin.get_configurable(configurable)())
+
+
+def macro(name: str) -> Any:
+    """What the configuration gives macro `name`; a `@reference` is a function to be called.
+
+    Raises:
+      ConfigError: it has no such macro, or what that refers to is missing or fails to build.
+    """
+    found = made(lambda: gin.get_bindings(f"{name}/gin.macro"))
+    if "value" not in found:
+        raise ConfigError(f"the configuration does not set {name}: add a gin file that does")
+    return found["value"]
+
+
+def described(name: str) -> str:
+    """How the configuration makes macro `name`: `schedules.linear(warmup_steps=100)`.
+
+    Numbers that are macros are resolved.
+
+    Raises:
+      ConfigError: it has no such macro.
+    """
+    value = macro(name)
+    reference = made(lambda: gin.get_bindings(f"{name}/gin.macro", resolve_references=False))
+    if not isinstance(reference["value"], gin.config.ConfigurableReference):
+        return repr(value)
+    selector = str(reference["value"]).strip("@()")
+    arguments = made(lambda: gin.get_bindings(selector, resolve_references=False))
+    shown = ", ".join(f"{argument}={_number(x)}" for argument, x in arguments.items())
+    return f"{selector}({shown})"
+
+
+def _number(value: Any) -> str:
+    """A value as gin writes it; a macro that is a number as that."""
+    text = str(value) if isinstance(value, gin.config.ConfigurableReference) else repr(value)
+    found = macro(text[1:]) if text.startswith("%") else None
+    return repr(found) if isinstance(found, int | float) else text
+
+
+def given(configurable: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments that the configuration gives to `configurable`; none where it is not named."""
+    names = {selector for _, selector in gin.config._CONFIG}
+    name = f"{configurable.__module__}.{configurable.__qualname__}"
+    # Where a file imports its module by an alias, gin knows it by that.
+    known = gin.config._inverse_lookup(configurable)
+    name = name if known is None else known.selector
+    return made(lambda: gin.get_bindings(name)) if name in names else {}
+
+
+def construct(configurable: Callable[..., Any], **arguments: Any) -> Any:
+    """Calls `configurable` with `arguments` and, for the others, its gin bindings.
+
+    Raises:
+      ConfigError: something it refers to is missing or fails to build.
+    """
+    return made(lambda: gin.get_configurable(configurable)(**arguments))
+
+
+def made(make: Callable[[], Any]) -> Any:
+    """`make()`, which calls things that gin configures.
+
+    Raises:
+      ConfigError: something it refers to is missing or fails to build.
+    """
+    try:
+        return make()
+    except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:
+        # Gin appends which function it called, by its address in memory.
+        message = str(error).partition("\n  In call to configurable")[0].strip()
+        raise ConfigError(message) from error
+
+
+def nearest(name: str, known: Iterable[str], *, of: str = "names") -> str:
+    """`; nearest: a, b`, or the whole list when nothing is near."""
+    known = list(known)
+    short = difflib.get_close_matches(name, known, n=4, cutoff=0.5)
+    if not short:
+        tail = name.rpartition("/")[2]
+        short = [k for k in known if tail and tail in k][:4]
+    if short:
+        return "; nearest: " + ", ".join(short)
+    return f"; known {of}: " + ", ".join(known[:40]) if known else ""
+
+
+def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
+    try:
+        parse(what)
+    except ConfigError:
+        raise
+    except (SyntaxError, tokenize.TokenError) as error:  # the second: a string without an end
+        # Of what it could not read, Python would show the address.
+        reason = str(error.args[0]).partition("malformed node")[0].rstrip(".")
+        raise ConfigError(
+            f"not a Python value {where}: {reason}{': ' * bool(reason)}a string needs its own "
+            "quotes, as in NAME=\"'text'\""
+        ) from error
+    except ImportError as error:
+        raise ConfigError(f"cannot import {error.name!r} {where}: {error}") from error
+    except (ValueError, AttributeError, OSError) as error:
+        message = str(error).split("\n")[0].strip().rstrip(".")
+        raise ConfigError(f"{message} {where}" + _nearest_configurable(message)) from error
+
+
+def _nearest_configurable(message: str) -> str:
+    """The nearest configurables, or parameters of the configurable, that gin's message is about."""
+    if found := re.search(r"No configurable matching '([\w.]+)'", message):
+        selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
+        return nearest(found[1], sorted(".".join(s.split(".")[-2:]) for s in selectors))
+    if found := re.search(
+        r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message
+    ):
+        configurable = gin.config._REGISTRY.get_match(found[1])
+        if configurable is not None:
+            return nearest(found[2], list(inspect.signature(configurable.wrapped).parameters))
+    return ""

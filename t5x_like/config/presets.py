@@ -1,0 +1,44 @@
+"""Objectives by name, as a configuration may change them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from t5x_like import objectives
+from t5x_like.config import gin_config
+from t5x_like.protocols import Objective
+
+
+def preset(name: str) -> Objective:
+    """The objective called `name`, with the fields that gin binds for its class and its parts'.
+
+    So `--gin.span_corruption.SpanCorruption.noise_density=0.5` changes it wherever it is named: by
+    OBJECTIVE, by a phase, or as `<corpus>.<objective>`.
+
+    Raises:
+      ValueError: no such preset; names the nearest.
+      ConfigError: a field has a value that it cannot have.
+    """
+    return _bound(objectives.preset(name))
+
+
+def chosen(named: Objective | str | None) -> Objective | None:
+    """What OBJECTIVE or the objective of a phase stands for: an objective is itself."""
+    return preset(named) if isinstance(named, str) else named
+
+
+def _bound(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return tuple(map(_bound, part))
+    if not dataclasses.is_dataclass(part) or isinstance(part, type):
+        return part
+    kind = type(part)
+    given = gin_config.given(kind)
+    fields = {
+        field.name: _bound(getattr(part, field.name))
+        for field in dataclasses.fields(part)
+        if field.init and field.name not in given
+    }
+    # Called through gin, which then knows that its bindings are read.
+    return gin_config.construct(kind, **fields) if given else kind(**fields)

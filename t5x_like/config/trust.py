@@ -1,0 +1,109 @@
+"""What the configuration of a directory may name: parts of ours, and modules its reader names.
+
+A directory of a run or of imported weights may come from anyone, and gin imports and calls what a
+configuration says. So its text is read before gin reads it: it may name classes and functions of
+the modules that make up a run, and of modules that the user names on the command line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Collection
+
+from jax.nn import initializers
+
+from t5x_like.config import gin_text
+
+_PACKAGES = ("t5x_like.layers", "t5x_like.models", "t5x_like.objectives")
+_MODULES = frozenset(
+    [
+        "t5x_like.runs.init_from",
+        "t5x_like.config.presets",
+        "t5x_like.runs.run",
+        "t5x_like.runs.teacher",
+        "t5x_like.data.feature_converters",
+        "t5x_like.data.dataset",
+        "t5x_like.data.corpora.user_corpus",
+        "t5x_like.data.vocabulary_choice",
+        "t5x_like.partitioning",
+        "t5x_like.training.optimization.optimizers",
+        "t5x_like.training.optimization.schedules",
+    ]
+)
+"""Whose public classes and functions make parts of a run, and neither import nor run anything."""
+
+_INITIALIZERS = ("flax.nnx.initializers", "jax.nn.initializers", "jax._src.nn.initializers")
+"""One thing under three names; a configuration has it as `nnx.initializers`."""
+
+
+class UntrustedError(ValueError):
+    """A configuration names what its reader has not agreed to."""
+
+
+def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
+    """Refuses gin text that names more than it may; imports nothing but our own modules.
+
+    Args:
+      text: the configuration.
+      where: it is, for the message.
+      modules: dotted names that the user has named.
+
+    Raises:
+      UntrustedError: it includes a file, or names a module or function that it may not.
+    """
+    try:
+        said = gin_text.read(text)
+    except SyntaxError as error:
+        raise UntrustedError(f"{where} is damaged: {error}") from error
+    if said.includes:
+        raise UntrustedError(
+            f"{where} includes {said.includes[0]!r}, which a saved configuration never does"
+        )
+    for module in said.modules:
+        if not _ours(module) and module not in modules:
+            raise UntrustedError(
+                f"{where} names module {module!r}, which is not of t5x_like, and opening a "
+                f"directory must not run its code: if you trust it, add --module {module}"
+            )
+    for path in said.named:
+        module, _, name = path.rpartition(".")
+        if not (_ours(module) or module in modules) or not _defines(module, name):
+            raise UntrustedError(
+                f"{where} names {path!r}, which is no public class or function of the parts of a "
+                "run: this is not a configuration that t5x_like wrote"
+            )
+
+
+def modules() -> list[str]:
+    """Dotted names of the modules of ours that a configuration may name."""
+    return [
+        *sorted(_MODULES),
+        *(
+            found.name
+            for package in _PACKAGES
+            for found in pkgutil.walk_packages(
+                importlib.import_module(package).__path__, f"{package}."
+            )
+            if not found.ispkg
+        ),
+    ]
+
+
+def _ours(module: str) -> bool:
+    packages = tuple(f"{one}." for one in _PACKAGES)
+    return module in (*_MODULES, *_INITIALIZERS, "flax.nnx") or module.startswith(packages)
+
+
+def _defines(module: str, name: str) -> bool:
+    """Whether it is the module's own, and not something that it imports itself, such as `os`."""
+    names: tuple[str, ...]
+    if module in _INITIALIZERS:
+        found, names = getattr(initializers, name, None), _INITIALIZERS
+    else:
+        try:
+            found, names = getattr(importlib.import_module(module), name, None), (module,)
+        except ImportError:
+            return False
+    mine = getattr(found, "__module__", None) in names
+    return mine and callable(found) and not name.startswith("_")

@@ -1,0 +1,223 @@
+"""Reads a cache: its manifest, its vocabulary, and any record of a split by number."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import functools
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordReader
+
+from t5x_like.data.cache.format import (
+    FLAGS,
+    MANIFEST,
+    CacheError,
+    Manifest,
+    counts_name,
+    flags_name,
+    new_document_name,
+    offsets_name,
+    read_manifest,
+    remake,
+)
+from t5x_like.protocols import TokenIds, Vocabulary
+from t5x_like.vocabularies import loading
+
+_OPEN_SHARDS = 256
+_REMAKE = "make the cache again: `t5x_like cache ... --overwrite`"
+_READ_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+
+
+class Cache:
+    """A complete cache of one corpus under one vocabulary."""
+
+    def __init__(self, directory: Path, manifest: Manifest) -> None:
+        self.directory = directory
+        self.manifest = manifest
+
+    @staticmethod
+    def exists(directory: Path | str) -> bool:
+        """Whether a complete cache is there, of whatever corpus and format."""
+        return (Path(directory) / MANIFEST).is_file()
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        *,
+        corpus_fingerprint: str | None = None,
+        vocabulary_fingerprint: str | None = None,
+    ) -> Cache:
+        """Opens a cache, having checked that it is whole and made of what is expected.
+
+        Args:
+          directory: where it was written.
+          corpus_fingerprint: of the corpus it must be of; None for any.
+          vocabulary_fingerprint: of the vocabulary it must be of; None for any.
+
+        Raises:
+          CacheError: it is missing, incomplete, truncated, of another format version, or of
+            another corpus or vocabulary.
+        """
+        directory = Path(directory)
+        manifest = read_manifest(directory)
+        if corpus_fingerprint not in (None, manifest.corpus_fingerprint):
+            raise CacheError(
+                f"the cache {directory} is of another text than {manifest.corpus!r} has now: the "
+                f"files, their reading options or the Python version changed; {_REMAKE}"
+            )
+        if vocabulary_fingerprint not in (None, manifest.vocabulary_fingerprint):
+            raise CacheError(
+                f"the cache {directory} was tokenised with another vocabulary "
+                f"({manifest.vocabulary}); name that one, or another cache directory, or "
+                f"{_REMAKE}"
+            )
+        for info in manifest.splits.values():
+            sizes = {shard.file: shard.bytes for shard in info.shards} | dict(info.index_bytes)
+            for name, size in sizes.items():
+                _check_size(directory / name, size)
+        return cls(directory, manifest)
+
+    @functools.cached_property
+    def token_ids(self) -> TokenIds:
+        """The special ids, what is known of each id, and how often it is in the training text."""
+        ids = self.manifest.token_ids
+        arrays: dict[str, Any] = {}
+        for name in FLAGS:
+            path = self.directory / flags_name(name)
+            arrays[name] = np.load(path, allow_pickle=False) if path.exists() else None
+        if "train" in self.manifest.splits and "targets" in self.manifest.features:
+            arrays["counts"] = self.split("train").counts["targets"][: ids.vocab_size]
+        return dataclasses.replace(ids, **arrays)
+
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary that is kept in the cache."""
+        return loading.load(str(self.directory))
+
+    def split(self, name: str) -> CacheSplit:
+        """The records of a split.
+
+        Raises:
+          CacheError: there is none of this name.
+        """
+        if name not in self.manifest.splits:
+            known = ", ".join(self.manifest.splits)
+            raise CacheError(f"the cache {self.directory} has no split {name!r}, only {known}")
+        return CacheSplit(self.directory, self.manifest, name)
+
+
+def _check_size(path: Path, size: int) -> None:
+    try:
+        found = path.stat().st_size
+    except OSError:
+        raise CacheError(f"{path} is missing; {remake(path.parent)}") from None
+    if found != size:
+        how = "truncated" if found < size else "damaged"
+        raise CacheError(
+            f"{path} is {how}: {found:,} bytes instead of {size:,}; {remake(path.parent)}"
+        )
+
+
+class CacheSplit:
+    """Records of a split, read at random by any number of threads; pickles as its address."""
+
+    def __init__(self, directory: Path, manifest: Manifest, name: str) -> None:
+        self.directory = directory
+        self.manifest = manifest
+        self.name = name
+        self.info = manifest.splits[name]
+        self._codec = manifest.codec
+        self._paths = [str(directory / shard.file) for shard in self.info.shards]
+        self._begins = [0, *itertools.accumulate(shard.records for shard in self.info.shards)]
+        # One falls shut when its last reader is done: other threads may still be using it.
+        self._reader = functools.lru_cache(_OPEN_SHARDS)(_opened)
+        self._latest = (-1, b"")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CacheSplit, (self.directory, self.manifest, self.name)
+
+    def __len__(self) -> int:
+        return self.info.records
+
+    @property
+    def content(self) -> str:
+        """Differs wherever the records do."""
+        made_of = self.manifest
+        return repr(
+            (
+                made_of.content_hash,
+                made_of.vocabulary_fingerprint,
+                made_of.segmentation,
+                made_of.piece_tokens,
+            )
+        )
+
+    @functools.cached_property
+    def offsets(self) -> Mapping[str, np.ndarray]:
+        """int64 [records + 1] for each feature: tokens before each record; mapped from disk."""
+        rows = _mapped(self.directory / offsets_name(self.name))
+        return dict(zip(self.manifest.features, rows, strict=True))
+
+    @functools.cached_property
+    def new_document(self) -> np.ndarray:
+        """bool [records]: False where a record continues the document of the one before."""
+        return _mapped(self.directory / new_document_name(self.name))
+
+    @functools.cached_property
+    def counts(self) -> Mapping[str, np.ndarray]:
+        """int64 [vocab_size] for each feature: how often each id occurs."""
+        rows = np.load(self.directory / counts_name(self.name), allow_pickle=False)
+        return dict(zip(self.manifest.features, rows, strict=True))
+
+    def lengths(self, feature: str) -> np.ndarray:
+        """int64 [records]: tokens of each record."""
+        return np.diff(self.offsets[feature])
+
+    def record(self, i: int) -> dict[str, np.ndarray]:
+        """{feature: int32 [n]} of record `i`; arrays of the caller's own."""
+        return self._codec.decode(self._read(i))
+
+    def stored(self, i: int, feature: str) -> np.ndarray:
+        """[n]: a feature of record `i` in its stored dtype, not to be changed."""
+        return self._codec.stored(self._read(i), feature)
+
+    def segments(self, i: int) -> np.ndarray:
+        """int32 [S]: the positions in record `i` at which a segment starts.
+
+        A first position above 0 means that the record before ends inside a segment.
+        """
+        return self._codec.segments(self._read(i))
+
+    def _read(self, i: int) -> bytes:
+        # Often asked for again at once: for another range of its tokens, or for its segments.
+        number, data = self._latest
+        if number != i:
+            data = self._read_anew(i)
+            self._latest = (i, data)
+        return data
+
+    def _read_anew(self, i: int) -> bytes:
+        if not 0 <= i < len(self):
+            raise IndexError(f"no record {i} among {len(self)} of split {self.name!r}")
+        shard = bisect.bisect_right(self._begins, i) - 1
+        path, position = self._paths[shard], i - self._begins[shard]
+        try:
+            # As a range: a list of positions takes thrice as long.
+            return self._reader(path).read(position, position + 1)[0]
+        except (IndexError, RuntimeError, ValueError) as error:
+            raise CacheError(
+                f"{path} is damaged at record {position} ({error}); {remake(self.directory)}"
+            ) from error
+
+
+def _opened(path: str) -> Any:
+    return ArrayRecordReader(path, _READ_OPTIONS)
+
+
+def _mapped(path: Path) -> np.ndarray:
+    return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -1,0 +1,302 @@
+"""Writing a cache shard by shard: a killed writer loses the shard it was at, and no other.
+
+Beside a finished shard lie, until the manifest is written, `<shard>.npz` (lengths, document
+starts, token counts) and, last of all, `<shard>.json`, which says what the shard was made of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from t5x_like.data.cache.format import (
+    FLAGS,
+    FLOAT,
+    MANIFEST,
+    CacheError,
+    Manifest,
+    RecordCodec,
+    Shard,
+    SplitInfo,
+    counts_name,
+    flags_name,
+    new_document_name,
+    offsets_name,
+    shard_name,
+    temporary_name,
+    write_atomically,
+)
+from t5x_like.data.cache.tokenization import Record
+from t5x_like.protocols import Vocabulary
+
+_PACKED_TOKENS = 1 << 20
+# One record a chunk, so that a random read touches nothing else; uncompressed, since token ids
+# shrink by a quarter at best (zstd) and decompression would be a third of the time of a read.
+_OPTIONS = "group_size:1,uncompressed"
+
+
+class Packed(NamedTuple):
+    """Records as they are stored, with what the index says of them.
+
+    Attributes:
+      data: the bytes of each.
+      lengths: int64 [records, features].
+      new_document: bool [records].
+      counts: int64 [features, vocabulary], occurrences of each id.
+    """
+
+    data: list[bytes]
+    lengths: np.ndarray
+    new_document: np.ndarray
+    counts: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardPlan:
+    """Where shards go and what they have in common.
+
+    Attributes:
+      recipe: digest of all that decides a shard's bytes besides the text in it.
+    """
+
+    directory: str
+    features: Mapping[str, str]
+    vocab_size: int
+    recipe: str
+
+    def finished(self, split: str, number: int, *, content: str | None = None) -> bool:
+        """Whether a shard of this recipe (and content, if known) was written before."""
+        path = Path(self.directory) / shard_name(split, number)
+        try:
+            made_of = json.loads(_sidecar(path, ".json").read_text(encoding="utf-8"))
+            size = path.stat().st_size
+        except (OSError, ValueError):
+            return False
+        as_planned = made_of["recipe"] == self.recipe and made_of["bytes"] == size
+        return as_planned and content in (None, made_of["content"])
+
+    def packed(self, records: Iterable[Record]) -> Iterator[Packed]:
+        """The records as they are stored, some at a time, so that memory is bounded.
+
+        Raises:
+          CacheError: an id that the vocabulary does not have.
+        """
+        codec = RecordCodec(self.features)
+        some: list[Record] = []
+        tokens = 0
+        for record in records:
+            some.append(record)
+            tokens += sum(map(len, record.features.values()))
+            if tokens >= _PACKED_TOKENS:
+                yield self._pack(some, codec)
+                some, tokens = [], 0
+        if some:
+            yield self._pack(some, codec)
+
+    def _pack(self, records: list[Record], codec: RecordCodec) -> Packed:
+        columns = {name: [record.features[name] for record in records] for name in self.features}
+        return Packed(
+            data=[codec.encode(record.features, record.segments) for record in records],
+            lengths=np.array([list(map(len, arrays)) for arrays in columns.values()], np.int64).T,
+            new_document=np.array([record.new_document for record in records], bool),
+            counts=np.stack([self._counts(name, arrays) for name, arrays in columns.items()]),
+        )
+
+    def _counts(self, feature: str, arrays: list[np.ndarray]) -> np.ndarray:
+        if self.features[feature] == FLOAT:
+            return np.zeros(self.vocab_size, np.int64)
+        ids = np.concatenate(arrays)
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
+            wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
+            raise CacheError(
+                f"feature {feature!r} holds id {wrong}, but its vocabulary has ids 0 to "
+                f"{self.vocab_size - 1}; name the vocabulary that made these ids"
+            )
+        return np.bincount(ids, minlength=self.vocab_size)
+
+    def write(
+        self,
+        split: str,
+        number: int,
+        *,
+        records: Iterable[Record],
+        content: str | Callable[[], str],
+    ) -> int:
+        """Writes a shard of records in order; otherwise as `write_packed`."""
+        return self.write_packed(split, number, parts=self.packed(records), content=content)
+
+    def write_packed(
+        self,
+        split: str,
+        number: int,
+        *,
+        parts: Iterable[Packed],
+        content: str | Callable[[], str],
+    ) -> int:
+        """Writes a shard.
+
+        Args:
+          split: which split it is of.
+          number: its place in the split.
+          parts: its records, in order.
+          content: digest of what it was made of; a function where only reading it all tells.
+
+        Returns:
+          The number of records.
+        """
+        path = Path(self.directory) / shard_name(split, number)
+        temporary = temporary_name(path)
+        lengths = [np.zeros([0, len(self.features)], np.int64)]
+        new_document = [np.zeros(0, bool)]
+        counts = np.zeros([len(self.features), self.vocab_size], np.int64)
+        writer = ArrayRecordWriter(str(temporary), _OPTIONS)
+        try:
+            for part in parts:
+                for data in part.data:
+                    writer.write(data)
+                lengths.append(part.lengths)
+                new_document.append(part.new_document)
+                counts += part.counts
+            writer.close()
+            temporary.rename(path)
+        finally:
+            if writer.is_open():
+                writer.close()
+            temporary.unlink(missing_ok=True)
+        index = {
+            "lengths": np.concatenate(lengths),
+            "new_document": np.concatenate(new_document),
+            "counts": counts,
+        }
+        self._finish(path, index, content=content() if callable(content) else content)
+        return len(index["lengths"])
+
+    def _finish(self, path: Path, index: Mapping[str, Any], *, content: str) -> None:
+        """Writes what lies beside a shard."""
+        temporary = temporary_name(path)
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, **index)
+        temporary.rename(_sidecar(path, ".npz"))
+        made_of = {
+            "recipe": self.recipe,
+            "content": content,
+            "bytes": path.stat().st_size,
+            "records": len(index["lengths"]),
+            "documents": int(index["new_document"].sum()),
+        }
+        write_atomically(_sidecar(path, ".json"), json.dumps(made_of).encode())
+
+
+def _sidecar(shard: Path, suffix: str) -> Path:
+    return shard.with_name(shard.name + suffix)
+
+
+def finalise(
+    plan: ShardPlan,
+    manifest: Manifest,
+    vocabulary: Vocabulary,
+    *,
+    shards: Mapping[str, int],
+    skipped: Mapping[str, int],
+) -> Manifest:
+    """Makes a complete cache of finished shards: index, counts, vocabulary, and the manifest last.
+
+    Args:
+      plan: by which the shards were written.
+      manifest: complete but for `splits` and `content_hash`.
+      vocabulary: saved beside the shards.
+      shards: how many each split has.
+      skipped: documents left out of each split for invalid UTF-8.
+
+    Raises:
+      CacheError: the split 'train' has no tokens.
+    """
+    directory = Path(plan.directory)
+    digest = hashlib.sha256()
+    splits = {}
+    for split, number in shards.items():
+        paths = [directory / shard_name(split, i) for i in range(number)]
+        splits[split] = _index_split(
+            plan, split, paths, skipped=skipped.get(split, 0), digest=digest
+        )
+    if "train" in splits and not sum(splits["train"].tokens.values()):
+        raise CacheError(f"{manifest.corpus!r} is empty: not one token in its split 'train'")
+    vocabulary.save(directory)
+    for name in FLAGS:
+        (directory / flags_name(name)).unlink(missing_ok=True)
+        if (flags := getattr(vocabulary.token_ids, name)) is not None:
+            np.save(directory / flags_name(name), flags)
+    manifest = dataclasses.replace(manifest, splits=splits, content_hash=digest.hexdigest())
+    write_atomically(directory / MANIFEST, json.dumps(manifest.to_json(), indent=1).encode())
+    _clean_up(directory, manifest)
+    return manifest
+
+
+def _index_split(
+    plan: ShardPlan,
+    split: str,
+    paths: list[Path],
+    *,
+    skipped: int,
+    digest: hashlib._Hash,
+) -> SplitInfo:
+    sidecars = [json.loads(_sidecar(path, ".json").read_text(encoding="utf-8")) for path in paths]
+    for sidecar in sidecars:
+        digest.update(f"{split} {sidecar['content']}\n".encode())
+    records = sum(sidecar["records"] for sidecar in sidecars)
+    directory = Path(plan.directory)
+    names = [offsets_name(split), new_document_name(split), counts_name(split)]
+    temporary = [temporary_name(directory / name) for name in names]
+    rows = len(plan.features)
+    # Mapped, not built in memory: a large corpus has billions of records.
+    offsets = np.lib.format.open_memmap(temporary[0], "w+", np.int64, (rows, records + 1))
+    new_document = np.zeros(records, bool)
+    counts = np.zeros([rows, plan.vocab_size], np.int64)
+    offsets[:, 0] = 0
+    done = 0
+    for path in paths:
+        with np.load(_sidecar(path, ".npz"), allow_pickle=False) as arrays:
+            end = done + len(arrays["lengths"])
+            lengths = np.cumsum(arrays["lengths"], axis=0).T
+            offsets[:, done + 1 : end + 1] = offsets[:, done : done + 1] + lengths
+            new_document[done:end] = arrays["new_document"]
+            counts += arrays["counts"]
+            done = end
+    offsets.flush()
+    np.lib.format.open_memmap(temporary[1], "w+", bool, (records,))[:] = new_document
+    np.lib.format.open_memmap(temporary[2], "w+", np.int64, counts.shape)[:] = counts
+    for path, name in zip(temporary, names, strict=True):
+        path.rename(directory / name)
+    return SplitInfo(
+        shards=tuple(
+            Shard(path.name, sidecar["records"], sidecar["bytes"])
+            for path, sidecar in zip(paths, sidecars, strict=True)
+        ),
+        records=records,
+        documents=sum(sidecar["documents"] for sidecar in sidecars),
+        tokens=dict(zip(plan.features, offsets[:, -1].tolist(), strict=True)),
+        skipped_documents=skipped,
+        index_bytes={name: (directory / name).stat().st_size for name in names},
+    )
+
+
+def _clean_up(directory: Path, manifest: Manifest) -> None:
+    """Removes sidecars, leftovers of killed writers, and what was there of an earlier corpus."""
+    kept = {shard.file for info in manifest.splits.values() for shard in info.shards}
+    for pattern in (
+        "*.arrayrecord",
+        "*.arrayrecord.json",
+        "*.arrayrecord.npz",
+        "*.tmp",
+        "*.plan-*",
+    ):
+        for path in directory.glob(pattern):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)

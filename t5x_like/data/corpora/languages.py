@@ -1,0 +1,83 @@
+"""Corpora as one mixture, of which the smaller ones are read more often than their size says."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from t5x_like.data.corpora import text_pieces
+from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.order import integer_weights
+from t5x_like.vocabularies.learning import sampling
+
+
+@dataclasses.dataclass(frozen=True)
+class Together:
+    """Several corpora of plain text as one: what a vocabulary of all is trained on.
+
+    Attributes:
+      corpora: two or more.
+      exponent: of the mixture that is trained on (`tempered`).
+    """
+
+    corpora: Sequence[Corpus]
+    exponent: float = 1.0
+
+    @property
+    def name(self) -> str:
+        return "+".join(corpus.name for corpus in self.corpora)[:60]
+
+    def training_texts(self) -> Iterator[str]:
+        """Lines of all, at most `sampling.MAX_SENTENCES`, in the proportions of the mixture.
+
+        As mT5's vocabulary was trained on the languages as its model was (Xue et al., 2021, section
+        3.2). Lines of corpora that have too few are given several times. Each text is read twice.
+        """
+        named = {str(n): corpus for n, corpus in enumerate(self.corpora)}
+        documents = {name: _count(corpus) for name, corpus in named.items()}
+        weights = tempered(documents, self.exponent)
+        whole = sum(weights.values())
+        shares = {name: weight / whole for name, weight in weights.items()}
+        found = {
+            name: sampling.sample(
+                corpus.training_texts(),
+                max_sentences=max(1, round(shares[name] * sampling.MAX_SENTENCES)),
+                seed=0,
+                progress=True,
+            )
+            for name, corpus in named.items()
+        }
+        # So many that nothing is thrown away of the corpus that has most for its share.
+        lines = max(len(found[name]) / shares[name] for name in named)
+        for name, mine in found.items():
+            wanted = max(len(mine), round(lines * shares[name]))
+            yield from itertools.islice(itertools.cycle(mine), wanted)
+
+    def fingerprint(self) -> str:
+        parts = [*(corpus.fingerprint() for corpus in self.corpora), f"exponent {self.exponent}"]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _count(corpus: Corpus) -> int:
+    documents = sampling.shown(corpus.documents("train"), doing="counting")
+    return sum(not text_pieces.continues(document) for document in documents)
+
+
+def tempered(documents: Mapping[str, int], exponent: float) -> dict[str, int]:
+    """Weights in proportion to numbers of documents to the power of `exponent`.
+
+    mT5 takes 0.3 (Xue et al., 2021, section 3.2); 1 is in proportion to size, 0 all alike. Exact
+    to a ten thousandth of the largest.
+
+    Raises:
+      ValueError: the exponent is not from 0 to 1, or a corpus has no documents.
+    """
+    if not 0 <= exponent <= 1:
+        raise ValueError(f"the exponent of a mixture is from 0 to 1, not {exponent!r}")
+    if empty := [name for name, count in documents.items() if not count]:
+        raise ValueError(f"no documents to train on: {', '.join(empty)}")
+    most = max(documents.values())
+    shares = {name: (count / most) ** exponent for name, count in documents.items()}
+    return integer_weights({name: max(round(share, 4), 0.0001) for name, share in shares.items()})

@@ -1,0 +1,249 @@
+"""How a text file divides into documents: plain text, JSON lines, TSV, CSV, Parquet."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import difflib
+import io
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_like.data import extras
+from t5x_like.data.corpora import compression, text_pieces
+from t5x_like.data.corpora.registry import CorpusError, ReadReport
+
+SEPARATORS = ("line", "blank_line", "file")
+
+MAX_LINE = 1 << 26
+"""Bytes of one row of a structured file; more is taken for a mistake."""
+
+_UNREADABLE = (".bz2", ".xz", ".zip", ".tar", ".7z", ".pdf", ".docx", ".arrow", ".pkl", ".npy")
+
+Documents = Iterator[dict[str, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Which text is read: the separator of plain text, and of other formats feature -> field."""
+
+    fields: Mapping[str, str]
+    separator: str
+
+
+def documents(path: Path, layout: Layout, *, report: ReadReport) -> Documents:
+    """The documents of one file in order; undecodable bytes come as lone surrogates.
+
+    Long ones of plain text come in `text_pieces.Piece`s.
+
+    Raises:
+      CorpusError: the file is damaged, of an unreadable format or lacks a field.
+    """
+    if (suffix := _format(path)) == ".parquet":
+        yield from _parquet(path, layout)
+        return
+    read = _STREAMED.get(suffix, _plain)
+    with compression.opened(path, report) as stream:
+        yield from read(stream, path, layout)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a file is plain text: a separator divides it, and it has no fields.
+
+    Raises:
+      CorpusError: the file is of an unreadable format.
+    """
+    suffix = _format(path)
+    return suffix != ".parquet" and suffix not in _STREAMED
+
+
+def columns(path: Path) -> tuple[str, ...]:
+    """Names of the file's fields, of its first row for JSON; none for plain text.
+
+    Raises:
+      CorpusError: the file is damaged or of an unreadable format.
+    """
+    suffix = _format(path)
+    if suffix == ".parquet":
+        return tuple(_open_parquet(path).schema_arrow.names)
+    if suffix not in _STREAMED:
+        return ()
+    with compression.opened(path, ReadReport()) as stream:
+        if suffix in (".tsv", ".csv"):
+            return tuple(next(_rows(stream, path), (0, []))[1])
+        return tuple(next(_objects(stream, path), ("", {}))[1])
+
+
+def _format(path: Path) -> str:
+    """The extension that decides, in lower case, without that of a compression."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in compression.COMPRESSED:
+        suffixes.pop()
+    last = suffixes[-1] if suffixes else ""
+    if last in _UNREADABLE:
+        raise CorpusError(
+            f"{path}: {last} files are not read; give plain text, .jsonl, .tsv, .csv or .parquet, "
+            "the text formats also as .gz or .zst"
+        )
+    return last
+
+
+def _plain(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
+    if "targets" not in layout.fields or len(layout.fields) != 1:
+        raise CorpusError(
+            f"{path} is plain text, which has no {' and '.join(layout.fields)}: give a .tsv, .csv, "
+            ".jsonl or .parquet file with fields of these names"
+        )
+    # Undecodable bytes are told from text later on, document by document.
+    text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="\n")
+    try:
+        divided = _divided(text_pieces.parts(text), layout.separator)
+        yield from text_pieces.pieces(divided, strip=True)
+    finally:
+        text.detach()
+
+
+def _divided(parts: Iterator[str], separator: str) -> Iterator[tuple[bool, str]]:
+    """Lines (or parts of long ones) of documents, each with whether it begins one."""
+    inside = False
+    begins_line = True
+    for part in parts:
+        blank = begins_line and not part.strip()
+        begins_line = part.endswith("\n")
+        if blank and not (inside and separator == "file"):
+            inside = False
+            continue
+        yield not inside, part[:-2] + "\n" if part.endswith("\r\n") else part
+        inside = not (separator == "line" and begins_line)
+
+
+def _json_lines(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
+    for place, row in _objects(stream, path):
+        yield _chosen(row, layout, place=place)
+
+
+def _objects(stream: io.BufferedReader, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in _whole_lines(stream, path):
+        place = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise CorpusError(
+                f"{place} is not one JSON object on a line of its own: {error}"
+            ) from error
+        if not isinstance(row, dict):
+            raise CorpusError(
+                f"{place} holds a {type(row).__name__}: write one JSON object with fields a line"
+            )
+        yield place, row
+
+
+def _delimited(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
+    rows = _rows(stream, path)
+    _, header = next(rows, (0, []))
+    if header and not any(
+        difflib.get_close_matches(field, header) for field in layout.fields.values()
+    ):
+        wanted = " and ".join(map(repr, layout.fields.values()))
+        raise CorpusError(
+            f"{path}: its first line must name the columns, and is {header[:6]}. Add a line with "
+            f"{wanted}, or say which of its names is the text (CORPUS_FIELD, --field)"
+        )
+    for number, row in rows:
+        place = f"{path}:{number}"
+        if len(row) != len(header):
+            raise CorpusError(
+                f"{place} has {len(row)} columns, its header {len(header)} "
+                f"({', '.join(header[:6])})"
+            )
+        yield _chosen(dict(zip(header, row, strict=True)), layout, place=place)
+
+
+def _rows(stream: io.BufferedReader, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of their last line. In TSV quotes are text, in CSV they quote."""
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
+    if _format(path) == ".csv":
+        lines = (line + "\n" for _, line in _whole_lines(stream, path, skip_blank=False))
+        reader = csv.reader(lines, strict=True)
+        try:
+            yield from ((reader.line_num, row) for row in reader if row)
+        except csv.Error as error:
+            raise CorpusError(f"{path}:{reader.line_num} is not CSV: {error}") from error
+        return
+    for number, line in _whole_lines(stream, path):
+        yield number, line.split("\t")
+
+
+def _whole_lines(
+    stream: io.BufferedReader, path: Path, *, skip_blank: bool = True
+) -> Iterator[tuple[int, str]]:
+    number = 0
+    while line := stream.readline(MAX_LINE):
+        number += 1
+        if len(line) == MAX_LINE and not line.endswith(b"\n"):
+            raise CorpusError(f"{path}:{number} is a line of more than {MAX_LINE >> 20} MiB")
+        if line.strip() or not skip_blank:
+            ended = line.removesuffix(b"\n").removesuffix(b"\r")
+            yield number, ended.decode(errors="surrogateescape")
+
+
+def _parquet(path: Path, layout: Layout) -> Documents:
+    file = _open_parquet(path)
+    schema = file.schema_arrow
+    _check_fields(schema.names, layout.fields.values(), place=str(path))
+    for field in layout.fields.values():
+        kind = str(schema.field(field).type)
+        if "string" not in kind and "binary" not in kind:
+            raise CorpusError(f"{path}: column {field!r} holds {kind}, not text")
+    binary = extras.require("pyarrow", "data").large_binary()
+    for batch in file.iter_batches(batch_size=64, columns=list(layout.fields.values())):
+        # As bytes: pyarrow stops the whole reading at the first invalid string.
+        values = {
+            feature: batch.column(field).cast(binary).to_pylist()
+            for feature, field in layout.fields.items()
+        }
+        for row in zip(*values.values(), strict=True):
+            texts = ((text or b"").decode(errors="surrogateescape") for text in row)
+            yield dict(zip(values, texts, strict=True))
+
+
+def _open_parquet(path: Path) -> Any:
+    arrow = extras.require("pyarrow", "data", purpose="reading Parquet")
+    parquet = extras.require("pyarrow.parquet", "data", purpose="reading Parquet")
+    try:
+        return parquet.ParquetFile(path)
+    except arrow.ArrowInvalid as error:
+        raise CorpusError(f"{path} is not a whole Parquet file: {error}") from error
+
+
+def _chosen(row: Mapping[str, Any], layout: Layout, *, place: str) -> dict[str, str]:
+    """The row's texts by feature; a null is an empty text."""
+    _check_fields(row, layout.fields.values(), place=place)
+    texts = {}
+    for feature, field in layout.fields.items():
+        value = row[field]
+        if value is not None and not isinstance(value, str):
+            raise CorpusError(f"{place}: field {field!r} is a {type(value).__name__}, not a string")
+        texts[feature] = value or ""
+    return texts
+
+
+def _check_fields(present: Collection[str], wanted: Collection[str], *, place: str) -> None:
+    for field in wanted:
+        if field not in present:
+            near = difflib.get_close_matches(field, present, n=3) or list(present)[:6]
+            raise CorpusError(
+                f"{place} has no field {field!r}; the nearest of its {len(present)}: "
+                f"{', '.join(map(repr, near)) or 'none'}"
+            )
+
+
+_STREAMED: dict[str, Callable[[io.BufferedReader, Path, Layout], Documents]] = {
+    ".json": _json_lines,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".tsv": _delimited,
+    ".csv": _delimited,
+}

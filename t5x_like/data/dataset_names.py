@@ -1,0 +1,240 @@
+"""What the names in a configuration stand for: text, tasks and their objectives."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from t5x_like import objectives
+from t5x_like.data import sources, user_modules
+from t5x_like.data.cache import location, task_records
+from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.task_records import TaskRecord
+from t5x_like.data.corpora import registry, sentences
+from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.user_corpus import TFDS, user_corpus
+from t5x_like.data.seqio import task_source
+from t5x_like.data.vocabulary_choice import Given, VocabularyChoice
+from t5x_like.protocols import Objective
+
+ROW = 512
+"""Tokens of a row where nothing else is said."""
+
+
+class CorpusMaker(Protocol):
+    """Makes a corpus of what CORPUS names, such as `user_corpus`."""
+
+    def __call__(self, named: Any) -> Corpus: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataNames:
+    """What a run reads, as its configuration names it, and what the names stand for.
+
+    Attributes:
+      lengths: tokens of each task feature in an example, end of sequence included; None for those
+        that go together in rows of `ROW` tokens, which `with_lengths` puts in its place.
+      mixture_or_task_name: `<corpus>.<objective>`, a corpus (under `objective`), any task or
+        mixture of SeqIO's registry, or one that `t5x_like cache` recorded.
+      mixture_or_task_module: module or `.py` file that registers it.
+      corpus: files (a path or glob, or several), `tfds:<name>`, or one directory that holds a
+        cache; where set, it is read and not `mixture_or_task_name`. A dict {name: files} is a
+        mixture.
+      corpus_exponent: such a mixture's, of numbers of documents (`languages.tempered`).
+      read_corpus: makes a corpus of `corpus`.
+      objective: for a corpus that is named without one: a preset's name, or an objective.
+      find_objective: the objective of a preset's name.
+      sentences: the language of plain text, by whose rules it is cut into sentences, which are the
+        segments that objectives cut at; or "lines". Of a mixture also one each, {name: language}.
+      vocabulary: of tasks that have none of their own.
+      cache_dir: where vocabularies and caches are kept.
+      workers: processes that tokenise; None takes one a core.
+    """
+
+    lengths: Mapping[str, int] | None = None
+    mixture_or_task_name: str | None = None
+    mixture_or_task_module: str | None = None
+    corpus: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None
+    corpus_exponent: float = 1.0
+    read_corpus: CorpusMaker = user_corpus
+    objective: Objective | str | None = None
+    find_objective: Callable[[str], Objective] = objectives.preset
+    sentences: str | Mapping[str, str] = sentences.DEFAULT
+    vocabulary: VocabularyChoice | Given = dataclasses.field(default_factory=VocabularyChoice)
+    cache_dir: str | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        lengths = {} if self.lengths is None else self.lengths
+        if not isinstance(lengths, Mapping) or not all(
+            isinstance(length, int) and length > 0 for length in lengths.values()
+        ):
+            raise ValueError(
+                "TASK_FEATURE_LENGTHS must give a whole number of tokens for each feature, such as "
+                f"{{'inputs': 512, 'targets': 114}}, not {lengths!r}"
+            )
+        sentences.check(self.sentences, self.corpus)
+
+    @property
+    def chosen_objective(self) -> Objective | None:
+        """`objective` itself.
+
+        Raises:
+          ValueError: no preset has this name.
+        """
+        named = self.objective
+        return self.find_objective(named) if isinstance(named, str) else named
+
+    def reads_objective(self) -> bool:
+        """Whether `objective` makes examples of what is named: not where a name has one of its own.
+
+        Raises:
+          ValueError: nothing has this name.
+        """
+        if self.is_cache():
+            return tuple(Cache.open(Path(str(self.corpus))).manifest.features) == registry.TARGETS
+        if self.mixture_or_task_module:
+            user_modules.import_module(self.mixture_or_task_module)
+        preset = not self.corpus and "." in (self.mixture_or_task_name or "")
+        return not preset and any(
+            isinstance(one, sources.CorpusSource) and one.objective is not None
+            for one in self.named_sources() or ()
+        )
+
+    def with_lengths(self) -> Self:
+        """With feature lengths, if there were none: the objective's own, in rows of `ROW` tokens.
+
+        Raises:
+          ValueError: nothing has this name.
+        """
+        if self.lengths is not None:
+            return self
+        return dataclasses.replace(self, lengths=self.usual_lengths(ROW))
+
+    def is_cache(self) -> bool:
+        """Whether `corpus` is a finished cache."""
+        return isinstance(self.corpus, str) and Cache.exists(Path(self.corpus))
+
+    @property
+    def root(self) -> Path:
+        return location.cache_root(self.cache_dir)
+
+    def named_sources(self) -> tuple[sources.Source, ...] | None:
+        """What the names stand for; None where only a recorded cache can have this name.
+
+        Raises:
+          ValueError: nothing is named, or files that do not exist.
+        """
+        if isinstance(self.corpus, Mapping):
+            return tuple(
+                dataclasses.replace(self._files(files, name), name=name)
+                for name, files in self.corpus.items()
+            )
+        if self.corpus:
+            return (self._files(self.corpus),)
+        name, module = self.mixture_or_task_name, self.mixture_or_task_module
+        if not name:
+            raise ValueError(
+                "nothing to read: set CORPUS (such as 'data/*.txt') or MIXTURE_OR_TASK_NAME (such "
+                "as 'stdlib_docs')"
+            )
+        if registered := task_source.named(name, module=module):
+            return registered
+        corpus_name, _, preset = name.partition(".")
+        if corpus_name in registry.names():
+            objective = self.find_objective(preset) if preset else self.chosen_objective
+            language = sentences.language(self.sentences, None)
+            source = sources.from_corpus(registry.get(corpus_name), objective, sentences=language)
+            return (dataclasses.replace(source, name=name),)
+        return None
+
+    def _files(self, named: str | Sequence[str], name: str | None = None) -> sources.CorpusSource:
+        corpus = self.read_corpus(named)
+        digest = hashlib.sha256(json.dumps(_whereabouts(named)).encode()).hexdigest()[:8]
+        language = sentences.language(self.sentences, name)
+        text = f"{corpus.name}-{digest}"
+        return sources.from_corpus(corpus, self.chosen_objective, text=text, sentences=language)
+
+    def find_sources(self) -> tuple[sources.Source, ...]:
+        """What the names stand for.
+
+        Raises:
+          ValueError: nothing has this name.
+        """
+        if self.mixture_or_task_module:
+            user_modules.import_module(self.mixture_or_task_module)
+        found = self.named_sources()
+        if found is None:
+            raise ValueError(self._no_such_name(self.mixture_or_task_name or ""))
+        return found
+
+    def task_objectives(self) -> list[Objective | None]:
+        """The objective of each task named, before anything is made; None for finished features.
+
+        Raises:
+          ValueError: nothing has this name.
+        """
+        if self.is_cache():
+            return [self.objective_for(Cache.open(Path(str(self.corpus))))]
+        if self.mixture_or_task_module:
+            user_modules.import_module(self.mixture_or_task_module)
+        return [one.objective for one in self.named_sources() or self.recorded()]
+
+    def usual_lengths(self, tokens: int) -> dict[str, int]:
+        """Feature lengths that go together in rows of `tokens` tokens: those of the objective.
+
+        Raises:
+          ValueError: nothing has this name.
+        """
+        objective = self.task_objectives()[0]
+        if objective is None:
+            return dict.fromkeys(registry.TEXT_TO_TEXT, tokens)
+        return objective.lengths(tokens)
+
+    def recorded(self) -> Sequence[TaskRecord]:
+        """A task or mixture known only by what `t5x_like cache` recorded of it."""
+        name = self.mixture_or_task_name
+        assert name is not None
+        file = location.record_file(self.root, name)
+        if not file.is_file():
+            raise ValueError(self._no_such_name(name))
+        return task_records.load(file)
+
+    def objective_for(self, cache: Cache) -> Objective | None:
+        """What makes examples of a cache that is read by its directory."""
+        if tuple(cache.manifest.features) != registry.TARGETS:
+            return None
+        if self.chosen_objective is None:
+            raise ValueError(f"{cache.directory} holds plain text: name an objective (OBJECTIVE)")
+        return self.chosen_objective
+
+    def _no_such_name(self, name: str) -> str:
+        presets = objectives.presets()
+        known = [f"{corpus}.{p}" for corpus in registry.names() for p in presets]
+        known += [file.stem for file in (self.root / "tasks").glob("*.json")]
+        known += task_source.registered_names()
+        # An objective by itself is first of all that of a corpus.
+        near = [one for one in known if one.partition(".")[2] == name]
+        near += [one for one in difflib.get_close_matches(name, known, n=4) if one not in near]
+        if not near:
+            corpus, dot, preset = name.partition(".")
+            alike = difflib.get_close_matches(preset if dot else corpus, presets, n=2)
+            near = [f"{one}.{preset}" for one in registry.names() for preset in alike]
+        advice = (
+            f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(known[:10])}, ..."
+        )
+        return (
+            f"no task or mixture {name!r}{advice}. If a module of yours registers it, name that in "
+            "MIXTURE_OR_TASK_MODULE"
+        )
+
+
+def _whereabouts(corpus: str | Sequence[str]) -> list[str]:
+    """Names of a corpus that mean the same in every folder."""
+    several = [corpus] if isinstance(corpus, str) else corpus
+    return [p if p.startswith(TFDS) else str(Path(p).expanduser().absolute()) for p in several]

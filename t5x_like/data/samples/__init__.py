@@ -1,0 +1,1 @@
+"""From the tokens of a cache to rows: planned, drawn, packed."""

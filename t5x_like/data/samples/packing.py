@@ -1,0 +1,266 @@
+"""Packed rows: which samples share a row, planned once from their sizes, kept with the cache."""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from t5x_like.data.cache.reader import CacheSplit
+from t5x_like.data.samples import plans
+from t5x_like.data.samples.planned_samples import PlannedSamples, split_documents
+from t5x_like.data.samples.samples import RecordSamples, Sample, Samples
+from t5x_like.data.samples.token_stream import Split, TokenStream
+from t5x_like.objectives.parts.geometry import SplitDocuments
+from t5x_like.protocols import Objective
+
+_OPEN_ROWS = 256
+_LEVELS = 32
+_BLOCK = 1 << 16
+
+
+class Needs(Protocol):
+    """How many tokens each sample takes; a frozen dataclass, whose repr names them."""
+
+    def __call__(self, first: int, last: int) -> np.ndarray:
+        """int64 [features, last - first]: of samples `first` to `last`."""
+
+
+def first_fit(blocks: Iterable[np.ndarray], capacity: Sequence[int]) -> Iterator[list[int]]:
+    """Rows of samples: each, in order, goes to the first of the open rows that has room.
+
+    At most 256 rows are open; where one more is needed, the fullest is closed, to a 32nd of a row.
+    So planning is linear in the number of samples, takes little memory, and a row's samples lie
+    near each other.
+
+    Args:
+      blocks: int64 [features, n]: the tokens of the next n samples, at most `capacity`.
+      capacity: tokens of a row for each feature.
+
+    Yields:
+      The numbers of a row's samples, ascending, as rows are closed.
+    """
+    steps = [max(1, -(-limit // _LEVELS)) for limit in capacity]
+    everywhere = (1 << _OPEN_ROWS) - 1
+    # roomy[f][k]: a bit for each open row, set where feature f has room for k steps or more.
+    roomy = [
+        [everywhere] * (limit // step + 1) for limit, step in zip(capacity, steps, strict=True)
+    ]
+    room = [[limit] * _OPEN_ROWS for limit in capacity]
+    members: list[list[int]] = [[] for _ in range(_OPEN_ROWS)]
+    features = list(zip(room, roomy, steps, strict=True))
+    sample = 0
+    for block in blocks:
+        for need in zip(*block.tolist(), strict=True):
+            bit, place = _place(need, features, everywhere)
+            if not bit:
+                bit = _fullest(roomy, everywhere)
+                place = bit.bit_length() - 1
+                yield members[place]
+                members[place] = []
+                for (rooms, levels, _), limit in zip(features, capacity, strict=True):
+                    rooms[place] = limit
+                    levels[:] = [level | bit for level in levels]
+            members[place].append(sample)
+            for (rooms, levels, step), tokens in zip(features, need, strict=True):
+                before = rooms[place]
+                rooms[place] = after = before - tokens
+                for level in range(after // step + 1, before // step + 1):
+                    levels[level] ^= bit
+            sample += 1
+    yield from filter(None, members)
+
+
+def _place(need: tuple[int, ...], features: Sequence[Any], everywhere: int) -> tuple[int, int]:
+    """The bit and the number of the first row with room for `need`; the bit is 0 for none."""
+    possible = everywhere
+    for (_, levels, step), tokens in zip(features, need, strict=True):
+        possible &= levels[tokens // step]
+    while possible:
+        bit = possible & -possible
+        place = bit.bit_length() - 1
+        for (rooms, _, _), tokens in zip(features, need, strict=True):
+            if rooms[place] < tokens:
+                break
+        else:
+            return bit, place
+        possible ^= bit
+    return 0, 0
+
+
+def _fullest(roomy: Sequence[Sequence[int]], everywhere: int) -> int:
+    """The bit of the first of those rows that have the least room in any feature."""
+    for level in range(1, max(map(len, roomy))):
+        rooms = everywhere
+        for levels in roomy:
+            rooms &= levels[min(level, len(levels) - 1)]
+        if full := everywhere & ~rooms:
+            return full & -full
+    return 1
+
+
+class PackedSamples:
+    """Rows of several samples each, as many as fit.
+
+    The plan is computed once, and kept beside the cache. Use `packed_records` or
+    `packed_documents`.
+
+    Args:
+      samples: what is packed.
+      split: that they are of.
+      needs: tokens of each sample; larger ones than a row are trimmed.
+      capacity: tokens of a row for each feature, in the order of `needs`.
+    """
+
+    def __init__(
+        self, samples: Samples, split: Split, *, needs: Needs, capacity: Mapping[str, int]
+    ) -> None:
+        self.samples = samples
+        self.capacity = dict(capacity)
+        self._needs = needs
+        what = f"packed {self.capacity} {needs}"
+        self._plan = plans.kept(split, what, self._rows)
+        # The samples of all rows, then where each row ends among them, then how many rows.
+        numbers = self._plan.values[:, 0]
+        self._size = int(numbers[-1])
+        self._first_end = len(numbers) - 1 - self._size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, i: int) -> tuple[Sample, ...]:
+        return tuple(self.samples[number][0] for number in self.row(i))
+
+    def row(self, i: int) -> list[int]:
+        """The samples of row `i`, in the order of the cache."""
+        if not 0 <= i < self._size:
+            raise IndexError(f"no row {i} among {self._size}")
+        numbers = self._plan.values[:, 0]
+        place = self._first_end + i
+        return numbers[numbers[place - 1] if i else 0 : numbers[place]].tolist()
+
+    @functools.cached_property
+    def efficiency(self) -> dict[str, float]:
+        """The fraction of each feature's places that hold tokens, by what samples need."""
+        totals = np.zeros(len(self.capacity), np.int64)
+        for block in self._blocks():
+            totals += block.sum(axis=1)
+        return {
+            name: total / (max(1, len(self)) * length)
+            for (name, length), total in zip(self.capacity.items(), totals.tolist(), strict=True)
+        }
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        limits = np.array(list(self.capacity.values()))[:, None]
+        for first in range(0, len(self.samples), _BLOCK):
+            last = min(first + _BLOCK, len(self.samples))
+            yield np.minimum(self._needs(first, last), limits)
+
+    def _rows(self) -> Iterator[np.ndarray]:
+        ends = array.array("q")
+        placed = 0
+        pending: list[int] = []
+        for row in first_fit(self._blocks(), list(self.capacity.values())):
+            pending += row
+            placed += len(row)
+            ends.append(placed)
+            if len(pending) >= _BLOCK:
+                yield np.array(pending, np.int64)
+                pending = []
+        yield np.array(pending, np.int64)
+        for first in range(0, len(ends), _BLOCK):
+            yield np.array(ends[first : first + _BLOCK], np.int64)
+        yield np.array([len(ends)])
+
+
+@dataclasses.dataclass(frozen=True)
+class _RecordNeeds:
+    """Their own tokens, and those that steps after the cache add."""
+
+    split: CacheSplit = dataclasses.field(repr=False)
+    extra: Mapping[str, int]
+
+    def __call__(self, first: int, last: int) -> np.ndarray:
+        return np.stack(
+            [
+                np.diff(self.split.offsets[name][first : last + 1]) + added
+                for name, added in self.extra.items()
+            ]
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _ExampleNeeds:
+    """What the objective says of a sample's examples."""
+
+    samples: PlannedSamples = dataclasses.field(repr=False)
+    length: int
+    objective: Any = dataclasses.field(repr=False)
+    said: str
+    features: tuple[str, ...]
+
+    def __call__(self, first: int, last: int) -> np.ndarray:
+        starts, ends = self.samples.plan.values[first:last].T
+        sizes = self.objective.sizes(ends - starts)
+        return np.stack([np.asarray(sizes[name], np.int64) for name in self.features])
+
+
+def packed_records(
+    split: CacheSplit,
+    lengths: Mapping[str, int],
+    *,
+    post_cache: Sequence[str] = (),
+    eos: Mapping[str, int],
+) -> PackedSamples:
+    """Rows of records.
+
+    Args:
+      split: the records.
+      lengths: tokens of a row for each feature; longer records are trimmed to it.
+      post_cache: names of `post_cache.STEPS` that run on each record.
+      eos: the id that they append to each feature that takes one.
+
+    Raises:
+      ValueError: the cache lacks a feature.
+    """
+    missing = sorted(lengths.keys() - split.manifest.features.keys())
+    if missing:
+        known = ", ".join(split.manifest.features)
+        raise ValueError(f"the cache {split.directory} has no feature {missing}, only {known}")
+    appended = sum(step.startswith("append_eos") for step in post_cache)
+    extra = {name: appended if name in eos else 0 for name in lengths}
+    needs = _RecordNeeds(split, extra)
+    return PackedSamples(RecordSamples(split), split, needs=needs, capacity=lengths)
+
+
+def packed_documents(
+    split: Split, objective: Objective, lengths: Mapping[str, int]
+) -> PackedSamples:
+    """Rows of samples that are documents, or parts of long ones.
+
+    Args:
+      split: the documents.
+      objective: with a method `sizes(n)`: for samples of n tokens (int64 [m]), how many each
+        feature of their examples has at most, end of sequence included ({feature: int64 [m]}).
+      lengths: feature lengths, those of a row.
+
+    Raises:
+      ValueError: the objective has no such method, or its samples are not parts of documents.
+    """
+    shape = objective.geometry(lengths)
+    if not hasattr(objective, "sizes") or not isinstance(shape, SplitDocuments):
+        raise ValueError(
+            f"{type(objective).__name__} cannot be packed: that takes samples of one document "
+            "each, and a method `sizes` that says how long their examples get. Choose a converter "
+            "with pack=False, or leave out --pack"
+        )
+    samples = split_documents(TokenStream(split), shape.length)
+    features = objective.features(lengths)
+    sized = objective.sizes(np.zeros(1, np.int64))
+    capacity = {n: length for n in sized if (length := features[n].length) is not None}
+    needs = _ExampleNeeds(samples, shape.length, objective, plans.said(objective), tuple(capacity))
+    return PackedSamples(samples, split, needs=needs, capacity=capacity)

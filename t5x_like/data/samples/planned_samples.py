@@ -1,0 +1,145 @@
+"""Samples that a plan lists one by one: where in the stream each of its texts starts and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from t5x_like.data.samples import plans
+from t5x_like.data.samples.randomness import example_rng, noise_source
+from t5x_like.data.samples.token_stream import FEATURE, Segments, TokenStream
+from t5x_like.protocols import TokenIds
+
+_START, _END = "_start", "_end"
+_SPAN = (f"{FEATURE}{_START}", f"{FEATURE}{_END}")
+
+
+class PlannedSamples:
+    """A sample for each row of a plan.
+
+    Args:
+      stream: the tokens.
+      plan: a row a sample.
+      columns: their names, as `geometry.Planned` has it.
+      segments_of: the text whose segments a sample is to have; None for none.
+      constants: further features of every sample.
+    """
+
+    def __init__(
+        self,
+        stream: TokenStream,
+        plan: plans.Table,
+        *,
+        columns: Sequence[str] = _SPAN,
+        segments_of: str | None = None,
+        constants: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.stream = stream
+        self.plan = plan
+        self.constants = dict(constants or {})
+        self._texts = _texts(columns)
+        self._numbers = [
+            (name, i) for i, name in enumerate(columns) if not name.endswith((_START, _END))
+        ]
+        self._segments_of = None if segments_of is None else self._texts[segments_of]
+
+    def __len__(self) -> int:
+        return len(self.plan.values)
+
+    def __getitem__(self, i: int) -> tuple[dict[str, np.ndarray]]:
+        if not 0 <= i < len(self):
+            raise IndexError(f"no sample {i} among {len(self)}")
+        row = self.plan.values[i].tolist()
+        sample = {
+            name: self.stream.read(row[start], row[end])
+            for name, (start, end) in self._texts.items()
+        }
+        for name, column in self._numbers:
+            sample[name] = np.array(row[column], np.int32)
+        if self._segments_of is not None:
+            start, end = self._segments_of
+            sample["segments"], sample["documents"] = self.stream.marks(row[start], row[end])
+        return (sample | self.constants,)
+
+
+def split_documents(stream: TokenStream, length: int) -> PlannedSamples:
+    """Each document cut every `length` tokens, as `geometry.SplitDocuments` has it."""
+
+    def blocks() -> Iterator[np.ndarray]:
+        for bounds in stream.documents():
+            starts, ends = bounds.T
+            counts = -(-(ends - starts) // length)
+            before = np.repeat(np.cumsum(counts) - counts, counts)
+            place = np.arange(len(before)) - before
+            begin = np.repeat(starts, counts) + place * length
+            yield np.stack([begin, np.minimum(begin + length, np.repeat(ends, counts))], axis=1)
+
+    what = f"documents cut every {length}"
+    return PlannedSamples(stream, plans.kept(stream.split, what, blocks, columns=len(_SPAN)))
+
+
+def planned(
+    stream: TokenStream,
+    shape: Any,
+    *,
+    constants: Mapping[str, np.ndarray],
+    rows: int | None,
+    ids: TokenIds | None,
+) -> PlannedSamples:
+    """The samples of a `geometry.Planned`, or of a `geometry.Carried` for batches of `rows`.
+
+    Raises:
+      ValueError: no rows for a carried shape, or a plan that is none.
+    """
+    source = noise_source("plan", shape)
+    columns = tuple(shape.columns)
+    _texts(columns)
+    carried = hasattr(shape, "plan_rows")
+    if carried and rows is None:
+        raise ValueError(f"{shape} carries rows from batch to batch: say how many a batch has")
+
+    def blocks() -> Iterator[np.ndarray]:
+        # Of the shape alone: a plan is made for a text once, and every run of it reads the same.
+        arguments = Segments(stream, ids), example_rng(0, source, 0)
+        for some in shape.plan_rows(*arguments, rows) if carried else shape.plan(*arguments):
+            if len(some):
+                block = np.asarray(some, np.int64)
+                yield _checked(block, shape, columns=columns, total=stream.total)
+
+    what = f"{plans.said(shape)}|{rows}" if carried else plans.said(shape)
+    if ids is not None and ids.word_starts is not None:
+        what += "|words"
+    table = plans.kept(stream.split, what, blocks, columns=len(columns))
+    if carried and rows is not None and len(table.values) % rows:
+        raise ValueError(f"{shape} planned {len(table.values)} samples for batches of {rows} rows")
+    return PlannedSamples(
+        stream, table, columns=columns, segments_of=shape.segments_of, constants=constants
+    )
+
+
+def _texts(columns: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The columns of each text's start and end."""
+    texts = {}
+    for i, column in enumerate(columns):
+        if column.endswith(_START):
+            name = column.removesuffix(_START)
+            if name + _END not in columns:
+                raise ValueError(f"columns {columns} have {column} but not {name + _END}")
+            texts[name] = (i, columns.index(name + _END))
+    return texts
+
+
+def _checked(block: np.ndarray, shape: object, *, columns: Sequence[str], total: int) -> np.ndarray:
+    if block.shape[1] != len(columns):
+        raise ValueError(f"{shape} planned rows of {block.shape[1]} numbers for columns {columns}")
+    for start, end in _texts(columns).values():
+        begins, ends = block[:, start], block[:, end]
+        if (begins < 0).any() or (ends < begins).any() or (ends > total).any():
+            wrong = ((begins < 0) | (ends < begins) | (ends > total)).argmax()
+            raise ValueError(
+                f"{shape} planned a text from {begins[wrong]} to {ends[wrong]} in a stream of "
+                f"{total} tokens"
+            )
+    return block

@@ -1,0 +1,148 @@
+"""Which cached tokens make sample i, in every shape that an objective may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from t5x_like.data.samples import planned_samples
+from t5x_like.data.samples.token_stream import FEATURE, Split, TokenStream
+from t5x_like.objectives.parts import geometry
+from t5x_like.protocols import TokenIds
+
+Sample = dict[str, np.ndarray]
+
+
+class Samples(Protocol):
+    """Random access to rows. Pickles; any number of threads may read."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: int) -> tuple[Sample, ...]:
+        """The samples that share row `i`: one, unless packed.
+
+        Each is {feature: int32 [n], or without axes}; of text-to-text records, as they are stored.
+        """
+
+
+class ConcatenatedSamples:
+    """A stream of tokens cut every `stride`; the last sample, which reaches its end, may be short.
+
+    Args:
+      stream: the tokens.
+      length: tokens of a sample.
+      stride: from one sample's start to the next; None for `length`.
+      constants: further features of every sample.
+    """
+
+    def __init__(
+        self,
+        stream: TokenStream,
+        length: int,
+        *,
+        stride: int | None = None,
+        constants: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.stream = stream
+        self.length = length
+        self.stride = stride or length
+        self.constants = dict(constants or {})
+        # After the one that reaches the end, a sample would hold nothing new.
+        further = max(stream.total - length, 0)
+        self._size = 1 - (-further // self.stride) if stream.total else 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, i: int) -> tuple[Sample]:
+        if not 0 <= i < self._size:
+            raise IndexError(f"no sample {i} among {self._size}")
+        start = i * self.stride
+        end = min(start + self.length, self.stream.total)
+        return ({FEATURE: self.stream.read(start, end), **self.constants},)
+
+
+class RecordSamples:
+    """One cached record is one sample."""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def __getitem__(self, i: int) -> tuple[Sample]:
+        return (self.split.record(i),)
+
+
+class DuplicatedSamples:
+    """Other samples, `times` over, one whole pass after another."""
+
+    def __init__(self, samples: Samples, times: int) -> None:
+        self.samples = samples
+        self.times = times
+
+    def __len__(self) -> int:
+        return len(self.samples) * self.times
+
+    def __getitem__(self, i: int) -> tuple[Sample, ...]:
+        if not 0 <= i < len(self):
+            raise IndexError(f"no sample {i} among {len(self)}")
+        return self.samples[i % len(self.samples)]
+
+
+def make_samples(
+    shape: Any,
+    split: Split,
+    *,
+    separator: int | None = None,
+    rows: int | None = None,
+    ids: TokenIds | None = None,
+) -> Samples:
+    """The samples of a split in the shape, of `objectives.geometry`, that an objective asks for.
+
+    Those that need a plan are planned now, unless that was done before.
+
+    Args:
+      shape: the geometry.
+      split: the records.
+      separator: the id between documents, for shapes that have separators.
+      rows: of a batch, for shapes whose rows go on from batch to batch.
+      ids: of the vocabulary, for shapes that leave its words whole.
+
+    Raises:
+      TypeError: nothing here makes samples of that shape.
+      ValueError: it needs a separator, or rows; or the plan does not fit the split.
+    """
+    match shape:
+        case geometry.PerRecord():
+            return RecordSamples(split)
+        case geometry.Duplicated():
+            base = make_samples(shape.geometry, split, separator=separator, rows=rows, ids=ids)
+            return DuplicatedSamples(base, shape.times)
+    separated = getattr(shape, "separators", False)
+    if separated and separator is None:
+        raise ValueError(
+            f"{shape} separates documents, and the vocabulary has no token for it, neither <eod> "
+            "nor an end of sequence nor [SEP]; train one that has it with `t5x_like vocab`"
+        )
+    stream = TokenStream(split, separator=separator if separated else None)
+    constants = {
+        name: np.array(value, np.int32) for name, value in geometry.constants(shape).items()
+    }
+    if isinstance(shape, geometry.ConcatenateAndSplit):
+        return ConcatenatedSamples(stream, shape.length, stride=shape.stride, constants=constants)
+    if isinstance(shape, geometry.SplitDocuments):
+        return planned_samples.split_documents(stream, shape.length)
+    if is_carried(shape) or hasattr(shape, "plan"):
+        return planned_samples.planned(stream, shape, constants=constants, rows=rows, ids=ids)
+    raise TypeError(
+        f"no samples of geometry {shape!r} can be made; see t5x_like.data.samples.samples"
+    )
+
+
+def is_carried(shape: object) -> bool:
+    """Whether a geometry is a `geometry.Carried`."""
+    return hasattr(shape, "plan_rows")

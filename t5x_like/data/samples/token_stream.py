@@ -1,0 +1,221 @@
+"""The tokens of a split as one stream, cut into documents and these into segments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from t5x_like.data.samples import plans
+from t5x_like.objectives.parts.words import begins_word
+from t5x_like.protocols import TokenIds
+
+FEATURE = "targets"
+_BLOCK = 1 << 20
+_REMEMBERED = 4096
+
+
+class Split(plans.Described, Protocol):
+    """Records with `targets`: a `cache.CacheSplit` or a `memory_split.MemorySplit`."""
+
+    @property
+    def offsets(self) -> Mapping[str, np.ndarray]: ...
+
+    @property
+    def new_document(self) -> np.ndarray: ...
+
+    def __len__(self) -> int: ...
+
+    def record(self, i: int) -> dict[str, np.ndarray]: ...
+
+    def stored(self, i: int, feature: str) -> np.ndarray: ...
+
+    def segments(self, i: int) -> np.ndarray: ...
+
+
+def separator(ids: TokenIds) -> int | None:
+    """The id that separates documents: `<eod>` if there is one, else end of sequence or [SEP]."""
+    if "<eod>" in ids.named:
+        return ids.named["<eod>"]
+    return ids.eos if ids.eos is not None else ids.sep
+
+
+class TokenStream:
+    """All documents of a split end to end, empty ones left out.
+
+    Consecutive records make a document, as `new_document` says. Pickles; any number of threads may
+    read.
+
+    Args:
+      split: the records.
+      separator: the id that comes after each document, and counts in every offset; None for none.
+
+    Attributes:
+      total: tokens of the stream.
+    """
+
+    def __init__(self, split: Split, *, separator: int | None = None) -> None:
+        self.split = split
+        self.separator = separator
+        if separator is not None:
+            self._table = plans.kept(split, "separated", self._separated)
+        self.total = int(self._starts[-1])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(TokenStream, separator=self.separator), (self.split,)
+
+    @functools.cached_property
+    def _starts(self) -> np.ndarray:
+        """int64 [records + 1]: where in the stream each record starts."""
+        if self.separator is not None:
+            return self._table.values[:, 0]
+        # A view without the overhead of np.memmap's own class.
+        return np.asarray(self.split.offsets[FEATURE])
+
+    @functools.cached_property
+    def _firsts(self) -> np.ndarray:
+        """int64 [documents + 1]: the first record of each, and the number of records."""
+
+        def blocks() -> Iterator[np.ndarray]:
+            for _, _, firsts in _documents(self.split):
+                yield firsts
+            yield np.array([len(self.split)])
+
+        return plans.kept(self.split, "documents", blocks).values[:, 0]
+
+    def _separated(self) -> Iterator[np.ndarray]:
+        documents = 0
+        for begin, end, firsts in _documents(self.split):
+            before = np.zeros(end - begin, np.int64)
+            before[firsts - begin] = 1
+            # A separator lies between a document's last token and whatever record comes next.
+            before = np.maximum(documents + np.cumsum(before) - 1, 0)
+            yield self.split.offsets[FEATURE][begin:end] + before
+            documents += len(firsts)
+        yield self.split.offsets[FEATURE][-1:] + documents
+
+    def read(self, start: int, end: int) -> np.ndarray:
+        """int32 [end - start]: the tokens between two offsets; an array of the caller's own."""
+        if start >= end:
+            return np.zeros(0, np.int32)
+        starts = self._starts
+        # "right" steps over empty records that start at the same token.
+        record = int(starts.searchsorted(start, "right")) - 1
+        first = int(starts[record])
+        values = self.split.stored(record, FEATURE)
+        if end - first <= len(values):
+            return values[start - first : end - first].astype(np.int32)
+        tokens = np.empty(end - start, np.int32)
+        while first < end:
+            part = values[max(start - first, 0) : end - first]
+            at = max(first - start, 0)
+            tokens[at : at + len(part)] = part
+            after, first = first + len(values), int(starts[record + 1])
+            if after < min(first, end) and self.separator is not None:
+                tokens[after - start] = self.separator
+            if first < end:
+                record += 1
+                values = self.split.stored(record, FEATURE)
+        return tokens
+
+    def marks(self, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where segments and documents start, counted from `start`: int32 [s] and [d].
+
+        Starts at `start` itself are left out. Every start of a document is one of a segment.
+        """
+        none = np.zeros(0, np.int32)
+        if start >= end:
+            return none, none
+        starts = self._starts
+        first = int(starts.searchsorted(start, "right")) - 1
+        if end <= starts[first + 1]:
+            return self._within(first, start, end), none
+        last = int(starts.searchsorted(end - 1, "right")) - 1
+        own = slice(*self._firsts.searchsorted((first, last), "right").tolist())
+        documents = starts[self._firsts[own]] - start
+        documents = documents[documents > 0]
+        segments = [self._within(record, start, end) for record in range(first, last + 1)]
+        return (
+            np.unique(np.concatenate([documents, *segments])).astype(np.int32),
+            documents.astype(np.int32),
+        )
+
+    def _within(self, record: int, start: int, end: int) -> np.ndarray:
+        """Those stored starts of segments of a record that lie between `start` and `end`."""
+        shift = int(self._starts[record]) - start
+        stored = self.split.segments(record)
+        low, high = stored.searchsorted(1 - shift), stored.searchsorted(end - start - shift)
+        return stored[low:high] + np.int32(shift)
+
+    def documents(self) -> Iterator[np.ndarray]:
+        """Offsets at which documents start and end, separators left out; int64 [n, 2] at a time."""
+        gap = int(self.separator is not None)
+        for begin in range(0, len(self._firsts) - 1, _BLOCK):
+            bounds = self._starts[self._firsts[begin : begin + _BLOCK + 1]]
+            yield np.stack([bounds[:-1], bounds[1:] - gap], axis=1)
+
+
+class Segments:
+    """The `objectives.geometry.Sentences` of a stream; documents asked for of late are at hand.
+
+    `ids` are those of its vocabulary, which tells words; None for one that does not.
+    """
+
+    def __init__(self, stream: TokenStream, ids: TokenIds | None = None) -> None:
+        self._stream = stream
+        self._begins = None if ids is None or ids.word_starts is None else begins_word(ids)
+        self._split = stream.split
+        self._firsts = stream._firsts
+        self._starts = stream._starts
+        self._remembered = functools.lru_cache(_REMEMBERED)(self._bounds)
+        self.total = stream.total
+
+    def __len__(self) -> int:
+        """Documents, empty ones left out."""
+        return len(self._firsts) - 1
+
+    def document_at(self, offset: int) -> int:
+        """The document that holds the token at `offset`."""
+        record = self._starts.searchsorted(offset, "right") - 1
+        return int(self._firsts.searchsorted(record, "right")) - 1
+
+    def word_starts(self, start: int, end: int) -> np.ndarray:
+        """bool [end - start]: at which of these offsets a word starts."""
+        if self._begins is None:
+            return np.ones(end - start, bool)
+        return self._begins.take(self._stream.read(start, end))
+
+    def __getitem__(self, document: int) -> np.ndarray:
+        """int64 [S + 1]: the offsets at which its S >= 1 segments start, then its end.
+
+        A document without segments of its own is one. The array is not to be changed.
+        """
+        return self._remembered(document)
+
+    def _bounds(self, document: int) -> np.ndarray:
+        if not 0 <= document < len(self):
+            raise IndexError(f"no document {document} among {len(self)}")
+        first, last = self._firsts[document : document + 2].tolist()
+        begin, end = self._starts[first], self._starts[last]
+        segments = [self._split.segments(i) + self._starts[i] for i in range(first, last)]
+        if not len(segments[0]) or segments[0][0] != begin:
+            segments.insert(0, [begin])
+        bounds = np.concatenate([*segments, [end]])
+        bounds.flags.writeable = False
+        return bounds
+
+
+def _documents(split: Split) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Blocks of records, from one to another, and the first non-empty ones of documents in them."""
+    offsets, seen, latest = split.offsets[FEATURE], 0, -1
+    for begin in range(0, len(split), _BLOCK):
+        end = min(begin + _BLOCK, len(split))
+        numbers = seen + np.cumsum(split.new_document[begin:end])
+        filled = np.flatnonzero(np.diff(offsets[begin : end + 1]))
+        document = numbers[filled]
+        is_first = np.diff(document, prepend=latest) != 0
+        yield begin, end, begin + filled[is_first]
+        seen = int(numbers[-1])
+        latest = int(document[-1]) if len(document) else latest

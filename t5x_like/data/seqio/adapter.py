@@ -1,0 +1,175 @@
+"""Our corpora and objectives as SeqIO tasks, so that any SeqIO tool works on them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t5x_like import objectives
+from t5x_like.data.cache import tokenization
+from t5x_like.data.corpora import registry, text_pieces
+from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.sentences import DEFAULT
+from t5x_like.data.extras import require
+from t5x_like.data.seqio.objective_step import Features, ObjectiveStep
+from t5x_like.data.seqio.task_steps import TWINS
+from t5x_like.data.seqio.vocabularies import SeqioVocabulary
+from t5x_like.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
+
+if TYPE_CHECKING:
+    import seqio
+    import tensorflow as tf
+else:
+    seqio = require("seqio", "data", purpose="a SeqIO task")
+    tf = require("tensorflow", "data", purpose="a SeqIO task")
+
+_STEPS = {name: step for step, name in TWINS}
+
+
+def register(
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    *,
+    objective: str | Objective | None,
+    name: str | None = None,
+    seed: int = 0,
+    token_ids: TokenIds | None = None,
+    rows: int | None = None,
+    sentences: str = DEFAULT,
+) -> seqio.Task:
+    """Registers `<corpus>.<objective>` with SeqIO, or `<corpus>` for text-to-text.
+
+    Args:
+      corpus: where the text comes from.
+      vocabulary: of all its features.
+      objective: a preset's name or an objective; None for text-to-text, which needs none.
+      name: of the task, where the objective is no preset.
+      seed: of the noise.
+      token_ids: those of a cache of this text, for objectives that look at how often an id occurs;
+        None for the vocabulary's.
+      rows: of a global batch, for objectives whose rows are carried from batch to batch.
+      sentences: what segments of plain text are, as for `writer.write_cache`.
+
+    Raises:
+      ValueError: the name is taken or cannot be derived, the preset does not exist, the vocabulary
+        lacks what it needs, or the corpus does not go with it: plain text needs an objective,
+        text-to-text takes none.
+    """
+    plain = corpus.features == registry.TARGETS
+    if plain != (objective is not None):
+        known = ", ".join(sorted(objectives.presets()))
+        raise ValueError(
+            f"corpus {corpus.name!r} has {' and '.join(corpus.features)}: "
+            + (f"name an objective ({known})" if plain else "it takes no objective")
+        )
+    name = name or _task_name(corpus, objective)
+    made = objectives.preset(objective) if isinstance(objective, str) else objective
+    tokenize = (
+        functools.partial(tokenize_plain_text, vocabulary=vocabulary, sentences=sentences)
+        if plain
+        else seqio.preprocessors.tokenize
+    )
+    steps = [tokenize, seqio.CacheDatasetPlaceholder()]
+    after: Sequence[str] = ("append_eos_after_trim",)
+    specs: Features = dict.fromkeys(registry.TEXT_TO_TEXT, FeatureSpec(512))
+    if made is not None:
+        ids = token_ids or vocabulary.token_ids
+        steps.append(ObjectiveStep(made, ids=ids, task=name, seed=seed, rows=rows))
+        after, specs = made.steps, made.features(made.lengths(512))
+    steps += [_STEPS[step] for step in after]
+    return seqio.TaskRegistry.add(
+        name,
+        source=seqio.FunctionDataSource(
+            functools.partial(_documents, corpus=corpus), splits=corpus.splits
+        ),
+        preprocessors=steps,
+        output_features=_output_features(specs, vocabulary, add_eos=bool(after)),
+    )
+
+
+def register_all(corpus: Corpus, vocabulary: Vocabulary, **options: Any) -> list[seqio.Task]:
+    """Registers `<corpus>.<objective>` for every preset that the vocabulary has the ids for.
+
+    Args:
+      corpus: plain text.
+      vocabulary: of all features.
+      **options: of `register`: seed, token_ids, rows, sentences.
+    """
+    ids = options.get("token_ids") or vocabulary.token_ids
+    return [
+        register(corpus, vocabulary, objective=name, **options)
+        for name, objective in objectives.presets().items()
+        if not ids.missing(objective.needs)
+    ]
+
+
+def _output_features(
+    specs: Features, vocabulary: Vocabulary, *, add_eos: bool
+) -> dict[str, seqio.Feature]:
+    """Tokens in the vocabulary; positions, labels and weights as the numbers they are."""
+    found = {}
+    for name, spec in specs.items():
+        rank, dtype = int(spec.length is not None), tf.as_dtype(spec.dtype)
+        if name in registry.TEXT_TO_TEXT or name == "masked_targets":
+            eos = add_eos and vocabulary.token_ids.eos is not None
+            found[name] = seqio.Feature(SeqioVocabulary(vocabulary), add_eos=eos, rank=rank)
+        elif dtype.is_floating:
+            found[name] = seqio.ContinuousFeature(dtype=dtype, rank=rank)
+        else:
+            numbers = seqio.PassThroughVocabulary(np.iinfo(np.int32).max)
+            found[name] = seqio.Feature(numbers, add_eos=False, dtype=dtype, rank=rank)
+    return found
+
+
+def _task_name(corpus: Corpus, objective: str | Objective | None) -> str:
+    if objective is None:
+        return corpus.name
+    if isinstance(objective, str):
+        return f"{corpus.name}.{objective}"
+    for preset, known in objectives.presets().items():
+        if known == objective:
+            return f"{corpus.name}.{preset}"
+    raise ValueError(f"{objective} is no preset of t5x_like.objectives: pass a name for its task")
+
+
+def _documents(
+    split: str, shuffle_files: bool, seed: int | None = None, *, corpus: Corpus
+) -> tf.data.Dataset:
+    del shuffle_files, seed  # the order of a corpus is fixed; SeqIO shuffles examples
+    spec = {feature: tf.TensorSpec([], tf.string) for feature in corpus.features}
+    return tf.data.Dataset.from_generator(
+        lambda: text_pieces.joined(corpus.documents(split)), output_signature=spec
+    )
+
+
+def tokenize_plain_text(
+    ds: tf.data.Dataset, *, vocabulary: Vocabulary, sentences: str = DEFAULT
+) -> tf.data.Dataset:
+    """Documents to int32 `targets`, tokenised segment by segment as for a cache, and `segments`.
+
+    These are the positions in `targets` at which segments start.
+    """
+
+    def encode(text: bytes) -> tuple[np.ndarray, np.ndarray]:
+        tokens, segments = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        position = 0
+        document = {"targets": text.decode()}
+        for record in tokenization.plain_records([document], vocabulary, sentences):
+            tokens.append(record.features["targets"])
+            segments.append(record.segments + np.int32(position))
+            position += len(tokens[-1])
+        return np.concatenate(tokens), np.concatenate(segments)
+
+    def convert(document: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        found = tf.numpy_function(
+            encode, [document["targets"]], [tf.int32, tf.int32], stateful=False
+        )
+        return {
+            name: tf.ensure_shape(values, [None])
+            for name, values in zip(("targets", "segments"), found, strict=True)
+        }
+
+    return ds.map(convert, num_parallel_calls=tf.data.AUTOTUNE)

@@ -1,0 +1,156 @@
+"""An objective as a SeqIO preprocessor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t5x_like.data.extras import require
+from t5x_like.data.samples.memory_split import MemorySplit
+from t5x_like.data.samples.randomness import example_rng, noise_source
+from t5x_like.data.samples.samples import make_samples
+from t5x_like.data.samples.token_stream import separator
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, PerRecord
+from t5x_like.protocols import FeatureSpec, Objective, TokenIds
+
+if TYPE_CHECKING:
+    import seqio
+    import tensorflow as tf
+else:
+    seqio = require("seqio", "data", purpose="a SeqIO task")
+    tf = require("tensorflow", "data", purpose="a SeqIO task")
+
+Features = Mapping[str, FeatureSpec]
+
+
+class ObjectiveStep:
+    """An objective as a SeqIO preprocessor: gathers samples, makes an example of each.
+
+    Example n of an unshuffled, unsharded first epoch equals example n of the Grain path with the
+    same seed. Elsewhere the distribution of an example is the same: SeqIO numbers what it is given,
+    and repeats before it concatenates. It numbers each shard from 0 and does not tell which one it
+    is: the n-th examples of all shards are drawn alike (the Grain path numbers the whole).
+    Where documents are cut by arithmetic they stream; a sample index (sentence pairs, blocks,
+    carried rows) is planned with all tokens of the split in memory.
+
+    Args:
+      objective: its features must be output features of the task.
+      ids: of the task's vocabulary; those of a cache where the objective needs `counts`.
+      task: name of the task, part of what the noise is derived from.
+      seed: the other part.
+      rows: of a global batch, for an objective whose rows are carried from batch to batch.
+
+    Raises:
+      ValueError: the vocabulary lacks what the objective needs.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        *,
+        ids: TokenIds,
+        task: str,
+        seed: int = 0,
+        rows: int | None = None,
+    ) -> None:
+        if missing := ids.missing(objective.needs):
+            raise ValueError(
+                f"{objective} needs {', '.join(missing)}, which this vocabulary has not"
+                + ("; pass the token_ids of a cache" if "counts" in missing else "")
+            )
+        self.objective = objective
+        self.ids = ids
+        self.seed = seed
+        self.rows = rows
+        self.source = noise_source(task, objective)
+
+    def __call__(
+        self,
+        ds: tf.data.Dataset,
+        sequence_length: Mapping[str, int] | None,
+        output_features: Mapping[str, seqio.Feature],
+    ) -> tf.data.Dataset:
+        """Tokenised documents to features; `sequence_length` decides the samples.
+
+        Raises:
+          ValueError: no `sequence_length`, or one that does not fit the objective; or output
+            features that are not the objective's.
+        """
+        if sequence_length is None:
+            raise ValueError(
+                f"{self.objective} cuts samples by sequence length: pass sequence_length, such as "
+                f"{self.objective.lengths(512)}, to get_dataset"
+            )
+        specs = self.objective.features(sequence_length)
+        if missing := output_features.keys() - specs.keys():
+            raise ValueError(f"{self.objective} makes no feature {', '.join(sorted(missing))}")
+        geometry = self.objective.geometry(sequence_length)
+        if isinstance(geometry, ConcatenateAndSplit) and geometry == ConcatenateAndSplit(
+            geometry.length
+        ):
+            tokens = ds.map(lambda document: document["targets"]).rebatch(geometry.length)
+            return self._streamed(tokens.map(lambda sample: {"targets": sample}), specs)
+        if isinstance(geometry, PerRecord):
+            return self._streamed(ds, specs)
+        return self._planned(ds, geometry, specs)
+
+    def _features(self, n: int, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return self.objective(sample, example_rng(self.seed, self.source, n), self.ids)
+
+    def _streamed(self, samples: tf.data.Dataset, specs: Features) -> tf.data.Dataset:
+        names = list(samples.element_spec)
+
+        def corrupt(n: np.int64, *values: np.ndarray) -> tuple[np.ndarray, ...]:
+            made = self._features(int(n), dict(zip(names, values, strict=True)))
+            return tuple(np.asarray(made[name], spec.dtype) for name, spec in specs.items())
+
+        def convert(n: tf.Tensor, sample: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            values = tf.numpy_function(
+                corrupt,
+                [n, *(sample[name] for name in names)],
+                [tf.as_dtype(spec.dtype) for spec in specs.values()],
+                stateful=False,
+            )
+            return {
+                name: tf.ensure_shape(value, signature.shape)
+                for (name, signature), value in zip(_signature(specs).items(), values, strict=True)
+            }
+
+        return samples.enumerate().map(convert, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def _planned(self, ds: tf.data.Dataset, geometry: object, specs: Features) -> tf.data.Dataset:
+        if ds.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError(
+                f"{self.objective} plans its samples, so the text must end: pass num_epochs to "
+                "get_dataset and repeat what it returns"
+            )
+
+        def examples() -> Iterator[dict[str, np.ndarray]]:
+            documents = ((d["targets"], _segments(d)) for d in ds.as_numpy_iterator())
+            samples = make_samples(
+                geometry,
+                MemorySplit(documents),
+                separator=separator(self.ids),
+                rows=self.rows,
+                ids=self.ids,
+            )
+            size = len(samples)
+            for n in range(size):
+                (sample,) = samples[n]
+                made = self._features(n, sample)
+                yield {name: np.asarray(made[name], spec.dtype) for name, spec in specs.items()}
+
+        return tf.data.Dataset.from_generator(examples, output_signature=_signature(specs))
+
+
+def _signature(specs: Features) -> dict[str, tf.TensorSpec]:
+    return {
+        name: tf.TensorSpec([] if spec.length is None else [None], tf.as_dtype(spec.dtype))
+        for name, spec in specs.items()
+    }
+
+
+def _segments(document: Mapping[str, np.ndarray]) -> np.ndarray:
+    return document.get("segments", np.zeros(0, np.int32))

@@ -1,0 +1,339 @@
+"""Writes the cache of a SeqIO task: what its steps yield, up to its cache point or to the end.
+
+One shard of the source, or one epoch of a task that is run to its end, becomes one shard of the
+cache. A writer that was killed goes on with those it had not finished.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from t5x_like.data.cache.format import FLOAT, CacheError, Manifest, token_dtype
+from t5x_like.data.cache.lock import sole_writer
+from t5x_like.data.cache.shards import ShardPlan, finalise
+from t5x_like.data.cache.tokenization import Record
+from t5x_like.data.cache.workers import default_workers, spread
+from t5x_like.data.cache.writer import keep_or_clear, shard_plan
+from t5x_like.data.extras import require
+from t5x_like.data.seqio.task_steps import before_cache, describe
+from t5x_like.data.seqio.vocabularies import from_seqio
+from t5x_like.data.user_modules import import_module
+from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies.passthrough import PassThroughVocabulary
+
+if TYPE_CHECKING:
+    import seqio
+    import tensorflow as tf
+else:
+    seqio = require("seqio", "data", purpose="a SeqIO task")
+    tf = require("tensorflow", "data", purpose="a SeqIO task")
+
+_SPLITS = ("train", "validation")
+_TEXT = ("inputs", "targets")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """What becomes shard `number` of a split's `of` shards."""
+
+    split: str
+    number: int
+    of: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ToCachePoint:
+    """Runs the steps before a task's cache point, on one shard of its source."""
+
+    def parts(self, task: seqio.Task, split: str) -> list[_Part]:
+        """One for each file or shard of the source."""
+        shards = len(_source(task, split).list_shards(split))
+        if not shards:
+            raise CacheError(f"task {task.name!r}: its source has no files for split {split!r}")
+        return [_Part(split, i, shards) for i in range(shards)]
+
+    def run(self, task: seqio.Task, part: _Part) -> tf.data.Dataset:
+        """The records of a part, in order."""
+        shard = seqio.ShardInfo(part.number, part.of) if part.of > 1 else None
+        source = _source(task, part.split)
+        examples = source.get_dataset(split=part.split, shuffle=False, shard_info=shard)
+        return examples if source is not task.source else before_cache(task, examples)
+
+
+def _source(task: seqio.Task, split: str) -> seqio.DataSource:
+    """What a split is read from: the cache that `seqio_cache_tasks` made, or the task's own source.
+
+    SeqIO looks for such caches in the directories of `seqio.add_global_cache_dirs`.
+    """
+    return task._get_cached_source(split) if _is_cached(task) else task.source
+
+
+def _is_cached(task: seqio.Task) -> bool:
+    return bool(task.supports_caching and task.cache_dir)
+
+
+@dataclasses.dataclass(frozen=True)
+class ToTheEnd:
+    """Runs a whole task for stated lengths, once an epoch; its examples are then fixed."""
+
+    lengths: Mapping[str, int]
+    seed: int
+    epochs: int
+
+    def parts(self, task: seqio.Task, split: str) -> list[_Part]:
+        """One for each epoch; held-out examples need no variety."""
+        del task
+        epochs = self.epochs if split == "train" else 1
+        return [_Part(split, i, epochs) for i in range(epochs)]
+
+    def run(self, task: seqio.Task, part: _Part) -> tf.data.Dataset:
+        """The examples of an epoch, in order."""
+        seed = self.seed + part.number
+        # Steps with seeds of their own draw from TensorFlow's global one.
+        tf.random.set_seed(seed)
+        return task.get_dataset(
+            dict(self.lengths), split=part.split, shuffle=False, seed=seed, try_in_mem_cache=False
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Write:
+    """What a worker does with a part; returns its number of records."""
+
+    plan: ShardPlan
+    extent: ToCachePoint | ToTheEnd
+    find_task: Callable[[], seqio.Task]
+    progress: bool
+
+    def __call__(self, part: _Part) -> int:
+        if self.plan.finished(part.split, part.number):
+            return 0
+        task = self.find_task()
+        digest = hashlib.sha256()
+        records = _records(self.extent.run(task, part), task, plan=self.plan, digest=digest)
+        title = f"{task.name} {part.split} {part.number + 1}/{part.of}"
+        bar = tqdm(records, desc=title, unit=" records", disable=not self.progress)
+        return self.plan.write(part.split, part.number, records=bar, content=digest.hexdigest)
+
+
+def write_cache_from_task(
+    directory: Path | str,
+    task: seqio.Task,
+    vocabulary: Vocabulary,
+    *,
+    module: str | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+    overwrite: bool = False,
+    materialize: ToTheEnd | None = None,
+) -> Manifest:
+    """Writes the cache of a SeqIO task's splits 'train' and 'validation'.
+
+    Args:
+      directory: made if missing. A complete cache of this task is left as it is.
+      task: its output features must be integers (or loss weights), one axis each.
+      vocabulary: saved in the directory; `seqio_vocabulary.from_seqio` of the targets' one.
+      module: module or `.py` file that registers the task, for worker processes to import; None
+        keeps to this process.
+      workers: processes; None for one a core. A source of one shard needs one.
+      progress: whether to show a bar on standard error.
+      overwrite: replaces a complete cache.
+      materialize: runs the task to its end, post-cache steps included; None stops at its cache
+        point.
+
+    Raises:
+      CacheError: the directory cannot be written, or holds the cache of something else; the
+        task's features are not of a kind that can be cached; or there is nothing to train on.
+    """
+    directory = Path(directory)
+    extent = materialize or ToCachePoint()
+    parts = [part for split in _cached_splits(task) for part in extent.parts(task, split)]
+    manifest = dataclasses.replace(
+        _manifest(task, vocabulary, features=extent.run(task, parts[0]).element_spec),
+        materialized=dataclasses.asdict(materialize) if materialize else None,
+    )
+    with sole_writer(directory):
+        if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
+            return complete
+        source = f"{manifest.corpus_fingerprint} {len(parts)}"
+        plan = dataclasses.replace(
+            shard_plan(directory, manifest, source=source),
+            vocab_size=_ids(task, vocabulary, manifest.features),
+        )
+        find_task: Callable[[], seqio.Task] = lambda: task  # noqa: E731
+        if module and any(part.of > 1 for part in parts):
+            workers = workers or default_workers()
+            folders = tuple(seqio.utils.get_global_cache_dirs())
+            find_task = functools.partial(_registered, task.name, module, folders)
+        else:
+            workers = 1
+        write = _Write(plan, extent, find_task, progress and workers == 1)
+        bar = tqdm(
+            desc=task.name, total=len(parts), unit=" shards", disable=not progress or workers == 1
+        )
+        with bar:
+            for _ in spread(write, iter(parts), workers=workers):
+                bar.update()
+        shards = collections.Counter(part.split for part in parts)
+        return finalise(plan, manifest, vocabulary, shards=shards, skipped={})
+
+
+def _manifest(
+    task: seqio.Task, vocabulary: Vocabulary, *, features: Mapping[str, tf.TensorSpec]
+) -> Manifest:
+    return Manifest(
+        corpus=task.name,
+        corpus_fingerprint=task_fingerprint(task),
+        vocabulary=vocabulary.to_json(),
+        vocabulary_fingerprint=vocabulary.fingerprint,
+        token_ids=vocabulary.token_ids,
+        features=_features(features, task, vocabulary),
+        seqio_task=True,
+    )
+
+
+def _cached_splits(task: seqio.Task) -> list[str]:
+    """Of a task that is only evaluated, as some of a mixture are, there is no 'train'."""
+    found = [split for split in _SPLITS if split in task.splits]
+    if not found:
+        known = ", ".join(task.splits)
+        raise CacheError(f"task {task.name!r} has no split 'train' or 'validation', only {known}")
+    return found
+
+
+def _registered(name: str, module: str, cache_dirs: Sequence[str]) -> seqio.Task:
+    import_module(module)
+    seqio.set_global_cache_dirs(list(cache_dirs))
+    return seqio.TaskRegistry.get(name)
+
+
+def _ids(task: seqio.Task, vocabulary: Vocabulary, names: Iterable[str]) -> int:
+    """How many ids the features have that are there where the cache lies."""
+    outputs = task.output_features
+    sizes = [outputs[name].vocabulary.vocab_size for name in names if name in outputs]
+    return max([vocabulary.vocab_size, *sizes])
+
+
+def _features(
+    spec: Mapping[str, tf.TensorSpec], task: seqio.Task, vocabulary: Vocabulary
+) -> dict[str, str]:
+    """Stored dtypes of the output features, and of loss weights that come with them.
+
+    The text of a task that is under an objective of ours is `targets`, whatever its outputs.
+
+    Raises:
+      CacheError: inputs or targets are not integers with one axis. What else is of another kind,
+        such as the score of a regression, is left out: no row has it.
+    """
+    stored = {}
+    outputs = dict.fromkeys([*task.output_features, "targets"])
+    for name in [*outputs, *(f"{output}_loss_weights" for output in outputs)]:
+        if name not in spec:
+            continue
+        dtype, rank = spec[name].dtype, spec[name].shape.rank
+        if rank not in (1, None) or not (dtype.is_integer or dtype.is_floating):
+            if name not in _TEXT:
+                print(
+                    f"task {task.name!r}: feature {name!r}, {dtype.name} with {rank} axes, is left "
+                    "out: rows have only integers or weights with one axis",
+                    file=sys.stderr,
+                )
+                continue
+            raise CacheError(
+                f"task {task.name!r}: feature {name!r} is {dtype.name} with {rank} axes where the "
+                "cache lies; only integers or weights with one axis can be cached. Tokenise "
+                "before the cache placeholder"
+            )
+        stored[name] = FLOAT if dtype.is_floating else token_dtype(_ids(task, vocabulary, spec))
+    if "targets" not in stored:
+        raise CacheError(
+            f"task {task.name!r} has no feature 'targets' where its cache lies, only "
+            f"{', '.join(spec)}"
+        )
+    return stored
+
+
+def _records(
+    examples: tf.data.Dataset, task: seqio.Task, *, plan: ShardPlan, digest: hashlib._Hash
+) -> Iterator[Record]:
+    """Records of examples; `digest` takes in their values as they pass.
+
+    `segments`, which our own tokenising step adds, are where segments of the text start.
+    """
+    no_segments = np.zeros(0, np.int32)
+    for example in examples.as_numpy_iterator():
+        features = {}
+        for name, dtype in plan.features.items():
+            values = np.asarray(example[name])
+            if values.ndim != 1:
+                raise CacheError(
+                    f"task {task.name!r}: feature {name!r} of an example has shape "
+                    f"{values.shape}; only features with one axis can be cached"
+                )
+            features[name] = values.astype(np.float32 if dtype == FLOAT else np.int64)
+            digest.update(f"{name} {len(values)} ".encode())
+            digest.update(features[name].tobytes())
+        yield Record(features, example.get("segments", no_segments), True)
+
+
+def task_fingerprint(task: seqio.Task) -> str:
+    """Hex digest of a task's source, files and cached steps, their code included; cheap."""
+    steps = task.preprocessors[: describe(task).cached_steps]
+    shards = [
+        (str(shard), _size(str(shard)))
+        for split in _SPLITS
+        if split in task.splits
+        for shard in _source(task, split).list_shards(split)
+    ]
+    source = [f"{name}={_said(value)}" for name, value in sorted(vars(task.source).items())]
+    outputs = [
+        f"{name} {feature.dtype} {ids_fingerprint(feature.vocabulary)}"
+        for name, feature in task.output_features.items()
+    ]
+    said = [task.name, type(task.source).__qualname__, source, shards, outputs]
+    return hashlib.sha256(repr([said, [_said(step) for step in steps]]).encode()).hexdigest()
+
+
+def ids_fingerprint(vocabulary: seqio.Vocabulary) -> str:
+    """What decides a vocabulary's ids: the same in every process, wherever its files lie."""
+    ours = from_seqio(vocabulary)
+    if not isinstance(ours, PassThroughVocabulary):
+        return ours.fingerprint
+    model = getattr(vocabulary, "sp_model", None) or b""
+    return f"{ours.fingerprint} {hashlib.sha256(model).hexdigest()} {_said(vocabulary)}"
+
+
+def _size(path: str) -> int:
+    return Path(path).stat().st_size if Path(path).is_file() else -1
+
+
+def _said(value: Any) -> str:
+    """What decides how a source or step behaves: its code, its arguments, its fields."""
+    if isinstance(value, functools.partial):
+        arguments = [_said(argument) for argument in value.args]
+        named = [f"{name}={_said(argument)}" for name, argument in sorted(value.keywords.items())]
+        return f"{_said(value.func)}({', '.join([*arguments, *named])})"
+    if inspect.isroutine(value) or inspect.isclass(value):
+        name = f"{value.__module__}.{value.__qualname__}"
+        try:
+            code = inspect.getsource(value)
+        except (OSError, TypeError):
+            return name
+        return f"{name} {hashlib.sha256(code.encode()).hexdigest()}"
+    fingerprint = getattr(value, "fingerprint", None)
+    if fingerprint is not None:
+        return str(fingerprint() if callable(fingerprint) else fingerprint)
+    return _ADDRESS.sub("", repr(value))

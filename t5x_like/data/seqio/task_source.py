@@ -1,0 +1,137 @@
+"""Tasks registered with SeqIO, as what can be trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_like.data.corpora import registry
+from t5x_like.data.order import integer_weights
+from t5x_like.protocols import Objective, Vocabulary
+
+if TYPE_CHECKING:
+    import seqio
+
+
+@dataclasses.dataclass(frozen=True)
+class SeqioSource:
+    """A task of SeqIO's registry, unchanged.
+
+    Attributes:
+      task: the registered `seqio.Task`.
+      refused: the first step after its cache that training from a cache cannot run.
+      module: what to import in a worker process to find it again; None keeps to one process.
+    """
+
+    task: seqio.Task
+    weight: int
+    objective: Objective | None
+    steps: tuple[str, ...]
+    eos_ids: Mapping[str, int]
+    refused: str | None
+    module: str | None = None
+
+    sentences = None
+
+    # As of a CorpusSource.
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def text(self) -> str:
+        return self.task.name
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Of its tokens.
+
+        Raises:
+          ValueError: not all of them are in the same one.
+        """
+        import seqio
+
+        from t5x_like.data.seqio.task_cache import ids_fingerprint
+        from t5x_like.data.seqio.vocabularies import from_seqio
+
+        features = self.task.output_features
+        # Positions and labels are numbers that pass through; so are the ids of a tokenised text.
+        tokens = {
+            name: ids_fingerprint(feature.vocabulary)
+            for name, feature in features.items()
+            if not isinstance(feature, seqio.ContinuousFeature)
+            and (
+                name in registry.TEXT_TO_TEXT
+                or not isinstance(feature.vocabulary, seqio.PassThroughVocabulary)
+            )
+        }
+        if len(set(tokens.values())) > 1:
+            raise ValueError(
+                f"task {self.name!r}: {' and '.join(tokens)} are in different vocabularies, and a "
+                "model here reads all of its ids in one: give the task's features the same one"
+            )
+        return from_seqio(features["targets" if "targets" in features else "inputs"].vocabulary)
+
+    def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:
+        del vocabulary
+        return self.eos_ids
+
+    def fingerprint(self) -> str:
+        from t5x_like.data.seqio.task_cache import task_fingerprint
+
+        return task_fingerprint(self.task)
+
+    def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
+        from t5x_like.data.seqio.task_cache import write_cache_from_task
+
+        write_cache_from_task(directory, self.task, vocabulary, module=self.module, **options)
+
+
+def named(name: str, *, module: str | None = None) -> tuple[SeqioSource, ...] | None:
+    """The tasks of a registered SeqIO task or mixture; None where SeqIO knows no such name.
+
+    Rates become integers in exactly their proportion; a task of rate 0 is left out.
+    """
+    if "seqio" not in sys.modules:
+        return None
+    import seqio
+
+    from t5x_like.data.seqio.task_steps import describe
+
+    if name in seqio.MixtureRegistry.names():
+        mixture = seqio.MixtureRegistry.get(name)
+        rates = {task: mixture.get_rate(task) for task in mixture.tasks}
+    elif name in seqio.TaskRegistry.names():
+        rates = {seqio.TaskRegistry.get(name): 1}
+    else:
+        return None
+    weights = integer_weights({task.name: rate for task, rate in rates.items()})
+    sources = []
+    for task in rates:
+        if not weights[task.name]:
+            continue
+        post = describe(task)
+        sources.append(
+            SeqioSource(
+                task,
+                weights[task.name],
+                post.objective,
+                post.steps,
+                eos_ids=post.eos,
+                refused=post.refused,
+                module=module,
+            )
+        )
+    return tuple(sources)
+
+
+def registered_names() -> list[str]:
+    """Names in SeqIO's registries, where it is imported."""
+    if "seqio" not in sys.modules:
+        return []
+    import seqio
+
+    return [*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()]

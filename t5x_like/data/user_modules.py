@@ -1,0 +1,51 @@
+"""Modules of the user's, imported for what they register."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+
+def import_module(module: str) -> str:
+    """Imports a module by dotted name, or a `.py` file by path, for what it registers.
+
+    Returns:
+      The name by which Python knows it.
+
+    Raises:
+      ValueError: there is none.
+    """
+    path = Path(module)
+    if path.suffix != ".py":
+        # A console script's path begins with its own folder, where the user's modules are not.
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, here)
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"MIXTURE_OR_TASK_MODULE={module!r}: {error} (looked in this folder and on "
+                "PYTHONPATH; a file's path, ending in .py, works too)"
+            ) from error
+        return module
+    if not path.is_file():
+        raise ValueError(f"MIXTURE_OR_TASK_MODULE={module!r}: no such file in {Path.cwd()}")
+    if (imported := sys.modules.get(path.stem)) is not None:
+        if Path(getattr(imported, "__file__", None) or "").resolve() != path.resolve():
+            raise ValueError(
+                f"MIXTURE_OR_TASK_MODULE={module!r}: Python has a module {path.stem!r} already; "
+                "give the file another name"
+            )
+        return path.stem
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(sys.modules[path.stem])
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+    return path.stem

@@ -1,0 +1,1 @@
+"""Examples and parameters as people read them."""

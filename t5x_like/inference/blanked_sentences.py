@@ -1,0 +1,41 @@
+"""Held-out sentences with blanks, made by the objective that a task is trained with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from t5x_like.data.cached_tasks import CachedTasks
+
+_SENTENCE = re.compile(r"[A-Z][^.!?\n⁇]{100,240}[.!?](?=\s|$)")  # ⁇ is an unknown character
+
+
+def blanked_sentences(opened: CachedTasks, n: int) -> Iterator[tuple[str, str]]:
+    """Up to `n` pairs (a sentence with `<extra_id_k>` blanks, sentence), spread over the split.
+
+    Raises:
+      ValueError: the task has no held-out text, no sentence in it, or no objective that makes
+        blanks.
+    """
+    record, cache = opened.records[0], opened.caches[0]
+    if record.objective is None or "validation" not in cache.manifest.splits:
+        raise ValueError(f"task {record.name!r} has no held-out text to make blanks in")
+    split = cache.split("validation")
+    sentences = [
+        sentence
+        for i in range(min(len(split), 500))
+        for sentence in _SENTENCE.findall(
+            opened.vocabulary.decode(split.record(i)["targets"].tolist())
+        )
+    ]
+    if not sentences:
+        raise ValueError(f"task {record.name!r} has no held-out sentence of a fitting length")
+    for k in np.linspace(0, len(sentences) - 1, min(n, len(sentences))).astype(int):
+        tokens = np.asarray(opened.vocabulary.encode(sentences[k]), np.int32)
+        rng = np.random.default_rng(int(k))
+        features = record.objective({"targets": tokens}, rng, cache.token_ids)
+        yield opened.vocabulary.decode(features["inputs"].tolist()), sentences[k]

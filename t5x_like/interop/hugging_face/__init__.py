@@ -1,0 +1,1 @@
+"""Models and their weights from and to Hugging Face, a module a family."""

@@ -1,0 +1,283 @@
+"""BART and mBART at Hugging Face: settings and names of weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flax import nnx
+
+from t5x_like.interop.hugging_face import activation_names, task_heads, unsupported_settings
+from t5x_like.interop.mapping import Names, Rule, Transform, linear, norm, under
+from t5x_like.layers import activations
+from t5x_like.layers.heads import label_heads
+from t5x_like.models import bart, bart_decoder
+
+MODEL_TYPES = ("bart", "mbart")
+
+_PREFIX = "model."
+_GENERATION = "ForConditionalGeneration"
+_DECODER = "ForCausalLM"
+_TASKS = (task_heads.CLASSES, task_heads.SPANS, task_heads.BODY)
+_ENDINGS = (_GENERATION, _DECODER, *_TASKS)
+_STEMS = {"bart": "Bart", "mbart": "MBart"}
+_DEFAULT_LABELS = {"bart": 3, "mbart": 2}
+_SIDES = ("encoder", "decoder")
+_LOGITS_BIAS = "final_logits_bias"
+_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
+_UNUSED = (_LOGITS_BIAS, *_COPIES, *(_PREFIX + name for name in _COPIES))
+_EPSILON = 1e-5  # of every norm there
+_ONE_ROW = Transform(lambda theirs: (theirs[0],), lambda ours: ours[None])
+
+# Our norm and attention: their attention, whose norm is named after it.
+_ATTENTIONS = {
+    "encoder": [("attention_norm", "attention", "self_attn")],
+    "decoder": [
+        ("self_norm", "self_attention", "self_attn"),
+        ("cross_norm", "cross_attention", "encoder_attn"),
+    ],
+}
+_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
+
+# Ours: theirs, in config.json, and what they take where it is not given.
+_SETTINGS = {
+    "vocab_size": ("vocab_size", 50265),
+    "d_model": ("d_model", 1024),
+    "num_encoder_layers": ("encoder_layers", 12),
+    "num_decoder_layers": ("decoder_layers", 12),
+    "max_positions": ("max_position_embeddings", 1024),
+    "pad_id": ("pad_token_id", 1),
+    "scale_embedding": ("scale_embedding", False),
+    "dropout_rate": ("dropout", 0.1),
+    "attention_dropout_rate": ("attention_dropout", 0.0),
+    "activation_dropout_rate": ("activation_dropout", 0.0),
+    "init_std": ("init_std", 0.02),
+}
+_ENDS = {"bos_token_id": 0, "eos_token_id": 2, "forced_eos_token_id": None}
+# mBART's decoder starts with a language; generation is not made to end.
+IDS: dict[str, dict[str, int | None]] = {
+    "bart": {**_ENDS, "decoder_start_token_id": 2},
+    "mbart": {**_ENDS, "decoder_start_token_id": None},
+}
+_OF_EACH_SIDE = {"d_ff": ("ffn_dim", 4096), "num_heads": ("attention_heads", 16)}
+# The only values that are read.
+_FIXED = {
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+    "tie_word_embeddings": True,
+    "is_decoder": False,
+}
+# Of a decoder alone, which the class itself makes one.
+_FIXED_DECODER = {
+    "decoder_layerdrop": 0.0,
+    "tie_word_embeddings": True,
+    "add_cross_attention": False,
+}
+
+
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+    """Of a model with the head for generation, for classes or numbers, for answers, or without.
+
+    Or of its decoder alone.
+
+    Raises:
+      ValueError: another head, or a setting that is not supported.
+    """
+    kind = config["model_type"]
+    head = architecture.removeprefix(_STEMS[kind])
+    if architecture == head or head not in _ENDINGS:
+        known = ", ".join(f"{_STEMS[kind]}{name}" for name in _ENDINGS)
+        raise ValueError(f"{architecture} is not read; of this family, {known} are")
+    if head == _DECODER:
+        return functools.partial(bart_decoder.BartDecoder, _decoder_config(config))
+    ours = _config(config, logits_bias=head == _GENERATION)
+    if head == _GENERATION:
+        return functools.partial(bart.Bart, ours)
+    rate = config.get("classifier_dropout") or 0.0
+    of_sequence = functools.partial(
+        label_heads.SequenceHead,
+        pool=label_heads.LastOf(config.get("eos_token_id", 2)),
+        activation=activations.tanh,
+        dropout_rates=(rate, rate),
+    )
+    made = task_heads.fine_tuned(
+        head,
+        functools.partial(bart.Reader, ours),
+        made_with=task_heads.Heads(of_sequence),
+        config=config,
+        default_labels=_DEFAULT_LABELS[kind],
+    )
+    assert made is not None  # `_TASKS` are among those that it knows
+    return made
+
+
+def settled(make: functools.partial, weights: Any) -> functools.partial:
+    """The constructor of what the weights hold: a bias of zeros, a buffer there, is none here."""
+    if make.func is not bart.Bart or _LOGITS_BIAS not in weights:
+        return make
+    if np.any(weights.read(_LOGITS_BIAS)):
+        return make
+    (config,) = make.args
+    return functools.partial(bart.Bart, dataclasses.replace(config, logits_bias=False))
+
+
+def to_hf(model: Any) -> dict[str, Any] | None:
+    """Of a BART as it is pretrained, of its decoder alone, or of its body with or without a head.
+
+    Raises:
+      ValueError: norms have another epsilon, or there is no class with this head.
+    """
+    config = getattr(model, "config", None)
+    if not isinstance(config, bart.Config):
+        return None
+    if config.norm_epsilon != _EPSILON:
+        raise ValueError(
+            f"bart.Config.norm_epsilon is {config.norm_epsilon}, but Hugging Face's BART has "
+            f"{_EPSILON} and no setting for it"
+        )
+    kind, head = "mbart" if config.pre_norm else "bart", _head(model)
+    if head not in _ENDINGS:
+        raise ValueError(f"Hugging Face has no {_STEMS[kind]}{head}: it cannot be exported")
+    decodes = head == _DECODER
+    theirs = {name: getattr(config, ours) for ours, (name, _) in _SETTINGS.items()}
+    for ours, (name, _) in _OF_EACH_SIDE.items():
+        theirs |= {f"{side}_{name}": getattr(config, ours) for side in _SIDES}
+    if decodes:
+        # Their cache has as many layers as the encoder would.
+        theirs |= {"is_decoder": True, "encoder_layers": config.num_decoder_layers}
+    return {
+        "model_type": kind,
+        "architectures": [_STEMS[kind] + head],
+        "is_encoder_decoder": not decodes,
+        "activation_function": activation_names.written(config.activation),
+        **theirs,
+        **_of_head(model),
+    }
+
+
+def names(model: Any) -> Names:
+    """The names of a model's weights in a file of its class."""
+    head, config = _head(model), model.config
+    if head == _DECODER:
+        rules = under(_decoder(config), theirs=_PREFIX)
+        fresh = functools.partial(_cross_attention, config)
+        return Names(rules, prefix=_PREFIX, unused=_UNUSED, fresh=fresh)
+    rules = under(
+        _body(config),
+        ours="" if head == _GENERATION else "body/model/",
+        theirs="" if head == task_heads.BODY else _PREFIX,
+    )
+    constants = {}
+    if head == _GENERATION and config.logits_bias:
+        rules.append(Rule("logits_bias", _LOGITS_BIAS, _ONE_ROW))
+    elif head == _GENERATION:
+        constants[_LOGITS_BIAS] = np.zeros((1, config.vocab_size), np.float32)
+    elif head == task_heads.CLASSES:
+        rules += linear("head/pooler/dense", "classification_head.dense")
+        rules += linear("head/out", "classification_head.out_proj")
+    elif head == task_heads.SPANS:
+        rules += linear("head/out", "qa_outputs")
+    return Names(rules, prefix=_PREFIX, constants=constants, unused=_UNUSED)
+
+
+def _body(config: bart.Config) -> list[Rule]:
+    rules = [Rule("embedding/table", "shared.weight", aliases=_COPIES)]
+    for side in _SIDES:
+        parts = (f"{side}_entry", f"{side}_norm", side)
+        rules += _side(config, side, parts, attentions=_ATTENTIONS[side])
+    return rules
+
+
+def _decoder(config: bart.Config) -> list[Rule]:
+    """Its layers are an encoder's here, as they attend to nothing but themselves."""
+    names = ("shared.weight", *_COPIES)
+    table = Rule("embedding/table", "decoder.embed_tokens.weight", aliases=names)
+    parts = ("entry", "norm", "stack")
+    return [table, *_side(config, "decoder", parts, attentions=_ATTENTIONS["encoder"])]
+
+
+def _side(
+    config: bart.Config, side: str, parts: Sequence[str], *, attentions: list[tuple[str, str, str]]
+) -> list[Rule]:
+    """Of the parts of a side of theirs, ours being called as `parts` says."""
+    entry, last_norm, stack = parts
+    rules = [Rule(f"{entry}/positions", f"{side}.embed_positions.weight")]
+    rules += norm(f"{entry}/norm", f"{side}.layernorm_embedding")
+    if config.pre_norm:
+        rules += norm(last_norm, f"{side}.layer_norm")
+    return rules + under(
+        _layer(attentions), ours=f"{stack}/layers/", theirs=f"{side}.layers.{{i}}."
+    )
+
+
+def _layer(attentions: list[tuple[str, str, str]]) -> list[Rule]:
+    rules = linear("mlp/wi", "fc1") + linear("mlp/wo", "fc2") + norm("mlp_norm", "final_layer_norm")
+    for our_norm, ours, theirs in attentions:
+        rules += norm(our_norm, f"{theirs}_layer_norm")
+        for our, their in _PROJECTIONS.items():
+            rules += linear(f"{ours}/{our}", f"{theirs}.{their}")
+    return rules
+
+
+def _cross_attention(config: bart.Config) -> Iterator[tuple[str, np.ndarray]]:
+    """What their decoder has and does not use where there is no encoder, as they would draw it."""
+    rng, size = np.random.default_rng(0), config.d_model
+    for i in range(config.num_decoder_layers):
+        start = f"{_PREFIX}decoder.layers.{i}.encoder_attn"
+        for name in _PROJECTIONS.values():
+            kernel = rng.normal(0, config.init_std, (size, size))
+            yield f"{start}.{name}.weight", kernel.astype(np.float32)
+            yield f"{start}.{name}.bias", np.zeros(size, np.float32)
+        yield f"{start}_layer_norm.weight", np.ones(size, np.float32)
+        yield f"{start}_layer_norm.bias", np.zeros(size, np.float32)
+
+
+def _config(config: Mapping[str, Any], *, logits_bias: bool) -> bart.Config:
+    unsupported_settings.check(config, _FIXED)
+    ours = {name: config.get(*theirs) for name, theirs in _SETTINGS.items()}
+    for name, (theirs, default) in _OF_EACH_SIDE.items():
+        encoder, decoder = (config.get(f"{side}_{theirs}", default) for side in _SIDES)
+        if encoder != decoder:
+            raise ValueError(
+                f"config.json has {theirs} {encoder} in the encoder, {decoder} in the decoder: "
+                "only equal ones are read"
+            )
+        ours[name] = encoder
+    return bart.Config(**ours, **_same_for_all(config), logits_bias=logits_bias)
+
+
+def _decoder_config(config: Mapping[str, Any]) -> bart_decoder.Config:
+    unsupported_settings.check(config, _FIXED_DECODER)
+    ours = {name: config.get(*theirs) for name, theirs in _SETTINGS.items()}
+    for name, (theirs, default) in _OF_EACH_SIDE.items():
+        ours[name] = config.get(f"decoder_{theirs}", default)
+    return bart_decoder.Config(**ours | _same_for_all(config) | {"num_encoder_layers": 0})
+
+
+def _same_for_all(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "activation": activation_names.read(config.get("activation_function", "gelu")),
+        "pre_norm": config["model_type"] == "mbart",
+        "norm_epsilon": _EPSILON,
+    }
+
+
+def _head(model: Any) -> str:
+    """The end of the name of the model's class."""
+    if isinstance(model, bart_decoder.BartDecoder):
+        return _DECODER
+    return _GENERATION if isinstance(model, bart.Bart) else task_heads.ending_of(model)
+
+
+def _of_head(model: Any) -> dict[str, Any]:
+    """The settings of a head for classes."""
+    if _head(model) != task_heads.CLASSES:
+        return {}
+    return {
+        **task_heads.settings(model),
+        "classifier_dropout": model.head.dropout_rates[0],
+        "eos_token_id": model.head.pool.token,
+    }

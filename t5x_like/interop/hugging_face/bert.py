@@ -1,0 +1,337 @@
+"""BERT and RoBERTa at Hugging Face: settings and names of weights; SpanBERT goes out as a BERT."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flax import nnx
+
+from t5x_like.interop import mapping
+from t5x_like.interop.hugging_face import activation_names, task_heads, unsupported_settings
+from t5x_like.interop.mapping import Names, Rule
+from t5x_like.layers import activations
+from t5x_like.layers.heads import label_heads
+from t5x_like.layers.losses import task_losses
+from t5x_like.models import bert, bert_decoder, spanbert
+from t5x_like.models.finetuned import FineTuned
+
+MODEL_TYPES = ("bert", "roberta")
+
+_PRETRAINED = "ForPreTraining"
+_MASKED = "ForMaskedLM"
+_PAIRS = "ForNextSentencePrediction"
+_BARE = "Model(add_pooling_layer=False)"  # transformers has no name for it
+
+# Ours: theirs, in config.json, and what they take where it is not given.
+_SETTINGS = {
+    "d_model": ("hidden_size", 768),
+    "d_ff": ("intermediate_size", 3072),
+    "num_heads": ("num_attention_heads", 12),
+    "num_layers": ("num_hidden_layers", 12),
+    "max_positions": ("max_position_embeddings", 512),
+    "type_vocab_size": ("type_vocab_size", 2),
+    "dropout_rate": ("hidden_dropout_prob", 0.1),
+    "attention_dropout_rate": ("attention_probs_dropout_prob", 0.1),
+    "norm_epsilon": ("layer_norm_eps", 1e-12),
+    "init_std": ("initializer_range", 0.02),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kind:
+    """What differs between the two model types."""
+
+    model_type: str
+    classes: str  # beginning of their names
+    vocab_size: int
+    pad_id: int
+    mlm: Mapping[str, str]
+    decoder: str  # end of the name of the class that runs it as a decoder
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.model_type}."
+
+
+_BERT = _Kind(
+    model_type="bert",
+    classes="Bert",
+    vocab_size=30522,
+    pad_id=0,
+    mlm={
+        "dense": "cls.predictions.transform.dense",
+        "norm": "cls.predictions.transform.LayerNorm",
+        "bias": "cls.predictions.bias",
+        "decoder": "cls.predictions.decoder",
+    },
+    decoder="LMHeadModel",
+)
+_ROBERTA = _Kind(
+    model_type="roberta",
+    classes="Roberta",
+    vocab_size=50265,
+    pad_id=1,
+    mlm={
+        "dense": "lm_head.dense",
+        "norm": "lm_head.layer_norm",
+        "bias": "lm_head.bias",
+        "decoder": "lm_head.decoder",
+    },
+    decoder="ForCausalLM",
+)
+IDS = {"bert": {"pad_token_id": 0}, "roberta": {"bos_token_id": 0, "eos_token_id": 2}}
+
+_POOLED: dict[str, Any] = {"pool": label_heads.first, "activation": activations.tanh}
+
+# Ours: theirs.
+_LAYER = {
+    "attention/query": "attention.self.query",
+    "attention/key": "attention.self.key",
+    "attention/value": "attention.self.value",
+    "attention/out": "attention.output.dense",
+    "mlp/wi": "intermediate.dense",
+    "mlp/wo": "output.dense",
+}
+_NORMS = {"attention_norm": "attention.output.LayerNorm", "mlp_norm": "output.LayerNorm"}
+
+
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+    """Of a model with the heads of pretraining or one of them, that of a task, or without.
+
+    `BertModel(add_pooling_layer=False)` is one without a pooler. A class for decoders, which
+    sees both sides where `is_decoder` is not set, is then a masked language model.
+
+    Raises:
+      ValueError: another head, or a setting that is not supported.
+    """
+    kind = _ROBERTA if config["model_type"] == "roberta" else _BERT
+    ending = architecture.removeprefix(kind.classes)
+    if ending == kind.decoder and config.get("is_decoder"):
+        return functools.partial(bert_decoder.BertDecoder, _decoder_config(config, kind))
+    ours = _config(config, kind, sentence_head=ending == _PRETRAINED)
+    if ending in (_MASKED, kind.decoder) or (ending == _PRETRAINED and kind is _BERT):
+        _check_activation(kind, config.get("hidden_act", "gelu"))
+        return functools.partial(bert.Bert, ours)
+    body = functools.partial(bert.Encoder, ours)
+    if ending == _BARE:
+        return functools.partial(FineTuned, body)
+    if ending == task_heads.BODY:
+        return functools.partial(
+            FineTuned, body, functools.partial(label_heads.PooledState, **_POOLED)
+        )
+    if ending == _PAIRS and kind is _BERT:
+        pair = functools.partial(label_heads.SequenceHead, num_labels=2, **_POOLED)
+        return functools.partial(FineTuned, body, pair, task=task_losses.pairs)
+    made_with = _heads(config.get("classifier_dropout"), ours, ending=ending, kind=kind)
+    made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
+    if made is None:
+        raise ValueError(
+            f"{architecture} is not read: it is no {kind.classes} with a head that we have; "
+            f"{kind.classes}{_BARE} is a body without a pooler"
+        )
+    return made
+
+
+def _heads(given: float | None, ours: bert.Config, *, ending: str, kind: _Kind) -> task_heads.Heads:
+    """With dropout as `given` or, as everywhere by default, that of the body.
+
+    RoBERTa's classes have it before the pooler too, and its choices have the body's in any case.
+    """
+    is_choice = kind is _ROBERTA and ending == task_heads.CHOICES
+    rate = ours.dropout_rate if given is None or is_choice else given
+    before = rate if kind is _ROBERTA and ending == task_heads.CLASSES else 0.0
+    return task_heads.Heads(
+        of_sequence=functools.partial(
+            label_heads.SequenceHead, **_POOLED, dropout_rates=(before, rate)
+        ),
+        of_tokens=functools.partial(label_heads.TokenHead, dropout_rate=rate),
+    )
+
+
+def to_hf(model: Any) -> dict[str, Any] | None:
+    """config.json of a (possibly abstract) model; None if it is of another family.
+
+    Raises:
+      ValueError: the configuration cannot be said in theirs.
+    """
+    if not _is_ours(model):
+        return None
+    config, kind = model.config, _kind(model)
+    unsupported_settings.check_biases(config)
+    if config.d_embedding not in (None, config.d_model):
+        raise ValueError(
+            f"bert.Config.d_embedding is {config.d_embedding}, but Hugging Face's BERT has "
+            "embeddings as wide as the model: it cannot be exported"
+        )
+    ending, decodes = _ending(model), isinstance(model, bert_decoder.BertDecoder)
+    if kind is _ROBERTA and ending in (_PRETRAINED, _PAIRS):
+        raise ValueError("Hugging Face's RoBERTa has no head for pairs: it cannot be exported")
+    activation = activation_names.written(config.activation)
+    if ending == _MASKED or decodes:
+        _check_activation(kind, activation)
+    return {
+        "model_type": kind.model_type,
+        "architectures": [kind.classes + ending.removesuffix("(add_pooling_layer=False)")],
+        "vocab_size": config.vocab_size,
+        **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
+        "type_vocab_size": max(1, config.type_vocab_size),
+        "hidden_act": activation,
+        # RoBERTa's positions are counted from it.
+        **({} if kind is _BERT else {"pad_token_id": config.padding_position}),
+        **({"is_decoder": True} if decodes else {}),
+        **_of_head(model),
+    }
+
+
+def names(model: Any) -> Names:
+    """The names of a model's weights in a file of its class."""
+    config, kind, ending = model.config, _kind(model), _ending(model)
+    pretrained, decodes = isinstance(model, bert.Bert), ending == kind.decoder
+    theirs = "" if ending in (task_heads.BODY, _BARE) else kind.prefix
+    rules = mapping.under(
+        body(config, decoder=f"{kind.mlm['decoder']}.weight", trunk="" if decodes else "trunk/"),
+        ours="" if decodes else "encoder/" if pretrained else "body/",
+        theirs=theirs,
+    )
+    if pretrained or decodes:
+        rules += mapping.linear("mlm/dense", kind.mlm["dense"])
+        rules += mapping.norm("mlm/norm", kind.mlm["norm"])
+        rules.append(Rule("mlm/bias", kind.mlm["bias"], aliases=(f"{kind.mlm['decoder']}.bias",)))
+    if ending in (_PRETRAINED, _PAIRS):
+        head = "sentence" if pretrained else "head"
+        rules += mapping.linear(f"{head}/pooler/dense", f"{theirs}pooler.dense")
+        rules += mapping.linear(f"{head}/out", "cls.seq_relationship")
+    elif ending not in (_MASKED, _BARE, kind.decoder):
+        rules += _task_head(ending, kind, theirs)
+    constants = {}
+    if not config.type_vocab_size:
+        constants[f"{theirs}embeddings.token_type_embeddings.weight"] = np.zeros(
+            (1, config.d_model), np.float32
+        )
+    if ending == _BARE:
+        constants |= _fresh_pooler(config)
+    # Older files have buffers, and copies of what is tied.
+    buffers = ("embeddings.position_ids", "embeddings.token_type_ids")
+    unused = (*buffers, *(kind.prefix + name for name in buffers), kind.mlm["decoder"])
+    return Names(rules, prefix=kind.prefix, constants=constants, unused=unused)
+
+
+def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
+    """A SpanBERT without the head of its boundaries, for which there is no class."""
+    if type(model) is not spanbert.SpanBert:
+        return None
+    fields = dataclasses.fields(bert.Config)
+    config = bert.Config(**{field.name: getattr(model.config, field.name) for field in fields})
+    plain = nnx.eval_shape(lambda: bert.Bert(config, rngs=nnx.Rngs(0)))
+    return {"": (plain, {name: part for name, part in params.items() if name != "boundary"})}
+
+
+def body(config: bert.Config, *, decoder: str, trunk: str = "trunk/") -> list[Rule]:
+    """Of a BERT's encoder; `decoder` is the name of a copy of the token table in a head.
+
+    `trunk` is where our layers are.
+    """
+    rules = [
+        Rule("embedding/tokens/table", "embeddings.word_embeddings.weight", aliases=(decoder,)),
+        Rule("embedding/positions", "embeddings.position_embeddings.weight"),
+        *mapping.norm("embedding/norm", "embeddings.LayerNorm"),
+    ]
+    if config.type_vocab_size:
+        rules.append(Rule("embedding/types", "embeddings.token_type_embeddings.weight"))
+    for our, their in _LAYER.items():
+        rules += mapping.linear(f"{trunk}stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
+    for our, their in _NORMS.items():
+        rules += mapping.norm(f"{trunk}stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
+    return rules
+
+
+def _task_head(ending: str, kind: _Kind, theirs: str) -> list[Rule]:
+    if ending == task_heads.SPANS:
+        return mapping.linear("head/out", "qa_outputs")
+    if ending == task_heads.TAGS:
+        return mapping.linear("head/out", "classifier")
+    if ending == task_heads.CLASSES and kind is _ROBERTA:
+        dense = mapping.linear("head/pooler/dense", "classifier.dense")
+        return dense + mapping.linear("head/out", "classifier.out_proj")
+    pooler = mapping.linear("head/pooler/dense", f"{theirs}pooler.dense")
+    if ending == task_heads.BODY:
+        return pooler
+    return pooler + mapping.linear("head/out", "classifier")
+
+
+def _fresh_pooler(config: bert.Config) -> dict[str, np.ndarray]:
+    """As transformers would draw it for a file that has none, with a warning."""
+    size = config.d_model
+    kernel = np.random.default_rng(0).normal(0, config.init_std, (size, size))
+    return {
+        "pooler.dense.weight": kernel.astype(np.float32),
+        "pooler.dense.bias": np.zeros(size, np.float32),
+    }
+
+
+def _config(config: Mapping[str, Any], kind: _Kind, *, sentence_head: bool) -> bert.Config:
+    unsupported_settings.check(config, unsupported_settings.ENCODER)
+    return bert.Config(**_fields(config, kind), sentence_head=sentence_head)
+
+
+def _decoder_config(config: Mapping[str, Any], kind: _Kind) -> bert_decoder.Config:
+    unsupported_settings.check(config, unsupported_settings.DECODER)
+    _check_activation(kind, config.get("hidden_act", "gelu"))
+    return bert_decoder.Config(**_fields(config, kind))
+
+
+def _fields(config: Mapping[str, Any], kind: _Kind) -> dict[str, Any]:
+    pad = config.get("pad_token_id")
+    return {
+        "vocab_size": config.get("vocab_size", kind.vocab_size),
+        **{ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()},
+        "activation": activation_names.read(config.get("hidden_act", "gelu")),
+        "padding_position": (kind.pad_id if pad is None else pad) if kind is _ROBERTA else None,
+    }
+
+
+def _check_activation(kind: _Kind, name: str) -> None:
+    if kind is _ROBERTA and name != "gelu":
+        raise ValueError(
+            f"this RoBERTa has the activation {name!r}, but at Hugging Face its head for masked "
+            "tokens has gelu in any case: only gelu is read and written"
+        )
+
+
+def _is_ours(model: Any) -> bool:
+    """Other families are made of parts of this one, with configurations of their own."""
+    configs = (bert.Config, spanbert.Config)
+    if isinstance(model, FineTuned):
+        return type(model.body) is bert.Encoder and type(model.config) in configs
+    return type(model) in (bert.Bert, spanbert.SpanBert, bert_decoder.BertDecoder)
+
+
+def _kind(model: Any) -> _Kind:
+    return _BERT if model.config.padding_position is None else _ROBERTA
+
+
+def _ending(model: Any) -> str:
+    """The end of the name of the model's class."""
+    if isinstance(model, bert.Bert):
+        return _MASKED if model.sentence is None else _PRETRAINED
+    if isinstance(model, bert_decoder.BertDecoder):
+        return _kind(model).decoder
+    if model.head is None:
+        return _BARE
+    if isinstance(model.head, label_heads.PooledState):
+        return task_heads.BODY
+    if getattr(model.task, "__name__", None) == task_losses.pairs.__name__:
+        return _PAIRS
+    return task_heads.ending_of(model)
+
+
+def _of_head(model: Any) -> dict[str, Any]:
+    if _ending(model) not in (task_heads.CLASSES, task_heads.TAGS, task_heads.CHOICES):
+        return {}
+    of_tokens = isinstance(model.head, label_heads.TokenHead)
+    rate = model.head.dropout_rate if of_tokens else model.head.dropout_rates[1]
+    return {"classifier_dropout": rate, **task_heads.settings(model)}

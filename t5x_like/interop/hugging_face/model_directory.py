@@ -1,0 +1,196 @@
+"""A directory of Hugging Face's, with config.json and weights, to a model of ours and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from flax import nnx
+from tqdm import tqdm
+
+from t5x_like.interop import mapping
+from t5x_like.interop.hugging_face import families, safetensors_files
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import TokenIds
+
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
+_GENERATES = ("ForConditionalGeneration", "LMHeadModel", "ForCausalLM")
+_GENERATION_IDS = tuple(
+    f"{role}_token_id"
+    for role in ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """A model as it was read.
+
+    Attributes:
+      make: constructs the model from `rngs`.
+      params: a plain dict of float32 arrays.
+      architecture: the class in transformers whose weights they are.
+      unused: tensors of the file that the class has no use for.
+    """
+
+    make: functools.partial
+    params: Any
+    architecture: str
+    unused: list[str]
+
+
+def read(directory: Path, *, architecture: str | None = None) -> Imported:
+    """The model of a directory; memory stays near one copy of its weights.
+
+    Args:
+      directory: with config.json, and model.safetensors or its shards.
+      architecture: a class of transformers, in place of the one that config.json names.
+
+    Raises:
+      FileNotFoundError: a file is not there.
+      ValueError: a setting or a class that has no counterpart here, or weights that do not fit.
+    """
+    config = read_config(directory)
+    family = families.of_config(config)
+    named = [architecture] if architecture else config.get("architectures") or []
+    if not named:
+        raise ValueError(
+            f"{directory / CONFIG} names no class under architectures: name the one whose weights "
+            "these are with --architecture, such as BertForMaskedLM"
+        )
+    make = family.from_hf(config, named[0])
+    weights = safetensors_files.Weights(directory)
+    settled = getattr(family, "settled", None)
+    make = settled(make, weights) if settled else make
+    model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
+    names = family.names(model)
+    rules = tqdm(names.rules, desc="reading", unit=" parameters", disable=None, leave=False)
+    params, unused = mapping.read(weights, model, names, rules=rules)
+    return Imported(make, params, named[0], unused)
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """The contents of config.json.
+
+    Raises:
+      FileNotFoundError: there is none.
+      ValueError: it is no JSON object.
+    """
+    path = directory / CONFIG
+    if not path.is_file():
+        name = directory.as_posix()
+        raise FileNotFoundError(
+            f"{directory} has no {CONFIG}: name a directory that save_pretrained wrote, or that "
+            f"was downloaded, as nothing is here. If it is a name of the hub: `hf download {name} "
+            f"--local-dir {directory.name}` (pip install huggingface_hub), then --from "
+            f"{directory.name}"
+        )
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} holds no object: it is not a model's configuration")
+    return config
+
+
+def halves(model: nnx.Module, params: Any) -> dict[str, tuple[nnx.Module, Any]]:
+    """What a model is exported as: one model, named "", or several by the names of folders."""
+    family = families.of_model(model)
+    several = getattr(family, "halves", None)
+    found = several(model, params) if several else None
+    return found or {"": (model, params)}
+
+
+def write(
+    directory: Path,
+    model: nnx.Module,
+    params: Any,
+    *,
+    ids: TokenIds | None = None,
+    original: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    shard_bytes: int = safetensors_files.SHARD_BYTES,
+) -> str:
+    """Writes config.json and the weights, in shards where they are large.
+
+    What the model itself determines counts for most in config.json. What else there is to say, such
+    as special ids, names of labels and settings of generation, is as in `original`, where that was
+    of the same class; of special ids that it does not name, the vocabulary's; and the published
+    ones where no vocabulary is given.
+
+    Args:
+      directory: made where it is not there.
+      model: abstract or not.
+      params: its parameters as a plain dict.
+      ids: of the vocabulary it was trained with, which config.json then names.
+      original: the contents of the config.json that the model was imported with.
+      overwrite: whether weights that are there may be replaced.
+      shard_bytes: of a file of weights at most.
+
+    Returns:
+      The class in transformers that opens it.
+
+    Raises:
+      FileExistsError: there are weights already.
+      ValueError: the model has no counterpart at Hugging Face.
+    """
+    family = families.of_model(model)
+    config = _config(family, model, ids=ids, original=original or {})
+    tensors = mapping.written(params, model, family.names(model))
+    progress = tqdm(tensors, desc="writing", unit=" tensors", disable=None, leave=False)
+    safetensors_files.write(directory, progress, overwrite=overwrite, shard_bytes=shard_bytes)
+    _write_json(directory / CONFIG, config)
+    architecture = config["architectures"][0]
+    if architecture.endswith(_GENERATES):
+        named = {name: config[name] for name in _GENERATION_IDS if config.get(name) is not None}
+        _write_json(directory / GENERATION, {"_from_model_config": True, **named})
+    return architecture
+
+
+def max_length(model: nnx.Module) -> int | None:
+    """How many tokens a text may have, special ones included; None where there is no limit."""
+    config: Any = getattr(model, "config", None)
+    found = getattr(config, "room", None) or getattr(config, "max_positions", None)
+    return found if isinstance(found, int) else None
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _config(
+    family: ModuleType, model: nnx.Module, *, ids: TokenIds | None, original: Mapping[str, Any]
+) -> dict[str, Any]:
+    """As `write` says."""
+    known = family.to_hf(model)
+    config = with_ids(family.IDS[known["model_type"]], ids)
+    if (original.get("architectures") or [None])[0] == known["architectures"][0]:
+        config |= original
+    if len(config.get("id2label") or ()) != known.get("num_labels"):
+        config = {name: config[name] for name in config.keys() - {"id2label", "label2id"}}
+    config.pop("torch_dtype", None)  # the old name of what comes now
+    return {**config, **known, "dtype": "float32"}
+
+
+def with_ids(published: Mapping[str, int | None], ids: TokenIds | None) -> dict[str, Any]:
+    """The special ids of a family, as a vocabulary has them: None for those that it lacks.
+
+    A vocabulary without padding fills rows up with another of its ids, which is not named.
+    """
+    if ids is None:
+        return dict(published)
+    found = {role: getattr(ids, role) for role in ("bos", "eos")}
+    if ids.pad not in (ids.unk, ids.eos):
+        found["pad"] = ids.pad
+    new = {f"{role}_token_id": i for role, i in found.items() if f"{role}_token_id" in published}
+    start = published.get("decoder_start_token_id")
+    if start is not None and start == published.get("eos_token_id"):
+        new["decoder_start_token_id"] = ids.eos
+    return {**published, **new}

@@ -1,0 +1,91 @@
+"""Hugging Face's classes for tasks, by the end of their names, and our heads for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flax import nnx
+
+from t5x_like.interop.hugging_face import unsupported_settings
+from t5x_like.layers.heads import label_heads
+from t5x_like.layers.losses import task_losses
+from t5x_like.models.finetuned import FineTuned
+
+Make = functools.partial
+
+BODY = "Model"
+CLASSES = "ForSequenceClassification"
+TAGS = "ForTokenClassification"
+CHOICES = "ForMultipleChoice"
+SPANS = "ForQuestionAnswering"
+
+
+@dataclasses.dataclass(frozen=True)
+class Heads:
+    """What the heads of a family are made with, beside the number of labels."""
+
+    of_sequence: Callable[..., nnx.Module]
+    of_tokens: Callable[..., nnx.Module] = label_heads.TokenHead
+
+
+def fine_tuned(
+    ending: str,
+    body: Make[nnx.Module],
+    *,
+    made_with: Heads,
+    config: Mapping[str, Any],
+    default_labels: int = 2,
+) -> Make[nnx.Module] | None:
+    """The body as a class with this ending has it; None where none of the above ends so.
+
+    With one label, rows are given a number. `default_labels` are those of a config.json that does
+    not tell.
+
+    Raises:
+      ValueError: rows have several labels at once, or several numbers.
+    """
+    of_sequence, of_tokens = made_with.of_sequence, made_with.of_tokens
+    labels = len(config.get("id2label") or ()) or config.get("num_labels", default_labels)
+    match ending:
+        case "Model":
+            return Make(FineTuned, body)
+        case "ForSequenceClassification":
+            unsupported_settings.check_problem(config, num_labels=labels)
+            task = task_losses.numbers if labels == 1 else task_losses.classes
+            return Make(FineTuned, body, Make(of_sequence, num_labels=labels), task=task)
+        case "ForMultipleChoice":
+            return Make(FineTuned, body, Make(of_sequence, num_labels=1), task=task_losses.classes)
+        case "ForTokenClassification":
+            return Make(FineTuned, body, Make(of_tokens, num_labels=labels), task=task_losses.tags)
+        case "ForQuestionAnswering":
+            spans = Make(label_heads.TokenHead, num_labels=2)
+            return Make(FineTuned, body, spans, task=task_losses.spans)
+    return None
+
+
+def ending_of(model: FineTuned) -> str:
+    """The inverse of `fine_tuned`."""
+    if model.head is None or isinstance(model.head, label_heads.PooledState):
+        return BODY
+    if isinstance(model.head, label_heads.TokenHead):
+        return SPANS if _does(model, task_losses.spans) else TAGS
+    one = _num_labels_of(model) == 1
+    return CHOICES if one and _does(model, task_losses.classes) else CLASSES
+
+
+def settings(model: FineTuned) -> dict[str, Any]:
+    """How many labels a model has, as config.json says it; their names it does not know."""
+    return {"num_labels": _num_labels_of(model)} if ending_of(model) in (CLASSES, TAGS) else {}
+
+
+def _num_labels_of(model: Any) -> int:
+    labels: int = model.head.out.kernel.shape[-1]
+    return labels
+
+
+def _does(model: FineTuned, task: Callable[..., Any]) -> bool:
+    """Whether that is the task of a model; by name, as gin wraps the functions it refers to."""
+    return getattr(model.task, "__name__", None) == task.__name__

@@ -1,0 +1,1 @@
+"""Vocabularies from and to the tokenizer files of Hugging Face."""

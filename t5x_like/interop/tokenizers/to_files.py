@@ -1,0 +1,153 @@
+"""Tokenizer files for a Hugging Face directory, of a vocabulary and a family of models."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_like.interop.tokenizers import kinds
+from t5x_like.protocols import TokenIds, Vocabulary
+from t5x_like.vocabularies import files, special_tokens
+
+SAVED = "vocabulary"
+"""The folder that has the vocabulary as it is, for whoever imports the directory again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What a family puts around a text (A) and around a pair of them (A, B).
+
+    Words of `text` and `pair` are a text or the role of a special token, then its token type.
+    "begin" is <s> where the vocabulary has it, else its [CLS].
+    """
+
+    text: str
+    pair: str
+    token_types: bool = False
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+_BERT = Family("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 B:1 sep:1", token_types=True)
+_ROBERTA = Family("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 sep:0 B:0 sep:0")
+_BART = Family("begin:0 A:0 eos:0", "begin:0 A:0 eos:0 eos:0 B:0 eos:0")
+_T5 = Family("A:0 eos:0", "A:0 eos:0 B:0 eos:0")
+_GPT = Family("A:0", "A:0 B:0")
+_XLNET = Family(
+    "A:0 sep:0 cls:2",
+    "A:0 sep:0 B:1 sep:1 cls:2",
+    token_types=True,
+    config={"padding_side": "left", "pad_token_type_id": 3},
+)
+FAMILIES = {
+    "albert": _BERT,
+    "bart": _BART,
+    "bert": _BERT,
+    "distilbert": dataclasses.replace(_BERT, token_types=False),
+    "electra": _BERT,
+    "gpt2": _GPT,
+    "mbart": _BART,
+    "mt5": _T5,
+    "openai-gpt": _GPT,
+    "roberta": _ROBERTA,
+    "t5": _T5,
+    "umt5": _T5,
+    "xlnet": _XLNET,
+}
+"""By the `model_type` of `config.json`."""
+
+
+def write(
+    vocabulary: Vocabulary, directory: str | Path, *, model_type: str, max_length: int | None = None
+) -> None:
+    """Writes the files of a tokenizer, and the vocabulary itself in `SAVED`.
+
+    They are `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
+
+    `transformers.AutoTokenizer` then gives the vocabulary's ids, with what the family puts around
+    a text. Special tokens are those of the vocabulary; unlike there, a text that has one written
+    out, such as [MASK], gets its id, as people expect of Hugging Face's tokenizers.
+
+    Args:
+      vocabulary: of text.
+      directory: made where it is not there; what was written before is replaced.
+      model_type: one of `FAMILIES`.
+      max_length: ids that the model has positions for; None for any number.
+
+    Raises:
+      ValueError: there is no such family, or no tokenizer for such a vocabulary.
+      OSError: the directory cannot be written to.
+    """
+    if model_type not in FAMILIES:
+        raise ValueError(f"no tokenizer for model type {model_type!r}: {', '.join(FAMILIES)}")
+    family, folder = FAMILIES[model_type], Path(directory)
+    vocabulary.save(folder / SAVED)
+    fields = kinds.describe(vocabulary, folder / SAVED)
+    roles = _roles(vocabulary, {token["content"] for token in fields["added_tokens"]})
+    fields["post_processor"] = _template(family, roles, vocabulary.token_ids)
+    types = ["token_type_ids"] * family.token_types
+    config = {
+        # The name that every release knows; their newest ones call it TokenizersBackend.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "do_lower_case": _lower_cases(fields["normalizer"]),  # For BertTokenizer and the like.
+        "model_input_names": ["input_ids", *types, "attention_mask"],
+        **({} if max_length is None else {"model_max_length": max_length}),
+        **{f"{role}_token": name for role, name in roles.items()},
+        **family.config,
+    }
+    named = {f"{role}_token": name for role, name in roles.items()}
+    special = [token["content"] for token in fields["added_tokens"] if token["special"]]
+    others = [name for name in special if name not in roles.values()]
+    more = {"additional_special_tokens": others} if others else {}
+    for name, content in (
+        ("tokenizer.json", fields),
+        ("tokenizer_config.json", {**config, **more}),
+        ("special_tokens_map.json", {**named, **more}),
+    ):
+        text = json.dumps(content, ensure_ascii=False, indent=2)
+        files.write_atomically(folder / name, text.encode())
+
+
+def _lower_cases(normalizer: Mapping[str, Any] | None) -> bool:
+    steps = normalizer.get("normalizers", [normalizer]) if normalizer else []
+    return any(step.get("lowercase") or step["type"] == "Lowercase" for step in steps)
+
+
+def _roles(vocabulary: Vocabulary, special: set[str]) -> dict[str, str]:
+    """The special token of each role that the vocabulary has one for."""
+    ids = vocabulary.token_ids
+    by_role = {role: getattr(ids, role) for role in special_tokens.ROLES}
+    if ids.pad == ids.unk:  # A vocabulary without padding of its own: 0 stands in for it.
+        by_role["pad"] = None
+    names = {role: vocabulary.piece(i) for role, i in by_role.items() if i is not None}
+    return {role: name for role, name in names.items() if name in special}
+
+
+def _template(family: Family, roles: Mapping[str, str], ids: TokenIds) -> dict[str, Any]:
+    """A post-processor; a token that the vocabulary lacks is left out."""
+    used: dict[str, int] = {}
+
+    def steps(text: str) -> list[dict[str, Any]]:
+        made: list[dict[str, Any]] = []
+        for word in text.split():
+            what, token_type = word.split(":")
+            if what in ("A", "B"):
+                made.append({"Sequence": {"id": what, "type_id": int(token_type)}})
+                continue
+            role = ("bos" if "bos" in roles else "cls") if what == "begin" else what
+            if role in roles:
+                used[roles[role]] = ids.given(role)
+                made.append({"SpecialToken": {"id": roles[role], "type_id": int(token_type)}})
+        return made
+
+    return {
+        "type": "TemplateProcessing",
+        "single": steps(family.text),
+        "pair": steps(family.pair),
+        "special_tokens": {
+            name: {"id": name, "ids": [i], "tokens": [name]} for name, i in sorted(used.items())
+        },
+    }

@@ -1,0 +1,1 @@
+"""Attention: heads, kernels, masks and positions."""

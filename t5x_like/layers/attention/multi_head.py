@@ -1,0 +1,119 @@
+"""Multi-head attention with an additive bias and a mask, over keys and values given or cached.
+
+Suffixes: B batch, L queries, M keys, D d_model, H heads, K d_kv, J = H * K joined heads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+from flax import nnx
+from jax.typing import DTypeLike
+
+from t5x_like.layers.attention import attention_kernels
+from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
+from t5x_like.layers.basic import Init, Linear
+from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, dropout
+from t5x_like.partitioning import constrain
+
+
+class Inits(NamedTuple):
+    """How the four projections start."""
+
+    query: Init
+    key: Init
+    value: Init
+    out: Init
+
+    @classmethod
+    def same(cls, init: Init) -> Inits:
+        return cls(init, init, init, init)
+
+
+def attend(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    dropouts: Dropouts = NO_DROPOUT,
+    key: jax.Array | None = None,
+    kernel: Kernel = attention_kernels.plain,
+) -> Attended:
+    """softmax(q k + bias) v -> [B, L, H, K] in the dtype of v; q comes scaled.
+
+    `mask`, bool, and `bias`, float, broadcast to [B, H, L, M]. Logits and softmax are float32. A
+    query that sees no key gets the mean of the values. The `kernel` decides how it is computed.
+    """
+    drop: Callable[[jax.Array], jax.Array] | None = None
+    if key is not None and dropouts.attention:
+        shared = (2,) if dropouts.shared else ()
+        drop = functools.partial(dropout, key=key, rate=dropouts.attention, shared=shared)
+    return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
+
+
+class Attention(nnx.Module):
+    """The projections around `attend`.
+
+    `scale` multiplies the queries: 1 / sqrt(d_kv), or 1 where the initialiser holds it (T5).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        d_kv: int,
+        inits: Inits,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+        bias: bool = False,
+        scale: float = 1.0,
+        kernel: Kernel = attention_kernels.plain,
+    ) -> None:
+        def dense(init: Init, *, out: bool = False) -> Linear:
+            shape, axes = (d_model, num_heads * d_kv), ("embed", "joined_kv")
+            if out:
+                shape, axes = shape[::-1], axes[::-1]
+            return Linear(shape, axes, init=init, dtype=dtype, rngs=rngs, bias=bias)
+
+        self.query = dense(inits.query)
+        self.key = dense(inits.key)
+        self.value = dense(inits.value)
+        self.out = dense(inits.out, out=True)
+        self.num_heads = num_heads
+        self.scale = scale
+        self.kernel = kernel
+
+    def keys_values(self, x_BMD: jax.Array) -> KeysValues:
+        """Computed once and used by any number of queries."""
+        # The length is not split here: each query needs every key.
+        return KeysValues(
+            constrain(self._heads(self.key(x_BMD)), "batch", None, "heads", "kv"),
+            constrain(self._heads(self.value(x_BMD)), "batch", None, "heads", "kv"),
+        )
+
+    def __call__(
+        self,
+        x_BLD: jax.Array,
+        memory: KeysValues,
+        *,
+        mask: jax.Array | None = None,
+        bias: jax.Array | None = None,
+        dropouts: Dropouts = NO_DROPOUT,
+        key: jax.Array | None = None,
+    ) -> Attended:
+        """[B, L, D], and the probabilities where the kernel has them; arguments as in `attend`."""
+        q_BLHK = self._heads(self.query(x_BLD) * self.scale)
+        q_BLHK = constrain(q_BLHK, "batch", "length", "heads", "kv")
+        y_BLHK, p_BHLM = attend(
+            q_BLHK, memory, mask=mask, bias=bias, dropouts=dropouts, key=key, kernel=self.kernel
+        )
+        y_BLJ = constrain(y_BLHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
+        return Attended(self.out(y_BLJ), p_BHLM)
+
+    def _heads(self, x_BLJ: jax.Array) -> jax.Array:
+        return x_BLJ.reshape(*x_BLJ.shape[:2], self.num_heads, -1)

@@ -1,0 +1,203 @@
+"""Attention that sees content, relative position and segment, of positions in a row or of a few.
+
+Suffixes: B batch, L positions of a row, P of them that are queries, Q queries (L or P), M memory,
+T = M + L keys, C = T + L rows of relative positions, F directions, D d_model, H heads, K d_kv.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.typing import DTypeLike
+
+from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
+from t5x_like.layers.attention.multi_head import Attention, Inits, attend
+from t5x_like.layers.basic import Init, Linear, param
+from t5x_like.layers.dropout import Dropouts
+from t5x_like.partitioning import constrain
+
+
+class Sight(NamedTuple):
+    """What the queries of a stream see.
+
+    Attributes:
+      mask: bool [B|1, 1, Q, T], true where a query sees a key; None: everywhere.
+      differs: bool [B, 1, Q, T], true where their segments differ; None: nowhere.
+      positions: int32 [B, Q], where in the row the queries are; None: they are the row.
+    """
+
+    mask: jax.Array | None
+    differs: jax.Array | None
+    positions: jax.Array | None = None
+
+
+class Positions(NamedTuple):
+    """Vectors of relative positions; row c stands for a key T - c positions before the query.
+
+    Attributes:
+      vectors: [F, C, D], of text from left to right and, where rows may be backward, reversed.
+      backward: bool [B], true for rows that hold reversed text; None: there are none.
+    """
+
+    vectors: jax.Array
+    backward: jax.Array | None = None
+
+
+def relative_positions(
+    length: int,
+    num_keys: int,
+    *,
+    width: int,
+    backward_B: jax.Array | None = None,
+    clamp: int | None = None,
+) -> Positions:
+    """Sines, then cosines of distances from `num_keys` down to 1 - `length`: float32.
+
+    Transformer-XL, appendix B. `clamp` is the largest distance told apart. In a backward row a key
+    on the left is one that is read later.
+    """
+    distance_C = jnp.arange(num_keys, -length, -1, dtype=jnp.float32)
+    if clamp is not None:
+        distance_C = jnp.clip(distance_C, -clamp, clamp)
+    frequency = (10000.0 ** (-np.arange(0, width, 2) / width)).astype(np.float32)
+    sign_F = jnp.ones(1) if backward_B is None else jnp.array([1.0, -1.0])
+    angle_FCD = sign_F[:, None, None] * distance_C[:, None] * frequency
+    vectors_FCD = jnp.concatenate([jnp.sin(angle_FCD), jnp.cos(angle_FCD)], axis=-1)
+    return Positions(vectors_FCD, backward_B)
+
+
+def of_row(x_BHLC: jax.Array, num_keys: int) -> jax.Array:
+    """out[..., i, j] = x[..., i, L - i + j], [B, H, L, T]: from relative to absolute positions.
+
+    By reshaping alone (Transformer-XL, appendix B): in the flat array, each query's numbers start
+    one earlier than a row later.
+    """
+    *leading, length, columns = x_BHLC.shape
+    flat = x_BHLC.reshape(*leading, length * columns)
+    skewed = flat[..., length:].reshape(*leading, length, columns - 1)
+    return skewed[..., :num_keys]
+
+
+def of_positions(x_BHPC: jax.Array, positions_BP: jax.Array, num_keys: int) -> jax.Array:
+    """out[b, h, p, j] = x[b, h, p, L - positions[b, p] + j], [B, H, P, T]: one window a query."""
+
+    def window(x_HC: jax.Array, start: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_slice_in_dim(x_HC, start, num_keys, axis=1)
+
+    starts_BP = x_BHPC.shape[-1] - num_keys - positions_BP
+    return jax.vmap(jax.vmap(window, in_axes=(1, 0), out_axes=1))(x_BHPC, starts_BP)
+
+
+class Biases(nnx.Module):
+    """What is added to a query that looks at content, at positions and at segments: [H, K] each.
+
+    r_w, r_r and r_s of the published code.
+    """
+
+    def __init__(self, num_heads: int, d_kv: int, *, init: Init, rngs: nnx.Rngs) -> None:
+        make = functools.partial(param, init, (num_heads, d_kv), axes=("heads", "kv"), rngs=rngs)
+        self.content, self.position, self.segment = make(), make(), make()
+
+
+class RelativeAttention(Attention):
+    """Attention whose logits sum what a query makes of a key's content, position and segment.
+
+    XLNet, section 2.2 and 2.4, and appendix A.2. With all segments equal, they add nothing.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        init: Init,
+        dtype: DTypeLike,
+        kernel: Kernel,
+        rngs: nnx.Rngs,
+    ) -> None:
+        d_kv = d_model // num_heads
+        super().__init__(
+            d_model,
+            num_heads,
+            d_kv=d_kv,
+            inits=Inits.same(init),
+            scale=d_kv**-0.5,
+            kernel=kernel,
+            dtype=dtype,
+            rngs=rngs,
+        )
+        joined = (d_model, num_heads * d_kv)
+        self.relative = Linear(joined, ("embed", "joined_kv"), init=init, dtype=dtype, rngs=rngs)
+        # Of a key of the same segment and of one of another.
+        shape, axes = (2, num_heads, d_kv), (None, "heads", "kv")
+        self.segments = param(init, shape, axes=axes, rngs=rngs)
+
+    def heads(self, x_BQD: jax.Array) -> jax.Array:
+        """Queries [B, Q, H, K], not scaled."""
+        return constrain(self._heads(self.query(x_BQD)), "batch", "length", "heads", "kv")
+
+    def position_keys(self, positions: Positions, batch_size: int) -> jax.Array:
+        """What queries are multiplied with to know how far away a key is: [B, H, C, K]."""
+        # Heads first, as products want them: cheaper done before each row has its own.
+        r_FHCK = self._heads(self.relative(positions.vectors)).swapaxes(1, 2)
+        if positions.backward is None:
+            r_BHCK = jnp.broadcast_to(r_FHCK, (batch_size, *r_FHCK.shape[1:]))
+        else:
+            backward = positions.backward[:, None, None, None]
+            r_BHCK = jnp.where(backward, r_FHCK[1], r_FHCK[0])
+        return constrain(r_BHCK, "batch", "heads", None, "kv")
+
+    def look(
+        self,
+        q_BQHK: jax.Array,
+        memory: KeysValues,
+        *,
+        position_keys: jax.Array,
+        biases: Biases,
+        sight: Sight,
+        dropouts: Dropouts,
+        key: jax.Array | None,
+    ) -> Attended:
+        """What some queries see: values [B, Q, H, K], and the probabilities."""
+        content, position = (
+            (q_BQHK + bias[...].astype(q_BQHK.dtype)) * self.scale
+            for bias in (biases.content, biases.position)
+        )
+        bias_BHQC = jnp.einsum(
+            "bqhk,bhck->bhqc", position, position_keys, preferred_element_type=jnp.float32
+        )
+        num_keys = memory.keys.shape[1]
+        if sight.positions is None:
+            bias_BHQT = of_row(bias_BHQC, num_keys)
+        else:
+            bias_BHQT = of_positions(bias_BHQC, sight.positions, num_keys)
+        if sight.differs is not None:
+            # The same for all keys of the query's own segment, which a softmax does not notice.
+            other_HK = (self.segments[1] - self.segments[0]) * self.scale
+            segment_BHQ = jnp.einsum(
+                "bqhk,hk->bhq",
+                q_BQHK,
+                other_HK.astype(q_BQHK.dtype),
+                preferred_element_type=jnp.float32,
+            )
+            segment_BHQ += (biases.segment[...] * other_HK).sum(axis=-1)[:, None]
+            bias_BHQT += jnp.where(sight.differs, segment_BHQ[..., None], 0.0)
+        return attend(
+            content,
+            memory,
+            mask=sight.mask,
+            bias=bias_BHQT,
+            dropouts=dropouts,
+            key=key,
+            kernel=self.kernel,
+        )
+
+    def project(self, y_BQHK: jax.Array) -> jax.Array:
+        """From all heads to [B, Q, D]."""
+        y_BQJ = y_BQHK.reshape(*y_BQHK.shape[:2], -1)
+        return self.out(constrain(y_BQJ, "batch", "length", "joined_kv"))

@@ -1,0 +1,1 @@
+"""What the models of a family share: from a batch to its loss."""

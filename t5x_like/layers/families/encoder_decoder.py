@@ -1,0 +1,230 @@
+"""What T5 and BART have in common: an encoder, a decoder, the loss of its targets, decoding.
+
+Suffixes: B batch, L target length, M input length, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import jax
+import jax.numpy as jnp
+
+from t5x_like.layers import embeddings
+from t5x_like.layers.attention import masks
+from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.losses import accounting
+from t5x_like.layers.losses.target_loss import TargetLoss
+from t5x_like.layers.stacks.decoder import Cache, Decoded, DecoderStack
+from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, finished
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch
+
+Side = Literal["encoder", "decoder"]
+
+
+class EncoderDecoder(TargetLoss):
+    """An encoder-decoder whose loss is the cross entropy of the decoder's targets.
+
+    A batch holds int32 `encoder_input_tokens` [B, M], `decoder_input_tokens` and
+    `decoder_target_tokens` [B, L], float32 `decoder_loss_weights` [B, L], and, when rows are
+    packed, `encoder_segment_ids` and `decoder_segment_ids` (0 is padding) and, for learned
+    positions, `encoder_positions` and `decoder_positions`. No query sees a token
+    `padding`; where there is an `encoder_attention_mask` [B, M], it says what counts instead.
+
+    A subclass sets the attributes below, and may give its sides positions, biases and last norms.
+    """
+
+    padding: int  # the id that fills rows up
+    encoder: EncoderStack
+    decoder: DecoderStack
+    max_positions: int | None = None  # of a side, where positions have a table
+
+    def embedded(
+        self,
+        tokens_BL: jax.Array,
+        key: jax.Array | None = None,
+        *,
+        side: Side,
+        positions_BL: jax.Array | None = None,
+    ) -> jax.Array:
+        """What the first layer reads, [B, L, D].
+
+        `positions_BL`, int32 [B, L] or [1, L], say where tokens stand if not at 0, 1, 2, ...
+        """
+        raise NotImplementedError
+
+    def score(self, x_BLD: jax.Array) -> jax.Array:
+        """Logits of the decoder's last states, float32 [B, L, V]."""
+        raise NotImplementedError
+
+    def normed(self, x_BLD: jax.Array, key: jax.Array | None = None, *, side: Side) -> jax.Array:
+        """What follows the last layer of a side: nothing, unless a family says otherwise."""
+        return x_BLD
+
+    def bias(
+        self, length: int, *, side: Side, position: jax.Array | None = None
+    ) -> jax.Array | None:
+        """Of self-attention, [1, H, L, L]; of the one query at `position`, [1, H, 1, L]."""
+        return None
+
+    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """Float32 [B, L, V]; `key` None: without dropout."""
+        return self.score(self.hidden(batch, key).last)
+
+    def hidden(
+        self,
+        batch: Batch,
+        key: jax.Array | None = None,
+        *,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Hidden | Decoded:
+        """The decoder's states of a batch."""
+        encoder_key, decoder_key = subkeys(key, 2)
+        encoded = self.encode(
+            batch["encoder_input_tokens"],
+            encoder_key,
+            mask_BM=batch.get("encoder_attention_mask"),
+            segments_BM=batch.get("encoder_segment_ids"),
+            positions_BM=batch.get("encoder_positions"),
+        )
+        encoder_BM, decoder_BL = self._segments(batch)
+        cross_mask = masks.not_padding(encoder_BM)
+        self_mask = masks.causal(decoder_BL.shape[1]) & masks.not_padding(decoder_BL)
+        if "encoder_segment_ids" in batch:
+            cross_mask &= masks.same_segment(decoder_BL, encoder_BM)
+            self_mask &= masks.same_segment(decoder_BL, decoder_BL)
+        return self.decode(
+            batch["decoder_input_tokens"],
+            encoded.last,
+            masks=(self_mask, cross_mask),
+            key=decoder_key,
+            positions_BL=batch.get("decoder_positions"),
+            return_hidden=return_hidden,
+            return_attention=return_attention,
+        )
+
+    def encode(
+        self,
+        tokens_BM: jax.Array,
+        key: jax.Array | None = None,
+        *,
+        mask_BM: jax.Array | None = None,
+        segments_BM: jax.Array | None = None,
+        positions_BM: jax.Array | None = None,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Hidden:
+        """The encoder's states; `mask_BM`, where given, is above 0 for the tokens that count.
+
+        `positions_BM` are as in `embedded`.
+        """
+        first, stack, last = subkeys(key, 3)
+        mask = masks.not_padding(tokens_BM != self.padding if mask_BM is None else mask_BM)
+        if segments_BM is not None:
+            mask &= masks.same_segment(segments_BM, segments_BM)
+        hidden = self.encoder.encode(
+            self.embedded(tokens_BM, first, side="encoder", positions_BL=positions_BM),
+            mask=mask,
+            bias=self.bias(tokens_BM.shape[1], side="encoder"),
+            key=stack,
+            return_hidden=return_hidden,
+            return_attention=return_attention,
+        )
+        return finished(hidden, self.normed(hidden.last, last, side="encoder"))
+
+    def decode(
+        self,
+        tokens_BL: jax.Array,
+        encoded_BMD: jax.Array,
+        *,
+        masks: tuple[jax.Array, jax.Array],
+        key: jax.Array | None = None,
+        positions_BL: jax.Array | None = None,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Decoded:
+        """The decoder's states; `masks` are of self- and of cross-attention."""
+        first, stack, last = subkeys(key, 3)
+        hidden = self.decoder.decode(
+            self.embedded(tokens_BL, first, side="decoder", positions_BL=positions_BL),
+            encoded_BMD,
+            masks=masks,
+            bias=self.bias(tokens_BL.shape[1], side="decoder"),
+            key=stack,
+            return_hidden=return_hidden,
+            return_attention=return_attention,
+        )
+        return finished(hidden, self.normed(hidden.last, last, side="decoder"))
+
+    def init_cache(
+        self,
+        encoded_BMD: jax.Array,
+        encoder_tokens_BM: jax.Array,
+        *,
+        max_length: int,
+        mask_BM: jax.Array | None = None,
+    ) -> Cache:
+        """An empty cache for `max_length` positions; projects the encoder's output, once.
+
+        Raises:
+          ValueError: `max_length` exceeds the model's positions.
+        """
+        embeddings.check_length(max_length, max_positions=self.max_positions)
+        counts_BM = encoder_tokens_BM != self.padding if mask_BM is None else mask_BM
+        return self.decoder.init_cache(
+            encoded_BMD, memory_mask=masks.not_padding(counts_BM), max_length=max_length
+        )
+
+    def decode_step(
+        self, cache: Cache, tokens_B: jax.Array, position: jax.Array
+    ) -> tuple[jax.Array, Cache]:
+        """Logits after the tokens at `position` (int32, from 0), float32 [B, V]; the new cache."""
+        length = cache.past.keys.shape[2]
+        x_B1D, cache = self.decoder.step(
+            self.embedded(tokens_B[:, None], side="decoder", positions_BL=position[None, None]),
+            cache,
+            position=position,
+            bias=self.bias(length, side="decoder", position=position),
+        )
+        return self.score(self.normed(x_B1D, side="decoder"))[:, 0], cache
+
+    def tokens(self, batch: Batch) -> jax.Array:
+        encoder_BM, decoder_BL = self._segments(batch)
+        return accounting.count(encoder_BM) + accounting.count(decoder_BL)
+
+    def flops(self, batch: Batch) -> jax.Array:
+        """Floating point operations of a training step on this batch, float32 [].
+
+        Matrix products only, two operations a multiply-add, backward twice forward. Counted for
+        tokens that are not padding and for pairs of positions that the masks let through; computing
+        again under `remat` is not counted.
+        """
+        encoder, decoder = self.encoder.layers, self.decoder.layers
+        cross = decoder.cross_attention
+        encoder_BM, decoder_BL = self._segments(batch)
+        head = self.config.d_model * self.config.vocab_size
+        per_input = accounting.matrix_size(encoder, cross.key, cross.value)
+        per_target = accounting.matrix_size(decoder) - accounting.matrix_size(
+            cross.key, cross.value
+        )
+        # Two products a pair, with the keys and with the values.
+        per_pair = 2 * self.config.num_heads * self.config.d_kv
+        encoder_pairs = masks.visible_pairs(encoder_BM, encoder_BM)
+        decoder_pairs = masks.visible_pairs(decoder_BL, decoder_BL, causal=True)
+        decoder_pairs += masks.visible_pairs(decoder_BL, encoder_BM)
+        pairs = encoder_pairs * self.encoder.num_layers + decoder_pairs * self.decoder.num_layers
+        inputs, targets = accounting.count(encoder_BM), accounting.count(decoder_BL)
+        return accounting.step_flops(
+            per_input * inputs + (per_target + head) * targets + per_pair * pairs
+        )
+
+    def _segments(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
+        """Which example each token belongs to, from 1; 0 is padding."""
+        if "encoder_segment_ids" in batch:
+            return batch["encoder_segment_ids"], batch["decoder_segment_ids"]
+        inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]
+        counts = batch.get("encoder_attention_mask", inputs != self.padding)
+        return counts.astype(jnp.int32), (targets != self.padding).astype(jnp.int32)

@@ -1,0 +1,136 @@
+"""What encoders are pretrained with: masked tokens, and where there is a head, pairs of sentences.
+
+Suffixes: B batch, L length, D d_model, K masked positions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from t5x_like.layers.basic import Embedding
+from t5x_like.layers.heads.label_heads import SequenceHead
+from t5x_like.layers.heads.masked_lm import MaskedLanguageHead, masked_sums
+from t5x_like.layers.losses import accounting
+from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.cross_entropy import token_sums
+from t5x_like.layers.losses.term_loss import TermLoss
+from t5x_like.protocols import Body
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch, Metrics
+
+
+SENTENCE_LABELS = ("next_sentence_label", "sentence_order_label")
+"""What objectives call the label of a pair, of next sentence and of sentence order."""
+
+
+class PretrainedEncoder(Body, Protocol):
+    """What a family's encoder offers to its pretraining."""
+
+    @property
+    def tokens(self) -> Embedding:
+        """The token table."""
+
+    def products(self, counts_BL: jax.Array) -> jax.Array:
+        """Multiply-adds of a forward pass, float32 []."""
+
+
+class Pretraining(TermLoss):
+    """What is pretrained on batches as of `EncoderPretraining`."""
+
+    def flops(self, batch: Batch) -> jax.Array:
+        """Floating point operations of a training step on this batch, float32 [].
+
+        Matrix products only, backward twice forward; padding and masked slots that weigh nothing
+        are not counted.
+        """
+        raise NotImplementedError
+
+    def counted(self, batch: Batch) -> dict[str, jax.Array]:
+        tokens = accounting.count(batch["encoder_attention_mask"])
+        return {"tokens": tokens, "flops": self.flops(batch)}
+
+
+class EncoderPretraining(Pretraining):
+    """An encoder whose loss is the mean over masked tokens, plus the mean over pairs.
+
+    A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
+    padding) and `encoder_token_type_ids`, [B, L] each; int32 `masked_positions` and
+    `masked_targets`, float32 `masked_loss_weights`, [B, K] each; and where there is a head for it
+    int32 [B] of the objective's sentence task, one of `SENTENCE_LABELS`. A row of padding weighs
+    nothing.
+    """
+
+    config: Any
+    encoder: PretrainedEncoder
+    mlm: MaskedLanguageHead
+    sentence: SequenceHead | None
+
+    def weights(self, batch: Batch) -> dict[str, jax.Array]:
+        """Denominators: `mlm` masked tokens, `sentence` rows."""
+        masked = {"mlm": batch["masked_loss_weights"].astype(jnp.float32).sum()}
+        return masked if self.sentence is None else masked | {"sentence": row_weights(batch).sum()}
+
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """`mlm`, by masked tokens, and where there is a head `sentence`, by rows.
+
+        Metrics: `mlm_accuracy`, `mlm_pseudo_perplexity`, `sentence_accuracy`.
+        """
+        return self.terms_of(self.encoder.hidden(batch, key).last, batch)
+
+    def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
+        """As `terms`, from the encoder's states; a family with more terms adds them here."""
+        masked = batch["masked_loss_weights"].astype(jnp.float32).sum()
+        sums = masked_sums(self.mlm, x_BLD, self.encoder.tokens, batch=batch)
+        terms = {"mlm": Term(sums.cross_entropy, masked)}
+        metrics: Metrics = {
+            "mlm_accuracy": (sums.correct, masked),
+            "mlm_pseudo_perplexity": (sums.nll, masked),
+        }
+        if self.sentence is not None:
+            rows_B = row_weights(batch)
+            tokens_BL, counts_BL = batch["encoder_input_tokens"], batch["encoder_attention_mask"]
+            logits_BC = self.sentence(x_BLD, tokens_BL, counts_BL)
+            labels_B = batch[_sentence_label(batch)]
+            sums = token_sums(logits_BC[:, None], labels_B[:, None], weights_BL=rows_B[:, None])
+            terms["sentence"] = Term(sums.cross_entropy, rows_B.sum())
+            metrics["sentence_accuracy"] = (sums.correct, rows_B.sum())
+        return terms, metrics
+
+    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """Of the masked language model at every position, float32 [B, L, V]."""
+        return self.mlm(self.encoder.hidden(batch, key).last, self.encoder.tokens)
+
+    def sentence_logits(self, batch: Batch) -> jax.Array:
+        """Of the pair, float32 [B, 2]; only where there is a head for it."""
+        if self.sentence is None:
+            raise ValueError("this model has no head for pairs of sentences")
+        x_BLD = self.encoder.hidden(batch).last
+        return self.sentence(x_BLD, batch["encoder_input_tokens"], batch["encoder_attention_mask"])
+
+    def flops(self, batch: Batch) -> jax.Array:
+        masked = accounting.count(batch["masked_loss_weights"])
+        table = self.encoder.tokens.table
+        products = self.encoder.products(batch["encoder_attention_mask"])
+        products += masked * (accounting.matrix_size(self.mlm) + float(table.size))
+        if self.sentence is not None:
+            products += row_weights(batch).sum() * accounting.matrix_size(self.sentence)
+        return accounting.step_flops(products)
+
+
+def _sentence_label(batch: Batch) -> str:
+    for name in SENTENCE_LABELS:
+        if name in batch:
+            return name
+    raise ValueError(
+        "this model has a head for pairs of sentences, but the objective makes no pairs: choose "
+        "one with a sentence task, such as mlm_nsp or mlm_sop, or turn off sentence_head"
+    )
+
+
+def row_weights(batch: Batch) -> jax.Array:
+    """1 for a row that holds text, 0 for one of padding: float32 [B]."""
+    return (batch["encoder_attention_mask"] > 0).any(axis=1).astype(jnp.float32)

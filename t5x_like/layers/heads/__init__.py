@@ -1,0 +1,1 @@
+"""What turns states into predictions."""

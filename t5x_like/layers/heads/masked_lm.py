@@ -1,0 +1,67 @@
+"""Predicting tokens at masked positions: gathering their states, the head, the sums of the loss.
+
+Suffixes: B batch, L length, K masked positions, D width of a state, E width of the token table,
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+
+from t5x_like.layers.basic import ZEROS, Embedding, Init, LayerNorm, Linear, param
+from t5x_like.layers.depth import above
+from t5x_like.layers.losses.cross_entropy import TokenSums, token_sums
+from t5x_like.layers.mlp import Activation
+from t5x_like.partitioning import constrain
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch
+
+
+def at_positions(x_BLD: jax.Array, positions_BK: jax.Array) -> jax.Array:
+    """States [B, K, D] of some positions, int32 [B, K]."""
+    x_BKD = jnp.take_along_axis(x_BLD, positions_BK[..., None], axis=1)
+    return constrain(x_BKD, "batch", None, "embed_act")
+
+
+class MaskedLanguageHead(nnx.Module):
+    """dense D -> E, activation, layer norm, products with the token table, a bias for each token.
+
+    The table belongs to the embedding and is passed in (BERT, section 3.1).
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        vocab_size: int,
+        *,
+        init: Init,
+        activation: Activation,
+        epsilon: float,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.dense = Linear(shape, ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=True)
+        self.norm = LayerNorm(shape[1], epsilon=epsilon, dtype=dtype, rngs=rngs)
+        self.bias = param(ZEROS, (vocab_size,), axes=("vocab",), rngs=rngs)
+        self.activation = activation
+        above(self)
+
+    def __call__(self, x_BKD: jax.Array, embedding: Embedding) -> jax.Array:
+        """Logits, float32 [B, K, V]."""
+        x_BKE = self.norm(self.activation(self.dense(x_BKD)))
+        return embedding.attend(x_BKE) + self.bias[...]
+
+
+def masked_sums(
+    head: MaskedLanguageHead, x_BLD: jax.Array, embedding: Embedding, *, batch: Batch
+) -> TokenSums:
+    """Sums over `masked_positions` of predicting `masked_targets`, by `masked_loss_weights`."""
+    logits_BKV = head(at_positions(x_BLD, batch["masked_positions"]), embedding)
+    weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
+    return token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)

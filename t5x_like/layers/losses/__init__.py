@@ -1,0 +1,1 @@
+"""Losses, and what is counted beside them."""

@@ -1,0 +1,83 @@
+"""Losses of tasks: from a head's logits and a batch's labels to a term and metrics.
+
+A row of padding, which fills a batch up, has no labels. Nor has padding in a row, of tags.
+
+Suffixes: B batch, A alternatives of a choice, L length, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.cross_entropy import token_sums
+
+Metrics = Mapping[str, tuple[jax.Array, jax.Array]]
+Task = Callable[[jax.Array, Any, jax.Array], tuple[Term, Metrics]]
+"""(logits, batch, `label_weights` of it) -> the term of the loss, and metrics beside it."""
+
+
+def label_weights(batch: Any, counts: jax.Array) -> jax.Array:
+    """1 for each label that is one: not negative, where it is a class, and not padding's.
+
+    Args:
+      batch: with `labels`, or with `start_positions` and `end_positions`.
+      counts: above 0 for tokens, [B, L], or of a choice [B, A, L].
+
+    Returns:
+      Float32 [B], of tags [B, L], of starts and ends [B, 2].
+    """
+    rows_B = (counts > 0).any(axis=tuple(range(1, counts.ndim)))
+    if "labels" not in batch:
+        weighs = rows_B[:, None] & (_ends(batch) >= 0)
+    elif batch["labels"].ndim > 1:
+        weighs = (counts > 0) & (batch["labels"] >= 0)
+    elif jnp.issubdtype(batch["labels"].dtype, jnp.floating):
+        weighs = rows_B
+    else:
+        weighs = rows_B & (batch["labels"] >= 0)
+    return weighs.astype(jnp.float32)
+
+
+def classes(logits_BC: jax.Array, batch: Any, weights_B: jax.Array) -> tuple[Term, Metrics]:
+    """Cross entropy of `labels`, int32 [B], as a mean over rows."""
+    return _cross_entropy(logits_BC[:, None], batch["labels"][:, None], weights_B[:, None])
+
+
+def pairs(logits_BC: jax.Array, batch: Any, weights_B: jax.Array) -> tuple[Term, Metrics]:
+    """As `classes`, of pairs of sentences: 0 where they follow each other (BERT, section 3.1)."""
+    return classes(logits_BC, batch, weights_B)
+
+
+def numbers(logits_BC: jax.Array, batch: Any, weights_B: jax.Array) -> tuple[Term, Metrics]:
+    """Squared error of `labels`, float32 [B], as a mean over rows (STS-B)."""
+    error_B = jnp.square(logits_BC[:, 0] - batch["labels"])
+    return Term((error_B * weights_B).sum(), weights_B.sum()), {}
+
+
+def tags(logits_BLC: jax.Array, batch: Any, weights_BL: jax.Array) -> tuple[Term, Metrics]:
+    """Cross entropy of `labels`, int32 [B, L], as a mean over those that are not negative."""
+    return _cross_entropy(logits_BLC, batch["labels"], weights_BL)
+
+
+def spans(logits_BLC: jax.Array, batch: Any, weights_B2: jax.Array) -> tuple[Term, Metrics]:
+    """Half the cross entropies of `start_positions` and `end_positions`, int32 [B]."""
+    return _cross_entropy(logits_BLC.swapaxes(1, 2), _ends(batch), weights_B2)
+
+
+def _ends(batch: Any) -> jax.Array:
+    """Of answers, the first and the last position: int32 [B, 2]."""
+    return jnp.stack([batch["start_positions"], batch["end_positions"]], axis=1)
+
+
+def _cross_entropy(
+    logits: jax.Array, labels: jax.Array, weights: jax.Array
+) -> tuple[Term, Metrics]:
+    """Of labels and weights [B, n] and logits [B, n, C]."""
+    sums = token_sums(logits, jnp.maximum(labels, 0), weights_BL=weights)
+    weight = weights.sum()
+    return Term(sums.cross_entropy, weight), {"accuracy": (sums.correct, weight)}

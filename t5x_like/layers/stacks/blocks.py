@@ -1,0 +1,225 @@
+"""Encoder and decoder layers, which norm before each part (T5, GPT-2) or after it (BERT, BART).
+
+Suffixes: B batch, L target length, M input length, T cache length, D d_model, H heads, K d_kv.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers.attention.attention_kernels import KeysValues
+from t5x_like.layers.attention.multi_head import Attention
+from t5x_like.layers.attention.positions import RelativeBias
+from t5x_like.layers.dropout import Dropouts, residual, subkeys
+
+Make = Callable[[nnx.Rngs], nnx.Module]
+
+
+class Placement(NamedTuple):
+    """Where the norm of a part is: what is applied to its input, and to the sum after it."""
+
+    before: Callable[[nnx.Module, jax.Array], jax.Array]
+    after: Callable[[nnx.Module, jax.Array], jax.Array]
+
+
+def _apply(norm: nnx.Module, x: jax.Array) -> jax.Array:
+    return norm(x)
+
+
+def _skip(norm: nnx.Module, x: jax.Array) -> jax.Array:
+    return x
+
+
+PRE_NORM = Placement(before=_apply, after=_skip)
+"""x + part(norm(x)) (T5, section 2.1)."""
+
+POST_NORM = Placement(before=_skip, after=_apply)
+"""norm(x + part(x)) (Transformer, section 3.1)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """How to make what a layer consists of; `relative` None: the layer has no bias of its own."""
+
+    norm: Make
+    attention: Callable[[nnx.Rngs], Attention]
+    mlp: Make
+    dropouts: Dropouts
+    placement: Placement
+    relative: Callable[[nnx.Rngs], RelativeBias] | None = None
+
+
+class _Layer(nnx.Module):
+    """What encoder and decoder layers share: feed-forward, placement of norms, dropout."""
+
+    def __init__(self, parts: Parts, *, rngs: nnx.Rngs) -> None:
+        self.mlp_norm = parts.norm(rngs)
+        self.mlp = parts.mlp(rngs)
+        self.relative = parts.relative and parts.relative(rngs)
+        self.dropouts = parts.dropouts
+        self.placement = parts.placement
+
+    def attended(
+        self,
+        norm: nnx.Module,
+        attention: Attention,
+        x_BLD: jax.Array,
+        memory: KeysValues | None = None,
+        *,
+        mask: jax.Array | None,
+        bias: jax.Array | None = None,
+        key: jax.Array | None = None,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """One part with attention, to `memory` or to itself: [B, L, D] and the probabilities."""
+        keys = subkeys(key, 2)
+        h_BLD = self.placement.before(norm, x_BLD)
+        if memory is None:
+            memory = attention.keys_values(h_BLD)
+        h_BLD, p_BHLM = attention(
+            h_BLD, memory, mask=mask, bias=bias, dropouts=self.dropouts, key=keys[0]
+        )
+        after = keys[1] if self.dropouts.after_attention else None
+        x_BLD = residual(x_BLD, h_BLD, dropouts=self.dropouts, key=after)
+        return self.placement.after(norm, x_BLD), p_BHLM
+
+    def feed_forward(self, x_BLD: jax.Array, key: jax.Array | None = None) -> jax.Array:
+        """The last part, [B, L, D]."""
+        keys = subkeys(key, 2)
+        h_BLD = self.placement.before(self.mlp_norm, x_BLD)
+        h_BLD = self.mlp(h_BLD, dropouts=self.dropouts, key=keys[0])
+        x_BLD = residual(x_BLD, h_BLD, dropouts=self.dropouts, key=keys[1])
+        return self.placement.after(self.mlp_norm, x_BLD)
+
+    def remembered(
+        self,
+        norm: nnx.Module,
+        attention: Attention,
+        x_B1D: jax.Array,
+        past: KeysValues,
+        *,
+        position: jax.Array,
+    ) -> tuple[KeysValues, KeysValues]:
+        """Keys and values of the token at `position`, and the past with them."""
+        new = attention.keys_values(self.placement.before(norm, x_B1D))
+        return new, insert(past, new, position=position, axis=1)
+
+
+class EncoderLayer(_Layer):
+    """Self-attention and feed-forward; with a causal mask, a layer of a decoder without encoder."""
+
+    def __init__(self, parts: Parts, *, rngs: nnx.Rngs) -> None:
+        super().__init__(parts, rngs=rngs)
+        self.attention_norm = parts.norm(rngs)
+        self.attention = parts.attention(rngs)
+
+    def __call__(
+        self,
+        x_BMD: jax.Array,
+        *,
+        mask: jax.Array | None,
+        bias: jax.Array | None,
+        key: jax.Array | None,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """[B, M, D] and the probabilities; `bias` is used where the layer has none of its own."""
+        keys = subkeys(key, 2)
+        if self.relative is not None:
+            bias = self.relative(x_BMD.shape[1], x_BMD.shape[1])
+        x_BMD, p_BHMM = self.attended(
+            self.attention_norm, self.attention, x_BMD, mask=mask, bias=bias, key=keys[0]
+        )
+        return self.feed_forward(x_BMD, keys[1]), p_BHMM
+
+    def step(
+        self,
+        x_B1D: jax.Array,
+        past: KeysValues,
+        *,
+        position: jax.Array,
+        mask: jax.Array,
+        bias: jax.Array | None,
+    ) -> tuple[jax.Array, KeysValues]:
+        """The layer at one position: its output and its own new keys and values, [B, 1, H, K].
+
+        `past` has room for T positions, of which those before `position` (int32 []) are filled;
+        `mask`, bool, broadcasts to [B, H, 1, T].
+        """
+        if self.relative is not None:
+            bias = self.relative.row(position, past.keys.shape[1])
+        norm, attention = self.attention_norm, self.attention
+        new, seen = self.remembered(norm, attention, x_B1D, past, position=position)
+        x_B1D, _ = self.attended(norm, attention, x_B1D, seen, mask=mask, bias=bias)
+        return self.feed_forward(x_B1D), new
+
+
+class DecoderLayer(_Layer):
+    """Causal self-attention, attention to the encoder's output, feed-forward."""
+
+    def __init__(self, parts: Parts, *, rngs: nnx.Rngs) -> None:
+        super().__init__(parts, rngs=rngs)
+        self.self_norm = parts.norm(rngs)
+        self.self_attention = parts.attention(rngs)
+        self.cross_norm = parts.norm(rngs)
+        self.cross_attention = parts.attention(rngs)
+
+    def __call__(
+        self,
+        x_BLD: jax.Array,
+        encoded_BMD: jax.Array,
+        *,
+        self_mask: jax.Array,
+        cross_mask: jax.Array,
+        bias: jax.Array | None,
+        key: jax.Array | None,
+    ) -> tuple[jax.Array, tuple[jax.Array | None, jax.Array | None]]:
+        """[B, L, D], and the probabilities of self-attention and of cross-attention.
+
+        `bias` is used in self-attention where the layer has none of its own.
+        """
+        keys = subkeys(key, 3)
+        if self.relative is not None:
+            bias = self.relative(x_BLD.shape[1], x_BLD.shape[1])
+        x_BLD, p_BHLL = self.attended(
+            self.self_norm, self.self_attention, x_BLD, mask=self_mask, bias=bias, key=keys[0]
+        )
+        cross = self.cross_attention
+        memory = cross.keys_values(encoded_BMD)
+        x_BLD, p_BHLM = self.attended(
+            self.cross_norm, cross, x_BLD, memory, mask=cross_mask, key=keys[1]
+        )
+        return self.feed_forward(x_BLD, keys[2]), (p_BHLL, p_BHLM)
+
+    def step(
+        self,
+        x_B1D: jax.Array,
+        past: KeysValues,
+        memory: KeysValues,
+        *,
+        position: jax.Array,
+        memory_mask: jax.Array,
+        bias: jax.Array | None,
+    ) -> tuple[jax.Array, KeysValues]:
+        """As `EncoderLayer.step`; `memory` holds keys and values of the encoder's output."""
+        length = past.keys.shape[1]
+        if self.relative is not None:
+            bias = self.relative.row(position, length)
+        norm, attention = self.self_norm, self.self_attention
+        new, seen = self.remembered(norm, attention, x_B1D, past, position=position)
+        mask = jnp.arange(length) <= position
+        x_B1D, _ = self.attended(norm, attention, x_B1D, seen, mask=mask, bias=bias)
+        x_B1D, _ = self.attended(
+            self.cross_norm, self.cross_attention, x_B1D, memory, mask=memory_mask
+        )
+        return self.feed_forward(x_B1D), new
+
+
+def insert(past: KeysValues, new: KeysValues, *, position: jax.Array, axis: int) -> KeysValues:
+    """`past` with `new` written at `position` along `axis`."""
+    return jax.tree.map(
+        lambda old, now: jax.lax.dynamic_update_slice_in_dim(old, now, position, axis), past, new
+    )

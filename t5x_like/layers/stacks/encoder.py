@@ -1,0 +1,118 @@
+"""A stack of layers that read one sequence: an encoder, or with a causal mask a decoder alone.
+
+Suffixes: B batch, L length, T cache length, D d_model, H heads, N layers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers.attention.attention_kernels import KeysValues
+from t5x_like.layers.stacks.blocks import EncoderLayer, Parts, insert
+from t5x_like.layers.stacks.stack import Stack
+
+if TYPE_CHECKING:
+    from t5x_like.layers.stacks.transformer_config import Transformer
+
+
+class Hidden(NamedTuple):
+    """What a stack computes, float [B, L, D]; more of it where it was asked for.
+
+    `states` are the input of the first layer and the output of each, [N + 1, B, L, D];
+    `attention` the probabilities of each layer, [N, B, H, L, L], before dropout.
+    """
+
+    last: jax.Array
+    states: jax.Array | None = None
+    attention: jax.Array | None = None
+
+
+_Hidden = TypeVar("_Hidden", bound=Any)
+
+
+def finished(hidden: _Hidden, last_BLD: jax.Array) -> _Hidden:
+    """`hidden` (this or a decoder's) with what a last norm made of its last state."""
+    states = hidden.states
+    if states is not None:
+        states = jnp.concatenate([states[:-1], last_BLD[None]])
+    return hidden._replace(last=last_BLD, states=states)
+
+
+def kept(
+    x_BLD: jax.Array, states: jax.Array | None, attention: Any, *, return_attention: bool
+) -> jax.Array | None:
+    """Where there are states of layers [N, B, L, D], those with what the first read before them.
+
+    Raises:
+      ValueError: `return_attention`, but there is none: the kernel forms no probabilities.
+    """
+    if return_attention and attention is None:
+        raise ValueError(
+            "this attention kernel forms no probabilities to return: use attention_kernels.plain"
+        )
+    return None if states is None else jnp.concatenate([x_BLD[None], states])
+
+
+class EncoderStack(Stack):
+    """N encoder layers."""
+
+    def encode(
+        self,
+        x_BLD: jax.Array,
+        *,
+        mask: jax.Array | None,
+        bias: jax.Array | None = None,
+        key: jax.Array | None = None,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Hidden:
+        """Runs the layers; arguments as of a layer.
+
+        Raises:
+          ValueError: `return_attention` with a kernel that forms no probabilities.
+        """
+
+        def body(layer: EncoderLayer, x_BLD: jax.Array, key: jax.Array | None) -> tuple:
+            x_BLD, p_BHLL = layer(x_BLD, mask=mask, bias=bias, key=key)
+            return x_BLD, (x_BLD if return_hidden else None, p_BHLL if return_attention else None)
+
+        last, (states, attention) = self(body, x_BLD, self.keys(key))
+        states = kept(x_BLD, states, attention, return_attention=return_attention)
+        return Hidden(last, states, attention)
+
+    def step(
+        self,
+        x_B1D: jax.Array,
+        past: KeysValues,
+        *,
+        position: jax.Array,
+        mask: jax.Array,
+        bias: jax.Array | None = None,
+    ) -> tuple[jax.Array, KeysValues]:
+        """All layers at one position; the past, [N, B, T, H, K] each, with it.
+
+        Arguments as of `EncoderLayer.step`.
+        """
+
+        def body(layer: EncoderLayer, x_B1D: jax.Array, past: KeysValues) -> tuple:
+            return layer.step(x_B1D, past, position=position, mask=mask, bias=bias)
+
+        x_B1D, new = self(body, x_B1D, past)
+        return x_B1D, insert(past, new, position=position, axis=2)
+
+
+def encoder_stack(
+    config: Transformer, made_of: Parts, *, num_layers: int, rngs: nnx.Rngs
+) -> EncoderStack:
+    """Layers of these parts, run as `config` says."""
+    return EncoderStack(
+        lambda rngs: EncoderLayer(made_of, rngs=rngs),
+        num_layers,
+        rngs=rngs,
+        unroll=config.scan_unroll,
+        remat=config.remat,
+    )

@@ -1,0 +1,85 @@
+"""A stack whose layers share parameters: all of them, or those of one part (ALBERT, section 3.1).
+
+Suffixes: N layers as they run, C copies of what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers.losses import accounting
+from t5x_like.layers.stacks.encoder import EncoderStack
+from t5x_like.layers.stacks.stack import Body, Policy
+
+Sharing = Literal["all", "attention", "ffn", "none"]
+SHARING: tuple[str, ...] = get_args(Sharing)
+_ATTENTION, _FFN = ("attention", "attention_norm"), ("mlp", "mlp_norm")
+_ONE_PART = {"attention": _ATTENTION, "ffn": _FFN}
+
+
+def copies_in_groups(num_layers: int, *, num_groups: int, inner_layers: int) -> tuple[int, ...]:
+    """The copy that each layer has, in the order of running.
+
+    `num_groups` equal parts of `num_layers` have a group of `inner_layers` copies each, which run
+    one after another: N is num_layers * inner_layers.
+    """
+    groups = [i * num_groups // num_layers for i in range(num_layers)]
+    return tuple(group * inner_layers + j for group in groups for j in range(inner_layers))
+
+
+class SharedStack(EncoderStack):
+    """Encoder layers that are stored as often as they differ.
+
+    What is shared is stored [C, ...], the rest [N, ...]. Norms belong to the part that they norm.
+    """
+
+    def __init__(
+        self,
+        make_layer: Callable[[nnx.Rngs], nnx.Module],
+        copies: Sequence[int],
+        *,
+        sharing: Sharing,
+        rngs: nnx.Rngs,
+        unroll: int = 1,
+        remat: Policy | None = None,
+    ) -> None:
+        num_copies = max(copies) + 1
+        stored = num_copies if sharing == "all" else len(copies)
+        super().__init__(make_layer, stored, rngs=rngs, unroll=unroll, remat=remat)
+        for name in _ONE_PART.get(sharing, ()):
+            part = getattr(self.layers, name)
+            setattr(self.layers, name, jax.tree.map(lambda leaf: leaf[:num_copies], part))
+        self.num_layers = len(copies)
+        self.copies = tuple(copies)
+
+    def __call__(self, body: Body, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
+        # What is shared stays outside of the loop: it is not copied for each layer, and its
+        # gradients add up in one place.
+        leaves, structure = jax.tree.flatten(self.layers)
+        own = [leaf if len(leaf) == self.num_layers else None for leaf in leaves]
+
+        def of_copy(own: list, x: jax.Array, copy_xs: tuple) -> tuple[jax.Array, Any]:
+            copy, xs = copy_xs
+            layer = [
+                _copy(leaf, copy) if mine is None else mine
+                for leaf, mine in zip(leaves, own, strict=True)
+            ]
+            return body(jax.tree.unflatten(structure, layer), x, xs)
+
+        return self.run(of_copy, x, own, (jnp.array(self.copies), xs))
+
+    def matrix_size(self) -> float:
+        """Number of elements of the kernels of all layers as they run."""
+        one = jax.eval_shape(lambda x: jax.tree.map(lambda leaf: leaf[0], x), self.layers)
+        return self.num_layers * accounting.matrix_size(one)
+
+
+def _copy(leaf: jax.Array, copy: jax.Array) -> jax.Array:
+    if len(leaf) == 1:
+        return leaf[0]
+    return jax.lax.dynamic_index_in_dim(leaf, copy, keepdims=False)

@@ -1,0 +1,81 @@
+"""The layer of the Transformer paper as BERT, BART and GPT have it, with biases and layer norms."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from flax import nnx
+
+from t5x_like.layers import activations
+from t5x_like.layers.attention.multi_head import Attention, Inits
+from t5x_like.layers.basic import Init, LayerNorm
+from t5x_like.layers.dropout import Dropouts
+from t5x_like.layers.mlp import Activation, Mlp
+from t5x_like.layers.stacks import transformer_config
+from t5x_like.layers.stacks.blocks import Parts, Placement
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(transformer_config.Transformer):
+    """What these families say of their layers, besides sizes."""
+
+    attention_dropout_rate: float = 0.1  # of attention probabilities
+    activation: Activation = activations.gelu
+    norm_epsilon: float = 1e-5
+    init_std: float = 0.02
+
+    @property
+    def dropouts(self) -> Dropouts:
+        return Dropouts(hidden=self.dropout_rate, attention=self.attention_dropout_rate)
+
+    @property
+    def init(self) -> Init:
+        return nnx.initializers.normal(self.init_std)
+
+
+def norm(config: Config, rngs: nnx.Rngs, *, width: int | None = None) -> LayerNorm:
+    """As wide as the model, unless a `width` is given."""
+    return LayerNorm(
+        config.d_model if width is None else width,
+        epsilon=config.norm_epsilon,
+        dtype=config.dtype,
+        rngs=rngs,
+    )
+
+
+def parts(config: Config, placement: Placement, *, residual_init: Init | None = None) -> Parts:
+    """What a layer is made of (Transformer, section 3).
+
+    Args:
+      config: of a family.
+      placement: of the norms.
+      residual_init: of the matrices whose products are added to the residual stream, where it is
+        not that of the others.
+    """
+    init = config.init
+    out = init if residual_init is None else residual_init
+    return Parts(
+        norm=lambda rngs: norm(config, rngs),
+        attention=lambda rngs: Attention(
+            config.d_model,
+            config.num_heads,
+            d_kv=config.d_kv,
+            inits=Inits(query=init, key=init, value=init, out=out),
+            bias=True,
+            scale=config.d_kv**-0.5,
+            kernel=config.kernel,
+            dtype=config.dtype,
+            rngs=rngs,
+        ),
+        mlp=lambda rngs: Mlp(
+            config.d_model,
+            config.d_ff,
+            activation=config.activation,
+            bias=True,
+            inits=(init, out),
+            dtype=config.dtype,
+            rngs=rngs,
+        ),
+        dropouts=config.dropouts,
+        placement=placement,
+    )

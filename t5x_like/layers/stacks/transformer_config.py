@@ -1,0 +1,78 @@
+"""What the configurations of all families share: common fields, and checks before any work."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from t5x_like.layers.attention import attention_kernels
+from t5x_like.layers.attention.attention_kernels import Kernel
+from t5x_like.layers.stacks.stack import Policy
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Transformer:
+    """Fields that every family has; a family adds its own and sets other defaults.
+
+    Whole numbers must be at least 1, or at least 0 where `may_be_zero` names them; rates, which are
+    the fields named so, and `label_smoothing` in [0, 1); `z_loss` at least 0; `pad_id` a row of the
+    table. The heads share the width evenly, unless `d_kv` is a field too.
+    """
+
+    vocab_size: int  # rows of the table: at least the ids of the vocabulary
+    d_model: int
+    d_ff: int
+    num_heads: int
+    dropout_rate: float = 0.1  # of the residual stream
+    dtype: DTypeLike = "float32"  # of the computation; parameters are float32
+    scan_unroll: int = 1  # layers compiled in a row: 1 scans, 0 unrolls the whole stack
+    remat: Policy | None = None  # what the backward pass finds stored; None: everything
+    kernel: Kernel = attention_kernels.plain  # how attention is computed
+
+    may_be_zero: ClassVar[tuple[str, ...]] = ("scan_unroll",)
+
+    def __post_init__(self) -> None:
+        family = type(self).__module__.rpartition(".")[2]
+        for field in dataclasses.fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if name.endswith("_rate") or name == "label_smoothing":
+                if not 0.0 <= value < 1.0:
+                    raise ValueError(f"{family}.Config.{name} must be in [0, 1), got {value}")
+            elif name == "z_loss" or (isinstance(value, int) and not isinstance(value, bool)):
+                least = 0 if name in (*self.may_be_zero, "z_loss") else 1
+                if not value >= least:
+                    raise ValueError(
+                        f"{family}.Config.{name} must be at least {least}, got {value}"
+                    )
+            if name == "pad_id" and value is not None and value >= self.vocab_size:
+                limit = f"vocab_size={self.vocab_size}"
+                raise ValueError(f"{family}.Config.pad_id must be below {limit}, got {value}")
+        if not _is_floating(self.dtype):
+            raise ValueError(
+                f"{family}.Config.dtype (DTYPE) must be a kind of number to compute in, such as "
+                f"'bfloat16' or 'float32', got {self.dtype!r}"
+            )
+        if self.d_kv * self.num_heads != self.d_model and not _is_field(self, "d_kv"):
+            raise ValueError(
+                f"{family}.Config.num_heads={self.num_heads} does not divide "
+                f"d_model={self.d_model}: the heads share the width evenly"
+            )
+
+    @property
+    def d_kv(self) -> int:
+        """Width of a head."""
+        return self.d_model // self.num_heads
+
+
+def _is_floating(dtype: DTypeLike) -> bool:
+    try:
+        return bool(jnp.issubdtype(jnp.dtype(dtype), jnp.floating))
+    except TypeError:
+        return False
+
+
+def _is_field(config: Transformer, name: str) -> bool:
+    return name in {field.name for field in dataclasses.fields(config)}

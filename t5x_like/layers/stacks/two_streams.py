@@ -1,0 +1,206 @@
+"""XLNet's layers: the states of a row, and beside them those that predict some of its positions.
+
+Suffixes: B batch, L length, P predicted positions, S = L + P states, M memory, T = M + L keys,
+Q queries (L or P), D d_model, H heads, N layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from t5x_like.layers.attention.relative_attention import (
+    Biases,
+    Positions,
+    RelativeAttention,
+    Sight,
+)
+from t5x_like.layers.dropout import Dropouts, residual, subkeys
+from t5x_like.layers.mlp import Mlp
+from t5x_like.layers.stacks.encoder import Hidden, kept
+from t5x_like.layers.stacks.stack import Stack
+from t5x_like.partitioning import constrain
+
+
+class Scene(NamedTuple):
+    """What all layers share.
+
+    Attributes:
+      sights: what the row's own states see; then, where something is predicted, what the states at
+        predicted positions see.
+      positions: the vectors of relative positions.
+      biases: of the queries, where layers have none of their own.
+    """
+
+    sights: tuple[Sight, ...]
+    positions: Positions
+    biases: Biases | None = None
+
+    @property
+    def num_predicted(self) -> int:
+        """P."""
+        positions = self.sights[-1].positions
+        return 0 if positions is None else positions.shape[1]
+
+
+class TwoStreams(NamedTuple):
+    """What the layers compute: of the row, of predicted positions, and what is remembered.
+
+    `query` is None where nothing is predicted, `memory` ([B, N, M, D], no gradient passes) where
+    none was given. `attention` of both goes over memory and row: [N, B, H, Q, T].
+    """
+
+    content: Hidden
+    query: Hidden | None
+    memory: jax.Array | None
+
+
+class TwoStreamLayer(nnx.Module):
+    """Attention of both streams to the content, and a feed-forward part; norms after each.
+
+    The streams have one set of weights: their states lie side by side, [B, S, D], and only what
+    they see is computed apart (XLNet, section 2.3).
+    """
+
+    def __init__(
+        self,
+        *,
+        attention: Callable[[nnx.Rngs], RelativeAttention],
+        biases: Callable[[nnx.Rngs], Biases] | None,
+        mlp: Callable[[nnx.Rngs], Mlp],
+        norm: Callable[[nnx.Rngs], nnx.Module],
+        dropouts: Dropouts,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.attention = attention(rngs)
+        self.biases = biases and biases(rngs)
+        self.attention_norm = norm(rngs)
+        self.mlp = mlp(rngs)
+        self.mlp_norm = norm(rngs)
+        self.dropouts = dropouts
+
+    def __call__(
+        self,
+        x_BSD: jax.Array,
+        memory_BMD: jax.Array | None,
+        *,
+        scene: Scene,
+        key: jax.Array | None,
+    ) -> tuple[jax.Array, tuple[jax.Array | None, ...]]:
+        """[B, S, D] and the probabilities of each stream."""
+        keys = subkeys(key, 4)
+        y_BSD, probabilities = self._attended(x_BSD, memory_BMD, scene=scene, key=keys[0])
+        x_BSD = residual(x_BSD, y_BSD, dropouts=self.dropouts, key=keys[1])
+        x_BSD = self.attention_norm(x_BSD)
+        y_BSD = self.mlp(x_BSD, dropouts=self.dropouts, key=keys[2])
+        x_BSD = residual(x_BSD, y_BSD, dropouts=self.dropouts, key=keys[3])
+        return self.mlp_norm(x_BSD), probabilities
+
+    def _attended(
+        self,
+        x_BSD: jax.Array,
+        memory_BMD: jax.Array | None,
+        *,
+        scene: Scene,
+        key: jax.Array | None,
+    ) -> tuple[jax.Array, tuple[jax.Array | None, ...]]:
+        attention = self.attention
+        biases = self.biases or scene.biases
+        if biases is None:
+            raise ValueError("neither the layer nor the model has biases of queries")
+        length = x_BSD.shape[1] - scene.num_predicted
+        seen_BTD = x_BSD[:, :length]
+        if memory_BMD is not None:
+            seen_BTD = jnp.concatenate([memory_BMD.astype(seen_BTD.dtype), seen_BTD], axis=1)
+        keys_values = attention.keys_values(seen_BTD)
+        position_keys = attention.position_keys(scene.positions, x_BSD.shape[0])
+        q_BSHK = attention.heads(x_BSD)
+        streams = [
+            attention.look(
+                q_BQHK,
+                keys_values,
+                position_keys=position_keys,
+                biases=biases,
+                sight=sight,
+                dropouts=self.dropouts,
+                key=stream_key,
+            )
+            for q_BQHK, sight, stream_key in zip(
+                (q_BSHK[:, :length], q_BSHK[:, length:]),
+                scene.sights,
+                subkeys(key, len(scene.sights)),
+                strict=False,
+            )
+        ]
+        y_BSHK = jnp.concatenate([stream.values for stream in streams], axis=1)
+        return attention.project(y_BSHK), tuple(stream.probabilities for stream in streams)
+
+
+class TwoStreamStack(Stack):
+    """N layers of two streams, with a memory of what each layer read before."""
+
+    def read(
+        self,
+        x_BSD: jax.Array,
+        memory_BNMD: jax.Array | None = None,
+        *,
+        scene: Scene,
+        reuse_len: int,
+        key: jax.Array | None = None,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> TwoStreams:
+        """Runs the layers.
+
+        Args:
+          x_BSD: the embedded row, and after it the predicted positions.
+          memory_BNMD: what each layer read before; its first positions are forgotten as others
+            come.
+          scene: what the streams see.
+          reuse_len: how many positions of the row are remembered, from its first.
+          key: of dropout.
+          return_hidden: whether to return `states`, and
+          return_attention: `attention` of each stream.
+
+        Raises:
+          ValueError: `return_attention` with a kernel that forms no probabilities.
+        """
+
+        def body(layer: TwoStreamLayer, x_BSD: jax.Array, xs: tuple) -> tuple:
+            key, memory_BMD = xs
+            new_BMD = None
+            if memory_BMD is not None:
+                new_BMD = remembered(memory_BMD, x_BSD[:, :reuse_len])
+            x_BSD, p = layer(x_BSD, memory_BMD, scene=scene, key=key)
+            states = x_BSD if return_hidden else None
+            return x_BSD, (states, p if return_attention else None, new_BMD)
+
+        memory = None if memory_BNMD is None else memory_BNMD.swapaxes(0, 1)
+        last, (states, attention, new) = self(body, x_BSD, (self.keys(key), memory))
+        formed = attention and attention[0]  # of both streams by one kernel
+        states = kept(x_BSD, states, formed, return_attention=return_attention)
+        length = x_BSD.shape[1] - scene.num_predicted
+        streams = [
+            Hidden(
+                last[:, part],
+                None if states is None else states[:, :, part],
+                None if attention is None else attention[i],
+            )
+            for i, part in enumerate((slice(length), slice(length, None))[: len(scene.sights)])
+        ]
+        return TwoStreams(
+            content=streams[0],
+            query=streams[1] if len(streams) > 1 else None,
+            memory=None if new is None else new.swapaxes(0, 1),
+        )
+
+
+def remembered(memory_BMD: jax.Array, x_BLD: jax.Array) -> jax.Array:
+    """The last M of the memory with new states after it; no gradient passes (section 2.5)."""
+    x_BLD = x_BLD.astype(memory_BMD.dtype)
+    both = jnp.concatenate([memory_BMD, x_BLD], axis=1)[:, x_BLD.shape[1] :]
+    return constrain(jax.lax.stop_gradient(both), "batch", None, "embed_act")

@@ -1,0 +1,1 @@
+"""Ways to corrupt tokens, which objectives choose from."""

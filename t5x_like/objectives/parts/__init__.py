@@ -1,0 +1,1 @@
+"""What objectives share: their geometry, their formats, words and sentences."""

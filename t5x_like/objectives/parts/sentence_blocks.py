@@ -1,0 +1,144 @@
+"""Whole sentences a sample, as many as fit: of one document, or across them.
+
+Nothing is dropped: a segment too long for a sample is cut in pieces, where the published codes drop
+it or let it overflow, and a block of a single token is a sample too. It is cut before a word,
+unless one is longer than a piece.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t5x_like.objectives.parts.drawing import uniforms
+from t5x_like.objectives.parts.planning import NUMBERS, between, in_lists, in_pieces
+
+if TYPE_CHECKING:
+    from t5x_like.objectives.parts.geometry import Sentences
+
+Row = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceBlocks:
+    """Consecutive segments that fill `length` tokens: samples {"targets": int32 [n]}.
+
+    A block ends where the next segment would not fit: FULL-SENTENCES across documents,
+    DOC-SENTENCES within one (RoBERTa, section 4.2); the latter also SpanBERT's and BART's. A
+    segment of more than `length - per_segment` tokens is cut in pieces of so many at most.
+
+    Attributes:
+      length: tokens at most, those counted below included.
+      cross_documents: whether a block goes on with the next document.
+      per_segment: tokens that the objective will add to each segment.
+      per_document: tokens that it will add to each document after the first of a block.
+      segments_of: as in `geometry.Planned`; the plan, which the repr names, is the same with None.
+    """
+
+    length: int
+    cross_documents: bool
+    per_segment: int = 0
+    per_document: int = 0
+    segments_of: str | None = dataclasses.field(default="targets", repr=False)
+
+    columns = ("targets_start", "targets_end")
+    separators = False
+
+    def __post_init__(self) -> None:
+        if self.per_segment < 0 or self.per_document < 0 or self.length <= self.per_segment:
+            raise ValueError(
+                f"SentenceBlocks: length has to leave room for a token beside those added to a "
+                f"segment, none of them negative, got {self}"
+            )
+
+    def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
+        """The blocks in order, which cut the stream without gaps; draws nothing."""
+        return in_lists(self._blocks(sentences))
+
+    def _blocks(self, sentences: Sentences) -> Iterator[Row]:
+        longest = self.length - self.per_segment
+        start = used = 0
+        for document in range(len(sentences)):
+            segments = in_pieces(sentences, document, longest=longest, piece=longest)
+            # A block of segments i to j has costs[j] - costs[i] tokens, those to be added included.
+            costs = (segments + self.per_segment * np.arange(len(segments))).tolist()
+            bounds = segments.tolist()
+            if not used:
+                start = bounds[0]
+            limit = costs[0] + self.length - (used + self.per_document if used else 0)
+            while limit < costs[-1]:
+                # 0 where nothing of this document fits into a block that another has begun.
+                end = bisect.bisect_right(costs, limit, 1) - 1
+                yield start, bounds[end]
+                start, limit = bounds[end], costs[end] + self.length
+            used = self.length - (limit - costs[-1])
+            if not self.cross_documents:
+                yield start, bounds[-1]
+                used = 0
+        if used:
+            yield start, bounds[-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class LineBlocks:
+    """Consecutive lines of a document until they reach a length, which is sometimes a short one.
+
+    Samples {"targets": int32 [n], "max_tokens": int32, "length": int32}: `max_tokens` is the length
+    that was to be reached, `length` the field. The last line of a block goes beyond it; the
+    last block of a document may stay below. The next length is drawn after every block, at a
+    document's end or not; the first is `length` (ELECTRA's published code).
+
+    The objective divides a block's lines among its segments and cuts the rest off: a block has up
+    to `2 * length - 1` tokens. A line longer than `length` is cut in halves of `length` (or the
+    words that fit into one), where the published code lost what is beyond it; such a cut is none of
+    a sample's "segments".
+
+    Attributes:
+      length: tokens that the model reads, special ones included, so that blocks overflow it.
+      short_probability: how likely a block is to reach 5 to `length` tokens, and not `length`.
+    """
+
+    length: int
+    short_probability: float = 0.05
+
+    columns = ("targets_start", "targets_end", "max_tokens")
+    separators = False
+    segments_of = "targets"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "short_probability", float(self.short_probability))
+        if self.length < 5:
+            raise ValueError(f"LineBlocks: length is at least 5 tokens, got {self.length}")
+        if not 0 <= self.short_probability <= 1:
+            raise ValueError(
+                f"LineBlocks: short_probability lies between 0 and 1, got {self.short_probability}"
+            )
+
+    @property
+    def constants(self) -> tuple[tuple[str, int], ...]:
+        """What every sample holds besides."""
+        return (("length", self.length),)
+
+    def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
+        """The blocks in order, which cut the stream without gaps."""
+        return in_lists(self._blocks(sentences, uniforms(rng, NUMBERS)))
+
+    def _blocks(self, sentences: Sentences, draws: Iterator[float]) -> Iterator[Row]:
+        target = self.length
+        for document in range(len(sentences)):
+            lines = in_pieces(
+                sentences, document, longest=self.length, piece=(self.length + 1) // 2
+            )
+            bounds = lines.tolist()
+            last = len(bounds) - 1
+            at = 0
+            while at < last:
+                end = min(bisect.bisect_left(bounds, bounds[at] + target, at + 1), last)
+                yield bounds[at], bounds[end], target
+                at = end
+                short = next(draws) < self.short_probability
+                target = between(5, self.length, draws) if short else self.length

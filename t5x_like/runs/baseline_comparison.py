@@ -1,0 +1,145 @@
+"""Held-out metrics of a run's tasks: of the model, of an untrained one, and of simple baselines."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from t5x_like.data import stream
+from t5x_like.evaluation import baselines
+from t5x_like.evaluation.evaluator import evaluate
+from t5x_like.evaluation.text_bytes import token_bytes
+from t5x_like.runs.batches import EVALUATION_SEED
+from t5x_like.runs.trained_run import Trained, batch_to_device
+from t5x_like.training.metrics import TOTALS
+
+if TYPE_CHECKING:
+    from t5x_like.data.cached_tasks import CachedTasks
+    from t5x_like.protocols import TokenIds
+    from t5x_like.runs.run import Run
+
+Metrics = dict[str, float]
+Columns = dict[str, Metrics]
+Rows = Iterable[Mapping[str, np.ndarray]]
+_PERPLEXITY = re.compile(r"(.*?)(?:pseudo_)?perplexity")
+
+
+def columns(model: Trained, *, batch_size: int, batches: int) -> dict[str, Columns]:
+    """{task: {who: {metric: value}}} on the first rows that each task holds out.
+
+    `trained` and `untrained` have all metrics; of an encoder-decoder those of ordinary target
+    tokens, too, as `content_<metric>`. `unigram` has what it can have: the loss of predicted
+    tokens and what goes with it. `blanked`, of an encoder-decoder, is the trained model with its
+    encoder's ordinary tokens padded away. A run of several phases is compared in that of the
+    checkpoint.
+
+    Args:
+      model: loaded for batches of `batch_size` rows.
+      batch_size: rows of a batch.
+      batches: how many at most of each task.
+    """
+    model = dataclasses.replace(model, run=_in_phase(model))
+    run = model.run
+    opened = run.data.open()
+    counts = _counts(opened)
+    pack = run.feature_converter.pack
+    compared = _Compared(model)
+    found = {}
+    for component in opened.components("validation", pack=pack, rows=batch_size, alone=True):
+        rows = stream.eval_stream(
+            component,
+            converter=run.feature_converter,
+            batch_size=batch_size,
+            seed=EVALUATION_SEED,
+            max_batches=batches,
+        )
+        mine = counts[component.name]
+        found[component.name] = compared.columns([*rows], mine, component.token_ids)
+    return found
+
+
+class _Compared:
+    """A trained model and an untrained one, ready to be evaluated."""
+
+    def __init__(self, model: Trained) -> None:
+        self._model = model
+        self._params = {"trained": model.params, "untrained": _untrained(model)}
+        self._token_bytes = token_bytes(model.vocabulary)
+        teacher = model.run.teacher
+        self._teach = None if teacher is None else teacher.open(model.run.layout)
+
+    def columns(
+        self, rows: Sequence[Mapping[str, np.ndarray]], counts: np.ndarray, ids: TokenIds
+    ) -> Columns:
+        """As of the module's `columns`, for one task; `counts` are of the ids in its text."""
+        found = {who: self._metrics(who, rows) for who in self._params}
+        if not {"encoder_input_tokens", "decoder_target_tokens"} <= rows[0].keys():
+            unigram = baselines.unigram(baselines.with_special_targets(counts, rows, ids))
+            frequent = evaluate(unigram, None, rows, token_bytes=self._token_bytes)
+            of_tokens = _as_of_tokens(frequent, found["trained"])
+            of_labels = baselines.label_shares(rows, found["trained"])
+            return found | {"unigram": of_tokens | of_labels}
+        content = [baselines.content_only(batch, ids) for batch in rows]
+        for who in self._params:
+            found[who] |= _of_content(self._metrics(who, content))
+        blanked = (baselines.blank_encoder(batch, ids) for batch in content)
+        return found | {
+            "unigram": _of_content(evaluate(baselines.unigram(counts), None, content)),
+            "blanked": _of_content(self._metrics("trained", blanked)),
+        }
+
+    def _metrics(self, who: str, rows: Rows) -> Metrics:
+        batches = (batch_to_device(self._model, batch) for batch in rows)
+        found = evaluate(
+            self._model.program.evaluation(),
+            self._params[who],
+            batches if self._teach is None else map(self._teach, batches),
+            token_bytes=self._token_bytes,
+        )
+        return {name: value for name, value in found.items() if name not in TOTALS}
+
+
+def _counts(opened: CachedTasks) -> dict[str, np.ndarray]:
+    """{task: how often each id occurs in its training text}: of one that has none, in all others'.
+
+    A mixture may have tasks that are only evaluated.
+    """
+    found = {
+        record.name: np.array(cache.split("train").counts["targets"])
+        for record, cache in zip(opened.records, opened.caches, strict=True)
+        if "train" in cache.manifest.splits
+    }
+    together = sum(found.values(), np.zeros((), np.int64))
+    return {record.name: found.get(record.name, together) for record in opened.records}
+
+
+def _in_phase(model: Trained) -> Run:
+    """The run as it was in the checkpoint's last step."""
+    phases = reversed(model.run.in_phases())
+    return next(run for start, run in phases if start <= max(model.step - 1, 0))
+
+
+def _untrained(model: Trained) -> Any:
+    """Parameters of a fresh start, on the run's mesh, without the optimizer's state."""
+    fresh = jax.jit(lambda key: model.program.init(key).params)
+    return fresh(jax.random.key(model.run.options.seed))
+
+
+def _of_content(metrics: Metrics) -> Metrics:
+    return {f"content_{name}": value for name, value in metrics.items()}
+
+
+def _as_of_tokens(unigram: Metrics, metrics: Metrics) -> Metrics:
+    """The unigram model's figures under the names of those that are about predicted tokens."""
+    found = {name: unigram[name] for name in ("bits_per_byte",) if name in unigram}
+    for name in metrics:
+        if match := _PERPLEXITY.fullmatch(name):
+            found[f"{match[1]}loss"] = unigram["loss"]
+            found[f"{match[1]}accuracy"] = unigram["accuracy"]
+            found[name] = unigram["perplexity"]
+    return found

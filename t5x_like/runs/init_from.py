@@ -1,0 +1,134 @@
+"""Starts a run from the parameters of another run, or of an imported model, as gin describes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from etils import epath
+
+from t5x_like.runs import run_directory
+from t5x_like.training.checkpointing import initial_parameters, initial_plan
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.optimization.parameter_paths import by_path
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Vocabulary
+    from t5x_like.training.logs import RunLog
+    from t5x_like.training.step import Program
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InitFrom:
+    """Where the first parameters of a run come from.
+
+    Parameters of the same path and shape are taken, averages of them where they were saved. Where
+    this run's vocabulary is larger, or its rows longer, the tables keep their old rows, and the
+    new ones stay as drawn; ids that were there must mean what they did. Parameters that the
+    checkpoint lacks stay as drawn; any other difference in shape is an error.
+
+    Attributes:
+      directory: of a run, or of what `t5x_like import` wrote.
+      step: of its checkpoints; the newest by default.
+      rename: {regular expression: replacement} on the saved paths, applied in order. Paths are as
+        `t5x_like inspect` shows them: `encoder.embedding.tokens.table`.
+      skip: regular expressions; a parameter in whose path one is found stays as drawn.
+      layers: of each stack of layers there, counted from 0, one for each of this run's.
+    """
+
+    directory: str | None
+    step: int | None = None
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    skip: Sequence[str] = ()
+    layers: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.skip, str):
+            raise ValueError(f"InitFrom.skip is a list of patterns, not {self.skip!r}")
+        for pattern, replacement in (*self.rename.items(), *((one, "") for one in self.skip)):
+            try:
+                re.sub(pattern, replacement, "")
+            except re.error as error:
+                raise ValueError(
+                    f"InitFrom: not a regular expression, or no replacement for one: {pattern!r}, "
+                    f"{replacement!r}: {error}"
+                ) from None
+
+    def check(self, program: Program) -> None:
+        """Reads shapes alone, so that errors come before any work.
+
+        Raises:
+          ValueError: the directory holds no model.
+          CheckpointError: it has no such step, or its parameters do not fit those of `program`.
+        """
+        self._plan(program)
+
+    def check_vocabulary(self, vocabulary: Vocabulary, program: Program) -> None:
+        """Compares the ids of a run with those that the parameters were trained with.
+
+        New ids are the run's own affair; one that was there must mean what it did, if a table of
+        the vocabulary is taken.
+
+        Args:
+          vocabulary: the run's.
+          program: the run's.
+
+        Raises:
+          ValueError: ids mean other tokens than beside the checkpoint.
+        """
+        theirs = self.vocabulary()
+        plan, _ = self._plan(program)
+        tables = [path for path in plan.sources if "vocab" in plan.wanted[path].axes]
+        if theirs is None or not tables or theirs.fingerprint == vocabulary.fingerprint:
+            return
+        ids = range(min(theirs.vocab_size, vocabulary.vocab_size))
+        differ = [i for i in ids if theirs.piece(i) != vocabulary.piece(i)]
+        if differ:
+            i = differ[0]
+            raise ValueError(
+                f"{len(differ):,} of {len(ids):,} ids have other meanings than in "
+                f"{self.directory}: {i} is {vocabulary.piece(i)!r} here and {theirs.piece(i)!r} "
+                "there. Leave VOCABULARY to the one kept there, name one that goes on from it, or "
+                f"leave its tables as drawn with InitFrom.skip: {', '.join(tables)}"
+            )
+
+    def apply(self, params: Any, *, program: Program, log: RunLog) -> Any:
+        """`params`, freshly drawn, with what is taken, laid out as they are.
+
+        All processes call it alike. For its time the saved parameters are in memory too.
+
+        Raises:
+          ValueError, CheckpointError: as `check` does, or what was saved is damaged.
+        """
+        plan, saved = self._plan(program)
+        abstract = initial_parameters.laid_out(plan, saved, program.abstract_state.params)
+        restored = self._checkpoints().restore_params(abstract, step=self.step)
+        log.message(f"Starting from step {restored.step} of {self.directory}.")
+        for line in plan.report():
+            log.message(f"  {line}")
+        return initial_parameters.take(plan, params, restored.state)
+
+    def vocabulary(self) -> Vocabulary | None:
+        """The vocabulary kept beside the checkpoint; None where there is none."""
+        path = self._path()
+        return run_directory.read_vocabulary(path) if run_directory.has_vocabulary(path) else None
+
+    def _plan(self, program: Program) -> tuple[initial_plan.Plan, Any]:
+        saved = self._checkpoints().abstract_params(step=self.step)
+        selection = initial_plan.Selection(rename=self.rename, skip=self.skip, layers=self.layers)
+        shapes = {path: leaf.shape for path, leaf in by_path(saved).items()}
+        return initial_plan.make_plan(initial_parameters.wanted(program), shapes, selection), saved
+
+    def _checkpoints(self) -> Checkpoints:
+        path = self._path()
+        run_directory.read_config(path)  # refuses what is not a model's directory, and says why
+        return Checkpoints(run_directory.checkpoints(path))
+
+    def _path(self) -> epath.Path:
+        if not self.directory:
+            raise ValueError(
+                "InitFrom names no directory: add --gin.init_from.InitFrom.directory=\"'runs/one'\""
+            )
+        return epath.Path(self.directory)

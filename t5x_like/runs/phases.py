@@ -1,0 +1,163 @@
+"""The phases of a run: the data of each, and what must be the same when the run is resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from t5x_like import partitioning
+from t5x_like.data import stream
+from t5x_like.data.samples.randomness import phase_seed
+from t5x_like.evaluation.text_bytes import token_bytes
+from t5x_like.runs import preflight
+from t5x_like.runs.batches import Batches, ToDevice
+from t5x_like.runs.run import Run
+from t5x_like.training import multihost
+
+if TYPE_CHECKING:
+    from t5x_like.data.dataset import CachedTasks
+    from t5x_like.protocols import Vocabulary
+    from t5x_like.training.step import Program
+
+
+@dataclasses.dataclass(frozen=True)
+class RunPhase:
+    """A run as it is in its phase `number`, after `start` steps."""
+
+    start: int
+    run: Run
+    number: int
+
+    @property
+    def seed(self) -> int:
+        return phase_seed(self.run.options.seed, self.number)
+
+    def check(self) -> None:
+        """Raises ValueError where its batches cannot be made, as far as is seen without data."""
+        run = self.run
+        partitioning.check_batch(
+            run.layout, run.options.batch_size, microbatches=run.options.microbatches
+        )
+        data = run.data.with_lengths()
+        preflight.parts_complete(run)
+        preflight.kinds_fit(run, data.task_objectives())
+        preflight.lengths_given(run.feature_converter, data.lengths or {})
+        named = run.phases[self.number].objective if run.phases else None
+        wanted = dataclasses.replace(data, objective=named).chosen_objective
+        if named is not None and any(found != wanted for found in data.task_objectives()):
+            raise ValueError(
+                f"PHASES: phase {self.number + 1} has an objective, but the task "
+                f"{run.data.mixture_or_task_name!r} has one of its own: name the corpus alone"
+            )
+
+    @property
+    def label(self) -> str:
+        """Part of the names of its settings, but for the first phase."""
+        return f"phase_{self.number + 1}"
+
+    def check_program(self, program: Program) -> None:
+        """Traces a step on rows as its tasks will make them, before any text is read.
+
+        Raises:
+          ValueError: what the model, the optimizer or the objective object to.
+        """
+        if self.run.teacher is None:
+            data = self.run.data.with_lengths()
+            for objective in data.task_objectives():
+                preflight.step_works(self.run, program, objective, data.lengths or {})
+
+    def open_data(
+        self,
+        same: Callable[[Mapping[str, Any]], None],
+        usable: Callable[[Vocabulary], None],
+    ) -> CachedTasks:
+        """Its data, refused before any text is tokenised where it cannot be used.
+
+        Args:
+          same: compares part of the run's identity with that of the run it would resume.
+          usable: compares its vocabulary with that of the parameters it starts from.
+        """
+
+        def check(ids: int, vocabulary: Vocabulary | None) -> None:
+            pad = None if vocabulary is None else vocabulary.token_ids.pad
+            preflight.vocabulary_fits(self.run.abstract_model, ids, pad)
+            if vocabulary is not None:
+                usable(vocabulary)
+                if self.run.teacher is not None:
+                    self.run.teacher.check(vocabulary)
+            known = {} if vocabulary is None else {"vocabulary": vocabulary.fingerprint}
+            same({**self._named(self._settings()), **known})
+
+        return self.run.data.open(once=_once, check=check)
+
+    def batches(self, opened: CachedTasks) -> Batches:
+        """Its batches; samples may have to be planned, which the first process does for all."""
+        train, validation = multihost.first_process_then_others(
+            f"plans of samples {self.number}", functools.partial(_components, self.run, opened)
+        )
+        to_device = ToDevice(self.run.layout, self.run.options.batch_size)
+        scale = token_bytes(opened.vocabulary)
+        return Batches(train, validation, to_device, self.run, self.seed, scale)
+
+    def identity(self, opened: CachedTasks) -> dict[str, Any]:
+        """What decides which rows each step reads, and what their ids mean."""
+        mine = self._named({**self._settings(), **opened.identity()})
+        return {**mine, "vocabulary": opened.vocabulary.fingerprint}
+
+    def _settings(self) -> dict[str, Any]:
+        run = self.run
+        settings = {
+            "seed": run.options.seed,
+            "batch_size": run.options.batch_size,
+            "data.converter": repr(run.feature_converter),
+        }
+        if run.teacher is not None:
+            settings["data.teacher"] = run.teacher.identity()
+        return settings | ({"data.start": self.start} if self.number else {})
+
+    def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """`data.lengths` of the second phase is `data.phase_2.lengths`."""
+        if not self.number:
+            return dict(values)
+        parts = {name: name.partition(".") for name in values}
+        return {
+            f"{kind}.{self.label}{dot}{rest}": values[name]
+            for name, (kind, dot, rest) in parts.items()
+        }
+
+
+def _components(
+    run: Run, opened: CachedTasks
+) -> tuple[Sequence[stream.Component], Sequence[stream.Component]]:
+    """What is trained on, and what is held out, where it is to be evaluated."""
+    pack = run.feature_converter.pack
+    rows = run.options.batch_size
+    train = opened.components("train", pack=pack, rows=rows)
+    if not train:
+        names = ", ".join(record.name for record in opened.records)
+        raise ValueError(f"nothing to train on: {names} has no examples in a split 'train'")
+    preflight.examples_read(run.feature_converter, train)
+    if not run.options.eval_period:
+        return train, ()
+    try:
+        return train, opened.components("validation", pack=pack, rows=rows, alone=True)
+    except ValueError as error:
+        # What is wrong with the task or its lengths was found with the training split.
+        raise ValueError(
+            f"the validation split cannot be evaluated in batches of {rows} rows: {error}. "
+            "Or hold more text out, or train without evaluation: EVAL_PERIOD=0"
+        ) from error
+
+
+def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
+    """Process 0 makes it in a directory that all share; the others wait at a barrier."""
+    if multihost.everywhere(exists()).all():
+        return
+    multihost.check_shared(path.parent)
+    first = jax.process_index() == 0
+    multihost.first_process_then_others(name, make if first else lambda: None)

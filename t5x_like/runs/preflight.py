@@ -1,0 +1,244 @@
+"""What must be right before a run does any work; each check says what to do."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from etils import epath
+
+from t5x_like.models.distilbert import DistilBert
+from t5x_like.objectives import presets
+from t5x_like.protocols import (
+    FeatureConverter,
+    FeatureSpec,
+    Model,
+    ModelConfig,
+    TokenIds,
+    lacking,
+)
+from t5x_like.training.checkpointing.checkpoints import CheckpointError
+
+if TYPE_CHECKING:
+    from t5x_like.data.stream import Component
+    from t5x_like.protocols import Objective
+    from t5x_like.runs.run import Run
+    from t5x_like.training.step import Program
+
+_LONG = 120
+_KINDS = {
+    "encoder_decoder": "an encoder-decoder",
+    "encoder": "an encoder",
+    "decoder": "a decoder",
+}
+_SOME_IDS = TokenIds(8, bos=3, cls=4, sep=5, mask=6, sentinels=1)
+_PADDING_FIELDS = ("pad_id", "padding_position")  # of configurations, where it is a setting
+
+
+def writable_directory(model_dir: str | None) -> epath.Path:
+    """The run's directory, made if missing.
+
+    Raises:
+      ValueError: none is named.
+      OSError: it cannot be written.
+    """
+    if not model_dir:
+        raise ValueError(
+            "the run has no directory: add --gin.MODEL_DIR=\"'runs/my_run'\" (a run that is there "
+            "is resumed)"
+        )
+    directory = epath.Path(model_dir)
+    probe = directory / f".writable_{uuid.uuid4().hex}"  # several processes may look at once
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise OSError(
+            f"MODEL_DIR {model_dir!r} cannot be written ({error}): choose another with "
+            "--gin.MODEL_DIR"
+        ) from error
+    return directory
+
+
+def vocabulary_fits(model: Model, ids: int, pad: int | None = None) -> None:
+    """Raises ValueError where a model cannot read a vocabulary.
+
+    Args:
+      model: its parameters may be abstract.
+      ids: of the vocabulary; each needs a row in the embedding.
+      pad: its padding, which a model that knows padding by its id must agree with; None where the
+        vocabulary is still to be trained, with padding 0.
+    """
+    rows = model.config.vocab_size
+    family = type(model.config).__module__.rpartition(".")[2]
+    if ids > rows:
+        needed = -(-ids // 128) * 128
+        raise ValueError(
+            f"the vocabulary has {ids} ids but the model's embedding only "
+            f"{rows} rows: set --gin.{family}.Config.vocab_size={needed}, or choose a smaller "
+            "vocabulary"
+        )
+    padding, pad = model.padding, pad or 0
+    if padding is not None and pad != padding:
+        fields = [name for name in _PADDING_FIELDS if hasattr(model.config, name)]
+        remedy = (
+            f"set --gin.{family}.Config.{fields[0]}={pad}"
+            if fields
+            else "choose a vocabulary with that padding, such as one that `t5x_like vocab` trains"
+        )
+        raise ValueError(
+            f"this model takes id {padding} for padding, but the vocabulary pads with {pad}, so "
+            f"padding would be read as text: {remedy}"
+        )
+
+
+def parts_complete(run: Run) -> None:
+    """Raises ValueError where the model or its converter lacks what a run will ask of it."""
+    model = run.abstract_model
+    for part, protocol in ((model, Model), (run.feature_converter, FeatureConverter)):
+        if missing := lacking(part, protocol):
+            raise ValueError(
+                f"{type(part).__name__} has no {', '.join(missing)}: protocols.{protocol.__name__} "
+                "says what these are"
+            )
+    if run.teacher is not None and not isinstance(model, DistilBert):
+        raise ValueError(
+            f"TEACHER has no effect: a {type(model).__name__} learns from text alone. Leave it "
+            "out, or choose a student (--gin_file=distilbert)"
+        )
+    if missing := lacking(model.config, ModelConfig):
+        raise ValueError(
+            f"the configuration of {type(model).__name__} has no {', '.join(missing)}: "
+            "protocols.ModelConfig says what these are"
+        )
+
+
+def kinds_fit(run: Run, objectives: Iterable[Objective | None]) -> None:
+    """Raises ValueError where examples are for another kind of model than the run's rows."""
+    rows = run.feature_converter.kind
+    for objective in objectives:
+        kind = "encoder_decoder" if objective is None else objective.kind
+        if rows == kind:
+            continue
+        what, other = f"examples of {objective}", ""
+        if objective is None:
+            what = "text-to-text examples"
+            other = ", or the field of a file that holds plain text (CORPUS_FIELD)"
+        fitting = ", ".join(name for name, one in presets().items() if one.kind == rows)
+        raise ValueError(
+            f"the kinds do not fit: {what} are for {_KINDS[kind]}, but the rows of this model are "
+            f"those of {_KINDS[rows]} ({run.feature_converter}). Choose an objective for it "
+            f"(--gin.OBJECTIVE=\"'NAME'\": {fitting}){other}, or a model of the other kind"
+        )
+
+
+def step_works(
+    run: Run, program: Program, objective: Objective | None, lengths: Mapping[str, int]
+) -> None:
+    """Traces a training step on a row of padding, which has every array of a real one.
+
+    Raises:
+      ValueError: what the model, the converter, the objective or the optimizer objects to.
+    """
+    features = {name: FeatureSpec(length) for name, length in lengths.items()}
+    if objective is not None:
+        objective.geometry(lengths)
+        features = dict(objective.features(lengths))
+    try:
+        program.trace(run.feature_converter.convert([], features=features, ids=_SOME_IDS))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"the parts of this run do not fit each other: {type(error).__name__}: {error}. Its "
+            f"rows are made by {run.feature_converter} from {', '.join(features)}"
+        ) from error
+
+
+def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int]) -> None:
+    """Raises ValueError where a feature that the model reads has no length."""
+    if missing := set(feature_converter.task_features) - set(lengths):
+        raise ValueError(
+            f"TASK_FEATURE_LENGTHS lacks {', '.join(sorted(missing))}; it is {dict(lengths)}. The "
+            f"model's rows are made by {feature_converter}: an objective without such a feature is "
+            "for another kind of model; choose one for this kind (`t5x_like objectives NAME` says "
+            "which), or set the length"
+        )
+
+
+def examples_read(feature_converter: FeatureConverter, components: Iterable[Component]) -> None:
+    """Raises ValueError where a model's rows need a feature that a task's examples have not."""
+    for one in components:
+        if missing := set(feature_converter.task_features) - one.features.keys():
+            raise ValueError(
+                f"the model's rows are made by {feature_converter}, but an example of task "
+                f"{one.name!r} under {one.objective} has no {', '.join(sorted(missing))}: choose "
+                "an objective for this kind of model (`t5x_like objectives NAME` says which)"
+            )
+
+
+def same_run(
+    mine: Mapping[str, Any],
+    saved: Mapping[str, Any] | None,
+    *,
+    allow_change: frozenset[str],
+    whole: bool = False,
+    unreached: Collection[str] = (),
+) -> None:
+    """Refuses to resume where the examples, their noise, their ids or the seed would differ.
+
+    Args:
+      mine: `seed`, `batch_size`, `vocabulary` and `data.*` of the run that starts, or some.
+      saved: the metadata of the checkpoint that it would resume; None where there is none.
+      allow_change: first parts of names that may differ, such as `data`.
+      whole: whether `mine` is all there is, so that it must not lack what was saved.
+      unreached: labels of phases that begin after the last step, of which `mine` says nothing.
+
+    Raises:
+      CheckpointError: something else differs; says what, and what to do.
+    """
+    if saved is None:
+        return
+    gone = [name for name in saved if name not in mine and name != "config"] if whole else []
+    # Of a phase that the saved run did not reach, it says nothing either.
+    reached = {_phase(name) for name in saved}
+    different = [
+        name
+        for name in (*mine, *gone)
+        if saved.get(name) != mine.get(name)
+        and name.partition(".")[0] not in allow_change
+        and _phase(name) in reached.difference(unreached)
+    ]
+    if not different:
+        return
+    lines = [
+        "  {}: {} then, {} now".format(name, *_brief(str(saved.get(name)), str(mine.get(name))))
+        for name in different
+    ]
+    message = ["MODEL_DIR holds a run with other data or seeds:", *lines]
+    if any(name == "vocabulary" or name.endswith(".text") for name in different):
+        message.append(
+            "(The text of stdlib_docs, and a vocabulary of it, change with the Python version.)"
+        )
+    message.append("Choose another MODEL_DIR, or put it back as it was")
+    if "vocabulary" not in different:
+        kinds = dict.fromkeys(name.partition(".")[0] for name in different)
+        message[-1] += f"; or go on all the same with --allow_change={','.join(kinds)}"
+    raise CheckpointError("\n".join(message) + ".")
+
+
+def _phase(name: str) -> str:
+    """`phase_2` of `data.phase_2.lengths`; nothing for the first phase."""
+    part = name.split(".")[1] if "." in name else ""
+    return part if part.startswith("phase_") else ""
+
+
+def _brief(*texts: str) -> list[str]:
+    """Texts that differ, long ones from a little before the place where they do."""
+    if max(map(len, texts)) <= _LONG:
+        return list(texts)
+    places = enumerate(zip(*texts, strict=False))
+    different = next((i for i, found in places if len(set(found)) > 1), min(map(len, texts)))
+    first = max(0, different - _LONG // 3)
+    last = first + _LONG
+    return ["..." * (first > 0) + text[first:last] + "..." * (last < len(text)) for text in texts]

@@ -1,0 +1,219 @@
+"""Puts a run's parts together and hands them to the training loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import optax
+from etils import epath
+
+from t5x_like.config import gin_text
+from t5x_like.data.vocabulary_choice import Given, VocabularyChoice
+from t5x_like.runs import preflight, run_directory
+from t5x_like.runs.phases import RunPhase
+from t5x_like.runs.run import Options, Run
+from t5x_like.runs.run_text import run_text
+from t5x_like.training import code_version, loop, step
+from t5x_like.training.agreement import agree
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.logs import RunLog
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Vocabulary
+    from t5x_like.runs.batches import Batches
+
+
+def pretrain(
+    run: Run,
+    config: str | None = None,
+    *,
+    allow_change: frozenset[str] = frozenset(),
+    notes: Sequence[str] = (),
+) -> loop.Outcome:
+    """Starts, resumes or extends `run`.
+
+    Args:
+      run: the parts.
+      config: the resolved configuration as gin text, saved in the run and in every checkpoint; None
+        writes what `run_text` says of the parts.
+      allow_change: what a resumed run may change (`preflight.same_run`).
+      notes: lines for the log.
+
+    Returns:
+      How it ended and at which step.
+
+    Raises:
+      ValueError, OSError: something cannot work; nothing saved before has been touched.
+      ProcessError: the processes have different settings, code or data.
+    """
+    config, unsaid = _written(run) if config is None else (config, [])
+    notes = [*notes, *unsaid]
+    agree("the configuration", config.splitlines())
+    agree("the code", [*code_version.lines(_modules(run, config))])
+    model_dir = preflight.writable_directory(run.model_dir)
+    with run_directory.sole_run(model_dir):
+        return _pretrain(run, config, model_dir, allow_change=allow_change, notes=notes)
+
+
+def _written(run: Run) -> tuple[str, list[str]]:
+    """The configuration of a run that was made in Python, and what its user should know of it."""
+    try:
+        return run_text(run), []
+    except ValueError as error:
+        reason = f"eval, infer and export will not open this run: {error}"
+        return f"# {reason}\n", [reason]
+
+
+def _modules(run: Run, config: str) -> list[str]:
+    """Those of the user's that the run is made of."""
+    named = [run.data.mixture_or_task_module] if run.data.mixture_or_task_module else []
+    return named + [
+        module for module in gin_text.read(config).modules if not module.startswith("t5x_like.")
+    ]
+
+
+def _pretrain(
+    run: Run,
+    config: str,
+    model_dir: epath.Path,
+    *,
+    allow_change: frozenset[str],
+    notes: Sequence[str],
+) -> loop.Outcome:
+    saved = Checkpoints(run_directory.checkpoints(model_dir)).metadata()
+    fresh = saved is None
+    run = _with_vocabulary(run, model_dir, fresh=fresh)
+    every = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
+    phases = [phase for phase in every if phase.start < run.options.train_steps]
+    for phase in every:
+        phase.check()
+    programs = _programs(phases)
+    for phase, program in zip(phases, programs, strict=True):
+        phase.check_program(program)
+    unreached = [phase.label for phase in every if phase not in phases]
+    same = functools.partial(preflight.same_run, allow_change=allow_change, unreached=unreached)
+    usable = _usable(run, programs[0], fresh=fresh)
+    opened = [phase.open_data(lambda mine: same(mine, saved), usable) for phase in phases]
+    vocabulary = opened[0].vocabulary
+    identity: dict[str, Any] = {}
+    for phase, found in zip(phases, opened, strict=True):
+        identity |= phase.identity(found)
+    agree("the data", [f"{name} = {value!r}" for name, value in identity.items()])
+    same_whole = functools.partial(same, identity, whole=True)
+    same_whole(saved)
+    batches = [phase.batches(found) for phase, found in zip(phases, opened, strict=True)]
+    for program, part in zip(programs[1:], batches[1:], strict=True):
+        part.check(program)  # else it would be seen when the phase begins
+    if run.teacher is not None:
+        teach = run.teacher.open(run.layout)
+        batches = [dataclasses.replace(part, complete=teach) for part in batches]
+    log = _log(run, model_dir, batches)
+    for note in (*notes, *_of_unreached(every[len(phases) :])):
+        log.message(note)
+    return loop.train(
+        [
+            _phase(phase.start, program, part)
+            for phase, program, part in zip(phases, programs, batches, strict=True)
+        ],
+        key=jax.random.key(run.options.seed),
+        periods=_periods(run.options),
+        checkpoints=Checkpoints(
+            run_directory.checkpoints(model_dir),
+            keep=run.options.checkpoints_kept,
+            check=same_whole,
+        ),
+        metadata={**identity, "config": config},
+        log=log,
+        initial=_initial(run, programs[0], log),
+        # Not earlier: what cannot resume the run that is there must leave it as it was.
+        before_training=lambda: run_directory.write(
+            model_dir, config=config, vocabulary=vocabulary
+        ),
+    )
+
+
+def _of_unreached(phases: Sequence[RunPhase]) -> list[str]:
+    return [
+        f"Phase {phase.number + 1} is never reached: it begins after step {phase.start}."
+        for phase in phases
+    ]
+
+
+def _log(run: Run, model_dir: epath.Path, batches: Sequence[Batches]) -> RunLog:
+    """The run's log, in which stands what its user may not expect."""
+    log = RunLog(model_dir, total_steps=run.options.train_steps)
+    if run.options.eval_period and not all(part.validation for part in batches):
+        log.message("No held-out documents: no evaluation without them.")
+    return log
+
+
+def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
+    """A run that goes on from another's parameters keeps its vocabulary, if it names no other."""
+    choice = run.data.vocabulary
+    if run.init_from is None or not isinstance(choice, VocabularyChoice) or choice.name is not None:
+        return run
+    found = run.init_from.vocabulary() if fresh else run_directory.read_vocabulary(model_dir)
+    if found is None:
+        raise ValueError(
+            f"{run.init_from.directory} has parameters but no vocabulary, and a new one would give "
+            "its ids other meanings: name the one it was trained with as VOCABULARY, or import it "
+            "again with --vocabulary"
+        )
+    return dataclasses.replace(run, data=dataclasses.replace(run.data, vocabulary=Given(found)))
+
+
+def _usable(run: Run, program: step.Program, *, fresh: bool) -> Callable[[Vocabulary], None]:
+    """Checks what the run starts from, and makes the check of a vocabulary to start with."""
+    if run.init_from is None or not fresh:
+        return lambda vocabulary: None
+    run.init_from.check(program)
+    return functools.partial(run.init_from.check_vocabulary, program=program)
+
+
+def _initial(run: Run, program: step.Program, log: RunLog) -> Callable[[Any], Any] | None:
+    if run.init_from is None:
+        return None
+    return functools.partial(run.init_from.apply, program=program, log=log)
+
+
+def _periods(options: Options) -> loop.Periods:
+    return loop.Periods(
+        total=options.train_steps,
+        evaluate=options.eval_period,
+        checkpoint=options.checkpoint_period,
+        log=options.log_period,
+    )
+
+
+def _phase(start: int, program: step.Program, part: Batches) -> loop.Phase:
+    held_out = functools.partial(part.held_out, program) if part.validation else None
+    return loop.Phase(program=program, batches=part.train_from, start=start, evaluate=held_out)
+
+
+def build_program(run: Run) -> step.Program:
+    """The compiled parts of a run."""
+    options = run.options
+    return step.build(
+        run.model,
+        run.optimizer or optax.identity(),  # a run that was made in Python does not say which
+        run.layout,
+        batch_size=options.batch_size,
+        microbatches=options.microbatches,
+        clip=options.gradient_clip,
+        ema_decay=options.ema_decay,
+        frozen=options.frozen,
+        layer_decay=options.layer_decay,
+    )
+
+
+def _programs(phases: Sequence[RunPhase]) -> list[step.Program]:
+    """Of each phase; those with batches of one size share theirs."""
+    by_size: dict[int, step.Program] = {}
+    for phase in phases:
+        size = phase.run.options.batch_size
+        by_size[size] = by_size.get(size) or build_program(phase.run)
+    return [by_size[phase.run.options.batch_size] for phase in phases]

@@ -1,0 +1,93 @@
+"""Steps of a recipe that follow TRAIN_STEPS: its warm-up, its phases.
+
+`--recipe bert-mini --gin.TRAIN_STEPS=60` is the run in small: what the recipe counts in steps keeps
+its share of them, unless it is set itself. A run that is there already keeps what it began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gin
+from etils import epath
+
+from t5x_like.config import gin_config, gin_text
+from t5x_like.runs import run_directory
+
+_TOTAL = "TRAIN_STEPS"
+
+Key = tuple[str, str, str]
+"""(scope, selector, parameter) of a binding; a macro is ("NAME", "gin.macro", "value")."""
+
+
+def follow() -> list[str]:
+    """Changes the process's gin configuration.
+
+    Returns:
+      Lines about what was changed.
+
+    Raises:
+      ValueError: TRAIN_STEPS is no number of steps.
+    """
+    total, usual = gin_config.macro(_TOTAL), gin_config.shipped(_TOTAL)
+    if not isinstance(total, int) or total < 1:
+        raise ValueError(f"{_TOTAL} must be a whole number of at least 1, not {total!r}")
+    saved = _saved_steps()
+    given = {one.setting for one in gin_config.given_settings()}
+    asked = any(one.selector == _TOTAL for one in given)
+    if not saved and not (asked and isinstance(usual, int)):
+        return []
+    changed = []
+    for key, steps in _steps():
+        name = _name(key)
+        if name in map(str, given):
+            continue
+        if saved:
+            new = saved.get(name, steps)
+        else:
+            least = 0 if "warmup" in name.lower() else 1
+            new = max(steps * total // usual, least)
+        if new != steps:
+            gin.bind_parameter(key, new)
+            changed.append(f"{name} {steps:,} -> {new:,}")
+    if not changed:
+        return []
+    why = "as the run there began" if saved else f"in proportion to {_TOTAL} {usual:,} -> {total:,}"
+    return [f"Steps {why}: {', '.join(changed)}. Set them yourself to have others."]
+
+
+def _steps() -> Iterator[tuple[Key, int]]:
+    """The numbers of steps that a configuration gives, but the total and T5's plateau.
+
+    The plateau of `schedules.rsqrt` decides how high the learning rate is, and is not a share.
+    """
+    for (scope, selector), values in [*gin.config._CONFIG.items()]:
+        for parameter, value in values.items():
+            macro = selector == "gin.macro" and scope.endswith("_STEPS") and scope != _TOTAL
+            phase = selector.endswith("run.Phase") and parameter == "steps"
+            schedule = ".schedules." in selector and parameter.endswith("_steps")
+            rsqrt = selector.endswith(".rsqrt")
+            if (macro or phase or (schedule and not rsqrt)) and isinstance(value, int):
+                yield (scope, selector, parameter), value
+
+
+def _name(key: Key) -> str:
+    """As `gin_text.Binding` writes it."""
+    scope, selector, parameter = key
+    if selector == "gin.macro":
+        return scope
+    short = ".".join(selector.split(".")[-2:])
+    return f"{scope}/{short}.{parameter}" if scope else f"{short}.{parameter}"
+
+
+def _saved_steps() -> dict[str, Any]:
+    """Of the run in MODEL_DIR, by name; none where there is no run."""
+    directory = gin_config.macro("MODEL_DIR")
+    if not directory or not run_directory.has_config(path := epath.Path(directory)):
+        return {}
+    try:
+        values = gin_text.read(run_directory.read_config(path)).values
+    except SyntaxError:  # what is damaged is not needed to resume
+        return {}
+    return {str(binding): value for binding, value in values.items() if isinstance(value, int)}

@@ -1,0 +1,127 @@
+"""A run's directory: its configuration, vocabulary and checkpoints, and who may train in it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import jax
+from etils import epath
+
+from t5x_like.config import gin_config
+from t5x_like.data.cache.lock import HeldError, sole_writer
+from t5x_like.data.user_modules import import_module
+from t5x_like.protocols import Vocabulary
+from t5x_like.training import multihost
+from t5x_like.vocabularies import loading
+
+_CONFIG = "config.gin"
+_VOCABULARY = "vocabulary"
+_LOCK = ".training"
+
+
+def checkpoints(model_dir: epath.Path) -> epath.Path:
+    """Where the checkpoints are."""
+    return model_dir / "checkpoints"
+
+
+def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary | None) -> None:
+    """Writes what is needed to use the model later, to a local directory or a bucket.
+
+    The configuration comes last: a directory without it is not taken for a model.
+    """
+    if vocabulary is not None:
+        with tempfile.TemporaryDirectory() as local:
+            vocabulary.save(Path(local))
+            copy(epath.Path(local).iterdir(), model_dir / _VOCABULARY)
+    _replace(model_dir / _CONFIG, config.encode())
+
+
+def has_vocabulary(model_dir: epath.Path) -> bool:
+    """Whether one was written: a run has it, imported weights may come without."""
+    return (model_dir / _VOCABULARY).is_dir()
+
+
+def has_config(model_dir: epath.Path) -> bool:
+    """Whether this is the directory of a run, or of imported weights."""
+    return (model_dir / _CONFIG).exists()
+
+
+def read_config(model_dir: epath.Path) -> str:
+    """The resolved configuration as gin text.
+
+    Raises:
+      ValueError: this is not the directory of a run.
+    """
+    if not has_config(model_dir):
+        advice = ""
+        if (model_dir / "config.json").exists():
+            advice = "; it is Hugging Face's: `t5x_like import` it first"
+        raise ValueError(f"{model_dir} holds no run: there is no {_CONFIG} in it{advice}")
+    return (model_dir / _CONFIG).read_text()
+
+
+def load_config(model_dir: epath.Path, modules: Collection[str] = ()) -> None:
+    """Replaces the process's gin configuration by that of a run, or of imported weights.
+
+    Args:
+      model_dir: the directory, which anybody may have written.
+      modules: modules or `.py` files that its configuration may name, as the user has named them.
+
+    Raises:
+      ValueError: it is no such directory.
+      UntrustedError: its configuration names what it may not (`trust.check`).
+    """
+    names = [import_module(module) for module in modules]
+    text = read_config(model_dir)
+    gin_config.load_text(text, where=f"the configuration of {model_dir}", modules=names)
+
+
+def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
+    """The vocabulary the run was trained with."""
+    with tempfile.TemporaryDirectory() as local:
+        copy((model_dir / _VOCABULARY).iterdir(), epath.Path(local))
+        return loading.load(local)
+
+
+def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:
+    """Copies files into a folder, which is made if there are any, each whole or not at all."""
+    for file in map(epath.Path, files):
+        target.mkdir(parents=True, exist_ok=True)
+        _replace(target / file.name, file.read_bytes())
+
+
+def _replace(file: epath.Path, content: bytes) -> None:
+    """Writes whole or not at all: a run may be killed here."""
+    partial = file.with_name(f"{file.name}.partial")
+    partial.write_bytes(content)
+    partial.replace(file)
+
+
+@contextlib.contextmanager
+def sole_run(model_dir: epath.Path) -> Iterator[None]:
+    """Holds a run's directory while its processes train; process 0 does so for all of them.
+
+    The lock dies with its holder. A bucket has none, nor have some network file systems.
+
+    Raises:
+      ProcessError: another run holds it; says who.
+    """
+    with contextlib.ExitStack() as stack:
+        holder = None
+        if jax.process_index() == 0 and "://" not in str(model_dir):
+            try:
+                stack.enter_context(sole_writer(Path(model_dir), lock=_LOCK, wait=False))
+            except HeldError as held:
+                holder = str(held)
+            except ValueError:  # a file system without locks
+                pass
+        if multihost.everywhere(holder is not None).any():
+            raise multihost.ProcessError(
+                f"another run is training in {model_dir}: {holder or 'process 0 says which'}. Two "
+                "would destroy each other's checkpoints: wait for it, end it, or choose another "
+                "MODEL_DIR"
+            )
+        yield

@@ -1,0 +1,126 @@
+"""A model that is stored in a directory: of a run, or imported. To read, and to write an import."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+from etils import epath
+from flax import nnx
+
+from t5x_like.config import gin_config, object_text
+from t5x_like.runs import run_directory
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Vocabulary
+
+_ORIGINAL = "hugging_face"
+"""What an import keeps as it was: the tokenizer's files, config.json, generation_config.json."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """An abstract model, its parameters as a plain dict of `unread.Unread`, and what they read.
+
+    `original` is the folder of the files that an import kept.
+    """
+
+    model: nnx.Module
+    params: Any
+    step: int
+    vocabulary: Vocabulary | None
+    original: epath.Path | None
+
+
+def check_new(directory: str) -> None:
+    """Raises ValueError where a directory holds something already."""
+    path = epath.Path(directory)
+    if path.exists() and any(path.iterdir()):
+        raise ValueError(f"{directory} is not empty: name a new directory with --to")
+
+
+def write(
+    directory: str,
+    make: functools.partial,
+    params: Any,
+    *,
+    title: str,
+    vocabulary: Vocabulary | None,
+    files: Iterable[Path],
+) -> None:
+    """Writes a model as a run would: config.gin last, so that what lacks it is not one.
+
+    Args:
+      directory: new or empty.
+      make: constructs the model from `rngs`.
+      params: a plain dict of NumPy arrays, which are used up.
+      title: a comment in config.gin.
+      vocabulary: where it is known.
+      files: kept as they are, for an export.
+    """
+    path = epath.Path(directory)
+    text = object_text.model_text(make, title=title)
+    checkpoints = Checkpoints(run_directory.checkpoints(path))
+    _move(params, jax.devices("cpu")[0])
+    try:
+        checkpoints.save_params(0, params, metadata={"config": text})
+    finally:
+        checkpoints.close()
+    run_directory.copy(files, path / _ORIGINAL)
+    run_directory.write(path, config=text, vocabulary=vocabulary)
+
+
+def read(directory: str, *, step: int | None = None, modules: Collection[str] = ()) -> Stored:
+    """The model of a directory, with the parameters of a step, the newest by default.
+
+    Args:
+      directory: of a run, or of imported weights.
+      step: of the checkpoint.
+      modules: that its configuration may name (`run_directory.load_config`).
+
+    Raises:
+      ValueError, OSError: it holds no model, or no such step.
+    """
+    path = epath.Path(directory)
+    model = abstract_model(directory, modules)
+    # An accelerator may be smaller than the model.
+    one = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=one),
+        nnx.to_pure_dict(nnx.state(model, nnx.Param)),
+    )
+    restored = Checkpoints(run_directory.checkpoints(path)).open_params(shapes, step=step)
+    has_vocabulary = run_directory.has_vocabulary(path)
+    original = path / _ORIGINAL
+    return Stored(
+        model,
+        restored.state,
+        restored.step,
+        run_directory.read_vocabulary(path) if has_vocabulary else None,
+        original if original.is_dir() else None,
+    )
+
+
+def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
+    """The model of a directory without its parameters; replaces the process's gin configuration.
+
+    Raises:
+      ValueError: it holds no model, or names more than our modules and `modules`.
+    """
+    run_directory.load_config(epath.Path(directory), modules)
+    make: Callable[..., Any] = gin_config.macro("MODEL")
+    return gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+
+
+def _move(params: dict[str, Any], device: jax.Device) -> None:
+    """Replaces NumPy arrays, which Orbax would copy all at once, one by one."""
+    for name, leaf in params.items():
+        if isinstance(leaf, dict):
+            _move(leaf, device)
+        else:
+            params[name] = jax.device_put(leaf, device).block_until_ready()

@@ -1,0 +1,93 @@
+"""A trained model, from the directory of its run."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from etils import epath
+from flax import nnx
+
+from t5x_like.config import gin_config
+from t5x_like.data.vocabulary_choice import Given
+from t5x_like.protocols import Vocabulary
+from t5x_like.runs import batches, pretraining, run_directory
+from t5x_like.runs.run import Run
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.step import Program
+
+if TYPE_CHECKING:
+    from t5x_like.protocols import Batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """The parts of a run and the parameters of one of its checkpoints."""
+
+    run: Run
+    program: Program
+    params: Any
+    vocabulary: Vocabulary
+    step: int
+
+    @property
+    def model(self) -> Any:
+        """The model as a module that holds its parameters."""
+        return nnx.merge(self.program.graphdef, self.params)
+
+
+def load(
+    model_dir: str,
+    *,
+    step: int | None = None,
+    bindings: Sequence[str] = (),
+    rows: int | None = None,
+    modules: Collection[str] = (),
+) -> Trained:
+    """Loads a checkpoint's parameters, averaged ones where the run keeps them.
+
+    Args:
+      model_dir: of the run.
+      step: of the checkpoint; the newest by default.
+      bindings: override the run's saved configuration.
+      rows: of the batches that its program will evaluate; None for as many as the mesh divides.
+      modules: that its configuration may name (`run_directory.load_config`). One that registers
+        its tasks is imported only if it is one of them.
+
+    Raises:
+      ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
+    """
+    directory = epath.Path(model_dir)
+    run_directory.load_config(directory, modules)
+    gin_config.bind(bindings)
+    run = gin_config.build(Run)
+    # Rows are chosen by whoever uses the model, on devices that may be others than trained it.
+    rows = run.layout.batch_shards if rows is None else rows
+    options = dataclasses.replace(run.options, batch_size=rows, microbatches=1)
+    program = pretraining.build_program(dataclasses.replace(run, options=options))
+    checkpoints = Checkpoints(run_directory.checkpoints(directory))
+    restored = checkpoints.restore_params(program.abstract_state.params, step=step)
+    vocabulary = run_directory.read_vocabulary(directory)
+    registers = run.data.mixture_or_task_module
+    if registers is not None and registers not in modules:
+        print(
+            f"note: module {registers!r} registered the run's task. Opening a directory runs no "
+            f"code that it names; if you trust it, add --module {registers}",
+            file=sys.stderr,
+        )
+        registers = None
+    # The file that the configuration names may be gone.
+    data = dataclasses.replace(
+        run.data, vocabulary=Given(vocabulary), mixture_or_task_module=registers
+    )
+    run = dataclasses.replace(run, data=data)
+    return Trained(run, program, restored.state, vocabulary, restored.step)
+
+
+def batch_to_device(trained: Trained, batch: Mapping[str, np.ndarray]) -> Batch:
+    """A NumPy batch on the run's mesh."""
+    rows = len(next(iter(batch.values())))
+    return batches.ToDevice(trained.run.layout, rows)(batch)

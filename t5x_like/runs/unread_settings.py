@@ -1,0 +1,194 @@
+"""Refuses settings of a user's that would change nothing: an error now, not a wrong run later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import gin
+
+from t5x_like.config import gin_config
+from t5x_like.data.sources import CorpusSource
+from t5x_like.data.vocabulary_choice import VocabularyChoice
+
+if TYPE_CHECKING:
+    from t5x_like.config.gin_config import Given
+    from t5x_like.config.gin_text import Binding
+    from t5x_like.runs.run import Run
+
+_TRAINED = {
+    "VOCAB_SIZE": "size",
+    "VOCAB_TYPE": "kind",
+    **{name: name for name in ("lowercase", "character_coverage", "byte_fallback", "pattern")},
+}
+"""Of a vocabulary that is trained: macro, or name of the field itself, and field."""
+
+
+_OF_FILES = ("field", "separator", "validation")
+"""Arguments of `user_corpus`, each with a macro CORPUS_*."""
+
+
+class UnreadError(ValueError):
+    """A setting is given that nothing reads."""
+
+
+class _Unread(NamedTuple):
+    """Settings without effect in a run, and why: {macro: field of the class it is bound to}."""
+
+    fields: Mapping[str, str]
+    owner: str
+    reason: str
+
+
+def check(run: Run, given: Sequence[Given]) -> list[str]:
+    """Refuses what nothing reads, of the settings that the user has given.
+
+    A file of the user's may serve several runs: what only another setting makes useless in it is
+    no error, unless it is the objective.
+
+    Args:
+      run: as gin has just built it.
+      given: settings of the command line and of the user's files (`gin_config.given_settings`).
+
+    Returns:
+      Lines about such settings of files.
+
+    Raises:
+      UnreadError: another setting is not read; says which, and why.
+      ValueError: the model cannot be made, or nothing has the name that is to be read.
+    """
+    if not given:
+        return []
+    run.data.task_objectives()  # a name that stands for nothing is said first
+    notes, known = [], set()
+    for unread in _without_effect(run):
+        for setting, file in given:
+            if not _is_of(setting, unread) or _value(setting) is None:
+                continue
+            if file is None or "OBJECTIVE" in unread.fields:
+                raise UnreadError(f"{setting} has no effect: {unread.reason}")
+            notes.append(f"{setting} of {file} has no effect: {unread.reason}.")
+            known.add(setting)
+    # Its constructor reads settings too. Text is named by now, and the optimizer made.
+    gin_config.made(lambda: run.abstract_model)
+    for setting, file in given:
+        if setting not in known and not _is_read(setting):
+            where = f" of {file}" if file else ""
+            raise UnreadError(
+                f"nothing reads {setting}{where}: this run makes no use of it. "
+                "docs/configuration.md says what there is to set"
+            )
+    return notes
+
+
+def _is_read(setting: Binding) -> bool:
+    """Whether anything that has been built so far took this setting."""
+    operative = gin.config._OPERATIVE_CONFIG
+    if not setting.parameter:
+        return (setting.selector, "gin.macro") in operative
+    name = f".{setting.selector}"
+    bound = {
+        scope
+        for (scope, selector), values in gin.config._CONFIG.items()
+        if f".{selector}".endswith(name) and setting.parameter in values
+    }
+    for (scope, selector), values in operative.items():
+        if f".{selector}".endswith(name) and setting.parameter in values:
+            parts = scope.split("/")
+            outer = ["/".join(parts[:n]) for n in range(len(parts) + 1)]
+            if [setting.scope] == [one for one in outer if one in bound][-1:]:
+                return True
+    return False
+
+
+def _is_of(setting: Binding, unread: _Unread) -> bool:
+    if not setting.parameter:
+        return setting.selector in unread.fields
+    return setting.parameter in unread.fields.values() and (
+        setting.selector.rpartition(".")[2] == unread.owner
+    )
+
+
+def _value(setting: Binding) -> object:
+    """What a macro is set to; True for a parameter, which is set to something."""
+    return True if setting.parameter else gin_config.macro(setting.selector)
+
+
+def _without_effect(run: Run) -> Iterator[_Unread]:
+    """What reaches a part of the run that then makes no use of it."""
+    data, phases = run.data, run.phases
+    for macro, field, owner in (
+        ("TASK_FEATURE_LENGTHS", "lengths", "Data"),
+        ("BATCH_SIZE", "batch_size", "Options"),
+        ("OBJECTIVE", "objective", "Data"),
+    ):
+        own = [getattr(phase, field) for phase in phases]
+        if own and None not in own:
+            yield _Unread(
+                {macro: field},
+                owner,
+                f"each phase has its own {field}: {own}. Set those that are to change, such as "
+                f"--gin.long/run.Phase.{field}=...",
+            )
+    if not run.options.eval_period:
+        yield _Unread({"EVAL_BATCHES": "eval_batches"}, "Options", "EVAL_PERIOD is 0")
+    if data.corpus:
+        name = {"MIXTURE_OR_TASK_NAME": "mixture_or_task_name"}
+        yield _Unread(name, "Data", f"CORPUS is read, which is {data.corpus!r}")
+    yield from _of_files(run)
+    if not isinstance(data.corpus, Mapping):
+        exponent = {"corpus_exponent": "corpus_exponent"}
+        yield _Unread(exponent, "Data", "CORPUS is no mixture, which is {name: files, ...}")
+    if not data.reads_objective():
+        named = data.mixture_or_task_name if not data.corpus else data.corpus
+        advice = ": name the corpus alone" if "." in str(data.mixture_or_task_name) else ""
+        reason = f"what is read, {named!r}, has an objective of its own or needs none{advice}"
+        yield _Unread({"OBJECTIVE": "objective"}, "Data", reason)
+    found = () if data.is_cache() else data.named_sources() or ()
+    if all(one.sentences is None for one in found):
+        reason = "no plain text is read that could still be cut"
+        yield _Unread({"SENTENCES": "sentences"}, "Data", reason)
+    yield from _of_vocabulary(run)
+
+
+def _of_files(run: Run) -> Iterator[_Unread]:
+    """Of how files are read, what the files that are named have no use for."""
+    data, macros = run.data, {name: f"CORPUS_{name.upper()}" for name in _OF_FILES}
+    every = {macro: name for name, macro in macros.items()}
+    if not data.corpus:
+        yield _Unread(every, "user_corpus", "CORPUS is not set, and is what they are about")
+        return
+    if data.is_cache():
+        yield _Unread(every, "user_corpus", "CORPUS is a cache, whose text is divided already")
+        return
+    found = data.named_sources() or ()
+    corpora = [one.corpus for one in found if isinstance(one, CorpusSource)]
+    reads = {name for corpus in corpora for name in getattr(corpus, "options_read", _OF_FILES)}
+    for name in set(_OF_FILES) - reads:
+        reason = f"the files of {data.corpus!r} are of formats that make no use of it"
+        yield _Unread({macros[name]: name}, "user_corpus", reason)
+
+
+def _of_vocabulary(run: Run) -> Iterator[_Unread]:
+    data, choice = run.data, run.data.vocabulary
+    if not isinstance(choice, VocabularyChoice):
+        return
+    every = {"VOCABULARY": "name", "extra_ids": "extra_ids", **_TRAINED}
+    if data.is_cache():
+        yield _Unread(every, "VocabularyChoice", "a cache has its vocabulary with it")
+        return
+    found = data.named_sources()
+    if found is None or any(source.vocabulary is not None for source in found):
+        reason = f"the task {data.mixture_or_task_name!r} has its vocabulary with it"
+        yield _Unread(every, "VocabularyChoice", reason)
+    elif choice.name is not None:
+        yield _Unread(_TRAINED, "VocabularyChoice", f"VOCABULARY names one, {choice.name!r}")
+    elif choice.kind != "byte_bpe":
+        reason = f"VOCAB_TYPE is {choice.kind!r}, and only 'byte_bpe' has it"
+        yield _Unread({"pattern": "pattern"}, "VocabularyChoice", reason)
+    if choice.name is None and run.init_from is not None:
+        yield _Unread(
+            _TRAINED,
+            "VocabularyChoice",
+            f"the vocabulary is that of the parameters in {run.init_from.directory!r}",
+        )

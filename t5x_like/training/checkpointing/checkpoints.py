@@ -1,0 +1,398 @@
+"""Checkpoints of a run: saved in the background, checked, restored onto any mesh.
+
+A step is a directory `<step>/` with the Orbax items `params`, `training` (step, optimizer, carry),
+`ema` where there is one and `metadata` (JSON), and our checksums. Inference reads `params` alone.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import json
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from etils import epath
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
+
+from t5x_like.training import multihost
+from t5x_like.training.checkpointing import checksums
+from t5x_like.training.checkpointing.checkpoint_items import (
+    CheckpointError,
+    check_leaves,
+    describe,
+    items_of,
+    undescribed,
+)
+from t5x_like.training.checkpointing.lazy_arrays import unread
+from t5x_like.training.state import TrainState
+
+logger = logging.getLogger(__name__)
+
+Metadata = Mapping[str, Any]
+_Read = Callable[[int, Mapping[str, Any]], dict[str, Any] | None]
+_MOVED = "damaged"
+_PHASE = "phase"
+_FILE_BYTES = 64 * 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """A state (or parameters alone) as saved, with what was saved beside it."""
+
+    state: Any
+    metadata: Metadata
+    step: int
+
+
+class Checkpoints:
+    """The checkpoints of one run directory. Nothing is touched before the first call."""
+
+    def __init__(
+        self,
+        directory: epath.PathLike,
+        *,
+        keep: int = 3,
+        best_metric: str = "loss",
+        check: Callable[[Metadata], None] | None = None,
+    ) -> None:
+        """Keeps the newest `keep` steps, and the one with the lowest mean of metrics so named.
+
+        Means of different phases do not compare: it is that of the last phase that has one.
+
+        Args:
+          directory: local path or bucket, shared by all processes.
+          keep: newest steps kept, at least 1.
+          best_metric: last component of the metrics' names, as in `stdlib_docs/loss`.
+          check: called with the saved metadata before any weights are read; raises to refuse.
+        """
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, not {keep}.")
+        path = epath.Path(directory)
+        self.directory = path if "://" in str(directory) else path.expanduser().resolve()
+        self._keep, self._best_metric, self._check = keep, best_metric, check
+        self._manager: ocp.CheckpointManager | None = None
+        self._background = concurrent.futures.ThreadPoolExecutor(1, "checksums")
+        self._unfinished: concurrent.futures.Future[None] | None = None
+
+    def steps(self) -> list[int]:
+        """Steps that were saved completely, ascending."""
+        if not self.directory.exists():
+            return []
+        names = ocp.path.step.standard_name_format()
+        return sorted(found.step for found in names.find_all(self.directory))
+
+    def metadata(self, step: int | None = None) -> Metadata | None:
+        """What was saved beside a step's weights, which are not read.
+
+        Args:
+          step: the newest one with readable metadata by default.
+
+        Returns:
+          None if nothing was saved.
+
+        Raises:
+          CheckpointError: it is not readable.
+        """
+        if step is not None:
+            return self._document(step)["metadata"]
+        failure: CheckpointError | None = None
+        for newest in reversed(self.steps()):
+            try:
+                return self._document(newest)["metadata"]
+            except CheckpointError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return None
+
+    def prepare(self) -> None:
+        """Makes the directory and opens it for saving.
+
+        Raises:
+          CheckpointError: it cannot be written.
+          ProcessError: the processes do not share it.
+        """
+        if self._manager is not None:
+            return
+        probe = self.directory / f".writable_{uuid.uuid4().hex}"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            probe.write_text("")
+            probe.unlink()
+        except OSError as error:
+            raise CheckpointError(
+                f"Cannot write checkpoints to {self.directory}: {error.strerror or error}. "
+                "Give another directory or fix its permissions."
+            ) from error
+        multihost.check_shared(self.directory)
+        self._set_aside([step for step in self.steps() if not self._metrics_readable(step)])
+        rank = self._rank
+        best = BestN(n=1, get_metric_fn=rank, reverse=True, keep_checkpoints_without_metrics=False)
+        self._manager = ocp.CheckpointManager(
+            self.directory,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=AnyPreservationPolicy([LatestN(self._keep), best]),
+                best_fn=rank,  # else Orbax does not save the metrics
+                best_mode="min",
+                cleanup_tmp_directories=True,
+            ),
+        )
+
+    def save(
+        self,
+        step: int,
+        state: TrainState,
+        *,
+        metadata: Metadata,
+        metrics: Mapping[str, float] | None = None,
+        phase: int = 0,
+    ) -> None:
+        """Copies the state and returns; files and checksums are written in the background.
+
+        Waits for the save before it, whose failure is raised here.
+
+        Args:
+          step: above every saved step.
+          state: may be donated as soon as this returns.
+          metadata: JSON values.
+          metrics: of this step's evaluation, if there was one.
+          phase: the step's; a number that rises from phase to phase.
+
+        Raises:
+          CheckpointError: Orbax declined to save.
+        """
+        ranked = {**(metrics or {}), _PHASE: phase}
+        self._save(step, items_of(state), metadata=metadata, metrics=ranked)
+
+    def save_params(self, step: int, params: Any, *, metadata: Metadata) -> None:
+        """As `save`, of parameters alone, a plain dict: to infer with, not to resume from."""
+        self._save(step, {"params": params}, metadata=metadata, metrics={})
+
+    def _save(
+        self,
+        step: int,
+        items: Mapping[str, Any],
+        *,
+        metadata: Metadata,
+        metrics: Mapping[str, float],
+    ) -> None:
+        self.prepare()
+        self.wait()
+        assert self._manager is not None  # for the type checker: prepare() made it
+        document = {"metadata": dict(metadata), "leaves": describe(items)}
+        saved = self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                **{name: _saved(tree) for name, tree in items.items()},
+                metadata=ocp.args.JsonSave(document),
+            ),
+            metrics=dict(metrics),
+        )
+        if not saved:
+            raise CheckpointError(
+                f"Orbax declined to save step {step} in {self.directory}, which holds steps "
+                f"{self.steps()}. Does another run write there too?"
+            )
+        self._unfinished = self._background.submit(self._finish, self._manager, step)
+
+    def wait(self) -> None:
+        """Returns when all that was saved is on disk with checksums. Raises what failed."""
+        if self._unfinished is not None:
+            unfinished, self._unfinished = self._unfinished, None
+            unfinished.result()
+
+    def close(self) -> None:
+        """Waits, and closes what `prepare` opened."""
+        try:
+            self.wait()
+        finally:
+            self._background.shutdown()
+            if self._manager is not None:
+                self._manager.close()
+                self._manager = None
+
+    def restore_latest(self, abstract_state: Callable[[int], TrainState]) -> Restored | None:
+        """The newest undamaged step n, laid out as `abstract_state(n)`; None if nothing was saved.
+
+        Damaged steps are named in the log, and moved to `damaged/` once a good one is found.
+
+        Raises:
+          CheckpointError: the checkpoint is another model's, or all steps are damaged.
+        """
+        bad: list[int] = []
+        steps = self.steps()
+        for step in reversed(steps):
+            abstract = abstract_state(step)
+            found = self._restore_step(step, items_of(abstract))
+            if found is None:
+                bad.append(step)
+                continue
+            self._set_aside(bad)
+            tree, metadata = found
+            state = dataclasses.replace(
+                abstract, params=tree["params"], ema=tree.get("ema"), **tree["training"]
+            )
+            return Restored(state, metadata, step)
+        if steps:
+            raise CheckpointError(
+                f"All checkpoints in {self.directory} are damaged: steps {bad}. Restore the files "
+                "from a copy, or start again in another directory."
+            )
+        return None
+
+    def restore_params(self, abstract_params: Any, *, step: int | None = None) -> Restored:
+        """The parameters to infer with (averaged ones if saved) of a step, the newest by default.
+
+        Raises:
+          CheckpointError: there is no such step, it is damaged, or it is another model's.
+        """
+        return self._first_good(abstract_params, self._read, step=step)
+
+    def open_params(self, abstract_params: Any, *, step: int | None = None) -> Restored:
+        """As `restore_params`, but each parameter is `unread.Unread`, and read when asked for."""
+
+        def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
+            directory = self.directory / str(step)
+            return {name: unread(directory / name, tree) for name, tree in wanted.items()}
+
+        return self._first_good(abstract_params, unread_items, step=step)
+
+    def _first_good(self, abstract_params: Any, read: _Read, *, step: int | None) -> Restored:
+        candidates = self._candidates(step)
+        for candidate in candidates:
+            name = self._item_to_infer_with(candidate)
+            found = self._restore_step(candidate, {name: abstract_params}, read=read)
+            if found is not None:
+                return Restored(found[0][name], found[1], candidate)
+        raise CheckpointError(f"Damaged: every candidate of {self.directory}, steps {candidates}.")
+
+    def abstract_params(self, *, step: int | None = None) -> Any:
+        """Shapes and dtypes of what `restore_params` reads, a plain dict; no weights are read.
+
+        Raises:
+          CheckpointError: there is no such step, or its metadata is damaged.
+        """
+        newest = self._candidates(step)[0]
+        return undescribed(self._document(newest)["leaves"], item=self._item_to_infer_with(newest))
+
+    def _candidates(self, step: int | None) -> list[int]:
+        """The wanted step, else all of them, the newest first."""
+        steps = self.steps()
+        if not steps or (step is not None and step not in steps):
+            wanted = "checkpoint" if step is None else f"step {step}"
+            raise CheckpointError(f"No {wanted} in {self.directory}. Steps there: {steps}.")
+        return steps[::-1] if step is None else [step]
+
+    def _item_to_infer_with(self, step: int) -> str:
+        return "ema" if (self.directory / str(step) / "ema").exists() else "params"
+
+    def _restore_step(
+        self, step: int, wanted: Mapping[str, Any], *, read: _Read | None = None
+    ) -> tuple[dict[str, Any], Metadata] | None:
+        """The wanted items and the metadata of a step; None, with a message, if it is damaged."""
+        directory = self.directory / str(step)
+        if not self._undamaged(step, "metadata"):
+            return None
+        try:
+            document = self._document(step)
+        except CheckpointError as error:
+            logger.warning("Skipping %s", error)
+            return None
+        if self._check is not None:
+            self._check(document["metadata"])
+        check_leaves(str(directory), document["leaves"], leaves=describe(wanted))
+        if not all(self._undamaged(step, f"{name}/") for name in wanted):
+            return None
+        items = (read or self._read)(step, wanted)
+        return None if items is None else (items, document["metadata"])
+
+    def _read(self, step: int, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The wanted items; None, with a message, if they are unreadable and had no checksums."""
+        directory = self.directory / str(step)
+        checked = checksums.complete(directory)
+        if not checked:
+            logger.warning(
+                "Step %d of %s cannot be checked: the run ended before its checksums were saved.",
+                step,
+                self.directory,
+            )
+        items: dict[str, Any] | None = None
+        try:
+            with ocp.StandardCheckpointer() as reader:
+                items = {k: reader.restore(directory / k, tree) for k, tree in wanted.items()}
+        except Exception as error:
+            if checked:
+                raise
+            logger.warning("Skipping damaged checkpoint step %d: %s", step, error)
+        if not checked and not multihost.everywhere(items is not None).all():
+            return None
+        return items
+
+    def _undamaged(self, step: int, under: str) -> bool:
+        """Whether all processes together find no damage; says what they found."""
+        damaged = checksums.verify(
+            self.directory / str(step),
+            under=under,
+            process=jax.process_index(),
+            processes=jax.process_count(),
+        )
+        for line in damaged:
+            logger.warning(
+                "Skipping damaged checkpoint step %d of %s: %s", step, self.directory, line
+            )
+        return bool(multihost.everywhere(not damaged).all())
+
+    def _document(self, step: int) -> dict[str, Any]:
+        path = self.directory / str(step) / "metadata" / "metadata"
+        try:
+            return json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
+
+    def _metrics_readable(self, step: int) -> bool:
+        """Whether Orbax will be able to read a step's metrics, which it does on opening."""
+        path = self.directory / str(step) / "metrics" / "metrics"
+        try:
+            json.loads(path.read_text())
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
+            logger.warning("Moving damaged checkpoint aside: %s: %s", path, error)
+            return False
+        return True
+
+    def _set_aside(self, steps: list[int]) -> None:
+        """Moves steps to `damaged/`, where no step is looked for; process 0's list counts."""
+        multihost.barrier("damaged checkpoints listed")
+        if jax.process_index() == 0:
+            for step in steps:
+                target = self.directory / _MOVED / f"{step}-{uuid.uuid4().hex[:8]}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (self.directory / str(step)).rename(target)
+                logger.warning("Moved step %d to %s", step, target)
+        multihost.barrier("damaged checkpoints moved")
+        if self._manager is not None and steps:
+            # It still counts them, and would decline to save a step that is not after them.
+            self._manager.reload()
+
+    def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
+        """In the background: waits for the commit and writes this process's checksums."""
+        manager.wait_until_finished()
+        checksums.write(
+            self.directory / str(step), process=jax.process_index(), processes=jax.process_count()
+        )
+
+    def _rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
+        """What the best step has least of; infinite for a step saved without an evaluation."""
+        values = [v for k, v in metrics.items() if k.rpartition("/")[2] == self._best_metric]
+        return (-metrics.get(_PHASE, 0), sum(values) / len(values)) if values else (float("inf"),)
+
+
+def _saved(tree: Any) -> ocp.args.PyTreeSave:
+    """Written file by file: until a file is full, what goes into it is held in memory once more."""
+    return ocp.args.PyTreeSave(tree, ocdbt_target_data_file_size=_FILE_BYTES)

@@ -1,0 +1,85 @@
+"""The first parameters of a run, taken from another checkpoint as a plan says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from t5x_like.partitioning import map_parameters
+from t5x_like.training.checkpointing.initial_plan import Plan, Shape, Source, Wanted
+from t5x_like.training.optimization.parameter_paths import by_path, written
+from t5x_like.training.step import Program
+
+
+def wanted(program: Program) -> dict[str, Wanted]:
+    """The parameters of a program."""
+    model = nnx.merge(program.graphdef, program.abstract_state.params)
+    found = map_parameters(lambda axes, shape: Wanted(shape, axes), nnx.state(model, nnx.Param))
+    return by_path(found)
+
+
+def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
+    """The abstract `saved` parameters, laid out to be taken.
+
+    What is taken whole is laid out as in `params`; all else is spread over the devices.
+    """
+    ours = by_path(params)
+    targets = {source.path: ours[path] for path, source in plan.sources.items()}
+    mesh = next(iter(targets.values())).sharding.mesh
+
+    def one(path: tuple, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        target = targets.get(written(path))
+        if target is not None and target.shape == leaf.shape:
+            sharding = target.sharding
+        else:
+            sharding = _spread(leaf.shape, mesh)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree_util.tree_map_with_path(one, saved)
+
+
+def take(plan: Plan, params: Any, saved: Any) -> Any:
+    """`params` with what the plan takes of `saved`, laid out and typed as before.
+
+    Args:
+      plan: made for both.
+      params: freshly drawn.
+      saved: as `laid_out` describes it.
+    """
+    fresh, arrays = by_path(params), by_path(saved)
+    taken = {path: arrays[source.path] for path, source in plan.sources.items()}
+    partly = {
+        path: x
+        for path, x in taken.items()
+        if plan.sources[path].layers is not None
+        or (x.shape, x.dtype) != (fresh[path].shape, fresh[path].dtype)
+    }
+
+    def filled(fresh: dict[str, jax.Array], partly: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return {path: _filled(fresh[path], x, plan.sources[path]) for path, x in partly.items()}
+
+    old = {path: fresh[path] for path in partly}
+    shardings = {path: leaf.sharding for path, leaf in old.items()}
+    taken |= jax.jit(filled, out_shardings=shardings)(old, partly)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: taken.get(written(path), leaf), params
+    )
+
+
+def _filled(fresh: jax.Array, saved: jax.Array, source: Source) -> jax.Array:
+    """`fresh` with what was saved in its first rows."""
+    if source.layers is not None:
+        saved = saved[np.array(source.layers)]
+    return jax.lax.dynamic_update_slice(fresh, saved.astype(fresh.dtype), (0,) * fresh.ndim)
+
+
+def _spread(shape: Shape, mesh: Mesh) -> NamedSharding:
+    """Split over all devices where a dimension allows it, else whole on each."""
+    split = [n for n, size in enumerate(shape) if size % mesh.size == 0]
+    where = max(split, key=lambda n: shape[n]) if split else None
+    entries = [mesh.axis_names if n == where else None for n in range(len(shape))]
+    return NamedSharding(mesh, PartitionSpec(*entries))

@@ -1,0 +1,189 @@
+"""What each parameter of a run starts from: which saved ones fit, grow or are left, which are new.
+
+Parameters are known by their paths, such as `encoder.embedding.tokens.table`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+
+Shape = tuple[int, ...]
+
+GROWING = ("vocab", "positions")
+"""Logical axes that may be longer than those saved: old rows are kept, new ones stay as drawn."""
+
+_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A parameter of the run that starts, with one name of an axis a dimension.
+
+    Leading dimensions beyond the names are stacked layers, as in `partitioning`.
+    """
+
+    shape: Shape
+    axes: tuple[str | None, ...]
+
+    @property
+    def stacked(self) -> bool:
+        return len(self.shape) > len(self.axes)
+
+    def grows_from(self, saved: Shape) -> bool:
+        """Whether it only has more rows than were saved."""
+        names = (None,) * (len(self.shape) - len(self.axes)) + self.axes
+        return len(saved) == len(self.shape) and all(
+            old == new or (name in GROWING and old < new)
+            for name, old, new in zip(names, saved, self.shape, strict=True)
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which saved parameters are taken.
+
+    Attributes:
+      rename: {regular expression: replacement} on the saved paths, in order.
+      skip: regular expressions of paths of the run that stay as drawn.
+      layers: of each saved stack, counted from 0, one for each layer of the run's; None: all.
+    """
+
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    skip: Sequence[str] = ()
+    layers: Sequence[int] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What a parameter starts from: a saved path and shape, and the layers of it, None for all."""
+
+    path: str
+    shape: Shape
+    layers: Sequence[int] | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What each parameter of a run starts from, by their paths.
+
+    Attributes:
+      wanted: all parameters of the run.
+      sources: of those that are taken.
+      left_over: saved ones that are not.
+    """
+
+    wanted: Mapping[str, Wanted]
+    sources: Mapping[str, Source]
+    left_over: Sequence[str]
+
+    def report(self) -> list[str]:
+        """Lines that say what is taken, what has new rows, what is fresh and what is left over."""
+        fresh = [path for path in self.wanted if path not in self.sources]
+        grown = [
+            f"{path} {source.shape} -> {self.wanted[path].shape}"
+            for path, source in self.sources.items()
+            if source.layers is None and source.shape != self.wanted[path].shape
+        ]
+        lines = [f"{len(self.sources)} of {len(self.wanted)} parameters taken"]
+        kinds = {"with new rows": grown, "fresh": fresh, "left over": self.left_over}
+        return lines + [f"{kind}: {', '.join(found)}" for kind, found in kinds.items() if found]
+
+
+def make_plan(
+    wanted: Mapping[str, Wanted], saved: Mapping[str, Shape], selection: Selection
+) -> Plan:
+    """Decides what is taken.
+
+    Args:
+      wanted: the run's parameters.
+      saved: shapes in the checkpoint.
+      selection: what of it is to be taken, under which names.
+
+    Raises:
+      CheckpointError: shapes differ by more than rows to add, nothing at all fits, or a pattern
+        matches nothing.
+    """
+    origins = _renamed(saved, selection.rename)
+    skipped = _skipped(wanted, selection.skip)
+    sources: dict[str, Source] = {}
+    different = []
+    for path, leaf in wanted.items():
+        if path in skipped or path not in origins:
+            continue
+        origin, layers = origins[path], selection.layers if leaf.stacked else None
+        if problem := _problem(leaf, saved[origin], layers):
+            different.append(f"{path}: {saved[origin]} saved, {leaf.shape} in this run{problem}")
+        sources[path] = Source(origin, saved[origin], layers)
+    if different:
+        raise CheckpointError(
+            f"parameters of other shapes: {_some(different, '; ')}. Change the model, or leave "
+            "them as drawn with `skip`"
+        )
+    if not sources:
+        raise CheckpointError(
+            f"no parameter of the checkpoint fits: it has {_some(list(origins))}; this run has "
+            f"{_some(list(wanted))}. `rename` maps the former to the latter"
+        )
+    used = {source.path for source in sources.values()}
+    return Plan(
+        wanted=wanted, sources=sources, left_over=[path for path in saved if path not in used]
+    )
+
+
+def _renamed(saved: Iterable[str], rename: Mapping[str, str]) -> dict[str, str]:
+    """{new path: saved path}."""
+    names = {path: path for path in saved}
+    for pattern, replacement in rename.items():
+        changed = {path: re.sub(pattern, replacement, name) for path, name in names.items()}
+        if changed == names:
+            raise CheckpointError(
+                f"`rename` has {pattern!r}, which changes no path of the checkpoint: "
+                f"{_some(list(names.values()))}"
+            )
+        names = changed
+    origins: dict[str, str] = {}
+    for path, name in names.items():
+        if name in origins:
+            raise CheckpointError(f"`rename` makes {name} of both {origins[name]} and {path}")
+        origins[name] = path
+    return origins
+
+
+def _skipped(paths: Iterable[str], skip: Sequence[str]) -> set[str]:
+    paths = list(paths)
+    found: set[str] = set()
+    for pattern in skip:
+        matching = {path for path in paths if re.search(pattern, path)}
+        if not matching:
+            raise CheckpointError(
+                f"`skip` has {pattern!r}, which is in no path of this run: {_some(paths)}"
+            )
+        found |= matching
+    return found
+
+
+def _problem(leaf: Wanted, saved: Shape, layers: Sequence[int] | None) -> str:
+    """Why `leaf` cannot start from what was saved, and the remedy; nothing where it can."""
+    if len(saved) != len(leaf.shape):
+        return ", which cannot be made to fit"
+    kept = saved
+    if layers is not None:
+        if not all(0 <= layer < saved[0] for layer in layers):
+            return f", which has no `layers` {list(layers)}, counted from 0"
+        kept = (len(layers), *saved[1:])
+    if leaf.grows_from(kept):
+        return ""
+    if leaf.stacked and saved[1:] == leaf.shape[1:]:
+        return f", of which `layers` must name {leaf.shape[0]}"
+    if dataclasses.replace(leaf, shape=kept).grows_from(leaf.shape):
+        return ", which cannot have fewer rows"
+    return ", which cannot be made to fit"
+
+
+def _some(names: Sequence[str], between: str = ", ") -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return between.join(names[:_NAMED]) + more

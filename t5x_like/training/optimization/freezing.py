@@ -1,0 +1,74 @@
+"""Parameters that are left as they are: which ones, and a tree without them."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+
+from t5x_like.training.optimization.parameter_paths import by_path, written
+
+
+def trained(params: Any, frozen: Sequence[str]) -> Any:
+    """Whether each parameter is trained: a tree of bool.
+
+    Args:
+      params: a plain dict, of arrays or of shapes.
+      frozen: regular expressions; a parameter in whose path one is found is not trained. Paths are
+        written as `t5x_like inspect` prints them: `encoder.embedding.tokens.table`. The layers of
+        a stack are one parameter.
+
+    Raises:
+      ValueError: a pattern is found in no path or is no regular expression, or nothing is trained.
+    """
+    if isinstance(frozen, str):
+        raise ValueError(f"frozen parameters are given as a list of patterns, not as {frozen!r}")
+    paths = list(by_path(params))
+    searches = []
+    for pattern in frozen:
+        try:
+            searches.append(re.compile(pattern).search)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        if not any(map(searches[-1], paths)):
+            raise ValueError(
+                f"no parameter to freeze has {pattern!r} in its path; {_near(pattern, paths)}"
+            )
+    if all(any(search(path) for search in searches) for path in paths):
+        raise ValueError(f"nothing is left to train: {list(frozen)} are all parameters")
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: not any(search(written(path)) for search in searches), params
+    )
+
+
+def split(tree: Any, mask: Any) -> tuple[Any, Any]:
+    """The leaves where `mask` is true, and the others: two trees with None for what is missing."""
+    return (
+        jax.tree.map(lambda leaf, keep: leaf if keep else None, tree, mask),
+        jax.tree.map(lambda leaf, keep: None if keep else leaf, tree, mask),
+    )
+
+
+def joined(some: Any, others: Any) -> Any:
+    """The inverse of `split`."""
+    return jax.tree.map(
+        lambda a, b: b if a is None else a, some, others, is_leaf=lambda leaf: leaf is None
+    )
+
+
+def _near(pattern: str, paths: Iterable[str]) -> str:
+    """Parameters and modules that the pattern may have meant."""
+    parts = [path.split(".") for path in paths]
+    modules = {
+        ".".join(names[start:stop])
+        for names in parts
+        for start, stop in itertools.combinations(range(len(names) + 1), 2)
+    }
+    near = difflib.get_close_matches(pattern, sorted(modules), n=4, cutoff=0.5)
+    if near:
+        return "nearest: " + ", ".join(near)
+    return "it has " + ", ".join(sorted({names[0] for names in parts}))

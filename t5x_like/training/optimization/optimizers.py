@@ -1,0 +1,186 @@
+"""The optimizers of the papers: Adafactor as T5X configures it, four kinds of Adam and LAMB."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from t5x_like.training.optimization.moments import scale_by_correction, scale_by_moments
+from t5x_like.training.optimization.schedules import Schedule, check_rate
+
+NOT_DECAYED = ("scale", "bias")
+"""Names of parameters that are not decayed: gains and biases of norms, biases of products, logits.
+
+BERT, ALBERT, ELECTRA and XLNet leave out what has LayerNorm or bias in its name, GPT all vectors:
+in our models both are these. Decayed are therefore all embeddings, and the vectors that XLNet adds
+to its queries (r_w_bias, r_r_bias, r_s_bias; here biases.content, .position and .segment), as its
+authors have it. fairseq (RoBERTa, BART, SpanBERT) decays every parameter: ().
+"""
+
+
+class Optimizer(NamedTuple):
+    """An optax gradient transformation that also tells its learning rate, for the log.
+
+    `build` takes any optax transformation; only those with `learning_rate` have it logged.
+    """
+
+    init: Callable[[Any], Any]
+    update: Callable[..., tuple[Any, Any]]
+    learning_rate: Schedule
+
+
+def adafactor(
+    learning_rate: float | Schedule,
+    *,
+    decay_rate: float = 0.8,
+    step_offset: int = 0,
+    clipping_threshold: float | None = 1.0,
+    multiply_by_parameter_scale: bool = True,
+    min_dim_size_to_factor: int = 128,
+    momentum: float | None = None,
+) -> Optimizer:
+    """Adafactor (Shazeer & Stern, 2018, algorithms 4 and 5) as T5X runs it: no momentum.
+
+    Args:
+      learning_rate: relative to the parameter's scale, unless that is switched off.
+      decay_rate: second moments decay by 1 - (t + 1 - step_offset) ** -decay_rate.
+      step_offset: first step of fine-tuning, to start the moments afresh.
+      clipping_threshold: on the root mean square of each tensor's update.
+      multiply_by_parameter_scale: updates are relative to max(RMS(parameter), 1e-3).
+      min_dim_size_to_factor: smaller matrices keep the full second moment.
+      momentum: decay of an average of updates, if any.
+    """
+    return _with_rate(
+        optax.adafactor(
+            learning_rate,
+            min_dim_size_to_factor=min_dim_size_to_factor,
+            decay_rate=decay_rate,
+            decay_offset=step_offset,
+            multiply_by_parameter_scale=multiply_by_parameter_scale,
+            clipping_threshold=clipping_threshold,
+            momentum=momentum,
+        ),
+        learning_rate,
+    )
+
+
+def adamw(
+    learning_rate: float | Schedule,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    not_decayed: Sequence[str] = NOT_DECAYED,
+) -> Optimizer:
+    """Adam with decoupled weight decay (Loshchilov & Hutter, 2019), both moments bias-corrected.
+
+    Args:
+      learning_rate: multiplies the decay too, here and in all others below.
+      b1: decay of the average of gradients.
+      b2: decay of the average of their squares.
+      eps: added to the root of the second moment.
+      weight_decay: of a parameter, a step, at learning rate 1.
+      not_decayed: names (the last part of a path) of parameters without decay.
+    """
+    moments = optax.scale_by_adam(b1=b1, b2=b2, eps=eps)
+    return _adam(learning_rate, moments, weight_decay=weight_decay, not_decayed=not_decayed)
+
+
+def adam_uncorrected(
+    learning_rate: float | Schedule,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-6,
+    weight_decay: float = 0.01,
+    not_decayed: Sequence[str] = NOT_DECAYED,
+) -> Optimizer:
+    """AdamW without bias correction: the AdamWeightDecay of BERT, ELECTRA and XLNet.
+
+    m / (sqrt(v) + eps) + weight_decay * parameter, times the learning rate. Both averages start at
+    zero and are used as they are, so that the first steps are larger than Adam's
+    (`scale_by_moments`). BERT and ELECTRA clip the gradient to norm 1 on each device before they
+    average; `step.build` clips the average. Arguments as of `adamw`.
+    """
+    moments = scale_by_moments(b1, b2, eps)
+    return _adam(learning_rate, moments, weight_decay=weight_decay, not_decayed=not_decayed)
+
+
+def adam_epsilon_hat(
+    learning_rate: float | Schedule,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    not_decayed: Sequence[str] = NOT_DECAYED,
+) -> Optimizer:
+    """AdamW whose bias correction is part of the step: fairseq's, TensorFlow's and GPT's Adam.
+
+    Kingma & Ba (2015), end of section 2: eps stands beside the root of the uncorrected second
+    moment, so that early on it weighs 1 / sqrt(1 - b2^t) times as much as in `adamw`. RoBERTa,
+    BART and SpanBERT decay all parameters with it: `not_decayed` = (). Arguments as of `adamw`.
+    """
+    moments = scale_by_moments(b1, b2, eps), scale_by_correction(b1, b2)
+    return _adam(learning_rate, *moments, weight_decay=weight_decay, not_decayed=not_decayed)
+
+
+def lamb(
+    learning_rate: float | Schedule,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-6,
+    weight_decay: float = 0.01,
+    not_decayed: Sequence[str] = NOT_DECAYED,
+) -> Optimizer:
+    """LAMB (You et al., 2020) as ALBERT used it: without bias correction, unlike `optax.lamb`.
+
+    The update of `adam_uncorrected`, decay included, times |parameter| / |update|, or 1 where a
+    norm is 0. What is not decayed is not scaled either. Norms are of one variable of ALBERT's code
+    each: of one layer, and of query, key and value apart. Arguments as of `adamw`.
+    """
+    return _adam(
+        learning_rate,
+        scale_by_moments(b1, b2, eps),
+        weight_decay=weight_decay,
+        not_decayed=not_decayed,
+        trust_ratio=True,
+    )
+
+
+def decayed(params: Any, *, not_decayed: Sequence[str] = NOT_DECAYED) -> Any:
+    """Whether weight decay applies to each parameter: a tree of bool, by the name of the leaf."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: getattr(path[-1], "key", None) not in not_decayed, params
+    )
+
+
+def _adam(
+    learning_rate: float | Schedule,
+    *moments: optax.GradientTransformation,
+    weight_decay: float,
+    not_decayed: Sequence[str],
+    trust_ratio: bool = False,
+) -> Optimizer:
+    """What the moments make of a gradient, plus decay, times the learning rate."""
+    check_rate("weight_decay", weight_decay)
+    mask = functools.partial(decayed, not_decayed=not_decayed)
+    parts = [*moments, optax.add_decayed_weights(weight_decay, mask)]
+    if trust_ratio:
+        parts.append(optax.masked(optax.scale_by_trust_ratio(), mask))
+    parts.append(optax.scale_by_learning_rate(learning_rate))
+    return _with_rate(optax.chain(*parts), learning_rate)
+
+
+def _with_rate(tx: optax.GradientTransformation, learning_rate: float | Schedule) -> Optimizer:
+    if callable(learning_rate):
+        return Optimizer(tx.init, tx.update, learning_rate)
+    check_rate("learning_rate", learning_rate)
+    return Optimizer(tx.init, tx.update, lambda _: jnp.float32(learning_rate))

@@ -1,0 +1,122 @@
+"""Training WordPiece, byte-level BPE and character vocabularies on a sample of sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+from t5x_like.vocabularies import byte_bpe, special_tokens, wordpiece
+from t5x_like.vocabularies.characters import CharacterVocabulary
+from t5x_like.vocabularies.learning.alphabet import alphabet
+from t5x_like.vocabularies.subwords import SubwordVocabulary
+
+_BERTS_NAMES = {"<pad>": "[PAD]", "<unk>": "[UNK]"}
+# What occurs once in a sample is no piece of the language.
+_MIN_FREQUENCY = 2
+
+
+def train_wordpiece(
+    sentences: Sequence[str],
+    *,
+    size: int,
+    extra_ids: int,
+    character_coverage: float,
+    lowercase: bool,
+) -> SubwordVocabulary:
+    """At most `size` tokens: special ones with BERT's names, characters, pieces by frequency.
+
+    Raises:
+      ValueError: `size` is too small for the characters.
+    """
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    letters = alphabet(map(normalizer.normalize_str, sentences), coverage=character_coverage)
+    # The trainer numbers these in the order of a hash table, and settles ties by the numbers:
+    # told them beforehand, it always makes the same vocabulary.
+    fixed = [_BERTS_NAMES.get(name, name) for name in special_tokens.TRAINED]
+    fixed += letters + [wordpiece.PREFIX + letter for letter in letters]
+    _check_size(size, at_least=len(fixed), why=f"the {len(letters):,} characters of the text")
+    model = _trained(
+        Tokenizer(models.WordPiece(unk_token=wordpiece.UNKNOWN)),
+        trainers.WordPieceTrainer(
+            vocab_size=size,
+            min_frequency=_MIN_FREQUENCY,
+            special_tokens=fixed,
+            initial_alphabet=letters,
+            limit_alphabet=len(letters),
+            continuing_subword_prefix=wordpiece.PREFIX,
+            show_progress=False,
+        ),
+        sentences,
+        normalizer=normalizer,
+        pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
+    )
+    text = wordpiece.tokenizer_json(model["vocab"], lowercase=lowercase)
+    return SubwordVocabulary(text, extra_ids)
+
+
+def train_byte_bpe(
+    sentences: Sequence[str], *, size: int, extra_ids: int, pattern: str = "gpt2"
+) -> SubwordVocabulary:
+    """At most `size` tokens: special ones, the 256 bytes, then merges by frequency.
+
+    No merge crosses what `pattern` (of `byte_bpe.PATTERNS`) divides text into.
+
+    Raises:
+      ValueError: `size` is too small for the bytes.
+    """
+    fixed = list(special_tokens.TRAINED)
+    _check_size(size, at_least=len(fixed) + 256, why="the 256 bytes")
+    divider = _divider(pattern)
+    model = _trained(
+        Tokenizer(models.BPE()),
+        trainers.BpeTrainer(
+            vocab_size=size,
+            min_frequency=_MIN_FREQUENCY,
+            special_tokens=fixed,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+        sentences,
+        pre_tokenizer=divider,
+    )
+    merges = [(left, right) for left, right in model["merges"]]
+    text = byte_bpe.tokenizer_json(model["vocab"], merges, pattern=pattern)
+    return SubwordVocabulary(text, extra_ids)
+
+
+def _divider(pattern: str) -> pre_tokenizers.PreTokenizer:
+    """What divides text before merges, as in the vocabulary's file."""
+    empty = byte_bpe.tokenizer_json({}, [], pattern=pattern)
+    return Tokenizer.from_str(empty).pre_tokenizer
+
+
+def train_characters(
+    sentences: Sequence[str], *, size: int, extra_ids: int, character_coverage: float
+) -> CharacterVocabulary:
+    """At most `size` ids: special tokens, space, the end of a line, characters by frequency."""
+    white_space = " \n"
+    room = size - len(special_tokens.TRAINED) - len(white_space)
+    letters = alphabet(sentences, coverage=character_coverage)
+    return CharacterVocabulary(white_space + "".join(letters[:room]), extra_ids)
+
+
+def _trained(
+    tokenizer: Tokenizer, trainer: trainers.Trainer, sentences: Sequence[str], **steps: Any
+) -> dict[str, Any]:
+    """The model as `tokenizer.json` has it."""
+    for name, step in steps.items():
+        setattr(tokenizer, name, step)
+    tokenizer.train_from_iterator(sentences, trainer=trainer, length=len(sentences))
+    model: dict[str, Any] = json.loads(tokenizer.to_str())["model"]
+    return model
+
+
+def _check_size(size: int, *, at_least: int, why: str) -> None:
+    if size < at_least:
+        raise ValueError(
+            f"a vocabulary of {size:,} pieces is too small for the special tokens and {why}: give "
+            f"at least {at_least:,}"
+        )

@@ -1,0 +1,169 @@
+"""What a trained vocabulary is to be, of whatever kind, and making it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+from t5x_like.protocols import Vocabulary
+from t5x_like.vocabularies import byte_bpe, files, special_tokens
+from t5x_like.vocabularies.characters import CharacterVocabulary
+from t5x_like.vocabularies.learning import (
+    extending,
+    sampling,
+    sentencepiece_training,
+    subword_training,
+)
+from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
+from t5x_like.vocabularies.subwords import SubwordVocabulary
+
+KINDS = (*sentencepiece_training.MODEL_TYPES, "wordpiece", "byte_bpe", "characters")
+MIN_SIZE = len(special_tokens.TRAINED) + 3
+"""Special tokens, space, the end of a line, and something to say."""
+
+CHARACTER_COVERAGE = 0.9995
+PATTERN = "gpt4o"
+"""Of byte-level BPE, where no other is named: the one that suits every script."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How to train a vocabulary.
+
+    Attributes:
+      kind: one of `KINDS`; the first two are SentencePiece's.
+      size: pieces, special ids included, sentinels not. The most there can be of them, but for
+        SentencePiece, which makes exactly so many or none.
+      extra_ids: sentinels that are saved with it; a SentencePiece model gets them when loaded.
+      max_sentences: lines to sample.
+      seed: of the sample.
+      character_coverage: share of the text whose characters the vocabulary has (byte-level BPE has
+        all bytes).
+      byte_fallback: SentencePiece alone: spells other characters as bytes.
+      lowercase: WordPiece alone: lower-cases text and strips accents.
+      pattern: byte-level BPE alone: what no piece crosses, one of `byte_bpe.PATTERNS`.
+    """
+
+    kind: str = "unigram"
+    size: int = 32_000
+    extra_ids: int = USUAL_EXTRA_IDS
+    max_sentences: int = sampling.MAX_SENTENCES
+    seed: int = 0
+    character_coverage: float = CHARACTER_COVERAGE
+    byte_fallback: bool = False
+    lowercase: bool = False
+    pattern: str = PATTERN
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"no kind of vocabulary {self.kind!r}: one of {', '.join(KINDS)}")
+        if not isinstance(self.size, int) or self.size < MIN_SIZE:
+            raise ValueError(
+                f"the size of a vocabulary must be a whole number of at least {MIN_SIZE}, not "
+                f"{self.size!r}"
+            )
+        for name, least in (("extra_ids", 0), ("max_sentences", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(
+                    f"{name} must be a whole number of at least {least}, not {value!r}"
+                )
+        if not 0 < self.character_coverage <= 1:
+            raise ValueError(
+                "character_coverage is a share of the text, above 0 and at most 1, not "
+                f"{self.character_coverage!r}"
+            )
+        if self.byte_fallback and not self.makes_file:
+            raise ValueError(
+                f"byte_fallback is for {' and '.join(sentencepiece_training.MODEL_TYPES)} alone"
+            )
+        byte_bpe.divide(self.pattern)
+        if self.pattern != PATTERN and self.kind != "byte_bpe":
+            raise ValueError("a pattern is for byte_bpe alone")
+        if self.lowercase and self.kind != "wordpiece":
+            raise ValueError("lowercase is for wordpiece alone")
+
+    @property
+    def makes_file(self) -> bool:
+        """Whether the vocabulary is a `.model` file; else it is a directory."""
+        return self.kind in sentencepiece_training.MODEL_TYPES
+
+
+def train(
+    documents: Iterable[str], path: str | Path, recipe: Recipe, *, progress: bool = True
+) -> Path:
+    """Trains on a bounded sample; writes a file or directory for `loading.load`, whole or not.
+
+    The same documents and recipe give the same bytes.
+
+    Raises:
+      ValueError: no text, or a size that the text does not allow.
+      OSError: `path` cannot be written, or is a directory with something in it; found before any
+        document is read.
+    """
+    if recipe.makes_file:
+        return sentencepiece_training.train_sentencepiece(
+            documents,
+            path,
+            vocab_size=recipe.size,
+            model_type=recipe.kind,
+            max_sentences=recipe.max_sentences,
+            seed=recipe.seed,
+            character_coverage=recipe.character_coverage,
+            byte_fallback=recipe.byte_fallback,
+            progress=progress,
+        )
+    directory = _checked(path)
+    sentences = sampling.sample(
+        documents, max_sentences=recipe.max_sentences, seed=recipe.seed, progress=progress
+    )
+    files.save_whole(_made(sentences, recipe), directory)
+    return directory
+
+
+def extend(
+    documents: Iterable[str],
+    path: str | Path,
+    base: Vocabulary,
+    *,
+    size: int,
+    max_sentences: int = sampling.MAX_SENTENCES,
+    seed: int = 0,
+    progress: bool = True,
+) -> Path:
+    """Writes `base` with words of a bounded sample, as `extending.extended` chooses them.
+
+    Raises:
+      ValueError: no text, or a vocabulary or size that does not allow it; the latter before any
+        document is read.
+      OSError: as `train`.
+    """
+    directory = _checked(path)
+    extending.check(base, size)
+    sentences = sampling.sample(
+        documents, max_sentences=max_sentences, seed=seed, progress=progress
+    )
+    files.save_whole(extending.extended(base, sentences, size=size), directory)
+    return directory
+
+
+def _checked(path: str | Path) -> Path:
+    """The directory to write, which is not there yet or empty."""
+    directory = Path(path)
+    files.check_writable(directory)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise FileExistsError(f"{directory} is there already: name a directory that is not")
+    return directory
+
+
+def _made(sentences: list[str], recipe: Recipe) -> SubwordVocabulary | CharacterVocabulary:
+    sizes = {"size": recipe.size, "extra_ids": recipe.extra_ids}
+    if recipe.kind == "byte_bpe":
+        return subword_training.train_byte_bpe(sentences, **sizes, pattern=recipe.pattern)
+    coverage = recipe.character_coverage
+    if recipe.kind == "characters":
+        return subword_training.train_characters(sentences, **sizes, character_coverage=coverage)
+    return subword_training.train_wordpiece(
+        sentences, **sizes, character_coverage=coverage, lowercase=recipe.lowercase
+    )

@@ -1,0 +1,1 @@
+"""What vocabularies do to text before and after it becomes ids."""

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t5x_like.data.cache import format
+from t5x_like.data.cache.format import (
+    CacheError,
+    Manifest,
+    RecordCodec,
+    Shard,
+    SplitInfo,
+)
+from t5x_like.protocols import TokenIds
+
+IDS = st.lists(st.integers(0, 65535), max_size=20)
+
+
+@given(inputs=IDS, targets=IDS, weights=st.lists(st.floats(width=32, allow_nan=False), max_size=9))
+def test_records_survive_with_segments(inputs, targets, weights):
+    codec = RecordCodec({"inputs": "uint16", "targets": "int32", "w": "float32"})
+    segments = np.arange(len(inputs), dtype=np.int32)
+    record = {"inputs": inputs, "targets": targets, "w": weights}
+    data = codec.encode({name: np.asarray(v) for name, v in record.items()}, segments)
+    decoded = codec.decode(data)
+    assert {name: value.tolist() for name, value in decoded.items()} == record
+    assert {str(value.dtype) for value in decoded.values()} <= {"int32", "float32"}
+    assert codec.segments(data).tolist() == segments.tolist()
+
+
+def test_bytes_of_a_record_are_fixed():
+    # Caches outlive versions: a change here needs another FORMAT_VERSION.
+    codec = RecordCodec({"inputs": "uint16", "targets": "int32"})
+    data = codec.encode({"inputs": np.array([258]), "targets": np.array([7])}, np.array([0]))
+    lengths_and_segments = [1, 1, 1, 0]
+    assert data == np.asarray(lengths_and_segments, "<i4").tobytes() + b"\2\1" + b"\7\0\0\0"
+
+
+def test_token_dtype_holds_every_id():
+    assert format.token_dtype(65536) == "uint16"
+    assert format.token_dtype(65537) == "int32"
+
+
+def manifest() -> Manifest:
+    info = SplitInfo((Shard("train-00000.arrayrecord", 3, 99),), 3, 2, {"targets": 7}, 1, {"a": 5})
+    return Manifest(
+        corpus="c",
+        corpus_fingerprint="f",
+        vocabulary={"class": "Byte"},
+        vocabulary_fingerprint="v",
+        token_ids=TokenIds(vocab_size=259),
+        features={"targets": "uint16"},
+        splits={"train": info},
+    )
+
+
+def test_manifest_survives_json(tmp_path: Path):
+    text = json.dumps(manifest().to_json())
+    format.write_atomically(tmp_path / "manifest.json", text.encode())
+    assert format.read_manifest(tmp_path) == manifest()
+
+
+def test_manifest_of_another_version_is_refused(tmp_path: Path):
+    fields = manifest().to_json() | {"version": 0}
+    (tmp_path / "manifest.json").write_text(json.dumps(fields))
+    with pytest.raises(CacheError, match=r"format 0.*reads format 3.*t5x_like cache"):
+        format.read_manifest(tmp_path)
+
+
+def test_damaged_manifest_is_refused(tmp_path: Path):
+    (tmp_path / "manifest.json").write_text('{"vers')
+    with pytest.raises(CacheError, match="cannot be read"):
+        format.read_manifest(tmp_path)
+
+
+def test_missing_and_incomplete_caches_are_told_apart(tmp_path: Path):
+    with pytest.raises(CacheError, match="holds no cache"):
+        format.read_manifest(tmp_path)
+    (tmp_path / "train-00000.arrayrecord").touch()
+    with pytest.raises(CacheError, match="not complete"):
+        format.read_manifest(tmp_path)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+from t5x_like.data.cache.format import CacheError
+from t5x_like.data.cache.reader import Cache
+from t5x_like.vocabularies.byte import ByteVocabulary
+
+ENCODE = ByteVocabulary().encode
+TEXTS = [f"document {i}" * (i % 5 + 1) for i in range(50)]
+
+
+def test_vocabulary_and_ids_come_with_the_cache(make_cache):
+    opened = make_cache(TEXTS)
+    assert opened.vocabulary() == ByteVocabulary()
+    assert opened.token_ids == ByteVocabulary().token_ids
+    for array in ("word_starts", "full_stops"):
+        expected = getattr(ByteVocabulary().token_ids, array)
+        assert getattr(opened.token_ids, array).tolist() == expected.tolist()
+    expected = np.bincount(ENCODE("".join(TEXTS)), minlength=ByteVocabulary().vocab_size)
+    assert opened.token_ids.counts.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ["train-00000.arrayrecord", "train.offsets.npy"])
+def test_truncated_file_is_refused_at_opening(make_cache, name):
+    directory = make_cache(TEXTS).directory
+    data = (directory / name).read_bytes()
+    (directory / name).write_bytes(data[:-1])
+    with pytest.raises(CacheError, match=rf"{name} is truncated: .* bytes.*t5x_like cache"):
+        Cache.open(directory)
+    (directory / name).unlink()
+    with pytest.raises(CacheError, match=f"{name} is missing"):
+        Cache.open(directory)
+
+
+def test_damage_inside_a_file_is_found_when_it_is_read(make_cache):
+    directory = make_cache(["some text " * 500]).directory
+    path = directory / "train-00000.arrayrecord"
+    data = bytearray(path.read_bytes())
+    middle = slice(len(data) // 2, len(data) // 2 + 200)
+    data[middle] = bytes(byte ^ 255 for byte in data[middle])
+    path.write_bytes(data)
+    with pytest.raises(CacheError, match="damaged at record 0"):
+        Cache.open(directory).split("train").record(0)
+
+
+def test_cache_of_something_else_is_refused(make_cache):
+    opened = make_cache(TEXTS)
+    manifest = opened.manifest
+    Cache.open(
+        opened.directory,
+        corpus_fingerprint=manifest.corpus_fingerprint,
+        vocabulary_fingerprint=manifest.vocabulary_fingerprint,
+    )
+    with pytest.raises(CacheError, match="of another text"):
+        Cache.open(opened.directory, corpus_fingerprint="other")
+    with pytest.raises(CacheError, match="another vocabulary"):
+        Cache.open(opened.directory, vocabulary_fingerprint="other")
+
+
+def test_unknown_split_and_record_are_errors(make_cache):
+    opened = make_cache(TEXTS)
+    with pytest.raises(CacheError, match="no split 'test', only train, validation"):
+        opened.split("test")
+    with pytest.raises(IndexError, match="no record 50 among 50"):
+        opened.split("train").record(50)
+
+
+def test_split_pickles_as_its_address(make_cache):
+    split = make_cache(["long " * 4000]).split("train")
+    assert len(split.offsets["targets"]) > 1
+    split.record(0)
+    data = pickle.dumps(split)
+    assert len(data) < 4000
+    again = pickle.loads(data)
+    assert again.record(0)["targets"].tolist() == split.record(0)["targets"].tolist()
+
+
+def test_threads_share_a_split_with_few_open_shards(make_cache, monkeypatch):
+    from t5x_like.data.cache import reader, writer
+
+    monkeypatch.setattr(reader, "_OPEN_SHARDS", 2)
+    monkeypatch.setattr(writer, "BLOCK_BYTES", 100)
+    split = make_cache(TEXTS).split("train")
+    assert len(split.info.shards) > 5
+    expected = [ByteVocabulary().encode(text) for text in TEXTS]
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        for i in np.random.default_rng(seed).integers(0, len(split), 300).tolist():
+            if split.record(i)["targets"].tolist() != expected[i]:
+                wrong.append(i)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_segments_are_kept(make_cache):
+    split = make_cache(["one\ntwo\n\nthree"]).split("train")
+    assert split.segments(0).tolist() == [0, 4, 9]
+
+
+def test_records_as_they_are_stored(make_cache):
+    pairs = [{"inputs": "i" * i, "targets": "t" * (3 - i)} for i in range(4)]
+    split = make_cache(pairs, pairs[:1]).split("train")
+    for i in (2, 2, 0, 3, 1):
+        for name, values in split.record(i).items():
+            stored = split.stored(i, name)
+            assert (stored.tolist(), stored.dtype) == (values.tolist(), np.uint16)
+            assert not stored.flags.writeable
+    with pytest.raises(KeyError, match="no feature 'other', only inputs, targets"):
+        split.stored(0, "other")

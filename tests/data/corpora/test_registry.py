@@ -1,0 +1,139 @@
+from collections.abc import Iterator
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from t5x_like.data.corpora import registry
+from t5x_like.data.corpora.registry import CorpusError, ReadReport
+
+WORDS = [f"document {i}" for i in range(1000)]
+
+
+class Listed(registry.Corpus):
+    """Texts, or pairs of texts, from memory."""
+
+    def __init__(self, texts, held_out=0.1, name="listed"):
+        self.name = name
+        self.texts = texts
+        self._held_out = held_out
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return registry.TARGETS
+
+    @property
+    def held_out(self) -> float | None:
+        return self._held_out
+
+    def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
+        for text in self.texts:
+            yield {"targets": text} if isinstance(text, str) else text
+
+    def fingerprint(self) -> str:
+        return "0"
+
+    def description(self) -> str:
+        return "texts in memory"
+
+    def split(self, name: str) -> list[str]:
+        return [document["targets"] for document in self.documents(name)]
+
+
+def test_splits_part_the_documents_and_keep_their_order():
+    corpus = Listed(WORDS)
+    train, validation = corpus.split("train"), corpus.split("validation")
+    assert sorted(train + validation, key=WORDS.index) == WORDS
+    assert train == sorted(train, key=WORDS.index)
+    assert validation == sorted(validation, key=WORDS.index)
+    # Binomial with mean 100 and standard deviation 9.5.
+    assert 60 < len(validation) < 140
+
+
+@hypothesis.given(
+    texts=st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=30),
+    fraction=st.sampled_from([0.001, 0.3, 0.9]),
+)
+def test_no_text_is_in_both_splits_and_both_have_some(texts, fraction):
+    corpus = Listed(texts, fraction)
+    if len(set(texts)) == 1:
+        assert corpus.split("train") == texts
+        with pytest.raises(CorpusError, match="too few documents"):
+            corpus.split("validation")
+        return
+    train, validation = corpus.split("train"), corpus.split("validation")
+    assert train
+    assert validation
+    assert not set(train) & set(validation)
+    assert sorted(train + validation) == sorted(texts)
+
+
+def test_documents_stay_in_their_split_when_others_come_after():
+    before = Listed(WORDS[:500]).split("validation")
+    after = Listed(WORDS).split("validation")
+    assert before == [text for text in after if text in WORDS[:500]]
+
+
+def test_references_of_one_input_stay_together():
+    pairs = [{"inputs": WORDS[i // 3], "targets": f"answer {i}"} for i in range(900)]
+    splits = {
+        name: {document["inputs"] for document in Listed(pairs).documents(name)}
+        for name in ("train", "validation")
+    }
+    assert not splits["train"] & splits["validation"]
+    assert len(splits["train"] | splits["validation"]) == 300
+
+
+def test_nothing_is_held_out_where_nothing_should_be():
+    corpus = Listed(WORDS, 0.0)
+    assert corpus.splits == ("train",)
+    assert corpus.split("train") == WORDS
+    with pytest.raises(CorpusError, match="no split 'validation', only train"):
+        corpus.split("validation")
+
+
+def test_a_corpus_may_know_its_own_splits():
+    corpus = Listed(WORDS, None)
+    assert corpus.splits == ("train", "validation")
+    assert corpus.split("validation") == WORDS
+
+
+def test_undecodable_documents_are_counted_and_skipped():
+    broken = b"caf\xe9".decode(errors="surrogateescape")
+    report = ReadReport()
+    corpus = Listed(["a", broken, "", "b", {"inputs": "c", "targets": broken}], 0.0)
+    assert list(corpus.documents("train", report=report)) == [
+        {"targets": "a"},
+        {"targets": "b"},
+    ]
+    assert str(report) == "skipped 2 of 4 documents: invalid UTF-8"
+
+
+def test_an_empty_corpus_says_why():
+    with pytest.raises(CorpusError, match=r"texts in memory.*every document is empty"):
+        Listed(["", ""]).split("train")
+    with pytest.raises(CorpusError, match="skipped 1 of 1 documents: invalid UTF-8"):
+        Listed(["\udcff"]).split("train")
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    registry.names()
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+
+
+@pytest.mark.usefixtures("registry")
+def test_names_are_found_and_taken_once():
+    corpus = registry.add(Listed(WORDS, name="my_corpus"))
+    assert registry.get("my_corpus") is corpus
+    assert {"my_corpus", "stdlib_docs"} <= set(registry.names())
+    with pytest.raises(ValueError, match=r"'my_corpus' already \(texts in memory\)"):
+        registry.add(Listed([], name="my_corpus"))
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_unknown_name_gets_the_nearest():
+    with pytest.raises(
+        CorpusError, match=r"no corpus 'stdlib_doc'; the nearest names: stdlib_docs"
+    ):
+        registry.get("stdlib_doc")

@@ -1,0 +1,139 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from t5x_like.layers.attention import attention_kernels, masks
+from t5x_like.layers.attention.attention_kernels import KeysValues
+from t5x_like.layers.dropout import NO_DROPOUT, Dropouts
+from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, EncoderLayer
+from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, finished
+from tests.layers import numpy_layers as exact
+
+LENGTH, LAYERS = 6, 3
+(X,) = exact.arrays(LENGTH)
+MASK = (jnp.arange(LENGTH) < jnp.array([[6], [4]]))[:, None, None]
+
+
+@functools.cache
+def make(
+    placement=PRE_NORM, *, relative=False, dropouts=NO_DROPOUT, unroll=1, remat=None, **options
+):
+    parts = exact.parts(placement, relative=relative, dropouts=dropouts, **options)
+    return exact.built(
+        lambda: EncoderStack(
+            lambda rngs: EncoderLayer(parts, rngs=rngs),
+            LAYERS,
+            rngs=nnx.Rngs(0),
+            unroll=unroll,
+            remat=remat,
+        )
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("return_hidden", "return_attention"))
+def encode(stack, x=X, key=None, **returned):
+    return stack.encode(x, mask=MASK, key=key, **returned)
+
+
+@pytest.mark.slow
+def test_states_and_probabilities_are_those_of_each_layer():
+    stack = make()
+    hidden = encode(stack, return_hidden=True, return_attention=True)
+    assert hidden.states.shape == (LAYERS + 1, 2, LENGTH, exact.WIDTH)
+    assert hidden.attention.shape == (LAYERS, 2, exact.HEADS, LENGTH, LENGTH)
+    np.testing.assert_array_equal(hidden.states[0], X)
+    np.testing.assert_array_equal(hidden.states[-1], hidden.last)
+    np.testing.assert_array_equal(hidden.attention[:, 1, :, :, 4:], 0)
+    p, x = exact.exact(stack)["layers"], np.float64(X)
+    for i in range(LAYERS):
+        layer = jax.tree.map(lambda leaf, i=i: leaf[i], p)
+        h = exact.norm(layer["attention_norm"], x)
+        y, weights = exact.attention(layer["attention"], h, h, mask=MASK)
+        x = x + y
+        x = x + exact.mlp(layer["mlp"], exact.norm(layer["mlp_norm"], x))
+        np.testing.assert_allclose(hidden.attention[i], weights, atol=1e-5)
+        np.testing.assert_allclose(hidden.states[i + 1], x, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_nothing_more_is_kept_than_what_was_asked_for():
+    stack = make()
+    plain = encode(stack)
+    assert plain.states is plain.attention is None
+    assert encode(stack, return_hidden=True).attention is None
+    assert encode(stack, return_attention=True).states is None
+
+
+def test_the_last_state_is_the_normed_one_once_finished():
+    states = jnp.arange(12.0).reshape(3, 1, 2, 2)
+    hidden = finished(Hidden(states[-1], states), 100 + states[-1])
+    np.testing.assert_array_equal(hidden.last, 100 + states[-1])
+    np.testing.assert_array_equal(hidden.states, [*states[:-1], 100 + states[-1]])
+    assert finished(Hidden(states[-1]), states[0]).states is None
+
+
+@pytest.mark.slow
+def test_a_kernel_without_probabilities_cannot_return_them():
+    stack = make(kernel=attention_kernels.blocked)
+    with pytest.raises(ValueError, match=r"use attention_kernels\.plain"):
+        encode(stack, return_attention=True)
+    np.testing.assert_allclose(encode(stack).last, encode(make()).last, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"unroll": 0},
+        {"unroll": 2},
+        {"remat": jax.checkpoint_policies.nothing_saveable},
+        {"remat": jax.checkpoint_policies.dots_saveable, "unroll": 0},
+    ],
+    ids=["unrolled", "by twos", "remat", "remat unrolled"],
+)
+def test_how_layers_are_run_changes_neither_results_nor_gradients(changes):
+    rates, key = Dropouts(hidden=0.2, attention=0.2, mlp=0.2), jax.random.key(1)
+
+    @jax.jit
+    def run(stack):
+        def loss(stack):
+            hidden = encode(stack, X, key, return_hidden=True, return_attention=True)
+            return jnp.square(hidden.last).sum(), hidden
+
+        return jax.grad(loss, has_aux=True)(stack)
+
+    want, got = run(make(dropouts=rates)), run(make(dropouts=rates, **changes))
+    # The gradient of the keys' bias is zero but for rounding, so sizes are of all gradients.
+    size = max(np.abs(leaf).max() for leaf in jax.tree.leaves(want))
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6 * size)
+
+
+@pytest.mark.parametrize(
+    ("placement", "relative"),
+    [
+        (PRE_NORM, False),
+        pytest.param(POST_NORM, False, marks=pytest.mark.slow),
+        pytest.param(PRE_NORM, True, marks=pytest.mark.slow),
+    ],
+    ids=["pre", "post", "relative"],
+)
+def test_steps_give_what_a_causal_pass_does(placement, relative):
+    stack = make(placement, relative=relative)
+    want = jax.jit(lambda stack: stack.encode(X, mask=masks.causal(LENGTH)).last)(stack)
+    empty = jnp.zeros((LAYERS, 2, LENGTH, exact.HEADS, 3))
+    past = KeysValues(empty, empty)
+    step = jax.jit(
+        lambda stack, x, past, position: stack.step(
+            x, past, position=position, mask=jnp.arange(LENGTH) <= position
+        )
+    )
+    for position in range(LENGTH):
+        x = X[:, position : position + 1]
+        got, past = step(stack, x, past, jnp.asarray(position))
+        np.testing.assert_allclose(got[:, 0], want[:, position], atol=2e-5)
+        np.testing.assert_array_equal(past.keys[:, :, position + 1 :], 0)

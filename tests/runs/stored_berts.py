@@ -1,0 +1,91 @@
+"""Small BERTs in directories, as an import leaves them, and batches for them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from t5x_like.models import bert, distilbert
+from t5x_like.partitioning import Layout, process_rows, to_global
+from t5x_like.protocols import Vocabulary
+from t5x_like.runs import saved_model
+from t5x_like.training import step
+from t5x_like.training.optimization import optimizers
+
+ROWS, LENGTH, VOCAB = 8, 12, 50
+SIZES = {
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "d_ff": 32,
+    "num_heads": 4,
+    "max_positions": LENGTH,
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+    "init_std": 0.3,
+}
+
+
+def write(directory: Path, *, vocabulary: Vocabulary | None = None, **changes: Any) -> Any:
+    """A BERT of four layers; returns a copy of its parameters."""
+    make = functools.partial(bert.Bert, bert.Config(**(SIZES | {"num_layers": 4} | changes)))
+    model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
+    rng = np.random.default_rng(3)
+    params = jax.tree.map(
+        lambda leaf: rng.normal(0.3, 0.3, leaf.shape).astype(np.float32),
+        nnx.to_pure_dict(nnx.state(model, nnx.Param)),
+    )
+    copy = jax.tree.map(np.copy, params)
+    saved_model.write(str(directory), make, params, title="a", vocabulary=vocabulary, files=())
+    return copy
+
+
+def student(layout: Layout, **changes: Any) -> step.Program:
+    """A DistilBERT of two layers."""
+    config = distilbert.Config(**(SIZES | {"num_layers": 2} | changes))
+    return step.build(
+        lambda rngs: distilbert.DistilBert(config, rngs=rngs),
+        optimizers.adamw(3e-3),
+        layout,
+        batch_size=ROWS,
+    )
+
+
+def sevens(abstract_params: Any) -> Any:
+    """Parameters as if freshly drawn, which are all 7."""
+    return jax.tree.map(
+        lambda leaf: jax.device_put(np.full(leaf.shape, 7, leaf.dtype), leaf.sharding),
+        abstract_params,
+    )
+
+
+def batch(layout: Layout) -> dict[str, jax.Array]:
+    """Rows of 5 to 12 tokens, of which two are masked."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(1, VOCAB, (ROWS, LENGTH)).astype(np.int32)
+    mask = (np.arange(LENGTH) < np.arange(5, 5 + ROWS)[:, None]).astype(np.int32)
+    local = {
+        "encoder_input_tokens": tokens * mask,
+        "encoder_attention_mask": mask,
+        "masked_positions": np.tile(np.array([1, 3], np.int32), (ROWS, 1)),
+        "masked_targets": rng.integers(1, VOCAB, (ROWS, 2)).astype(np.int32),
+        "masked_loss_weights": np.ones((ROWS, 2), np.float32),
+    }
+    rows = process_rows(layout, ROWS)
+    mine = {name: x[rows] for name, x in local.items()}
+    return to_global(layout, mine, rows=rows, batch_size=ROWS)
+
+
+def sums(layout: Layout, trees: Sequence[Any]) -> list[float]:
+    """Of all absolute values of each, whatever process holds them."""
+    total = jax.jit(
+        lambda tree: sum(jnp.abs(x).sum() for x in jax.tree.leaves(tree)),
+        out_shardings=layout.replicated,
+    )
+    return [float(total(tree)) for tree in trees]

@@ -1,0 +1,107 @@
+"""What would ruin a run, or wait for ever, ends with a message: other hosts and runs, signals."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_run import ROOT, Tiny, finish, losses, saved_steps
+
+from t5x_like.data.cache.lock import sole_writer
+from t5x_like.training import code_version
+
+
+@pytest.mark.slow
+def test_hosts_with_other_settings_do_not_train_together(tiny: Tiny) -> None:
+    """Another seed, a learning rate that is no macro, and other code; all before any work."""
+    for other, said in (
+        ("--gin.SEED=7", "process 0 has 'SEED = 0', process 1 'SEED = 7'"),
+        ("--gin.schedules.rsqrt.scale=0.9", "schedules.rsqrt.scale = 0.9"),
+    ):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        join = ("--distributed", f"--coordinator_address={address}", "--num_processes=2")
+        command = tiny.flags("run", *join)
+        processes = [
+            tiny.start([*command, "--process_id=0"]),
+            tiny.start([*command, other, "--process_id=1"]),
+        ]
+        for result in finish(*processes, status=1):
+            assert "error: the configuration of process(es) 1 is not that of" in result.err
+            assert said in result.err
+        assert not (tiny.root / "run").exists()
+
+
+def test_code_is_told_apart_by_file(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("x = 1\n")
+    before = [*code_version.lines([str(mine)])]
+    mine.write_text("x = 2\n")
+    after = [*code_version.lines([str(mine)])]
+    assert [line.split()[0] for line in {*before} ^ {*after}] == [str(mine)] * 2
+    assert any(line.startswith("jax ") for line in before)
+    assert any(line.startswith("t5x_like/models/bert.py ") for line in before)
+
+
+def test_two_runs_do_not_share_a_directory(tiny: Tiny) -> None:
+    run = tiny.root / "run"
+    with sole_writer(run, lock=".training"):
+        result = tiny.train("run")
+    assert result.status == 1
+    assert f"another run is training in {run}: process {os.getpid()} on " in result.err
+    assert not (run / "checkpoints").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_stopped_saves_and_says_so(tiny: Tiny, number: signal.Signals) -> None:
+    command = tiny.flags("run", TRAIN_STEPS=100_000, LOG_PERIOD=1)
+    driver = ["--kill_at", "3", "--signal", str(int(number))]
+    (stopped,) = finish(tiny.start(command, driver=driver), status=3)
+    (step,) = saved_steps(tiny.root / "run")
+    assert f"Saved step {step}; run the same command to go on." in stopped.err
+    assert "Stopping: " in stopped.err
+    assert max(losses(tiny.root / "run")) == step
+
+
+UNGUARDED = """
+import sys
+from pathlib import Path
+from t5x_like.data.cache import writer
+from t5x_like.data.corpora.text_files import TextFiles
+from t5x_like.vocabularies.byte import ByteVocabulary
+
+writer.BLOCK_BYTES = int(sys.argv[3])
+corpus = TextFiles(sys.argv[1], separator="line")
+writer.write_cache(Path(sys.argv[2]), corpus, ByteVocabulary(), workers=2, progress=False)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_ends(tmp_path: Path, text: Path) -> None:
+    """A worker process runs it again and waits for its parent's lock; small text needs none."""
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+
+    def run(cache: str, block: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(script), str(text), str(tmp_path / cache), str(block)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+    assert run("small", 1 << 20).returncode == 0
+    large = run("large", 1000)
+    assert large.returncode == 1
+    assert "put what trains under `if __name__ == '__main__':`" in large.stderr
+    assert re.search(r"CacheError: a worker process ended", large.stderr)

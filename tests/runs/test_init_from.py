@@ -1,0 +1,117 @@
+"""A run that starts from a stored model: a student's layers, more ids, longer rows, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import stored_berts
+
+from t5x_like.partitioning import make_layout
+from t5x_like.runs.init_from import InitFrom
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+from t5x_like.vocabularies import loading
+from t5x_like.vocabularies.byte import ByteVocabulary
+
+
+def test_a_longer_student_of_more_ids_starts_from_its_teacher(tmp_path: Path) -> None:
+    """As DistilBERT does: without token types and sentence head, its own head's layer as drawn."""
+    teacher = stored_berts.write(tmp_path)
+    program = stored_berts.student(
+        make_layout({"data": 4, "tensor": 2}), vocab_size=56, max_positions=16
+    )
+    fresh = stored_berts.sevens(program.abstract_state.params)
+    lines: list[str] = []
+    init_from = InitFrom(directory=str(tmp_path), layers=(3, 1), skip=(r"^mlm\.(dense|norm)",))
+    init_from.check(program)
+    log: Any = SimpleNamespace(message=lines.append)
+    params = init_from.apply(fresh, program=program, log=log)
+
+    same = np.testing.assert_array_equal
+    ours, theirs = params["encoder"]["embedding"], teacher["encoder"]["embedding"]
+    for mine, old in (
+        (ours["tokens"]["table"], theirs["tokens"]["table"]),
+        (ours["positions"], theirs["positions"]),
+        (params["mlm"]["bias"], teacher["mlm"]["bias"]),
+    ):
+        same(mine[: len(old)], old)
+        same(mine[len(old) :], 7)
+    same(params["mlm"]["dense"]["kernel"], 7)
+    jax.tree.map(
+        lambda mine, old: same(mine, old[[3, 1]]),
+        params["encoder"]["trunk"],
+        teacher["encoder"]["trunk"],
+    )
+    jax.tree.map(
+        lambda leaf, want: None if leaf.sharding == want.sharding else pytest.fail(str(want)),
+        params,
+        program.abstract_state.params,
+    )
+    assert lines[0] == f"Starting from step 0 of {tmp_path}."
+    assert "(50, 16) -> (56, 16)" in lines[2]
+    assert "fresh: mlm.dense.bias, mlm.dense.kernel, mlm.norm.bias, mlm.norm.scale" in lines[3]
+    assert "left over: encoder.embedding.types, mlm.dense.bias" in lines[4]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes", "message"),
+    [
+        ({}, {}, r"of which `layers` must name 2"),
+        ({"layers": (0, 1)}, {"d_ff": 64}, r"\(4, 16, 32\) saved, \(2, 16, 64\) in this run"),
+        ({"layers": (0, 1)}, {"vocab_size": 48}, "cannot have fewer rows"),
+        ({"step": 7}, {}, "No step 7"),
+        ({"directory": "nowhere"}, {}, "holds no run"),
+        ({"directory": None}, {}, "names no directory"),
+    ],
+)
+def test_errors_come_from_shapes_alone(
+    settings: dict[str, Any], sizes: dict[str, int], message: str, stored_bert: Path
+) -> None:
+    program = stored_berts.student(make_layout({"data": 8}), **sizes)
+    with pytest.raises((ValueError, CheckpointError), match=message):
+        InitFrom(**{"directory": str(stored_bert), **settings}).check(program)
+
+
+@pytest.fixture(scope="module")
+def stored_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("bert")
+    stored_berts.write(directory, vocabulary=ByteVocabulary())
+    return directory
+
+
+def test_the_vocabulary_beside_it_is_found(stored_bert: Path, tmp_path: Path) -> None:
+    found = InitFrom(directory=str(stored_bert)).vocabulary()
+    assert found is not None
+    assert found.fingerprint == ByteVocabulary().fingerprint
+    assert InitFrom(directory=str(tmp_path)).vocabulary() is None
+
+
+def test_ids_must_mean_what_they_did(tmp_path: Path) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
+
+    def vocabulary(*tokens: str) -> Any:
+        folder = tmp_path / "".join(tokens[-2:])
+        folder.mkdir(exist_ok=True)
+        (folder / "vocab.txt").write_text("\n".join(tokens))
+        return loading.load(str(folder))
+
+    stored_berts.write(tmp_path / "bert", vocabulary=vocabulary(*words))
+    program = stored_berts.student(make_layout({"data": 8}))
+    tables = {"layers": (3, 1), "directory": str(tmp_path / "bert")}
+    init_from = InitFrom(**tables)
+    init_from.check_vocabulary(vocabulary(*words), program)
+    init_from.check_vocabulary(vocabulary(*words, "g", "h"), program)
+    other = vocabulary(*words[:-2], "f", "e")
+    with pytest.raises(ValueError, match=r"2 of 11 ids .* 9 is '.*f' here and '.*e' there"):
+        init_from.check_vocabulary(other, program)
+    InitFrom(**tables, skip=("tokens", "mlm")).check_vocabulary(other, program)
+
+
+@pytest.mark.parametrize("settings", [{"skip": "mlm"}, {"skip": ("(",)}, {"rename": {"(": ""}}])
+def test_patterns_are_checked_at_once(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="InitFrom"):
+        InitFrom(directory="anywhere", **settings)

@@ -1,0 +1,53 @@
+"""Checksums by one or several processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from etils import epath
+
+from t5x_like.training.checkpointing import checksums
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> epath.Path:
+    (tmp_path / "params" / "d").mkdir(parents=True)
+    for n in range(5):
+        (tmp_path / "params" / "d" / f"{n}").write_bytes(bytes([n]) * (n + 1))
+    (tmp_path / "metadata").write_text("{}")
+    return epath.Path(tmp_path)
+
+
+@pytest.mark.parametrize(("writers", "readers"), [(1, 1), (2, 1), (1, 3), (3, 2)])
+def test_any_number_of_processes_finds_the_damage(
+    folder: epath.Path, writers: int, readers: int
+) -> None:
+    for process in range(writers):
+        checksums.write(folder, process=process, processes=writers)
+
+    def damaged(under: str = "") -> list[str]:
+        return sorted(
+            line
+            for process in range(readers)
+            for line in checksums.verify(folder, under=under, process=process, processes=readers)
+        )
+
+    assert damaged() == []
+    (folder / "params/d/1").write_bytes(b"xy")
+    (folder / "params/d/2").write_bytes(b"xy")
+    (folder / "params/d/4").unlink()
+    assert damaged() == [
+        "params/d/1: content changed",
+        "params/d/2: 2 bytes, not 3",
+        "params/d/4: missing",
+    ]
+    assert damaged("metadata") == []
+
+
+def test_a_missing_list_is_told(folder: epath.Path) -> None:
+    assert not checksums.complete(folder)
+    checksums.write(folder, process=1, processes=2)
+    assert not checksums.complete(folder)
+    checksums.write(folder, process=0, processes=2)
+    assert checksums.complete(folder)

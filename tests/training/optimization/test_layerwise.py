@@ -1,0 +1,146 @@
+"""Layerwise learning rates and what is decayed, on the parameters of every published family."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+import gin
+import jax
+import numpy as np
+import optax
+import pytest
+import tiny_model as tiny
+from flax import nnx
+
+from t5x_like.partitioning import map_parameters
+from t5x_like.training.optimization import layerwise, optimizers
+from t5x_like.training.optimization.parameter_paths import by_path
+
+MODELS = Path(__file__).parents[3] / "gin" / "models"
+# What no layer reads, of all families.
+HEADS = re.compile(
+    r"(discriminator\.head|generator\.mlm|mlm|sentence|boundary|output|bias"
+    r"|norm|encoder_norm|decoder_norm)(\.|$)"
+)
+FAMILIES = sorted(
+    [*MODELS.glob("*.gin")]
+    + [
+        min(file for file in folder.glob("*.gin") if file.stem != "shared")
+        for folder in MODELS.iterdir()
+        if folder.is_dir()
+    ]
+)
+
+
+def of_model(file: Path) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
+    """Of a gin file's: shapes, depths, {path: (shape, number of stacked dimensions, axes)}."""
+    gin.clear_config()
+    gin.config._LOCATION_PREFIXES[:] = [str(MODELS.parent)]
+    gin.parse_config_file(str(file))
+    make = gin.get_bindings("MODEL/gin.macro")["value"]
+    _, state = nnx.split(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+    gin.clear_config()
+    axes = map_parameters(lambda axes, shape: [axes], state)
+    shapes = nnx.to_pure_dict(state)
+    own = jax.tree.leaves(axes, is_leaf=lambda leaf: isinstance(leaf, tuple))
+    return (
+        shapes,
+        layerwise.depths(state),
+        {
+            name: (leaf.shape, len(leaf.shape) - len(a), a)
+            for (name, leaf), a in zip(by_path(shapes).items(), own, strict=True)
+        },
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", FAMILIES, ids=lambda f: str(f.relative_to(MODELS).with_suffix("")))
+def test_every_family(file: Path) -> None:
+    """Decay leaves out the vectors and nothing else; depth is known of every parameter."""
+    shapes, depths, parameters = of_model(file)
+    mask = by_path(optimizers.decayed(shapes))
+    for name, (_, _, axes) in parameters.items():
+        assert mask[name] == (len(axes) > 1), name
+    stacked = jax.tree.unflatten(
+        jax.tree.structure(shapes), [depth for _, depth, _ in parameters.values()]
+    )
+    scales = by_path(layerwise.layer_scales(shapes, stacked, depths, decay=0.5))
+    num_layers = max(shape[0] for shape, depth, _ in parameters.values() if depth)
+    for name, (shape, depth, axes) in parameters.items():
+        scale = scales[name]
+        if depth:
+            np.testing.assert_array_equal(scale.ravel(), 0.5 ** np.arange(shape[0], 0, -1.0))
+            assert scale.shape == (shape[0], *[1] * len(axes)), name
+        else:
+            assert scale == (1 if HEADS.match(name) else 0.5 ** (num_layers + 1)), name
+
+
+def test_each_stack_counts_from_its_own_top() -> None:
+    shape = functools.partial(jax.ShapeDtypeStruct, dtype=np.float32)
+    shapes = {
+        "discriminator": {
+            "encoder": {
+                "embedding": {"table": shape((9, 2))},
+                "layers": {"kernel": shape((3, 2, 2)), "bias": shape((3, 2))},
+            },
+            "head": {"kernel": shape((2, 1))},
+        },
+        "generator": {"encoder": {"project": shape((2, 2)), "layers": shape((2, 1, 5))}},
+    }
+    stacked = jax.tree.map(lambda _: 0, shapes)
+    stacked["discriminator"]["encoder"]["layers"] = {"kernel": 1, "bias": 1}
+    stacked["generator"]["encoder"]["layers"] = 2  # groups of layers
+    depths = jax.tree.map(lambda _: "below", shapes)
+    depths["discriminator"]["head"]["kernel"] = "above"
+    got = by_path(layerwise.layer_scales(shapes, stacked, depths, decay=0.5))
+    want = {
+        "discriminator.encoder.embedding.table": 0.5**4,
+        "discriminator.encoder.layers.kernel": np.reshape([0.5**3, 0.5**2, 0.5], (3, 1, 1)),
+        "discriminator.encoder.layers.bias": np.reshape([0.5**3, 0.5**2, 0.5], (3, 1)),
+        "discriminator.head.kernel": 1,
+        "generator.encoder.project": 0.5**3,
+        "generator.encoder.layers": np.reshape([0.5**2, 0.5], (2, 1, 1)),
+    }
+    for name, scale in want.items():
+        np.testing.assert_array_equal(got[name], np.float32(scale), strict=True, err_msg=name)
+
+
+@pytest.mark.slow
+def test_a_step_is_scaled_decay_and_all() -> None:
+    where = tiny.layout(data=2, tensor=2)
+    optimizer = optimizers.adam_uncorrected(0.1, weight_decay=0.5)
+    moved = []
+    for decay in (None, 0.5):
+        program = tiny.build(optimizer, where, dropout=0.0, layer_decay=decay)
+        state = program.init(jax.random.key(0))
+        before = jax.device_get(state.params)
+        state, _ = program.step(state, tiny.batch(where, 0), jax.random.key(1))
+        moved.append(jax.tree.map(np.subtract, jax.device_get(state.params), before))
+    whole, scaled = moved
+    by_layer = 0.5 ** np.arange(tiny.LAYERS, 0, -1.0).reshape(-1, 1, 1)
+    for name in ("wi", "wo"):
+        np.testing.assert_allclose(scaled[name], whole[name] * by_layer, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(scaled["scale"], whole["scale"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.5, -1])
+def test_a_decay_out_of_range_is_refused(decay: float) -> None:
+    with pytest.raises(ValueError, match="above 0 and at most 1"):
+        tiny.build(optax.sgd(0.1), layer_decay=decay)
+
+
+def test_a_model_without_layers_is_refused() -> None:
+    shapes = {"w": jax.ShapeDtypeStruct((2,), np.float32)}
+    with pytest.raises(ValueError, match="stacked layers"):
+        layerwise.layer_scales(shapes, {"w": 0}, {"w": "below"}, decay=0.5)
+
+
+def test_a_parameter_that_does_not_say_where_it_is_has_no_rate() -> None:
+    """A new family's, under whatever name: it would train wrongly without a word."""
+    shapes = {n: jax.ShapeDtypeStruct((2, 2), np.float32) for n in ("layers", "embedding")}
+    stacked = {"layers": 1, "embedding": 0}
+    with pytest.raises(ValueError, match="parameter embedding does not say"):
+        layerwise.layer_scales(shapes, stacked, {"layers": "", "embedding": ""}, decay=0.5)
