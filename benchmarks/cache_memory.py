@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache.workers import default_workers
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora.text_files import TextFiles
-from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary

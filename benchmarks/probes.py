@@ -32,10 +32,10 @@ import numpy as np
 import probe_data
 from flax import nnx
 
+from t5x_like.core.protocols import FeatureSpec
 from t5x_like.data.feature_converters import Encoder
 from t5x_like.models import bert
 from t5x_like.objectives.noise import masking
-from t5x_like.protocols import FeatureSpec
 from t5x_like.runs import trained_run
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 

@@ -31,7 +31,7 @@ import transformers
 from torch.nn import functional
 
 from t5x_like.config import gin_config
-from t5x_like.partitioning import make_layout
+from t5x_like.core.partitioning import make_layout
 from t5x_like.training import step
 from t5x_like.training.optimization import optimizers
 

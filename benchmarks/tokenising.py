@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache.tokenization import split_segments
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora import registry
@@ -31,7 +32,6 @@ from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.user_corpus import user_corpus
-from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import files, loading
 from t5x_like.vocabularies.learning import vocabulary_recipe
 

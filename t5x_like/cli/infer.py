@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli import arguments
-from t5x_like.protocols import Decodable, lacking
+from t5x_like.core.protocols import Decodable, lacking
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,8 +12,8 @@ from t5x_like.cli import arguments
 from t5x_like.display.tables import aligned
 
 if TYPE_CHECKING:
+    from t5x_like.core.partitioning import Layout
     from t5x_like.display.parameter_table import Parameter
-    from t5x_like.partitioning import Layout
 
 _EPILOG = """\
 examples:

@@ -8,7 +8,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Objective
+    from t5x_like.core.protocols import Objective
 
 _EPILOG = """\
 Each is a task on any corpus: t5x_like show stdlib_docs.mlm; train on it with a model that reads

@@ -26,7 +26,7 @@ _MODULES = frozenset(
         "t5x_like.data.dataset",
         "t5x_like.data.corpora.user_corpus",
         "t5x_like.data.vocabulary_choice",
-        "t5x_like.partitioning",
+        "t5x_like.core.partitioning",
         "t5x_like.training.optimization.optimizers",
         "t5x_like.training.optimization.schedules",
     ]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
 from t5x_like.data import order
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.task_records import TaskRecord
@@ -14,7 +15,6 @@ from t5x_like.data.samples import packing
 from t5x_like.data.samples.samples import RecordSamples, Samples, is_carried, make_samples
 from t5x_like.data.samples.token_stream import separator
 from t5x_like.data.stream import Component
-from t5x_like.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

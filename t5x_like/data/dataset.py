@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data import sources, user_modules
 from t5x_like.data.cache import location, task_records
 from t5x_like.data.cache.reader import Cache
@@ -21,7 +22,6 @@ from t5x_like.data.vocabulary_choice import (
     alone,
     no_check,
 )
-from t5x_like.protocols import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from t5x_like import objectives
+from t5x_like.core.protocols import Objective
+from t5x_like.core.spelling import alike
 from t5x_like.data import sources, user_modules
 from t5x_like.data.cache import location, task_records
 from t5x_like.data.cache.reader import Cache
@@ -20,7 +21,6 @@ from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.user_corpus import TFDS, user_corpus
 from t5x_like.data.seqio import task_source
 from t5x_like.data.vocabulary_choice import Given, VocabularyChoice
-from t5x_like.protocols import Objective
 
 ROW = 512
 """Tokens of a row where nothing else is said."""
@@ -220,11 +220,11 @@ class DataNames:
         known += task_source.registered_names()
         # An objective by itself is first of all that of a corpus.
         near = [one for one in known if one.partition(".")[2] == name]
-        near += [one for one in difflib.get_close_matches(name, known, n=4) if one not in near]
+        near += [one for one in alike(name, known) if one not in near]
         if not near:
             corpus, dot, preset = name.partition(".")
-            alike = difflib.get_close_matches(preset if dot else corpus, presets, n=2)
-            near = [f"{one}.{preset}" for one in registry.names() for preset in alike]
+            meant = alike(preset if dot else corpus, presets, at_most=2)
+            near = [f"{one}.{preset}" for one in registry.names() for preset in meant]
         advice = (
             f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(known[:10])}, ..."
         )

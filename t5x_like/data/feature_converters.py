@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds
 from t5x_like.data.samples.rows import LaidRow, padded
-from t5x_like.protocols import FeatureSpec, Objective, TokenIds
 
 Example = Mapping[str, np.ndarray]
 Features = Mapping[str, FeatureSpec]

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core.protocols import Objective, TokenIds, Vocabulary
 from t5x_like.data.cache import writer
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.seqio.task_source import SeqioSource
-from t5x_like.protocols import Objective, TokenIds, Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds
 from t5x_like.data import late_steps
 from t5x_like.data.cache.workers import die_with_parent
 from t5x_like.data.order import Order, Part, order
 from t5x_like.data.samples.randomness import noise_source, reused_rng
 from t5x_like.data.samples.samples import Sample, Samples
-from t5x_like.protocols import FeatureSpec, Objective, TokenIds
 
 Row = dict[str, np.ndarray]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import location
 from t5x_like.data.cache.lock import sole_writer
-from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import files, loading
 from t5x_like.vocabularies.learning.vocabulary_recipe import (
     CHARACTER_COVERAGE,

@@ -12,7 +12,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh
 
 from t5x_like.config import gin_config
-from t5x_like.partitioning import DEFAULT_RULES, MESH_AXES, Layout, make_layout, map_parameters
+from t5x_like.core.partitioning import DEFAULT_RULES, MESH_AXES, Layout, make_layout, map_parameters
 from t5x_like.training.optimization.parameter_paths import written
 
 

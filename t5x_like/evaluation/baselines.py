@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.layers.families.encoder_pretraining import SENTENCE_LABELS
-from t5x_like.protocols import TokenIds
 
 NumpyBatch = Mapping[str, np.ndarray]
 

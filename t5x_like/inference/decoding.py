@@ -10,7 +10,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from t5x_like.protocols import Decodable
+from t5x_like.core.protocols import Decodable
 
 
 @functools.partial(jax.jit, static_argnames=("max_length", "vocab_size", "start", "eos", "pad"))

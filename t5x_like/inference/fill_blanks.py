@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.protocols import Vocabulary
+from t5x_like.core.protocols import Vocabulary
 
 _UNNUMBERED = re.compile(r"_{3,}")
 _BLANK = re.compile(r"<extra_id_(\d+)>")

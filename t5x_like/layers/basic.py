@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
+from t5x_like.core.partitioning import constrain
 from t5x_like.layers import norms
 from t5x_like.layers.depth import above, below
 from t5x_like.layers.product import product
-from t5x_like.partitioning import constrain
 
 Init = jax.nn.initializers.Initializer
 ZEROS, ONES = nnx.initializers.zeros, nnx.initializers.ones

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from t5x_like.partitioning import constrain
+from t5x_like.core.partitioning import constrain
 
 
 @dataclasses.dataclass(frozen=True)

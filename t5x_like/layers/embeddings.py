@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
+from t5x_like.core.partitioning import constrain
 from t5x_like.layers.basic import Embedding, Init, LayerNorm, param
 from t5x_like.layers.depth import below
 from t5x_like.layers.dropout import Dropouts, dropout_hidden
-from t5x_like.partitioning import constrain
 
 
 def positions_in_row(tokens_BL: jax.Array) -> jax.Array:

@@ -11,10 +11,10 @@ import jax
 from flax import nnx
 from jax.typing import DTypeLike
 
+from t5x_like.core.partitioning import constrain
 from t5x_like.layers import activations
 from t5x_like.layers.basic import Init, Linear
 from t5x_like.layers.dropout import Dropouts, dropout
-from t5x_like.partitioning import constrain
 
 Activation = Callable[[jax.Array], jax.Array]
 _FAN_IN = nnx.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")

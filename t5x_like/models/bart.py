@@ -25,7 +25,7 @@ from t5x_like.layers.stacks.decoder import Decoded, decoder_stack
 from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 UNUSED_POSITIONS = 2
 """Rows of a table of positions before that of the first token (fairseq)."""

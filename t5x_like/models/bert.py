@@ -28,7 +28,7 @@ from t5x_like.layers.stacks.blocks import POST_NORM, Parts
 from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

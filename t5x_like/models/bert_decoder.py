@@ -16,7 +16,7 @@ from t5x_like.layers.losses import accounting
 from t5x_like.models import bert
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from t5x_like.layers.stacks.encoder import Hidden
 from t5x_like.models import bert
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Metrics
+    from t5x_like.core.protocols import Batch, Metrics
 
 Sharing = Literal["none", "tokens", "embeddings", "all"]
 SHARED: dict[str, tuple[str, ...]] = {

@@ -17,7 +17,7 @@ from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Metrics
+    from t5x_like.core.protocols import Batch, Metrics
 
 
 class FineTuned(TermLoss):

@@ -26,7 +26,7 @@ from t5x_like.layers.stacks.decoder import decoder_stack
 from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

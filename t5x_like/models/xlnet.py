@@ -34,7 +34,7 @@ from t5x_like.layers.stacks.encoder import Hidden
 from t5x_like.layers.stacks.two_streams import Scene, TwoStreamLayer, TwoStreams, TwoStreamStack
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Metrics
+    from t5x_like.core.protocols import Batch, Metrics
 
 Carry = jax.Array | tuple[()]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Objective
+    from t5x_like.core.protocols import Objective
+from t5x_like.core.spelling import nearest
 
 
 def presets() -> dict[str, Objective]:
@@ -47,8 +47,5 @@ def preset(name: str) -> Objective:
     """
     known = presets()
     if name not in known:
-        nearest = difflib.get_close_matches(name, known, n=3) or sorted(known)
-        raise ValueError(
-            f"no objective {name!r} in t5x_like.objectives; nearest: {', '.join(nearest)}"
-        )
+        raise ValueError(f"no objective {name!r}" + nearest(name, sorted(known), of="objectives"))
     return known[name]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.derived import once_per_vocabulary
 from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
 from t5x_like.objectives.parts.geometry import SplitDocuments
-from t5x_like.protocols import FeatureSpec
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import TokenIds
+    from t5x_like.core.protocols import TokenIds
 
 SMOOTHING = 0.7
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.derived import once_per_vocabulary
 from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs, SingleSentencePairs
 from t5x_like.objectives.parts.words import word_bounds, word_starts
-from t5x_like.protocols import FeatureSpec
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import TokenIds
+    from t5x_like.core.protocols import TokenIds
 
 
 @dataclasses.dataclass(frozen=True)

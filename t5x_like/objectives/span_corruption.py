@@ -15,7 +15,7 @@ from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 from t5x_like.objectives.parts.sentinels import replace_runs
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import TokenIds
+    from t5x_like.core.protocols import TokenIds
 
 
 def corrupted_lengths(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.noise.context_spans import context_spans
 from t5x_like.objectives.noise.permutation import visibility
@@ -16,10 +17,9 @@ from t5x_like.objectives.parts.carried_rows import SPECIALS, CarriedRows
 from t5x_like.objectives.parts.drawing import thresholds, uniforms
 from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
 from t5x_like.objectives.parts.words import word_starts
-from t5x_like.protocols import FeatureSpec
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import TokenIds
+    from t5x_like.core.protocols import TokenIds
 
 
 def sequence(

@@ -19,8 +19,8 @@ from t5x_like.runs.trained_run import Trained, batch_to_device
 from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
+    from t5x_like.core.protocols import TokenIds
     from t5x_like.data.cached_tasks import CachedTasks
-    from t5x_like.protocols import TokenIds
     from t5x_like.runs.run import Run
 
 Metrics = dict[str, float]

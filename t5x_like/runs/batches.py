@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like import partitioning
+from t5x_like.core import partitioning
 from t5x_like.data import stream
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.runs.run import Run
@@ -16,7 +16,7 @@ from t5x_like.training.metrics import TOTALS
 if TYPE_CHECKING:
     import numpy as np
 
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 EVALUATION_SEED = 0
 """Of the noise in validation batches, so that the curves of all runs compare."""

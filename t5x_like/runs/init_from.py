@@ -15,7 +15,7 @@ from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.optimization.parameter_paths import by_path
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Vocabulary
+    from t5x_like.core.protocols import Vocabulary
     from t5x_like.training.logs import RunLog
     from t5x_like.training.step import Program
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from t5x_like import partitioning
+from t5x_like.core import partitioning
 from t5x_like.data import stream
 from t5x_like.data.samples.randomness import phase_seed
 from t5x_like.evaluation.text_bytes import token_bytes
@@ -20,8 +20,8 @@ from t5x_like.runs.run import Run
 from t5x_like.training import multihost
 
 if TYPE_CHECKING:
+    from t5x_like.core.protocols import Vocabulary
     from t5x_like.data.dataset import CachedTasks
-    from t5x_like.protocols import Vocabulary
     from t5x_like.training.step import Program
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from t5x_like.models.distilbert import DistilBert
-from t5x_like.objectives import presets
-from t5x_like.protocols import (
+from t5x_like.core import whole_files
+from t5x_like.core.protocols import (
     FeatureConverter,
     FeatureSpec,
     Model,
@@ -18,11 +16,13 @@ from t5x_like.protocols import (
     TokenIds,
     lacking,
 )
+from t5x_like.models.distilbert import DistilBert
+from t5x_like.objectives import presets
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
+    from t5x_like.core.protocols import Objective
     from t5x_like.data.stream import Component
-    from t5x_like.protocols import Objective
     from t5x_like.runs.run import Run
     from t5x_like.training.step import Program
 
@@ -49,11 +49,8 @@ def writable_directory(model_dir: str | None) -> epath.Path:
             "is resumed)"
         )
     directory = epath.Path(model_dir)
-    probe = directory / f".writable_{uuid.uuid4().hex}"  # several processes may look at once
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        probe.write_text("")
-        probe.unlink()
+        whole_files.check_writable(directory)
     except OSError as error:
         raise OSError(
             f"MODEL_DIR {model_dir!r} cannot be written ({error}): choose another with "

@@ -23,7 +23,7 @@ from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Vocabulary
+    from t5x_like.core.protocols import Vocabulary
     from t5x_like.runs.batches import Batches
 
 

@@ -13,9 +13,9 @@ from flax import nnx
 if TYPE_CHECKING:
     import optax
 
+    from t5x_like.core.partitioning import Layout
+    from t5x_like.core.protocols import FeatureConverter, Model, Objective
     from t5x_like.data.dataset import Data
-    from t5x_like.partitioning import Layout
-    from t5x_like.protocols import FeatureConverter, Model, Objective
     from t5x_like.runs.init_from import InitFrom
     from t5x_like.runs.teacher import Teacher
 

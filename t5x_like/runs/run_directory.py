@@ -11,9 +11,10 @@ import jax
 from etils import epath
 
 from t5x_like.config import gin_config
+from t5x_like.core import whole_files
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache.lock import HeldError, sole_writer
 from t5x_like.data.user_modules import import_module
-from t5x_like.protocols import Vocabulary
 from t5x_like.training import multihost
 from t5x_like.vocabularies import loading
 
@@ -36,7 +37,7 @@ def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary | None) 
         with tempfile.TemporaryDirectory() as local:
             vocabulary.save(Path(local))
             copy(epath.Path(local).iterdir(), model_dir / _VOCABULARY)
-    _replace(model_dir / _CONFIG, config.encode())
+    whole_files.write(model_dir / _CONFIG, config.encode())
 
 
 def has_vocabulary(model_dir: epath.Path) -> bool:
@@ -90,14 +91,7 @@ def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:
     """Copies files into a folder, which is made if there are any, each whole or not at all."""
     for file in map(epath.Path, files):
         target.mkdir(parents=True, exist_ok=True)
-        _replace(target / file.name, file.read_bytes())
-
-
-def _replace(file: epath.Path, content: bytes) -> None:
-    """Writes whole or not at all: a run may be killed here."""
-    partial = file.with_name(f"{file.name}.partial")
-    partial.write_bytes(content)
-    partial.replace(file)
+        whole_files.write(target / file.name, file.read_bytes())
 
 
 @contextlib.contextmanager

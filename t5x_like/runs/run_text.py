@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from t5x_like.config.object_text import Writer
+from t5x_like.core.partitioning import DEFAULT_RULES, Layout, make_layout
 from t5x_like.data.vocabulary_choice import Given
-from t5x_like.partitioning import DEFAULT_RULES, Layout, make_layout
 from t5x_like.runs.run import Run
 
 

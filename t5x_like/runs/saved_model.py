@@ -17,7 +17,7 @@ from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Vocabulary
+    from t5x_like.core.protocols import Vocabulary
 
 _ORIGINAL = "hugging_face"
 """What an import keeps as it was: the tokenizer's files, config.json, generation_config.json."""

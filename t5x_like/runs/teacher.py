@@ -11,13 +11,13 @@ from etils import epath
 from flax import nnx
 
 from t5x_like.config import gin_config
+from t5x_like.core.partitioning import Layout, map_parameters
 from t5x_like.models import bert, distilbert
-from t5x_like.partitioning import Layout, map_parameters
 from t5x_like.runs import run_directory, saved_model
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Vocabulary
+    from t5x_like.core.protocols import Batch, Vocabulary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

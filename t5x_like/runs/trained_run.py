@@ -12,15 +12,15 @@ from etils import epath
 from flax import nnx
 
 from t5x_like.config import gin_config
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.vocabulary_choice import Given
-from t5x_like.protocols import Vocabulary
 from t5x_like.runs import batches, pretraining, run_directory
 from t5x_like.runs.run import Run
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.step import Program
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,8 @@ import jax
 from etils import epath
 from tqdm import tqdm
 
+from t5x_like.core import whole_files
+
 METRICS_FILE = "metrics.jsonl"
 _MARKS = 10
 """Log lines back to which the pace is measured."""
@@ -125,10 +127,7 @@ class RunLog:
                 self._writer.add_scalar(name, value, step)
 
     def _rewrite(self) -> None:
-        path = self._directory / METRICS_FILE
-        partial = self._directory / f"{METRICS_FILE}.partial"
-        partial.write_text("".join(self._lines))
-        partial.replace(path)
+        whole_files.write(self._directory / METRICS_FILE, "".join(self._lines).encode())
 
 
 def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from t5x_like.training.multihost import Vote, notice_of_leaving
 from t5x_like.training.step import Program, TrainState
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 _IN_FLIGHT = 2
 """Steps whose metrics may be unread: the device always has the next one queued."""

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from t5x_like.protocols import metric_value
+from t5x_like.core.protocols import metric_value
 from t5x_like.training.hardware import peak_flops
 
 TOTALS = ("tokens", "flops")

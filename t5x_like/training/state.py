@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from t5x_like.partitioning import Layout, map_parameters, optimizer_shardings
+from t5x_like.core.partitioning import Layout, map_parameters, optimizer_shardings
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Carry
+    from t5x_like.core.protocols import Carry
 
 
 @jax.tree_util.register_dataclass

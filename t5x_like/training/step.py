@@ -13,14 +13,14 @@ import numpy as np
 import optax
 from flax import nnx
 
-from t5x_like.partitioning import Layout, check_batch, map_parameters
+from t5x_like.core.partitioning import Layout, check_batch, map_parameters
 from t5x_like.training.optimization import freezing, layerwise
 from t5x_like.training.optimization.gradients import gradients
 from t5x_like.training.optimization.schedules import Schedule
 from t5x_like.training.state import TrainState, abstract_state
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Carry, Metrics, Model
+    from t5x_like.core.protocols import Batch, Carry, Metrics, Model
 
 _INITIALISATION = np.uint32(2**32 - 1)
 """Folded into the run's key for the parameters: no step has this number."""

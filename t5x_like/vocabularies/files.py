@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_like.protocols import Vocabulary
+from t5x_like.core import whole_files
+from t5x_like.core.protocols import Vocabulary
 
 DESCRIPTION = "vocabulary.json"
 MODEL = "vocabulary.model"
@@ -24,12 +24,7 @@ def write_atomically(path: Path, content: bytes) -> None:
       OSError: the directory cannot be made or written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = _beside(path)
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    whole_files.write(path, content)
 
 
 def save(
@@ -47,7 +42,7 @@ def save_whole(vocabulary: Vocabulary, directory: Path) -> None:
     Raises:
       OSError: the directory cannot be made, or has files in it.
     """
-    unfinished = _beside(directory)
+    unfinished = whole_files.temporary_name(directory)
     try:
         vocabulary.save(unfinished)
         os.replace(unfinished, directory)
@@ -65,11 +60,4 @@ def check_writable(path: Path, *, as_file: bool = False) -> None:
         raise IsADirectoryError(
             f"{path} is a directory: name the file to write, such as {path / 'mine.model'}"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    probe = _beside(path)
-    probe.touch()
-    probe.unlink()
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    whole_files.check_writable(path.parent)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_like.protocols import Vocabulary
+from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.spelling import alike
 from t5x_like.vocabularies import byte_bpe, files, subwords, wordpiece
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.characters import CharacterVocabulary
@@ -123,6 +123,5 @@ def _nearest(path: Path) -> str:
     if not path.parent.is_dir():
         return f" (there is no directory {path.parent} either)"
     names = [entry.name for entry in path.parent.iterdir()]
-    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
-    near = near or sorted(name for name in names if name.endswith(".model"))[:3]
+    near = alike(path.name, names) or sorted(name for name in names if name.endswith(".model"))[:3]
     return f" (in {path.parent}: {', '.join(near)})" if near else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import tokenizers
 
-from t5x_like.protocols import TokenIds
+from t5x_like.core.protocols import TokenIds
 from t5x_like.vocabularies import files, sentinels, special_tokens, tokenizer_json
 from t5x_like.vocabularies.text import byte_level, pieces
 

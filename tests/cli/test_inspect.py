@@ -17,8 +17,8 @@ from tiny_run import Result
 
 from t5x_like.config import gin_config
 from t5x_like.config.model_names import model_files, stated_count
+from t5x_like.core.partitioning import make_layout, map_parameters
 from t5x_like.models import t5
-from t5x_like.partitioning import make_layout, map_parameters
 
 Cli = Callable[..., Result]
 SMALL = 76_961_152  # parameters of t5_1_1_small, float32

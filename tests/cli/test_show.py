@@ -12,9 +12,9 @@ import pytest
 from tiny_run import Result
 
 from t5x_like import objectives
+from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.display import example_text
 from t5x_like.display.example_view import shown
-from t5x_like.protocols import FeatureSpec, TokenIds
 
 Cli = Callable[..., Result]
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -7,6 +7,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
+from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import (
     Decoder,
     Encoder,
@@ -14,7 +15,6 @@ from t5x_like.data.feature_converters import (
     PrefixDecoder,
     default_converter,
 )
-from t5x_like.protocols import FeatureSpec, TokenIds
 
 LENGTHS = {"inputs": 10, "targets": 7}
 FEATURES = {name: FeatureSpec(length) for name, length in LENGTHS.items()}

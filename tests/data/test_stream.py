@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.samples.samples import DuplicatedSamples, make_samples
 from t5x_like.data.stream import Component, Examples, eval_stream, train_stream
 from t5x_like.objectives.parts import formats
 from t5x_like.objectives.parts.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption
-from t5x_like.protocols import TokenIds
 
 LENGTHS = {"inputs": 32, "targets": 14}
 BATCH = 6

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate
-from t5x_like.protocols import TokenIds
 
 IDS = TokenIds(vocab_size=20, sentinels=5)  # 19, 18, ...
 

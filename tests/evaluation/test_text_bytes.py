@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import sentencepiece as spm
 
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.evaluation.text_bytes import token_bytes
-from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import byte_bpe, wordpiece
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.characters import CharacterVocabulary

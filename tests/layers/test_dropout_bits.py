@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from t5x_like.core.partitioning import make_layout
 from t5x_like.layers.dropout import dropout
-from t5x_like.partitioning import make_layout
 
 KEY = jax.random.key(0)
 

@@ -8,11 +8,11 @@ import optax
 import pytest
 from flax import nnx
 
+from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import Decoder
 from t5x_like.layers.heads import label_heads
 from t5x_like.models import gpt
 from t5x_like.models.double_heads import DoubleHeads
-from t5x_like.protocols import FeatureSpec, TokenIds
 from t5x_like.training.optimization.gradients import gradients
 
 GPT2 = gpt.Config(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import PrefixDecoder
 from t5x_like.models import prefix_lm
-from t5x_like.protocols import FeatureSpec, TokenIds
 
 MODELS = {"1.0": {}, "1.1": {"tied_logits": False}, "umT5": {"relative_bias_per_layer": True}}
 EVERY = pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import optax
 import pytest
 from flax import nnx
 
+from t5x_like.core.partitioning import make_layout, map_parameters
 from t5x_like.layers.mlp import GatedMlp
 from t5x_like.models import t5
-from t5x_like.partitioning import make_layout, map_parameters
 
 UNTIED = {"mlp": GatedMlp, "tied_logits": False}
 

@@ -9,10 +9,10 @@ import hypothesis
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.albert import ALBERT, masked_ngrams, ngram_lengths
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
 from t5x_like.objectives.parts.words import word_bounds, word_starts
-from t5x_like.protocols import TokenIds
 from tests.objectives.binomial import assert_within_5_sigma
 from tests.objectives.masked_examples import SEEDS, generator, made
 from tests.objectives.texts import FIRST, IDS, VOCABULARIES, text, texts

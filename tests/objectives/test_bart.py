@@ -10,13 +10,13 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.objectives.bart import BART, PRESETS, SUMMARIES
 from t5x_like.objectives.noise.document_rotation import DocumentRotation
 from t5x_like.objectives.noise.sentence_permutation import SentencePermutation
 from t5x_like.objectives.noise.text_infilling import TextInfilling
 from t5x_like.objectives.noise.token_noise import TokenDeletion, TokenMasking
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
-from t5x_like.protocols import FeatureSpec, TokenIds
 
 SIZE = 300
 STOP = 20

@@ -10,12 +10,12 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives import lm
 from t5x_like.objectives.denoising import PRESETS, Denoising
 from t5x_like.objectives.noise import corruptions
 from t5x_like.objectives.noise.noise_masks import IidNoise
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments
-from t5x_like.protocols import TokenIds
 from tests.objectives.binomial import assert_mean_within_5_sigma, assert_within_5_sigma
 
 IDS = TokenIds(vocab_size=32100)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t5x_like import objectives
+from t5x_like.core.protocols import TokenIds
 from t5x_like.data.samples.memory_split import MemorySplit
 from t5x_like.data.samples.samples import make_samples
-from t5x_like.protocols import TokenIds
 
 V = 400
 IDS = TokenIds(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.objectives.lm import EndedLanguageModeling, LanguageModeling
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
-from t5x_like.protocols import FeatureSpec, TokenIds
 
 
 def test_rows_of_separated_documents():

@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 from t5x_like.objectives.span_corruption import (
     PRESETS,
@@ -16,7 +17,6 @@ from t5x_like.objectives.span_corruption import (
     SpanCorruption,
     random_spans_lengths,
 )
-from t5x_like.protocols import TokenIds
 
 IDS = TokenIds(vocab_size=32100)
 HIGHEST_TEXT_ID = 29_000

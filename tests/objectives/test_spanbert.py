@@ -9,10 +9,10 @@ import hypothesis
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 from t5x_like.objectives.parts.words import word_bounds, word_starts
 from t5x_like.objectives.spanbert import SpanBERT, masked_spans, random_spans, span_lengths
-from t5x_like.protocols import TokenIds
 from tests.objectives.binomial import assert_within_5_sigma
 from tests.objectives.masked_examples import SEEDS, generator, made
 from tests.objectives.texts import IDS, SIZE, VOCABULARIES, text, texts, vocabulary

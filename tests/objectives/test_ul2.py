@@ -11,11 +11,11 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.noise.noise_masks import SuffixNoise
 from t5x_like.objectives.parts.geometry import constants
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.objectives.ul2 import DENOISERS, PREFIX_LM, UL2, Denoiser
-from t5x_like.protocols import TokenIds
 from tests.objectives.binomial import assert_mean_within_5_sigma, assert_within_5_sigma
 
 LENGTHS = {"inputs": 512, "targets": 512}

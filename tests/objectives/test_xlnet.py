@@ -9,9 +9,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.parts.carried_rows import CarriedRows
 from t5x_like.objectives.xlnet import XLNet
-from t5x_like.protocols import TokenIds
 from tests.objectives.sentences import InMemory
 
 CLS, SEP, TEXT, VOCABULARY = 3, 4, 9, 1000

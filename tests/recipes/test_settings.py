@@ -19,9 +19,9 @@ from typing import Any
 import gin
 import pytest
 
-from t5x_like import partitioning
 from t5x_like.config import gin_config
 from t5x_like.config.model_names import stated_count
+from t5x_like.core import partitioning
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives import (
     albert,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import stored_berts
 
-from t5x_like.partitioning import make_layout
+from t5x_like.core.partitioning import make_layout
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.vocabularies import loading

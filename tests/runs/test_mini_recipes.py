@@ -21,7 +21,7 @@ from documents import write_documents
 from tiny_run import Result, assert_evaluated, assert_same_state, losses
 
 from t5x_like.config import gin_config
-from t5x_like.partitioning import make_layout
+from t5x_like.core.partitioning import make_layout
 from t5x_like.runs import saved_model
 from t5x_like.runs.pretraining import pretrain
 from t5x_like.runs.run import Run

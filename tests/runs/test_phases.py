@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tiny_run import WORDS, Tiny, assert_same_state, finish, losses
 
-from t5x_like import partitioning
+from t5x_like.core import partitioning
 from t5x_like.data.cached_tasks import CachedTasks
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data

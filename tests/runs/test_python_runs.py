@@ -8,8 +8,8 @@ import functools
 import pytest
 from flax import nnx
 
-from t5x_like import partitioning
 from t5x_like.config import gin_config
+from t5x_like.core import partitioning
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
 from t5x_like.data.feature_converters import EncoderDecoder

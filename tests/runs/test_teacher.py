@@ -17,8 +17,8 @@ from flax import nnx
 from tiny_run import finish
 
 from t5x_like.config import gin_config
+from t5x_like.core.partitioning import make_layout
 from t5x_like.models import distilbert
-from t5x_like.partitioning import make_layout
 from t5x_like.runs import saved_model
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.runs.teacher import Teacher
@@ -103,7 +103,7 @@ jax.distributed.initialize(f"localhost:{sys.argv[3]}", 2, int(sys.argv[4]))
 import stored_berts
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.runs.teacher import Teacher
-from t5x_like.partitioning import make_layout
+from t5x_like.core.partitioning import make_layout
 from t5x_like.training.logs import RunLog
 
 layout = make_layout({"data": 2, "tensor": 2})

@@ -34,7 +34,7 @@ def main() -> None:
 
     import tiny_model as tiny
 
-    from t5x_like import partitioning
+    from t5x_like.core import partitioning
     from t5x_like.training import logs, loop
     from t5x_like.training.checkpointing import checkpoints
 

@@ -10,7 +10,7 @@ import gin
 import numpy as np
 import pytest
 
-from t5x_like.partitioning import Layout
+from t5x_like.core.partitioning import Layout
 
 GIN = Path(__file__).parent.parent.parent / "gin"
 

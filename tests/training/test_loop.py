@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import tiny_model as tiny
 
-from t5x_like import partitioning
+from t5x_like.core import partitioning
 from t5x_like.training import loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog, read_metrics

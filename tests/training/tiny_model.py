@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from t5x_like import partitioning
+from t5x_like.core import partitioning
 from t5x_like.training import step
 from t5x_like.training.optimization import optimizers
 

@@ -15,16 +15,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
 import struct
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from t5x_like.protocols import TokenIds
+from t5x_like.core.protocols import TokenIds
 
 FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
@@ -241,18 +239,3 @@ def read_manifest(directory: Path) -> Manifest:
 def remake(directory: Path) -> str:
     """What to do about a cache that cannot be used."""
     return f"delete {directory} and make the cache again with `t5x_like cache`"
-
-
-def temporary_name(path: Path) -> Path:
-    """A name beside `path` that no other process takes, to be renamed to it when complete."""
-    return path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file that is either absent or complete, whenever the process is killed."""
-    temporary = temporary_name(path)
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)

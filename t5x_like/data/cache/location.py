@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from t5x_like.protocols import Vocabulary
+from t5x_like.core.protocols import Vocabulary
 
 
 def cache_root(cache_dir: str | None = None) -> Path:

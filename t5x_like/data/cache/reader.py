@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
+from t5x_like.core.protocols import TokenIds, Vocabulary
 from t5x_like.data.cache.format import (
     FLAGS,
     MANIFEST,
@@ -25,7 +26,6 @@ from t5x_like.data.cache.format import (
     read_manifest,
     remake,
 )
-from t5x_like.protocols import TokenIds, Vocabulary
 from t5x_like.vocabularies import loading
 
 _OPEN_SHARDS = 256

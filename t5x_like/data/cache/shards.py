@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
 
+from t5x_like.core import whole_files
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache.format import (
     FLAGS,
     FLOAT,
@@ -30,11 +32,8 @@ from t5x_like.data.cache.format import (
     new_document_name,
     offsets_name,
     shard_name,
-    temporary_name,
-    write_atomically,
 )
 from t5x_like.data.cache.tokenization import Record
-from t5x_like.protocols import Vocabulary
 
 _PACKED_TOKENS = 1 << 20
 # One record a chunk, so that a random read touches nothing else; uncompressed, since token ids
@@ -152,7 +151,7 @@ class ShardPlan:
           The number of records.
         """
         path = Path(self.directory) / shard_name(split, number)
-        temporary = temporary_name(path)
+        temporary = whole_files.temporary_name(path)
         lengths = [np.zeros([0, len(self.features)], np.int64)]
         new_document = [np.zeros(0, bool)]
         counts = np.zeros([len(self.features), self.vocab_size], np.int64)
@@ -180,7 +179,7 @@ class ShardPlan:
 
     def _finish(self, path: Path, index: Mapping[str, Any], *, content: str) -> None:
         """Writes what lies beside a shard."""
-        temporary = temporary_name(path)
+        temporary = whole_files.temporary_name(path)
         with temporary.open("wb") as file:
             np.savez_compressed(file, **index)
         temporary.rename(_sidecar(path, ".npz"))
@@ -191,7 +190,7 @@ class ShardPlan:
             "records": len(index["lengths"]),
             "documents": int(index["new_document"].sum()),
         }
-        write_atomically(_sidecar(path, ".json"), json.dumps(made_of).encode())
+        whole_files.write(_sidecar(path, ".json"), json.dumps(made_of).encode())
 
 
 def _sidecar(shard: Path, suffix: str) -> Path:
@@ -234,7 +233,7 @@ def finalise(
         if (flags := getattr(vocabulary.token_ids, name)) is not None:
             np.save(directory / flags_name(name), flags)
     manifest = dataclasses.replace(manifest, splits=splits, content_hash=digest.hexdigest())
-    write_atomically(directory / MANIFEST, json.dumps(manifest.to_json(), indent=1).encode())
+    whole_files.write(directory / MANIFEST, json.dumps(manifest.to_json(), indent=1).encode())
     _clean_up(directory, manifest)
     return manifest
 
@@ -253,7 +252,7 @@ def _index_split(
     records = sum(sidecar["records"] for sidecar in sidecars)
     directory = Path(plan.directory)
     names = [offsets_name(split), new_document_name(split), counts_name(split)]
-    temporary = [temporary_name(directory / name) for name in names]
+    temporary = [whole_files.temporary_name(directory / name) for name in names]
     rows = len(plan.features)
     # Mapped, not built in memory: a large corpus has billions of records.
     offsets = np.lib.format.open_memmap(temporary[0], "w+", np.int64, (rows, records + 1))
@@ -294,7 +293,7 @@ def _clean_up(directory: Path, manifest: Manifest) -> None:
         "*.arrayrecord",
         "*.arrayrecord.json",
         "*.arrayrecord.npz",
-        "*.tmp",
+        f"*{whole_files.SUFFIX}",
         "*.plan-*",
     ):
         for path in directory.glob(pattern):

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_like.protocols import Objective
-from t5x_like.vocabularies.files import write_atomically
+from t5x_like.core import whole_files
+from t5x_like.core.protocols import Objective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,8 @@ class TaskRecord:
 def save(file: Path, records: Sequence[TaskRecord]) -> None:
     """Writes the records of a task (one) or mixture (several), whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, _encoded(records))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    whole_files.write(file, _encoded(records))
 
 
 def holds(file: Path, records: Sequence[TaskRecord]) -> bool:

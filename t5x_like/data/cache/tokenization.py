@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from t5x_like.core.protocols import GoesOn, Vocabulary
 from t5x_like.data.corpora import text_pieces
 from t5x_like.data.corpora.sentences import LINES, of_line
-from t5x_like.protocols import GoesOn, Vocabulary
 
 PIECE_TOKENS = 8192
 _BATCH_CHARACTERS = 1 << 19

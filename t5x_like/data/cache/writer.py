@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import tokenization
 from t5x_like.data.cache.format import (
     FORMAT_VERSION,
@@ -27,7 +28,6 @@ from t5x_like.data.cache.workers import default_workers, mapping
 from t5x_like.data.corpora import registry, text_pieces
 from t5x_like.data.corpora.registry import Corpus, ReadReport
 from t5x_like.data.corpora.sentences import DEFAULT, rule
-from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 

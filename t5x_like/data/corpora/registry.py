@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import difflib
 import functools
 import hashlib
 import importlib
@@ -12,6 +11,7 @@ import itertools
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 
+from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora import text_pieces
 
 TARGETS = ("targets",)
@@ -237,8 +237,7 @@ def get(name: str) -> Corpus:
     """
     known = names()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3) or known
-        raise CorpusError(f"no corpus {name!r}; the nearest names: {', '.join(near)}")
+        raise CorpusError(f"no corpus {name!r}" + nearest(name, known, of="corpora"))
     return _REGISTERED[name]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import difflib
 import io
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core.spelling import alike, nearest
 from t5x_like.data import extras
 from t5x_like.data.corpora import compression, text_pieces
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
@@ -143,9 +143,7 @@ def _objects(stream: io.BufferedReader, path: Path) -> Iterator[tuple[str, dict[
 def _delimited(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
     rows = _rows(stream, path)
     _, header = next(rows, (0, []))
-    if header and not any(
-        difflib.get_close_matches(field, header) for field in layout.fields.values()
-    ):
+    if header and not any(alike(field, header) for field in layout.fields.values()):
         wanted = " and ".join(map(repr, layout.fields.values()))
         raise CorpusError(
             f"{path}: its first line must name the columns, and is {header[:6]}. Add a line with "
@@ -233,10 +231,8 @@ def _chosen(row: Mapping[str, Any], layout: Layout, *, place: str) -> dict[str, 
 def _check_fields(present: Collection[str], wanted: Collection[str], *, place: str) -> None:
     for field in wanted:
         if field not in present:
-            near = difflib.get_close_matches(field, present, n=3) or list(present)[:6]
             raise CorpusError(
-                f"{place} has no field {field!r}; the nearest of its {len(present)}: "
-                f"{', '.join(map(repr, near)) or 'none'}"
+                f"{place} has no field {field!r}" + nearest(field, present, of="fields")
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from t5x_like.core.spelling import nearest
 from t5x_like.data import extras
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.registry import CorpusError
@@ -76,8 +76,7 @@ class TfdsText(registry.Corpus):
             builder = tfds.builder(self._tfds_name, data_dir=self._data_dir)
         except tfds.core.registered.DatasetNotFoundError as error:
             base = self._tfds_name.partition("/")[0].partition(":")[0]
-            near = difflib.get_close_matches(base, tfds.list_builders(), n=3)
-            advice = f"; the nearest names: {', '.join(near)}" if near else ""
+            advice = nearest(base, tfds.list_builders(), of="data sets")
             raise CorpusError(f"TFDS has no data set {self._tfds_name!r}{advice}") from error
         if not builder.is_prepared():
             builder.download_and_prepare()
@@ -101,10 +100,8 @@ class TfdsText(registry.Corpus):
     def _check_fields(self) -> None:
         for field in self._fields.values():
             if field not in self._present:
-                near = difflib.get_close_matches(field, self._present, n=3) or self._present
-                raise CorpusError(
-                    f"{self._tfds_name} has no feature {field!r}; the nearest: {', '.join(near)}"
-                )
+                advice = nearest(field, self._present, of="features")
+                raise CorpusError(f"{self._tfds_name} has no feature {field!r}{advice}")
             feature = self._builder.info.features[field]
             if feature.shape != () or feature.np_dtype != np.object_:
                 raise CorpusError(f"feature {field!r} of {self._tfds_name} is no text: {feature}")

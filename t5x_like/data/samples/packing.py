@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from t5x_like.core.protocols import Objective
 from t5x_like.data.cache.reader import CacheSplit
 from t5x_like.data.samples import plans
 from t5x_like.data.samples.planned_samples import PlannedSamples, split_documents
 from t5x_like.data.samples.samples import RecordSamples, Sample, Samples
 from t5x_like.data.samples.token_stream import Split, TokenStream
 from t5x_like.objectives.parts.geometry import SplitDocuments
-from t5x_like.protocols import Objective
 
 _OPEN_ROWS = 256
 _LEVELS = 32

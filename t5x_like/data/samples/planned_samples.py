@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.data.samples import plans
 from t5x_like.data.samples.randomness import example_rng, noise_source
 from t5x_like.data.samples.token_stream import FEATURE, Segments, TokenStream
-from t5x_like.protocols import TokenIds
 
 _START, _END = "_start", "_end"
 _SPAN = (f"{FEATURE}{_START}", f"{FEATURE}{_END}")

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 from tqdm import tqdm
 
-from t5x_like.data.cache.format import plan_name, temporary_name
+from t5x_like.core import whole_files
+from t5x_like.data.cache.format import plan_name
 
 _VERSION = 2
 """Of the file, and of what this package itself does to plan: its shapes share much of that."""
@@ -140,19 +141,14 @@ def _in_memory(blocks: Iterable[np.ndarray], columns: int) -> Table:
 
 
 def _write(path: Path, blocks: Iterable[np.ndarray]) -> None:
-    temporary = temporary_name(path)
-    try:
-        with temporary.open("wb") as file:
-            count = 0
-            file.write(np.array(count, _DTYPE).tobytes())
-            for block in blocks:
-                file.write(np.asarray(block, _DTYPE).tobytes())
-                count += block.size
-            file.seek(0)
-            file.write(np.array(count, _DTYPE).tobytes())
-        temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_files.writing(path) as file:
+        count = 0
+        file.write(np.array(count, _DTYPE).tobytes())
+        for block in blocks:
+            file.write(np.asarray(block, _DTYPE).tobytes())
+            count += block.size
+        file.seek(0)
+        file.write(np.array(count, _DTYPE).tobytes())
 
 
 def _open(path: Path, columns: int) -> Table | None:

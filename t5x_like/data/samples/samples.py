@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.data.samples import planned_samples
 from t5x_like.data.samples.token_stream import FEATURE, Split, TokenStream
 from t5x_like.objectives.parts import geometry
-from t5x_like.protocols import TokenIds
 
 Sample = dict[str, np.ndarray]
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.data.samples import plans
 from t5x_like.objectives.parts.words import begins_word
-from t5x_like.protocols import TokenIds
 
 FEATURE = "targets"
 _BLOCK = 1 << 20

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_like import objectives
+from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
 from t5x_like.data.cache import tokenization
 from t5x_like.data.corpora import registry, text_pieces
 from t5x_like.data.corpora.registry import Corpus
@@ -17,7 +18,6 @@ from t5x_like.data.extras import require
 from t5x_like.data.seqio.objective_step import Features, ObjectiveStep
 from t5x_like.data.seqio.task_steps import TWINS
 from t5x_like.data.seqio.vocabularies import SeqioVocabulary
-from t5x_like.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
 
 if TYPE_CHECKING:
     import seqio

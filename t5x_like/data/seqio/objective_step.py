@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds
 from t5x_like.data.extras import require
 from t5x_like.data.samples.memory_split import MemorySplit
 from t5x_like.data.samples.randomness import example_rng, noise_source
 from t5x_like.data.samples.samples import make_samples
 from t5x_like.data.samples.token_stream import separator
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, PerRecord
-from t5x_like.protocols import FeatureSpec, Objective, TokenIds
 
 if TYPE_CHECKING:
     import seqio

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache.format import FLOAT, CacheError, Manifest, token_dtype
 from t5x_like.data.cache.lock import sole_writer
 from t5x_like.data.cache.shards import ShardPlan, finalise
@@ -30,7 +31,6 @@ from t5x_like.data.extras import require
 from t5x_like.data.seqio.task_steps import before_cache, describe
 from t5x_like.data.seqio.vocabularies import from_seqio
 from t5x_like.data.user_modules import import_module
-from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 
 if TYPE_CHECKING:

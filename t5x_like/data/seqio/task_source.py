@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_like.core.protocols import Objective, Vocabulary
 from t5x_like.data.corpora import registry
 from t5x_like.data.order import integer_weights
-from t5x_like.protocols import Objective, Vocabulary
 
 if TYPE_CHECKING:
     import seqio

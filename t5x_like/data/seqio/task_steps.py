@@ -8,9 +8,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from t5x_like.core.protocols import Objective
 from t5x_like.data.extras import require
 from t5x_like.data.seqio.objective_step import ObjectiveStep
-from t5x_like.protocols import Objective
 
 if TYPE_CHECKING:
     import seqio

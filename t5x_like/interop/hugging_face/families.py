@@ -15,7 +15,6 @@ A module of a family has
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from typing import Any
 from flax import nnx
 
 from t5x_like import interop
+from t5x_like.core.spelling import nearest
 
 
 def _modules() -> list[ModuleType]:
@@ -48,10 +48,9 @@ def of_config(config: Mapping[str, Any]) -> ModuleType:
     kind = config.get("model_type")
     if kind in known:
         return known[kind]
-    near = difflib.get_close_matches(str(kind), known, n=3)
     raise ValueError(
-        f"config.json is of model_type {kind!r}, which is not one of "
-        f"{', '.join(near or sorted(known))}"
+        f"config.json is of model_type {kind!r}, which is none of ours"
+        + nearest(str(kind), sorted(known), of="model types")
     )
 
 

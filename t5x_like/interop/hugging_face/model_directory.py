@@ -17,7 +17,7 @@ from t5x_like.interop import mapping
 from t5x_like.interop.hugging_face import families, safetensors_files
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import TokenIds
+    from t5x_like.core.protocols import TokenIds
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.interop.tokenizers.to_files import SAVED
-from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import loading, wordpiece
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary

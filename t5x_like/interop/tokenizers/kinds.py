@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.interop.tokenizers import sentencepiece_model, sentencepiece_steps
-from t5x_like.protocols import Vocabulary
 from t5x_like.vocabularies import byte_bpe, files, special_tokens
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.characters import CharacterVocabulary

@@ -13,11 +13,11 @@ import jax
 from flax import nnx
 from jax.typing import DTypeLike
 
+from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention import attention_kernels
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
 from t5x_like.layers.basic import Init, Linear
 from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, dropout
-from t5x_like.partitioning import constrain
 
 
 class Inits(NamedTuple):

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.partitioning import constrain
 from t5x_like.layers.basic import param
 from t5x_like.layers.depth import below
-from t5x_like.partitioning import constrain
 
 
 def relative_bucket(

@@ -15,11 +15,11 @@ import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 
+from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
 from t5x_like.layers.attention.multi_head import Attention, Inits, attend
 from t5x_like.layers.basic import Init, Linear, param
 from t5x_like.layers.dropout import Dropouts
-from t5x_like.partitioning import constrain
 
 
 class Sight(NamedTuple):

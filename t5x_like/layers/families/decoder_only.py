@@ -20,7 +20,7 @@ from t5x_like.layers.stacks.blocks import EncoderLayer
 from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, finished
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 
 class DecoderOnly(TargetLoss):

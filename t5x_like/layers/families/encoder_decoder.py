@@ -19,7 +19,7 @@ from t5x_like.layers.stacks.decoder import Cache, Decoded, DecoderStack
 from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, finished
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 Side = Literal["encoder", "decoder"]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import jax.numpy as jnp
 
+from t5x_like.core.protocols import Body
 from t5x_like.layers.basic import Embedding
 from t5x_like.layers.heads.label_heads import SequenceHead
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead, masked_sums
@@ -17,10 +18,9 @@ from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.losses.term_loss import TermLoss
-from t5x_like.protocols import Body
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Metrics
+    from t5x_like.core.protocols import Batch, Metrics
 
 
 SENTENCE_LABELS = ("next_sentence_label", "sentence_order_label")

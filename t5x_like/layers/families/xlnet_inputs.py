@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from t5x_like.layers.attention.relative_attention import Sight
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 
 class Targets(NamedTuple):

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
+from t5x_like.core.partitioning import constrain
 from t5x_like.layers.basic import ZEROS, Embedding, Init, LayerNorm, Linear, param
 from t5x_like.layers.depth import above
 from t5x_like.layers.losses.cross_entropy import TokenSums, token_sums
 from t5x_like.layers.mlp import Activation
-from t5x_like.partitioning import constrain
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch
+    from t5x_like.core.protocols import Batch
 
 
 def at_positions(x_BLD: jax.Array, positions_BK: jax.Array) -> jax.Array:

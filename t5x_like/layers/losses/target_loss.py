@@ -15,7 +15,7 @@ from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.cross_entropy import token_sums
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Metrics
+    from t5x_like.core.protocols import Batch, Metrics
 
 
 class TargetLoss(nnx.Module):

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.relative_attention import (
     Biases,
     Positions,
@@ -23,7 +24,6 @@ from t5x_like.layers.dropout import Dropouts, residual, subkeys
 from t5x_like.layers.mlp import Mlp
 from t5x_like.layers.stacks.encoder import Hidden, kept
 from t5x_like.layers.stacks.stack import Stack
-from t5x_like.partitioning import constrain
 
 
 class Scene(NamedTuple):

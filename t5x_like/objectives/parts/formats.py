@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from t5x_like.protocols import FeatureSpec
+from t5x_like.core.protocols import FeatureSpec
 
 
 class EncoderDecoder:

@@ -19,6 +19,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
+from t5x_like.core import whole_files
 from t5x_like.training import multihost
 from t5x_like.training.checkpointing import checksums
 from t5x_like.training.checkpointing.checkpoint_items import (
@@ -119,11 +120,8 @@ class Checkpoints:
         """
         if self._manager is not None:
             return
-        probe = self.directory / f".writable_{uuid.uuid4().hex}"
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            probe.write_text("")
-            probe.unlink()
+            whole_files.check_writable(self.directory)
         except OSError as error:
             raise CheckpointError(
                 f"Cannot write checkpoints to {self.directory}: {error.strerror or error}. "

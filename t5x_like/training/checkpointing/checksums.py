@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 from etils import epath
 
+from t5x_like.core import whole_files
+
 _CHUNK = 8 << 20
 _PREFIX = "checksums."
 
@@ -21,9 +23,7 @@ def write(directory: epath.Path, *, process: int, processes: int) -> None:
     names = sorted(_files(directory))[process::processes]
     sums = {name: [(directory / name).stat().length, _sha256(directory / name)] for name in names}
     final = directory / f"{_PREFIX}{process}of{processes}.json"
-    partial = directory / f"{final.name}.partial"
-    partial.write_text(json.dumps(sums, indent=0))
-    partial.replace(final)
+    whole_files.write(final, json.dumps(sums, indent=0).encode())
 
 
 def complete(directory: epath.Path) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from t5x_like.partitioning import map_parameters
+from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.checkpointing.initial_plan import Plan, Shape, Source, Wanted
 from t5x_like.training.optimization.parameter_paths import by_path, written
 from t5x_like.training.step import Program

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 
 import jax
 
+from t5x_like.core.spelling import alike
 from t5x_like.training.optimization.parameter_paths import by_path, written
 
 
@@ -68,7 +68,6 @@ def _near(pattern: str, paths: Iterable[str]) -> str:
         for names in parts
         for start, stop in itertools.combinations(range(len(names) + 1), 2)
     }
-    near = difflib.get_close_matches(pattern, sorted(modules), n=4, cutoff=0.5)
-    if near:
+    if near := alike(pattern, sorted(modules)):
         return "nearest: " + ", ".join(near)
     return "it has " + ", ".join(sorted({names[0] for names in parts}))

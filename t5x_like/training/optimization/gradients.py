@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.partitioning import constrain
+from t5x_like.core.partitioning import constrain
 from t5x_like.training.optimization.freezing import joined
 
 if TYPE_CHECKING:
-    from t5x_like.protocols import Batch, Carry, Metrics
+    from t5x_like.core.protocols import Batch, Carry, Metrics
 
 
 def gradients(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
-from t5x_like.protocols import Vocabulary
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.vocabularies import tokenizer_json
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
-from t5x_like.protocols import Vocabulary
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.vocabularies import byte_bpe, files, special_tokens
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.learning import (

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from t5x_like.core import whole_files
+from t5x_like.core.protocols import TokenIds
 from t5x_like.data.cache import format
 from t5x_like.data.cache.format import (
     CacheError,
@@ -16,7 +18,6 @@ from t5x_like.data.cache.format import (
     Shard,
     SplitInfo,
 )
-from t5x_like.protocols import TokenIds
 
 IDS = st.lists(st.integers(0, 65535), max_size=20)
 
@@ -61,7 +62,7 @@ def manifest() -> Manifest:
 
 def test_manifest_survives_json(tmp_path: Path):
     text = json.dumps(manifest().to_json())
-    format.write_atomically(tmp_path / "manifest.json", text.encode())
+    whole_files.write(tmp_path / "manifest.json", text.encode())
     assert format.read_manifest(tmp_path) == manifest()
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.samples import packing
 from t5x_like.data.samples.packing import first_fit, packed_documents, packed_records
 from t5x_like.data.stream import Component, Examples
 from t5x_like.objectives.parts.formats import EncoderDecoder as EncoderDecoderFormat
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments
-from t5x_like.protocols import FeatureSpec, TokenIds
 
 LENGTHS = {"inputs": 12, "targets": 8}
 SPECS = {name: FeatureSpec(length) for name, length in LENGTHS.items()}

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.data.cache import tokenization
 from t5x_like.data.samples import token_stream
 from t5x_like.data.samples.memory_split import MemorySplit
 from t5x_like.data.samples.token_stream import Segments, TokenStream, separator
-from t5x_like.protocols import TokenIds
 from t5x_like.vocabularies.byte import ByteVocabulary
 from tests.data.records import RECORDS, SEPARATORS, Plainly, RecordsSplit
 

@@ -12,6 +12,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.task_records import TaskRecord
 from t5x_like.data.cache.writer import write_cache
@@ -25,7 +26,6 @@ from t5x_like.data.stream import train_stream
 from t5x_like.objectives.parts import formats
 from t5x_like.objectives.parts.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption, random_spans_lengths
-from t5x_like.protocols import TokenIds
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 LENGTHS = {"inputs": 64, "targets": 14}

@@ -10,6 +10,7 @@ import seqio
 import tensorflow as tf
 
 from t5x_like import objectives
+from t5x_like.core.protocols import TokenIds, Vocabulary
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.task_records import TaskRecord
 from t5x_like.data.cache.writer import write_cache
@@ -23,7 +24,6 @@ from t5x_like.data.seqio.task_steps import describe
 from t5x_like.data.stream import Examples
 from t5x_like.objectives.mlm import MaskedLM
 from t5x_like.objectives.span_corruption import SpanCorruption
-from t5x_like.protocols import TokenIds, Vocabulary
 from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from tests.data.conftest import MemoryCorpus

@@ -11,11 +11,11 @@ import pytest
 import seqio
 import tensorflow as tf
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.data.seqio import task_steps
 from t5x_like.data.seqio.objective_step import ObjectiveStep
 from t5x_like.data.seqio.task_steps import PostCache, describe
 from t5x_like.objectives.span_corruption import SpanCorruption
-from t5x_like.protocols import TokenIds
 
 append_eos = seqio.preprocessors.append_eos
 append_eos_after_trim = seqio.preprocessors.append_eos_after_trim

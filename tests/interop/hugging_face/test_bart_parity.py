@@ -11,12 +11,12 @@ import torch
 import transformers
 from flax import nnx
 
+from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.inference.decoding import greedy
 from t5x_like.interop.hugging_face import bart as family
 from t5x_like.interop.hugging_face import model_directory
 from t5x_like.models import bart
-from t5x_like.protocols import FeatureSpec, TokenIds
 
 SIZES = {
     "vocab_size": 60,

@@ -13,10 +13,10 @@ import torch
 import transformers
 from flax import nnx
 
+from t5x_like.core.partitioning import make_layout
 from t5x_like.interop.hugging_face import distilbert as family
 from t5x_like.interop.hugging_face import model_directory
 from t5x_like.models import distilbert
-from t5x_like.partitioning import make_layout
 from t5x_like.runs import saved_model
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.training import step

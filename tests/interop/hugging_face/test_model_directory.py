@@ -10,8 +10,8 @@ from flax import nnx
 
 from t5x_like.config import gin_config
 from t5x_like.config.object_text import model_text
+from t5x_like.core.protocols import TokenIds
 from t5x_like.interop.hugging_face import families, model_directory
-from t5x_like.protocols import TokenIds
 
 BERT = {
     "vocab_size": 9,

@@ -11,11 +11,11 @@ from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from t5x_like.core.partitioning import make_layout
 from t5x_like.layers.attention import attention_kernels
 from t5x_like.layers.attention.attention_kernels import KeysValues, blocked, fused, plain
 from t5x_like.layers.attention.multi_head import Attention, Inits, attend
 from t5x_like.layers.dropout import Dropouts
-from t5x_like.partitioning import make_layout
 
 KERNELS = {
     "fused": fused,

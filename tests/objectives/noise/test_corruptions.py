@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.noise.corruptions import (
     CleanTokens,
     CleanToSentinels,
@@ -21,7 +22,6 @@ from t5x_like.objectives.noise.corruptions import (
     ShuffleNoise,
     ordinary_ids,
 )
-from t5x_like.protocols import TokenIds
 from tests.objectives.binomial import assert_within_5_sigma
 
 T5 = TokenIds(vocab_size=32100)

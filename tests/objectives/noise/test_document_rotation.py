@@ -10,8 +10,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.noise.document_rotation import DocumentRotation
-from t5x_like.protocols import TokenIds
 
 IDS = TokenIds(vocab_size=100)
 

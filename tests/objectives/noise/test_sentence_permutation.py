@@ -11,8 +11,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.noise.sentence_permutation import SentencePermutation, sentence_ends
-from t5x_like.protocols import TokenIds
 
 STOP = 1
 STOPS = np.zeros(100, np.bool_)

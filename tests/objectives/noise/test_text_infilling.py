@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.noise.text_infilling import (
     TextInfilling,
     insert_masks,
@@ -18,7 +19,6 @@ from t5x_like.objectives.noise.text_infilling import (
     poisson_table,
     span_lengths,
 )
-from t5x_like.protocols import TokenIds
 
 MASK = 5
 FIRST = 10

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.noise.token_noise import TokenDeletion, TokenMasking, mask_or_random
-from t5x_like.protocols import TokenIds
 
 MASK = 5
 IDS = TokenIds(vocab_size=1000, mask=MASK)

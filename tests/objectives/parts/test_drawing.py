@@ -8,9 +8,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.parts import derived
 from t5x_like.objectives.parts.drawing import corpus_tokens, thresholds
-from t5x_like.protocols import TokenIds
 from tests.objectives.binomial import assert_within_5_sigma
 from tests.objectives.masked_examples import generator
 from tests.objectives.texts import IDS, SIZE, vocabulary

@@ -7,8 +7,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols import TokenIds
 from t5x_like.objectives.parts.words import whole_words, word_bounds, word_starts
-from t5x_like.protocols import TokenIds
 from tests.objectives.texts import FIRST, IDS, VOCABULARIES, texts
 
 PIECE, REST = FIRST, FIRST + 20

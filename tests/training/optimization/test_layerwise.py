@@ -15,7 +15,7 @@ import pytest
 import tiny_model as tiny
 from flax import nnx
 
-from t5x_like.partitioning import map_parameters
+from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.optimization import layerwise, optimizers
 from t5x_like.training.optimization.parameter_paths import by_path
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,8 @@ import numpy as np
 from flax import nnx
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from t5x_like.core.spelling import nearest
 
 MeshAxes = str | tuple[str, ...] | None
 
@@ -59,7 +60,9 @@ class Layout:
         if name is None:
             return ()
         if name not in self.rules:
-            raise KeyError(f"No rule for logical axis {name!r}. {_nearest(name, self.rules)}")
+            raise KeyError(
+                f"No rule for logical axis {name!r}" + nearest(name, self.rules, of="axes")
+            )
         rule = self.rules[name]
         wanted = (rule,) if isinstance(rule, str) else (rule or ())
         return tuple(axis for axis in wanted if axis in self.mesh.shape)
@@ -136,7 +139,7 @@ def make_layout(
             if axis not in MESH_AXES:
                 raise ValueError(
                     f"Rule {name!r} -> {rule!r} names mesh axis {axis!r}. "
-                    f"{_nearest(axis, MESH_AXES)}"
+                    f"{nearest(axis, MESH_AXES, of='axes')}"
                 )
     grid = _device_grid(sizes, devices)
     return Layout(Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes)), merged)
@@ -274,7 +277,7 @@ def _mesh_sizes(mesh: Mapping[str, int], num_devices: int) -> dict[str, int]:
     """Sizes in the order of `MESH_AXES`, with -1 filled in."""
     for name, size in mesh.items():
         if name not in MESH_AXES:
-            raise ValueError(f"Unknown mesh axis {name!r}. {_nearest(name, MESH_AXES)}")
+            raise ValueError(f"Unknown mesh axis {name!r}" + nearest(name, MESH_AXES, of="axes"))
         if size != -1 and size < 1:
             raise ValueError(f"Mesh axis {name!r} has size {size}: give 1 or more, or -1 once.")
     sizes = {name: mesh[name] for name in MESH_AXES if name in mesh} or {"data": -1}
@@ -309,10 +312,3 @@ def _device_grid(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> np.
 def _as_axes(rule: Any) -> MeshAxes:
     """A rule as written in gin, where a list is as likely as a tuple."""
     return tuple(rule) if isinstance(rule, list) else rule
-
-
-def _nearest(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """The end of an error message about an unknown name."""
-    near = difflib.get_close_matches(name, list(known), n=2)
-    hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return f"{hint}Known: {', '.join(sorted(known))}."

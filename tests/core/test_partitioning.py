@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType, PartitionSpec
 
-from t5x_like import partitioning
-from t5x_like.partitioning import make_layout
+from t5x_like.core import partitioning
+from t5x_like.core.partitioning import make_layout
 
 MESHES = ({"data": 8}, {"data": 4, "tensor": 2}, {"data": 2, "fsdp": 2, "tensor": 2})
 

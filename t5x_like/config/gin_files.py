@@ -1,0 +1,238 @@
+"""Gin files and where they lie; one file a family of models or recipes, with a table of its sizes.
+
+A family's file, such as gin/models/bert.gin, says what all sizes share, and has one statement that
+gin does not know: `SIZES`, a table of which each row is a gin file of its own name. So `bert_base`,
+on the command line, in `include 'models/bert_base'` and for `t5x_like inspect`, is the family's
+file and then the values of its row. Cells of the columns
+
+- `include`: gin files read before the family's own, such as another row;
+- `parameters`, `hardware`, `result`, `note`: for people; `parameters` is checked by a test;
+
+all others are macros (`TRAIN_STEPS`), or parameters of the class that heads the first column. An
+empty cell sets nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from t5x_like.core.spelling import nearest
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_SIZES = re.compile(r'^SIZES = """\n(.*?)"""\n', re.M | re.S)
+_IMPORT = re.compile(r"^(?:import|from) .*\n", re.M)
+_FOR_PEOPLE = ("parameters", "hardware", "result", "note")
+_KINDS = ("models", "recipes")
+
+
+class GinFileError(ValueError):
+    """No gin file has a name, or a table of sizes is not one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GinFile:
+    """A published model or recipe.
+
+    Attributes:
+      name: by which it is found, such as `bert_base`.
+      path: its file; of a row of a table, that of the family, without `.gin` and with the row's
+        name.
+      family: the file that has it.
+      text: what gin reads.
+      parameters: of the model, as stated.
+    """
+
+    name: str
+    path: Path
+    family: Path
+    text: str
+    parameters: int | None
+
+
+def gin_root() -> Path:
+    """The folder of gin files: inside an installed package, else beside it in a checkout."""
+    installed = _PACKAGE / "gin"
+    return installed if installed.is_dir() else _PACKAGE.parent / "gin"
+
+
+def search_path(extra: Sequence[str] = ()) -> list[Path]:
+    """Where a gin file is looked for, in order: as given, user folders, gin/, gin/models/."""
+    return [Path("."), *map(Path, extra), gin_root(), gin_root() / "models"]
+
+
+def published_models() -> dict[str, GinFile]:
+    """The models that come with the package by name, such as `t5_1_1_xxl`."""
+    return published(gin_root() / "models")
+
+
+def published_recipes() -> dict[str, GinFile]:
+    """The pretraining runs that come with the package by name, such as `bert_base`."""
+    recipes = published(gin_root() / "recipes")
+    models = published_models()
+    for name, one in recipes.items():
+        if one.parameters is None:
+            included = re.findall(r"^include 'models/(\w+)'", one.text, re.M)
+            count = next((models[model].parameters for model in included), None)
+            recipes[name] = dataclasses.replace(one, parameters=count)
+    return recipes
+
+
+def find(name: str, extra: Sequence[str] = ()) -> Path:
+    """The first file of that name on the search path, else the published model of that name.
+
+    Args:
+      name: of a file, or of a model: `bert_base`, `bert/base.gin`.
+      extra: folders searched before the package's own.
+
+    Raises:
+      GinFileError: there is none, or it is what several sizes share; names the nearest that exist.
+    """
+    models = published_models()
+    if name in models:
+        return models[name].path
+    folders = search_path(extra)
+    for folder in folders:
+        if (folder / name).is_file():
+            return _whole(folder / name)
+    for folder in folders:
+        if (found := _row(folder / name)) is not None:
+            return found.path
+    if not name.endswith(".gin") and "/" not in name:
+        raise GinFileError(f"no model or gin file {name!r}" + nearest(name, models, of="models"))
+    known = {str(f.relative_to(d)) for d in folders[1:] if d.is_dir() for f in d.rglob("*.gin")}
+    known |= {f"models/{model}" for model in models}
+    raise GinFileError(f"no gin file {name!r}" + nearest(name, sorted(known), of="gin files"))
+
+
+def find_recipe(name: str) -> Path:
+    """The gin file of a published pretraining run.
+
+    Raises:
+      GinFileError: there is none of that name; names the nearest that there are.
+    """
+    recipes = published_recipes()
+    if name not in recipes:
+        advice = nearest(name, recipes, of="recipes")
+        raise GinFileError(f"no recipe {name!r}{advice}; `t5x_like recipes` lists all")
+    return recipes[name].path
+
+
+def read(path: Path) -> str:
+    """The text of a gin file as gin reads it: without its table, or of one row of that."""
+    row = _row(path)
+    return _SIZES.sub("", path.read_text(encoding="utf-8")) if row is None else row.text
+
+
+def opened(path: str) -> io.StringIO:
+    """A file for gin to read."""
+    return io.StringIO(read(Path(path)))
+
+
+def readable(path: str) -> bool:
+    """Whether gin can read a file: one that exists, or a row of a table."""
+    return Path(path).is_file() or _row(Path(path)) is not None
+
+
+@functools.cache
+def _published(folder: Path) -> Mapping[str, GinFile]:
+    found: dict[str, GinFile] = {}
+    for file in sorted(folder.glob("*.gin")):
+        text = file.read_text(encoding="utf-8")
+        if _SIZES.search(text):
+            found |= {one.name: one for one in _rows(file, text)}
+        elif stated := re.search(r"^#.*?\b(\d[\d,]*) parameters", text, re.M):
+            count = int(stated[1].replace(",", ""))
+            found[file.stem] = GinFile(file.stem, file, file, text, count)
+    return found
+
+
+def published(folder: Path) -> dict[str, GinFile]:
+    """The models or recipes of a folder by name: families by name, rows as in their tables.
+
+    Files without a table that state no parameters are parts of others.
+    """
+    return dict(_published(folder))
+
+
+def _row(path: Path) -> GinFile | None:
+    """The row of a table that a path without a file of its own names: models/bert_base."""
+    for kind in _KINDS:
+        folder = gin_root() / kind
+        if path.is_relative_to(folder):
+            name = "_".join(path.relative_to(folder).parts).removesuffix(".gin")
+            found = _published(folder).get(name)
+            is_row = found is not None and found.path != found.family
+            return found if is_row and not path.is_file() else None
+    return None
+
+
+def _whole(path: Path) -> Path:
+    """`path`, unless it needs one of its sizes to be said."""
+    text = path.read_text(encoding="utf-8")
+    if _SIZES.search(text) and path.is_relative_to(gin_root()):
+        names = ", ".join(one.name for one in _rows(path, text))
+        raise GinFileError(f"{path.name} is what several sizes share; name one: {names}")
+    return path
+
+
+def _rows(file: Path, text: str) -> list[GinFile]:
+    found = _SIZES.search(text)
+    assert found is not None
+    table = [
+        [cell.strip() for cell in line.strip().strip("|").split("|")]
+        for line in found[1].splitlines()
+        if line.strip()
+    ]
+    (owner, *columns), *rows = table
+    for row in rows:
+        if len(row) != len(columns) + 1:
+            raise GinFileError(f"{file}: {row[0]!r} has {len(row)} cells of {len(columns) + 1}")
+    return [
+        _rendered(file, text, owner, row[0], dict(zip(columns, row[1:], strict=True)))
+        for row in rows
+    ]
+
+
+def _rendered(file: Path, text: str, owner: str, name: str, row: dict[str, str]) -> GinFile:
+    """The row as a gin file: what people read as comments, includes, then its values."""
+    kind = file.parent.name
+    said = {column: row.pop(column, "") for column in _FOR_PEOPLE}
+    head = [f"# {name}" + f": {said['note']}." * bool(said["note"])]
+    if said["parameters"]:
+        head[0] = (
+            f"# {name}: {said['parameters']} parameters"
+            + f"; {said['note']}" * bool(said["note"])
+            + "."
+        )
+    if kind == "recipes":
+        head.append(f"#   t5x_like train --recipe {name} --gin.CORPUS=\"'data/*.jsonl.gz'\"")
+    head += [f"# {key.capitalize()}: {said[key]}." for key in ("hardware", "result") if said[key]]
+    first: list[str] = []
+    after = [f"include '{kind}/{file.name}'"]
+    for one in filter(None, (part.strip() for part in row.pop("include", "").split(","))):
+        # Parts that change what the family's own file says come after it.
+        (first if one.startswith("models/") else after).append(f"include '{one}'")
+    values = [
+        f"{column if column.isupper() or '.' in column else f'{owner}.{column}'} = {value}"
+        for column, value in row.items()
+        if value
+    ]
+    if kind == "recipes":
+        values.insert(0, f"MODEL_DIR = 'runs/{name}'")
+    comments = re.match(r"(?:#.*\n)*", text)
+    assert comments is not None
+    parts = [
+        "\n".join(head) + "\n" + comments[0],
+        "from __gin__ import dynamic_registration\n",
+        "".join(line for line in _IMPORT.findall(text) if "__gin__" not in line),
+        "\n".join([*first, *after]) + "\n",
+        "\n".join(values) + "\n",
+    ]
+    count = int(said["parameters"].replace(",", "")) if said["parameters"] else None
+    path = file.parent / name
+    return GinFile(name, path, file, "\n".join(filter(None, parts)), count)

@@ -1,0 +1,1 @@
+"""What every package of ours may import: protocols, meshes, and small things said once."""

@@ -1,0 +1,24 @@
+"""The end of a message about a name that does not exist: the names that may have been meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def alike(name: str, known: Iterable[str], *, at_most: int = 4) -> list[str]:
+    """Those of `known` that are spelt like `name`, or else end in its last part; nearest first."""
+    known = list(known)
+    short = difflib.get_close_matches(name, known, n=at_most, cutoff=0.5)
+    if not short:
+        tail = name.rpartition("/")[2]
+        short = [one for one in known if tail and tail in one][:at_most]
+    return short
+
+
+def nearest(name: str, known: Iterable[str], *, of: str = "names") -> str:
+    """`; nearest: a, b`, or `; known names: ...` where none is near, or nothing at all."""
+    known = list(known)
+    if short := alike(name, known):
+        return "; nearest: " + ", ".join(short)
+    return f"; known {of}: " + ", ".join(known[:40]) if known else ""

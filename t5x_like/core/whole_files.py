@@ -1,0 +1,63 @@
+"""Files that are either absent or complete, whenever the process that writes them is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from etils import epath
+
+SUFFIX = ".tmp"
+"""Of what a killed writer leaves; nothing else is called so."""
+
+
+def temporary_name(path: Any) -> Any:
+    """A name beside `path` that no other process takes."""
+    return path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{SUFFIX}")
+
+
+@contextlib.contextmanager
+def writing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
+    """A binary file that takes the place of `path` once the block has ended without an error.
+
+    On a disk its bytes are there before its name is. Several processes may write one file at once.
+
+    Raises:
+      OSError: it cannot be written; nothing is left of it.
+    """
+    temporary = temporary_name(path)
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            if isinstance(path, Path) or "://" not in str(path):
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write(path: Path | epath.Path, content: bytes) -> None:
+    """Writes a file whole; its folder must be there.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    with writing(path) as file:
+        file.write(content)
+
+
+def check_writable(directory: Path | epath.Path) -> None:
+    """Makes a folder, and a file in it for a moment; several processes may do so at once.
+
+    Raises:
+      OSError: one of both cannot be done.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    probe = temporary_name(directory / ".writable")
+    probe.write_bytes(b"")
+    probe.unlink()
