@@ -28,7 +28,7 @@ from typing import Any
 import recorded
 
 from t5x_like.cli import arguments
-from t5x_like.config import gin_config
+from t5x_like.config import gin_config, gin_files
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.training import curves
@@ -139,7 +139,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def small() -> list[str]:
     """The recipes that a CPU trains in minutes."""
-    return [name for name in gin_config.published_recipes() if name.endswith("-mini")]
+    return [name for name in gin_files.published_recipes() if name.endswith("-mini")]
 
 
 def in_order(names: Sequence[str]) -> list[str]:
@@ -151,7 +151,7 @@ def in_order(names: Sequence[str]) -> list[str]:
     chosen = names or small()
 
     def others(name: str) -> int:
-        text = gin_config.find_recipe(name).read_text(encoding="utf-8")
+        text = gin_files.find_recipe(name).read_text(encoding="utf-8")
         return len(set(re.findall(r"^\w+ = 'runs/(.+)'", text, re.M)) - {name})
 
     return sorted(chosen, key=others)
@@ -192,7 +192,7 @@ def run(name: str, bindings: Iterable[str], work: Path) -> Line:
     train = " ".join([f"t5x_like train --recipe {name}", *map(flag, bindings)])
     evaluation = f"t5x_like eval runs/{name} --output runs/{name}/eval.json"
     log, folder = log_file(work, name), work / "runs" / name
-    settings = recorded.settings([str(gin_config.find_recipe(name))], [*bindings])
+    settings = recorded.settings([str(gin_files.find_recipe(name))], [*bindings])
     config = folder / "config.gin"
     if config.exists() and recorded.digest(config.read_text(encoding="utf-8")) != settings:
         raise recorded.CommandError(f"{folder} is a run with other settings: remove it, or --work")

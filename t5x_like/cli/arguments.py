@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -109,12 +108,13 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
 
 def _as_setting(words: Sequence[str]) -> str:
     """How a setting of a run is given, where `--train_steps=5` looks like one."""
-    from t5x_like.config import gin_config, gin_text
+    from t5x_like.config import gin_files, gin_text
+    from t5x_like.core.spelling import alike
 
     name, _, value = words[0].lstrip("-").replace("-", "_").partition("=")
-    text = (gin_config.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
+    text = (gin_files.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
     known = [one.selector for one in gin_text.read(text).bindings if not one.parameter]
-    near = difflib.get_close_matches(name.upper(), known, n=1)
+    near = alike(name.upper(), known, at_most=1)
     if not near:
         return ""
     value = value or (words[1] if len(words) > 1 else "VALUE")

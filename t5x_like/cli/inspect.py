@@ -99,13 +99,12 @@ def _mesh(text: str) -> dict[str, int]:
 
 def _listing() -> str:
     """A line a model: its name and the count that its file states."""
-    from t5x_like.config import gin_config
-    from t5x_like.config.model_names import stated_count
+    from t5x_like.config import gin_files
 
-    root = gin_config.gin_root()
+    root = gin_files.gin_root()
     rows = [
-        (name, f"{count:,}" if (count := stated_count(file)) else "?", str(file.relative_to(root)))
-        for name, file in gin_config.published_models().items()
+        (name, f"{one.parameters:,}", str(one.family.relative_to(root)))
+        for name, one in gin_files.published_models().items()
     ]
     return aligned([("model", "parameters", "gin file"), *rows], right={1})
 
@@ -114,11 +113,11 @@ def _configure(model: str, bindings: Sequence[str], modules: Sequence[str]) -> N
     """Loads the configuration of a name, of a gin file, or of what a directory holds."""
     from etils import epath
 
-    from t5x_like.config import gin_config
+    from t5x_like.config import gin_config, gin_files
     from t5x_like.runs import run_directory
 
     directory = epath.Path(model)
-    if directory.is_dir() and model not in gin_config.published_models():
+    if directory.is_dir() and model not in gin_files.published_models():
         run_directory.load_config(directory, modules)
         gin_config.bind(bindings)
     else:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from t5x_like.config.gin_files import GinFile
 
 _EPILOG = """\
 examples:
@@ -58,12 +60,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--names", action="store_true", help="print the names alone")
     args = parser.parse_args(argv)
 
-    from t5x_like.config import gin_config
+    from t5x_like.config import gin_files
 
+    files = gin_files.published_recipes()
     if args.name:
-        print("\n".join(_explained(args.name, gin_config.find_recipe(args.name))))
+        gin_files.find_recipe(args.name)
+        print("\n".join(_explained(files[args.name])))
         return 0
-    files = gin_config.published_recipes()
     print("\n".join(files) if args.names else _listing(files))
     return 0
 
@@ -85,21 +88,19 @@ def stretches() -> list[Stretch]:
     return found
 
 
-def _listing(files: Mapping[str, Path]) -> str:
+def _listing(files: Mapping[str, GinFile]) -> str:
     """A line a recipe."""
     from t5x_like.config import gin_config
-    from t5x_like.config.model_names import stated_count
     from t5x_like.display.tables import aligned
 
     rows = [("recipe", "parameters", "steps x rows x tokens of a row", "tokens", "source")]
     for name, file in files.items():
-        gin_config.load([str(file)])
+        gin_config.load([str(file.path)])
         parts = stretches()
-        count = stated_count(file)
         rows.append(
             (
                 name,
-                f"{count:,}" if count else "?",
+                f"{file.parameters:,}",
                 " + ".join(map(str, parts)),
                 _short(sum(part.tokens for part in parts)),
                 str(gin_config.macro("SOURCE")),
@@ -116,14 +117,14 @@ def _short(count: int) -> str:
     return f"{count:,}"
 
 
-def _explained(name: str, file: Path) -> Iterable[str]:
+def _explained(file: GinFile) -> Iterable[str]:
     """The head of its file, then what the configuration comes to."""
     from t5x_like.config import gin_config, presets
     from t5x_like.data.dataset import Data
 
-    gin_config.load([str(file)])
-    text = file.read_text(encoding="utf-8").splitlines()
-    yield f"{name}: {file}"
+    gin_config.load([str(file.path)])
+    text = file.text.splitlines()
+    yield f"{file.name}: {file.family}"
     yield from (line for line in text[: next(i for i, one in enumerate(text) if one[:1] != "#")])
     yield ""
     yield f"source: {gin_config.macro('SOURCE')}"

@@ -44,12 +44,12 @@ def main(argv: list[str]) -> int:
         parser.error(f"--allow_change: {', '.join(sorted(unknown))}? seed, batch_size or data")
     arguments.join_processes(args)
 
-    from t5x_like.config import gin_config
+    from t5x_like.config import gin_config, gin_files
     from t5x_like.runs import proportion, unread_settings
     from t5x_like.runs.pretraining import pretrain
     from t5x_like.runs.run import Run
 
-    recipe = [str(gin_config.find_recipe(args.recipe))] if args.recipe else []
+    recipe = [str(gin_files.find_recipe(args.recipe))] if args.recipe else []
     gin_config.load([*recipe, *args.gin_file], bindings, args.gin_search_paths)
     notes = proportion.follow()
     run = gin_config.build(Run)

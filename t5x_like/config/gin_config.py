@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import inspect
 import re
 import tokenize
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gin
 
-from t5x_like.config import gin_text, trust
-from t5x_like.config.model_names import model_files
-from t5x_like.objectives import presets
-
-_PACKAGE = Path(__file__).resolve().parent.parent
-
+from t5x_like.config import gin_files, gin_text, trust
+from t5x_like.config.gin_files import ConfigError as ConfigError
+from t5x_like.core.spelling import nearest
 
 _SAVED = "# The whole configuration of a run."
 
@@ -35,58 +31,6 @@ _given: list[Given] = []
 _shipped: dict[str, Any] = {}
 
 
-class ConfigError(ValueError):
-    """A configuration that cannot be right: what, where, the nearest names, what to do."""
-
-
-def gin_root() -> Path:
-    """The folder of gin files: inside an installed package, else beside it in a checkout."""
-    installed = _PACKAGE / "gin"
-    return installed if installed.is_dir() else _PACKAGE.parent / "gin"
-
-
-def search_path(extra: Sequence[str] = ()) -> list[Path]:
-    """Where a gin file is looked for, in order: as given, user folders, gin/, gin/models/."""
-    return [Path("."), *map(Path, extra), gin_root(), gin_root() / "models"]
-
-
-def find_gin_file(name: str, extra: Sequence[str] = ()) -> Path:
-    """The first file of that name on the search path, else that of the model of that name.
-
-    Raises:
-      ConfigError: there is none; names the nearest that exist.
-    """
-    folders = search_path(extra)
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
-    models = published_models()
-    if name in models:
-        return models[name]
-    if not name.endswith(".gin") and "/" not in name:
-        raise ConfigError(f"no model or gin file {name!r}" + nearest(name, models, of="models"))
-    objective = Path(name).stem
-    if name.startswith("objectives/") and objective in presets():
-        raise ConfigError(
-            f"no gin file {name!r}: an objective is named, --gin.OBJECTIVE=\"'{objective}'\", and "
-            "its fields are set by its class (`t5x_like objectives` lists them)"
-        )
-    known = sorted(
-        {str(f.relative_to(d)) for d in folders[1:] if d.is_dir() for f in d.rglob("*.gin")}
-    )
-    raise ConfigError(f"no gin file {name!r}" + nearest(name, known, of="gin files"))
-
-
-def published_models() -> dict[str, Path]:
-    """{name: gin file} of the models that come with the package, such as `t5_1_1_xxl`."""
-    return model_files(gin_root() / "models")
-
-
-def published_recipes() -> dict[str, Path]:
-    """{name: gin file} of the pretraining runs that come with the package, such as `bert_base`."""
-    return model_files(gin_root() / "recipes")
-
-
 def load(
     files: Sequence[str], bindings: Sequence[str] = (), extra_folders: Sequence[str] = ()
 ) -> None:
@@ -100,13 +44,13 @@ def load(
     Raises:
       ConfigError: no such file, name or parameter, or a value that is not Python.
     """
-    paths = [find_gin_file(name, extra_folders) for name in files]
+    paths = [gin_files.find(name, extra_folders) for name in files]
     _given.clear()
     _shipped.clear()
     _forget()
-    gin.config._LOCATION_PREFIXES[:] = [str(p) for p in search_path(extra_folders)]
-    # Its other reader, of installed packages, reports each folder without the file as an error.
-    del gin.config._FILE_READERS[1:]
+    gin.config._LOCATION_PREFIXES[:] = [str(p) for p in gin_files.search_path(extra_folders)]
+    # Gin's own readers know no tables of sizes.
+    gin.config._FILE_READERS[:] = [(gin_files.opened, gin_files.readable)]
     for path in paths:
         _translated(gin.parse_config_file, str(path), where=f"in {path}")
         _given.extend(_own_settings(path, extra_folders))
@@ -166,13 +110,13 @@ def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[Given]:
 
     A saved configuration is a whole one, parts of which nothing may read.
     """
-    text = path.read_text(encoding="utf-8")
-    if path.resolve().is_relative_to(gin_root().resolve()) or text.startswith(_SAVED):
+    text = gin_files.read(path)
+    if path.resolve().is_relative_to(gin_files.gin_root().resolve()) or text.startswith(_SAVED):
         return
     said = gin_text.read(text)
     yield from (Given(one, str(path)) for one in said.bindings)
     for name in said.includes:
-        yield from _own_settings(find_gin_file(name, folders), folders)
+        yield from _own_settings(gin_files.find(name, folders), folders)
 
 
 def _with_import(binding: str) -> str:
@@ -218,19 +162,6 @@ def _replace(text: str, *, where: str = "") -> None:
 def resolved() -> str:
     """The whole configuration as gin text, which gin reads back."""
     return f"{_SAVED}\n{gin.config_str(max_line_length=100)}"
-
-
-def find_recipe(name: str) -> Path:
-    """The gin file of a published pretraining run.
-
-    Raises:
-      ConfigError: there is none of that name; names the nearest that there are.
-    """
-    recipes = published_recipes()
-    if name not in recipes:
-        advice = nearest(name, recipes, of="recipes")
-        raise ConfigError(f"no recipe {name!r}{advice}; `t5x_like recipes` lists all")
-    return recipes[name]
 
 
 @contextlib.contextmanager
@@ -320,18 +251,6 @@ def made(make: Callable[[], Any]) -> Any:
         # Gin appends which function it called, by its address in memory.
         message = str(error).partition("\n  In call to configurable")[0].strip()
         raise ConfigError(message) from error
-
-
-def nearest(name: str, known: Iterable[str], *, of: str = "names") -> str:
-    """`; nearest: a, b`, or the whole list when nothing is near."""
-    known = list(known)
-    short = difflib.get_close_matches(name, known, n=4, cutoff=0.5)
-    if not short:
-        tail = name.rpartition("/")[2]
-        short = [k for k in known if tail and tail in k][:4]
-    if short:
-        return "; nearest: " + ", ".join(short)
-    return f"; known {of}: " + ", ".join(known[:40]) if known else ""
 
 
 def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:

@@ -5,7 +5,8 @@ gin does not know: `SIZES`, a table of which each row is a gin file of its own n
 on the command line, in `include 'models/bert_base'` and for `t5x_like inspect`, is the family's
 file and then the values of its row. Cells of the columns
 
-- `include`: gin files read before the family's own, such as another row;
+- `include`: gin files, models before the family's own and others after it; a recipe includes the
+  model of its name where this names none;
 - `parameters`, `hardware`, `result`, `note`: for people; `parameters` is checked by a test;
 
 all others are macros (`TRAIN_STEPS`), or parameters of the class that heads the first column. An
@@ -22,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t5x_like.core.spelling import nearest
+from t5x_like.objectives import presets
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _SIZES = re.compile(r'^SIZES = """\n(.*?)"""\n', re.M | re.S)
@@ -30,8 +32,8 @@ _FOR_PEOPLE = ("parameters", "hardware", "result", "note")
 _KINDS = ("models", "recipes")
 
 
-class GinFileError(ValueError):
-    """No gin file has a name, or a table of sizes is not one."""
+class ConfigError(ValueError):
+    """A configuration that cannot be right: what, where, the nearest names, what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +92,7 @@ def find(name: str, extra: Sequence[str] = ()) -> Path:
       extra: folders searched before the package's own.
 
     Raises:
-      GinFileError: there is none, or it is what several sizes share; names the nearest that exist.
+      ConfigError: there is none, or it is what several sizes share; names the nearest that exist.
     """
     models = published_models()
     if name in models:
@@ -103,22 +105,28 @@ def find(name: str, extra: Sequence[str] = ()) -> Path:
         if (found := _row(folder / name)) is not None:
             return found.path
     if not name.endswith(".gin") and "/" not in name:
-        raise GinFileError(f"no model or gin file {name!r}" + nearest(name, models, of="models"))
+        raise ConfigError(f"no model or gin file {name!r}" + nearest(name, models, of="models"))
+    objective = Path(name).stem
+    if name.startswith("objectives/") and objective in presets():
+        raise ConfigError(
+            f"no gin file {name!r}: an objective is named, --gin.OBJECTIVE=\"'{objective}'\", and "
+            "its fields are set by its class (`t5x_like objectives` lists them)"
+        )
     known = {str(f.relative_to(d)) for d in folders[1:] if d.is_dir() for f in d.rglob("*.gin")}
     known |= {f"models/{model}" for model in models}
-    raise GinFileError(f"no gin file {name!r}" + nearest(name, sorted(known), of="gin files"))
+    raise ConfigError(f"no gin file {name!r}" + nearest(name, sorted(known), of="gin files"))
 
 
 def find_recipe(name: str) -> Path:
     """The gin file of a published pretraining run.
 
     Raises:
-      GinFileError: there is none of that name; names the nearest that there are.
+      ConfigError: there is none of that name; names the nearest that there are.
     """
     recipes = published_recipes()
     if name not in recipes:
         advice = nearest(name, recipes, of="recipes")
-        raise GinFileError(f"no recipe {name!r}{advice}; `t5x_like recipes` lists all")
+        raise ConfigError(f"no recipe {name!r}{advice}; `t5x_like recipes` lists all")
     return recipes[name].path
 
 
@@ -176,7 +184,7 @@ def _whole(path: Path) -> Path:
     text = path.read_text(encoding="utf-8")
     if _SIZES.search(text) and path.is_relative_to(gin_root()):
         names = ", ".join(one.name for one in _rows(path, text))
-        raise GinFileError(f"{path.name} is what several sizes share; name one: {names}")
+        raise ConfigError(f"{path.name} is what several sizes share; name one: {names}")
     return path
 
 
@@ -191,32 +199,35 @@ def _rows(file: Path, text: str) -> list[GinFile]:
     (owner, *columns), *rows = table
     for row in rows:
         if len(row) != len(columns) + 1:
-            raise GinFileError(f"{file}: {row[0]!r} has {len(row)} cells of {len(columns) + 1}")
+            raise ConfigError(f"{file}: {row[0]!r} has {len(row)} cells of {len(columns) + 1}")
+    names = [row[0] for row in rows]
     return [
-        _rendered(file, text, owner, row[0], dict(zip(columns, row[1:], strict=True)))
+        _rendered(file, text, owner, row[0], dict(zip(columns, row[1:], strict=True)), names)
         for row in rows
     ]
 
 
-def _rendered(file: Path, text: str, owner: str, name: str, row: dict[str, str]) -> GinFile:
+def _rendered(
+    file: Path, text: str, owner: str, name: str, row: dict[str, str], others: Sequence[str]
+) -> GinFile:
     """The row as a gin file: what people read as comments, includes, then its values."""
     kind = file.parent.name
     said = {column: row.pop(column, "") for column in _FOR_PEOPLE}
-    head = [f"# {name}" + f": {said['note']}." * bool(said["note"])]
-    if said["parameters"]:
-        head[0] = (
-            f"# {name}: {said['parameters']} parameters"
-            + f"; {said['note']}" * bool(said["note"])
-            + "."
-        )
+    count = f"{said['parameters']} parameters" if said["parameters"] else ""
+    about = "; ".join(filter(None, [count, said["note"]]))
+    head = [f"# {name}: {about}." if about else f"# {name}."]
     if kind == "recipes":
         head.append(f"#   t5x_like train --recipe {name} --gin.CORPUS=\"'data/*.jsonl.gz'\"")
     head += [f"# {key.capitalize()}: {said[key]}." for key in ("hardware", "result") if said[key]]
     first: list[str] = []
-    after = [f"include '{kind}/{file.name}'"]
+    after: list[str] = []
     for one in filter(None, (part.strip() for part in row.pop("include", "").split(","))):
         # Parts that change what the family's own file says come after it.
         (first if one.startswith("models/") else after).append(f"include '{one}'")
+    if kind == "recipes" and not first and name in published_models():
+        first.append(f"include 'models/{name}'")
+    if not any(f"include '{kind}/{one}'" in first for one in others):  # which include it
+        first.append(f"include '{kind}/{file.name}'")
     values = [
         f"{column if column.isupper() or '.' in column else f'{owner}.{column}'} = {value}"
         for column, value in row.items()
@@ -233,6 +244,5 @@ def _rendered(file: Path, text: str, owner: str, name: str, row: dict[str, str])
         "\n".join([*first, *after]) + "\n",
         "\n".join(values) + "\n",
     ]
-    count = int(said["parameters"].replace(",", "")) if said["parameters"] else None
-    path = file.parent / name
-    return GinFile(name, path, file, "\n".join(filter(None, parts)), count)
+    parameters = int(said["parameters"].replace(",", "")) if said["parameters"] else None
+    return GinFile(name, file.parent / name, file, "\n".join(filter(None, parts)), parameters)

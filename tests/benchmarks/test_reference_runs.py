@@ -11,7 +11,7 @@ import pytest
 import recorded
 import reference_runs as script
 
-from t5x_like.config import gin_config
+from t5x_like.config import gin_files
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "docs/results"
@@ -56,7 +56,7 @@ def test_its_recipe_states_its_result(name: str):
     (columns,) = LINES[name]["results"].values()
     loss = script.loss_name(columns)
     stated = f"{loss} {columns['trained'][loss]:.3f} (unigram {columns['unigram'][loss]:.3f})"
-    assert stated in gin_config.find_recipe(name).read_text(encoding="utf-8")
+    assert stated in gin_files.find_recipe(name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -67,7 +67,7 @@ def test_its_picture_is_there(name: str):
 @pytest.mark.parametrize("name", LINES)
 def test_its_command_is_the_recipe_as_it_is(name: str):
     corpus = LINES[name]["corpus"]["files"]
-    recipe = str(gin_config.find_recipe(name))
+    recipe = str(gin_files.find_recipe(name))
     assert LINES[name]["settings"] == recorded.settings([recipe], [f"CORPUS={corpus!r}"])
     words = shlex.split(LINES[name]["command"])
     assert words[:4] == ["t5x_like", "train", "--recipe", name]

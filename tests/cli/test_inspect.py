@@ -13,10 +13,10 @@ import gin
 import jax
 import pytest
 from flax import nnx
+from t5x_like.config.model_names import model_files, stated_count
 from tiny_run import Result
 
-from t5x_like.config import gin_config
-from t5x_like.config.model_names import model_files, stated_count
+from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout, map_parameters
 from t5x_like.models import t5
 
@@ -136,7 +136,7 @@ def test_the_model_of_a_directory_on_its_rules(cli: Cli, tmp_path: Path) -> None
 def test_without_a_name_all_are_listed_with_their_counts(cli: Cli) -> None:
     head, *lines = cli("inspect").out.splitlines()
     assert head.split() == ["model", "parameters", "gin", "file"]
-    assert [line.split()[0] for line in lines] == list(gin_config.published_models())
+    assert [line.split()[0] for line in lines] == list(gin_files.published_models())
     assert ["t5_1_1_small", f"{SMALL:,}", "models/t5_1_1/small.gin"] in map(str.split, lines)
 
 
@@ -172,8 +172,8 @@ def test_wrong_arguments_are_status_2(argv: list[str], cli: Cli) -> None:
 
 
 def test_a_gin_file_is_found_by_the_name_of_its_model() -> None:
-    named = gin_config.find_gin_file("t5_1_1_base")
-    assert named.samefile(gin_config.find_gin_file("t5_1_1/base.gin"))
+    named = gin_files.find("t5_1_1_base")
+    assert named.samefile(gin_files.find("t5_1_1/base.gin"))
 
 
 def test_names_follow_from_paths(tmp_path: Path) -> None:

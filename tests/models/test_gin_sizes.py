@@ -6,9 +6,9 @@ import gin
 import jax
 import pytest
 from flax import nnx
-
-from t5x_like.config import gin_config
 from t5x_like.config.model_names import stated_count
+
+from t5x_like.config import gin_config, gin_files
 
 T5 = {
     "t5_small": 60_506_624,
@@ -141,7 +141,7 @@ def test_parameter_count_is_the_published_one(name):
 
 
 def test_every_model_file_is_published_above_and_states_its_count():
-    files = gin_config.published_models()
+    files = gin_files.published_models()
     assert {name: stated_count(file) for name, file in files.items()} == PUBLISHED
 
 

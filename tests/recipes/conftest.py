@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import gin
 import pytest
 
-from t5x_like.config import gin_config
+from t5x_like.config import gin_config, gin_files
 from t5x_like.runs.run import Run
 
 
@@ -24,7 +24,7 @@ def resolved() -> Callable[[str], Run]:
     """The run of a recipe, which gin is then configured with."""
 
     def resolve(name: str) -> Run:
-        gin_config.load([str(gin_config.published_recipes()[name])])
+        gin_config.load([str(gin_files.published_recipes()[name])])
         return gin_config.build(Run)
 
     return resolve

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from t5x_like.config.model_names import stated_count
 
 from t5x_like.cli import recipes
 from t5x_like.cli.main import main
-from t5x_like.config import gin_config, presets
-from t5x_like.config.model_names import stated_count
+from t5x_like.config import gin_config, gin_files, presets
 from t5x_like.runs import preflight
 from t5x_like.runs.run import Run
 from t5x_like.training import step
@@ -196,7 +196,7 @@ def fits(run: Run) -> None:
 
 
 def test_every_recipe_is_one_of_these():
-    assert {*gin_config.published_recipes()} == {*RECIPES, *(f"{kind}-mini" for kind in MINIS)}
+    assert {*gin_files.published_recipes()} == {*RECIPES, *(f"{kind}-mini" for kind in MINIS)}
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_mini_is_small_and_otherwise_as_the_run_that_it_stands_for(
     fits(run)
     count = parameter_count(run)
     assert 0.3e6 < count < 4e6
-    assert count == stated_count(gin_config.published_recipes()[f"{kind}-mini"])
+    assert count == stated_count(gin_files.published_recipes()[f"{kind}-mini"])
     assert (run.data.mixture_or_task_name, run.model_dir) == ("stdlib_docs", f"runs/{kind}-mini")
     assert sum(one.tokens for one in recipes.stretches()) < 20e6
     assert float(gin_config.macro("LEARNING_RATE")(100)) > 1e-4
@@ -254,7 +254,7 @@ def mechanism(run: Run) -> dict[str, object]:
 
 
 def test_a_file_names_itself_and_states_its_parameters():
-    for name, file in gin_config.published_recipes().items():
+    for name, file in gin_files.published_recipes().items():
         text = file.read_text(encoding="utf-8")
         assert re.search(rf"^#   t5x_like train --recipe {name}( |$)", text, re.M), name
         assert "# Hardware: " in text, name
@@ -270,7 +270,7 @@ def test_the_list_and_the_names(capsys):
     table = capsys.readouterr().out
     assert f"```\n{table}```" in DOCS.read_text(encoding="utf-8")
     lines = table.splitlines()[1:]
-    assert [line.split()[0] for line in lines] == names == [*gin_config.published_recipes()]
+    assert [line.split()[0] for line in lines] == names == [*gin_files.published_recipes()]
     (bert,) = (line for line in lines if line.startswith("bert_base "))
     steps = "900,000 x 256 x 128 + 100,000 x 256 x 512"
     assert f"110,106,428 {steps} 42.6B Devlin" in " ".join(bert.split())

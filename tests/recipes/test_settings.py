@@ -18,9 +18,9 @@ from typing import Any
 
 import gin
 import pytest
-
-from t5x_like.config import gin_config
 from t5x_like.config.model_names import stated_count
+
+from t5x_like.config import gin_config, gin_files
 from t5x_like.core import partitioning
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives import (
@@ -229,7 +229,7 @@ SETTINGS = {
         ),
     ),
 }
-FULL_SIZES = [name for name in gin_config.published_recipes() if not name.endswith("-mini")]
+FULL_SIZES = [name for name in gin_files.published_recipes() if not name.endswith("-mini")]
 
 
 def optimizer_settings() -> dict[str, Any]:
@@ -268,7 +268,7 @@ def test_models_of_more_than_a_billion_parameters_are_cut(
     name: str, resolved: Callable[[str], Run]
 ):
     resolved(name)
-    large = stated_count(gin_config.published_recipes()[name]) > 1e9
+    large = stated_count(gin_files.published_recipes()[name]) > 1e9
     assert (gin_config.macro("REMAT") is not None) == large
     assert (gin_config.given(partitioning.make_layout)["mesh"] == {"fsdp": -1}) == large
 
@@ -304,7 +304,7 @@ def test_what_models_are_trained_with(
 
 def test_an_xlnet_remembers_what_its_rows_go_on_from():
     # Of more, its memory would hold the text of the next row.
-    gin_config.load([str(gin_config.find_recipe("xlnet_base"))], ["REUSE_LEN=16"])
+    gin_config.load([str(gin_files.find_recipe("xlnet_base"))], ["REUSE_LEN=16"])
     run = gin_config.build(Run)
     config = gin_config.given(run.model)["config"]
     assert (

@@ -20,7 +20,7 @@ import pytest
 from documents import write_documents
 from tiny_run import Result, assert_evaluated, assert_same_state, losses
 
-from t5x_like.config import gin_config
+from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout
 from t5x_like.runs import saved_model
 from t5x_like.runs.pretraining import pretrain
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parent / "golden"
 STEPS, PHASE, STOP, ROWS = 6, 3, 4, 8
-MINIS = sorted(name for name in gin_config.published_recipes() if name.endswith("-mini"))
+MINIS = sorted(name for name in gin_files.published_recipes() if name.endswith("-mini"))
 FAMILIES = "albert bart bert distilbert electra gpt2 roberta spanbert t5 xlnet".split()
 FOLLOWS_BERT = ("distilbert-mini", "legal_bert-mini")
 KEEPS_ITS_VOCABULARY = ("byt5-mini", *FOLLOWS_BERT)
@@ -62,7 +62,7 @@ class Minis:
             bindings.append("WARMUP_STEPS=2")
         if name == "bert-mini":  # said in the run's configuration, which `eval` reads
             bindings.append(f"short/run.Phase.steps={PHASE}")
-        gin_config.load([str(gin_config.find_recipe(name))], bindings)
+        gin_config.load([str(gin_files.find_recipe(name))], bindings)
         whole = gin_config.build(Run)
         evaluated = STEPS if name.removesuffix("-mini") in FAMILIES else 0
         periods = {"eval_period": evaluated, "checkpoint_period": STOP, "log_period": 1}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import gin
 import pytest
 
-from t5x_like.config import gin_config
+from t5x_like.config import gin_config, gin_files
 from t5x_like.runs import proportion
 from t5x_like.runs.run import Run
 
@@ -19,7 +19,7 @@ def clean() -> Iterator[None]:
 
 
 def followed(recipe: str, *bindings: str) -> tuple[Run, list[str]]:
-    gin_config.load([str(gin_config.find_recipe(recipe))], ["MODEL_DIR=None", *bindings])
+    gin_config.load([str(gin_files.find_recipe(recipe))], ["MODEL_DIR=None", *bindings])
     notes = proportion.follow()
     return gin_config.build(Run), notes
 
@@ -55,7 +55,7 @@ def test_what_is_set_stays_as_it_is_set() -> None:
 
 
 def test_every_recipe_runs_one_step() -> None:
-    for recipe in gin_config.published_recipes():
+    for recipe in gin_files.published_recipes():
         run, _ = followed(recipe, "TRAIN_STEPS=1")
         assert run.options.train_steps == 1
 
