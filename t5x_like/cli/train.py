@@ -12,7 +12,7 @@ examples:
       a small T5 on the documentation inside this Python, on whatever devices there are
   t5x_like train --recipe bert_base --gin.CORPUS="'data/*.jsonl.gz'"
       a published pretraining run on your own text, vocabulary included; in small: bert-mini
-  t5x_like train --gin_file=t5_1_1/small.gin --gin_file=runs/pretrain.gin \\
+  t5x_like train --gin_file=t5_1_1_small --gin_file=runs/pretrain.gin \\
       --gin.MODEL_DIR="'runs/mine'" --gin.CORPUS="'data/*.jsonl.gz'"
       a published size on your own text; the same command resumes it
   t5x_like train ... --gin.TRAIN_STEPS=200000

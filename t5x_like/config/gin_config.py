@@ -45,6 +45,8 @@ def load(
       ConfigError: no such file, name or parameter, or a value that is not Python.
     """
     paths = [gin_files.find(name, extra_folders) for name in files]
+    for path in paths:
+        gin_files.check_whole(path)
     _given.clear()
     _shipped.clear()
     _forget()

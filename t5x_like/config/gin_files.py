@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t5x_like.core.spelling import nearest
+from t5x_like.core.spelling import alike, nearest
 from t5x_like.objectives import presets
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -46,14 +46,14 @@ class GinFile:
         name.
       family: the file that has it.
       text: what gin reads.
-      parameters: of the model, as stated.
+      parameters: of the model, as stated; those of the model that it includes, for a recipe.
     """
 
     name: str
     path: Path
     family: Path
     text: str
-    parameters: int | None
+    parameters: int
 
 
 def gin_root() -> Path:
@@ -77,9 +77,9 @@ def published_recipes() -> dict[str, GinFile]:
     recipes = published(gin_root() / "recipes")
     models = published_models()
     for name, one in recipes.items():
-        if one.parameters is None:
-            included = re.findall(r"^include 'models/(\w+)'", one.text, re.M)
-            count = next((models[model].parameters for model in included), None)
+        if not one.parameters:
+            included = re.findall(r"^include 'models/(\w+)", one.text, re.M)
+            count = next((models[model].parameters for model in included if model in models), 0)
             recipes[name] = dataclasses.replace(one, parameters=count)
     return recipes
 
@@ -92,7 +92,7 @@ def find(name: str, extra: Sequence[str] = ()) -> Path:
       extra: folders searched before the package's own.
 
     Raises:
-      ConfigError: there is none, or it is what several sizes share; names the nearest that exist.
+      ConfigError: there is none; names the nearest that exist.
     """
     models = published_models()
     if name in models:
@@ -100,7 +100,7 @@ def find(name: str, extra: Sequence[str] = ()) -> Path:
     folders = search_path(extra)
     for folder in folders:
         if (folder / name).is_file():
-            return _whole(folder / name)
+            return folder / name
     for folder in folders:
         if (found := _row(folder / name)) is not None:
             return found.path
@@ -113,7 +113,9 @@ def find(name: str, extra: Sequence[str] = ()) -> Path:
             "its fields are set by its class (`t5x_like objectives` lists them)"
         )
     known = {str(f.relative_to(d)) for d in folders[1:] if d.is_dir() for f in d.rglob("*.gin")}
-    known |= {f"models/{model}" for model in models}
+    meant = name.removesuffix(".gin").removeprefix("models/").replace("/", "_")
+    if alike(meant, models):
+        raise ConfigError(f"no gin file {name!r}" + nearest(meant, models))
     raise ConfigError(f"no gin file {name!r}" + nearest(name, sorted(known), of="gin files"))
 
 
@@ -128,6 +130,15 @@ def find_recipe(name: str) -> Path:
         advice = nearest(name, recipes, of="recipes")
         raise ConfigError(f"no recipe {name!r}{advice}; `t5x_like recipes` lists all")
     return recipes[name].path
+
+
+def check_whole(path: Path) -> None:
+    """Raises ConfigError where a file of ours is only what several sizes share."""
+    if path.is_file() and path.resolve().is_relative_to(gin_root().resolve()):
+        text = path.read_text(encoding="utf-8")
+        if _SIZES.search(text):
+            names = ", ".join(one.name for one in _rows(path, text))
+            raise ConfigError(f"{path.name} is what several sizes share; name one: {names}")
 
 
 def read(path: Path) -> str:
@@ -177,15 +188,6 @@ def _row(path: Path) -> GinFile | None:
             is_row = found is not None and found.path != found.family
             return found if is_row and not path.is_file() else None
     return None
-
-
-def _whole(path: Path) -> Path:
-    """`path`, unless it needs one of its sizes to be said."""
-    text = path.read_text(encoding="utf-8")
-    if _SIZES.search(text) and path.is_relative_to(gin_root()):
-        names = ", ".join(one.name for one in _rows(path, text))
-        raise ConfigError(f"{path.name} is what several sizes share; name one: {names}")
-    return path
 
 
 def _rows(file: Path, text: str) -> list[GinFile]:
@@ -244,5 +246,5 @@ def _rendered(
         "\n".join([*first, *after]) + "\n",
         "\n".join(values) + "\n",
     ]
-    parameters = int(said["parameters"].replace(",", "")) if said["parameters"] else None
+    parameters = int(said["parameters"].replace(",", "") or 0)
     return GinFile(name, file.parent / name, file, "\n".join(filter(None, parts)), parameters)

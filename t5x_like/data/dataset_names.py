@@ -220,7 +220,7 @@ class DataNames:
         known += task_source.registered_names()
         # An objective by itself is first of all that of a corpus.
         near = [one for one in known if one.partition(".")[2] == name]
-        near += [one for one in alike(name, known) if one not in near]
+        near = near or alike(name, known)
         if not near:
             corpus, dot, preset = name.partition(".")
             meant = alike(preset if dot else corpus, presets, at_most=2)

@@ -13,7 +13,6 @@ import gin
 import jax
 import pytest
 from flax import nnx
-from t5x_like.config.model_names import model_files, stated_count
 from tiny_run import Result
 
 from t5x_like.config import gin_config, gin_files
@@ -137,14 +136,14 @@ def test_without_a_name_all_are_listed_with_their_counts(cli: Cli) -> None:
     head, *lines = cli("inspect").out.splitlines()
     assert head.split() == ["model", "parameters", "gin", "file"]
     assert [line.split()[0] for line in lines] == list(gin_files.published_models())
-    assert ["t5_1_1_small", f"{SMALL:,}", "models/t5_1_1/small.gin"] in map(str.split, lines)
+    assert ["t5_1_1_small", f"{SMALL:,}", "models/t5_1_1.gin"] in map(str.split, lines)
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
         (["t5_smal"], ["no model or gin file 't5_smal'; nearest: t5_small"]),
-        (["t5/smal.gin"], ["no gin file 't5/smal.gin'; nearest: t5/small.gin"]),
+        (["t5/smal.gin"], ["no gin file 't5/smal.gin'; nearest: t5_small"]),
         (["meshes/data.gin"], ["does not set MODEL"]),
         (["t5_small", "--mesh=dat=2"], ["no mesh axis 'dat'", "nearest: data"]),
         (["t5_small", "--gin.t5.Config.d_modle=2"], ["d_modle", "nearest: d_model"]),
@@ -169,24 +168,6 @@ def test_a_directory_that_holds_no_run(cli: Cli, tmp_path: Path) -> None:
 )
 def test_wrong_arguments_are_status_2(argv: list[str], cli: Cli) -> None:
     assert cli("inspect", *argv).status == 2
-
-
-def test_a_gin_file_is_found_by_the_name_of_its_model() -> None:
-    named = gin_files.find("t5_1_1_base")
-    assert named.samefile(gin_files.find("t5_1_1/base.gin"))
-
-
-def test_names_follow_from_paths(tmp_path: Path) -> None:
-    sizes = {"gpt2": 124, "gpt2/medium": 355, "bert/base_cased": 108, "bert/shared": 0, "gpt": 117}
-    for path, size in sizes.items():
-        file = (tmp_path / path).with_suffix(".gin")
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f"# A {path}: {size},000 parameters; as published.\nX = 1\n")
-    found = model_files(tmp_path)
-    assert list(found) == ["bert_base_cased", "gpt", "gpt2", "gpt2_medium"]
-    assert stated_count(found["gpt2_medium"]) == 355_000
-    found["gpt"].write_text("parameters = 3\n# 12 layers, many parameters\n")
-    assert stated_count(found["gpt"]) is None
 
 
 @pytest.mark.slow

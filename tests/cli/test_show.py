@@ -123,7 +123,7 @@ from t5x_like.vocabularies.characters import CharacterVocabulary
 
 corpus = text("letters", {file!r}, validation=0.0)
 for name in ("letters_one", "letters_two"):
-    seqio_adapter.register(
+    adapter.register(
         corpus,
         CharacterVocabulary(" .\\n" + string.ascii_lowercase),
         objective="xlnet",

@@ -24,7 +24,7 @@ def resolved() -> Callable[[str], Run]:
     """The run of a recipe, which gin is then configured with."""
 
     def resolve(name: str) -> Run:
-        gin_config.load([str(gin_files.published_recipes()[name])])
+        gin_config.load([str(gin_files.find_recipe(name))])
         return gin_config.build(Run)
 
     return resolve

@@ -35,7 +35,7 @@ def refused(result: Result, *said: str) -> str:
     [
         (
             ["--gin_file=t5_1_1/smal.gin"],
-            ["no gin file 't5_1_1/smal.gin'", "nearest: ", "t5_1_1/small.gin"],
+            ["no gin file 't5_1_1/smal.gin'", "nearest: ", "t5_1_1_small"],
         ),
         (["--gin.TRAIN_STEP=3"], ["no gin macro 'TRAIN_STEP'", "nearest: TRAIN_STEPS"]),
         (
