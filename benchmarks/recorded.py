@@ -62,8 +62,11 @@ def settings(
 
 
 def digest(config: str) -> str:
-    """Of a configuration as gin text, such as a run's `config.gin`, without its comments."""
-    said = [line for line in config.splitlines() if not line.startswith("#")]
+    """Of a configuration as gin text, such as a run's `config.gin`.
+
+    Comments do not count, nor does the place of a module: `from a.b import c`.
+    """
+    said = [line for line in config.splitlines() if not re.match("#|from |import ", line)]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
 
 
