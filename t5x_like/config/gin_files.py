@@ -160,7 +160,7 @@ def readable(path: str) -> bool:
 @functools.cache
 def _published(folder: Path) -> Mapping[str, GinFile]:
     found: dict[str, GinFile] = {}
-    for file in sorted(folder.glob("*.gin")):
+    for file in sorted(folder.glob("*.gin"), key=lambda file: file.stem):
         text = file.read_text(encoding="utf-8")
         if _SIZES.search(text):
             found |= {one.name: one for one in _rows(file, text)}
