@@ -13,7 +13,7 @@ from etils import epath
 from t5x_like.cli import arguments
 
 if TYPE_CHECKING:
-    from t5x_like.runs.saved_model import Stored
+    from t5x_like.runs.saved_model import SavedModel
 
 _EPILOG = """\
 examples:
@@ -72,14 +72,14 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _original_config(model: Stored) -> dict[str, Any] | None:
+def _original_config(model: SavedModel) -> dict[str, Any] | None:
     """What config.json said where the model was imported."""
     if model.original is None or not (model.original / "config.json").exists():
         return None
     return json.loads((model.original / "config.json").read_text())
 
 
-def _write_tokenizer(directory: Path, model: Stored, *, max_length: int | None) -> None:
+def _write_tokenizer(directory: Path, model: SavedModel, *, max_length: int | None) -> None:
     """The imported files as they were, or those that the vocabulary makes."""
     from t5x_like.interop.hugging_face import model_directory
     from t5x_like.interop.tokenizers import to_files

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from t5x_like.cli import arguments
 
 if TYPE_CHECKING:
-    from t5x_like.interop.hugging_face.model_directory import Imported
+    from t5x_like.interop.hugging_face.model_directory import ImportedModel
 
 _EPILOG = """\
 examples:
@@ -112,18 +112,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _from_hugging_face(source: Path, architecture: str | None) -> Imported:
+def _from_hugging_face(source: Path, architecture: str | None) -> ImportedModel:
     from t5x_like.interop.hugging_face import model_directory
 
     return model_directory.read(source, architecture=architecture)
 
 
-def _from_t5x(source: Path, model: str | None, bindings: list[str]) -> Imported:
+def _from_t5x(source: Path, model: str | None, bindings: list[str]) -> ImportedModel:
     from flax import nnx
 
     from t5x_like.config import gin_config
     from t5x_like.interop import t5x
-    from t5x_like.interop.hugging_face.model_directory import Imported
+    from t5x_like.interop.hugging_face.model_directory import ImportedModel
     from t5x_like.models.t5 import T5
 
     if model is None:
@@ -137,4 +137,4 @@ def _from_t5x(source: Path, model: str | None, bindings: list[str]) -> Imported:
     if not isinstance(built, T5):
         raise ValueError(f"T5X trained T5s; {model} is a {type(built).__name__}")
     constructor, params = t5x.read(source, built.config)
-    return Imported(constructor, params, f"T5 of T5X ({model})", [])
+    return ImportedModel(constructor, params, f"T5 of T5X ({model})", [])

@@ -16,7 +16,7 @@ from t5x_like.core.protocols import Decodable, lacking
 if TYPE_CHECKING:
     import numpy as np
 
-    from t5x_like.runs.trained_run import Trained
+    from t5x_like.runs.trained_run import TrainedRun
 
 _EPILOG = """\
 examples:
@@ -87,7 +87,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _check_fills(model: Trained) -> None:
+def _check_fills(model: TrainedRun) -> None:
     """Raises ValueError where a model has no decoder that fills blanks, and says what to do."""
     module, sentinels = model.model, model.vocabulary.token_ids.sentinels
     advice = (
@@ -117,7 +117,7 @@ def _lines(path: str | None) -> Iterator[str]:
     yield from (line.rstrip("\n") for line in lines if line.strip())
 
 
-def _generator(model: Trained, max_length: int) -> Callable[[np.ndarray], np.ndarray]:
+def _generator(model: TrainedRun, max_length: int) -> Callable[[np.ndarray], np.ndarray]:
     import numpy as np
 
     from t5x_like.inference import decoding

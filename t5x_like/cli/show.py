@@ -16,7 +16,7 @@ from t5x_like.cli import arguments
 if TYPE_CHECKING:
     from t5x_like.data.cached_tasks import CachedTasks
     from t5x_like.data.stream import Component, Examples
-    from t5x_like.display.example_view import Shown
+    from t5x_like.display.example_view import ExampleView
 
 _EPILOG = """\
 examples:
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
 
     from t5x_like.display import example_html, example_text
 
-    groups: dict[str, dict[str, Shown]] = {}
+    groups: dict[str, dict[str, ExampleView]] = {}
     summaries = {}
     opened = _opened(args)
     for component, examples in _components(opened, args):
@@ -152,7 +152,7 @@ def _components(
 
 def _examples(
     component: Component, examples: Examples, opened: CachedTasks, args: argparse.Namespace
-) -> Iterator[tuple[str, Shown]]:
+) -> Iterator[tuple[str, ExampleView]]:
     """Where each example stands, and what people see of it."""
     from t5x_like.display.example_view import shown
 

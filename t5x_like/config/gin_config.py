@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import importlib
 import inspect
 import re
 import tokenize
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +22,14 @@ from t5x_like.core.spelling import nearest
 _SAVED = "# The whole configuration of a run."
 
 
-class Given(NamedTuple):
+class UserSetting(NamedTuple):
     """A setting of the user's, and the gin file that has it; None for the command line."""
 
     setting: gin_text.Binding
     file: str | None
 
 
-_given: list[Given] = []
+_given: list[UserSetting] = []
 _shipped: dict[str, Any] = {}
 
 
@@ -80,7 +82,7 @@ def bind(bindings: Sequence[str]) -> None:
         if re.fullmatch(r"\w+", name) and name not in macros:
             raise ConfigError(f"no gin macro {name!r} {where}" + nearest(name, sorted(macros)))
         _translated(gin.parse_config, _with_import(binding), where=where)
-        _given.extend(Given(one, None) for one in gin_text.read(binding).bindings)
+        _given.extend(UserSetting(one, None) for one in gin_text.read(binding).bindings)
 
 
 def _forget() -> None:
@@ -97,7 +99,7 @@ def _forget() -> None:
                 gin.config._INVERSE_REGISTRY.pop(registered, None)
 
 
-def given_settings() -> list[Given]:
+def given_settings() -> list[UserSetting]:
     """What the user has set: on the command line, and in gin files that are not the package's."""
     return list(_given)
 
@@ -107,7 +109,7 @@ def shipped(macro: str) -> Any:
     return _shipped.get(macro)
 
 
-def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[Given]:
+def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[UserSetting]:
     """Those of a file of the user's, and of what it includes of theirs.
 
     A saved configuration is a whole one, parts of which nothing may read.
@@ -116,7 +118,7 @@ def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[Given]:
     if path.resolve().is_relative_to(gin_files.gin_root().resolve()) or text.startswith(_SAVED):
         return
     said = gin_text.read(text)
-    yield from (Given(one, str(path)) for one in said.bindings)
+    yield from (UserSetting(one, str(path)) for one in said.bindings)
     for name in said.includes:
         yield from _own_settings(gin_files.find(name, folders), folders)
 
@@ -183,6 +185,34 @@ def build(configurable: Callable[..., Any]) -> Any:
       ConfigError: something it refers to is missing or fails to build.
     """
     return made(lambda: gin.get_configurable(configurable)())
+
+
+def freed(value: Any) -> Any:
+    """`value` with all that it would still ask gin for when it is called.
+
+    Gin's reference to a class or function looks up its bindings in the process's configuration at
+    every call. Here it becomes a `functools.partial` with them, so that another configuration may
+    be loaded in between.
+    """
+    if isinstance(value, tuple | list) and type(value) in (tuple, list):
+        return type(value)(map(freed, value))
+    if isinstance(value, Mapping):
+        return {name: freed(one) for name, one in value.items()}
+    if isinstance(value, functools.partial):
+        keywords = {name: freed(one) for name, one in value.keywords.items()}
+        return functools.partial(freed(value.func), *map(freed, value.args), **keywords)
+    known = gin.config._inverse_lookup(value) if callable(value) else None
+    if known is not None:
+        bound = freed(made(lambda: gin.get_bindings(known.selector)))
+        return functools.partial(known.wrapped, **bound) if bound else known.wrapped
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init
+        }
+        new = {name: freed(one) for name, one in fields.items()}
+        if any(new[name] is not fields[name] for name in fields):
+            return dataclasses.replace(value, **new)
+    return value
 
 
 def macro(name: str) -> Any:

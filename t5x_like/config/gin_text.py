@@ -22,6 +22,10 @@ class Binding(NamedTuple):
         return f"{scoped}.{self.parameter}" if self.parameter else scoped
 
 
+class Macro(str):
+    """The name of a macro, where a value refers to it."""
+
+
 @dataclasses.dataclass
 class GinText:
     """The statements of a gin file, in order.
@@ -30,7 +34,7 @@ class GinText:
       imports: {name in the text: the module, or first part of one, that it stands for}.
       modules: everything that is imported.
       bindings: what is set.
-      values: literals of bindings; None stands for references and macros.
+      values: literals of bindings; a `Macro` for `%NAME`, None for other references.
       references: what values refer to by `@`, without scopes.
       includes: other files.
     """
@@ -65,7 +69,7 @@ class _Recorder(config_parser.ParserDelegate):
         return None
 
     def macro(self, macro_name: str) -> Any:
-        return None
+        return Macro(macro_name)
 
 
 def read(text: str) -> GinText:

@@ -48,6 +48,8 @@ class Writer:
             fields = {field.name: getattr(value, field.name) for field in every}
             usual = {field.name for field in every if fields[field.name] == field.default}
             return self._bound(type(value), fields, usual) + "()"
+        if (call := getattr(value, "made_by", None)) is not None:
+            return self._bound(call.func, _arguments(call)) + "()"
         if isinstance(value, tuple | list):
             parts = "".join(f"{self.reference(part)}, " for part in value)
             return f"[{parts}]" if isinstance(value, list) else f"({parts})"

@@ -20,7 +20,7 @@ from t5x_like.data.corpora import registry, sentences
 from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.user_corpus import TFDS, user_corpus
 from t5x_like.data.seqio import task_source
-from t5x_like.data.vocabulary_choice import Given, VocabularyChoice
+from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 
 ROW = 512
 """Tokens of a row where nothing else is said."""
@@ -65,7 +65,9 @@ class DataNames:
     objective: Objective | str | None = None
     find_objective: Callable[[str], Objective] = objectives.preset
     sentences: str | Mapping[str, str] = sentences.DEFAULT
-    vocabulary: VocabularyChoice | Given = dataclasses.field(default_factory=VocabularyChoice)
+    vocabulary: VocabularyChoice | KnownVocabulary = dataclasses.field(
+        default_factory=VocabularyChoice
+    )
     cache_dir: str | None = None
     workers: int | None = None
 

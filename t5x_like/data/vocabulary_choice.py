@@ -163,7 +163,7 @@ class VocabularyChoice:
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class KnownVocabulary:
     """The choice of a vocabulary that is there already, such as the one kept with a run."""
 
     vocabulary: Vocabulary

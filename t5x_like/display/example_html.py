@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 
-from t5x_like.display.example_view import Shown, Token
+from t5x_like.display.example_view import ExampleView, Token
 
 _STYLE = """
 body { font: 15px/1.6 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }
@@ -27,7 +27,7 @@ _LEGEND = (
 )
 
 
-def page(title: str, groups: Mapping[str, Mapping[str, Shown]]) -> str:
+def page(title: str, groups: Mapping[str, Mapping[str, ExampleView]]) -> str:
     """A page of examples.
 
     Args:

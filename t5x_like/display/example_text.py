@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from t5x_like.display.example_view import Shown, Token
+from t5x_like.display.example_view import ExampleView, Token
 
 _COLOURS = {
     "special": "2",
@@ -22,7 +22,7 @@ LEGEND = "{replaced by a random token}  =kept as it is, and predicted=  [predict
 """What the marks mean where there is no colour."""
 
 
-def render(example: Shown, *, colour: bool, width: int = 100) -> str:
+def render(example: ExampleView, *, colour: bool, width: int = 100) -> str:
     """The lines of an example under their names, then its numbers."""
     parts = []
     for name, tokens in example.lines.items():

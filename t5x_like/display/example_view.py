@@ -33,7 +33,7 @@ class Token:
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
+class ExampleView:
     """An example.
 
     Attributes:
@@ -45,7 +45,9 @@ class Shown:
     numbers: Mapping[str, str]
 
 
-def shown(features: Features, specs: Mapping[str, FeatureSpec], vocabulary: Vocabulary) -> Shown:
+def shown(
+    features: Features, specs: Mapping[str, FeatureSpec], vocabulary: Vocabulary
+) -> ExampleView:
     """What people want to see of an example's features (after end of sequence was appended).
 
     Args:
@@ -70,7 +72,7 @@ def shown(features: Features, specs: Mapping[str, FeatureSpec], vocabulary: Voca
                     zip(lines["targets"], _filled(weights, len(lines["targets"])), strict=True)
                 )
             ]
-    return Shown(lines, _numbers(features, specs))
+    return ExampleView(lines, _numbers(features, specs))
 
 
 def _filled(weights: np.ndarray, length: int) -> list[float]:

@@ -15,7 +15,7 @@ from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.evaluation.text_bytes import token_bytes
 from t5x_like.runs.batches import EVALUATION_SEED
-from t5x_like.runs.trained_run import Trained, batch_to_device
+from t5x_like.runs.trained_run import TrainedRun, batch_to_device
 from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Rows = Iterable[Mapping[str, np.ndarray]]
 _PERPLEXITY = re.compile(r"(.*?)(?:pseudo_)?perplexity")
 
 
-def columns(model: Trained, *, batch_size: int, batches: int) -> dict[str, Columns]:
+def columns(model: TrainedRun, *, batch_size: int, batches: int) -> dict[str, Columns]:
     """{task: {who: {metric: value}}} on the first rows that each task holds out.
 
     `trained` and `untrained` have all metrics; of an encoder-decoder those of ordinary target
@@ -66,7 +66,7 @@ def columns(model: Trained, *, batch_size: int, batches: int) -> dict[str, Colum
 class _Compared:
     """A trained model and an untrained one, ready to be evaluated."""
 
-    def __init__(self, model: Trained) -> None:
+    def __init__(self, model: TrainedRun) -> None:
         self._model = model
         self._params = {"trained": model.params, "untrained": _untrained(model)}
         self._token_bytes = token_bytes(model.vocabulary)
@@ -118,13 +118,13 @@ def _counts(opened: CachedTasks) -> dict[str, np.ndarray]:
     return {record.name: found.get(record.name, together) for record in opened.records}
 
 
-def _in_phase(model: Trained) -> Run:
+def _in_phase(model: TrainedRun) -> Run:
     """The run as it was in the checkpoint's last step."""
     phases = reversed(model.run.in_phases())
     return next(run for start, run in phases if start <= max(model.step - 1, 0))
 
 
-def _untrained(model: Trained) -> Any:
+def _untrained(model: TrainedRun) -> Any:
     """Parameters of a fresh start, on the run's mesh, without the optimizer's state."""
     fresh = jax.jit(lambda key: model.program.init(key).params)
     return fresh(jax.random.key(model.run.options.seed))

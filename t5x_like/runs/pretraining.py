@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,13 +12,14 @@ import optax
 from etils import epath
 
 from t5x_like.config import gin_text
-from t5x_like.data.vocabulary_choice import Given, VocabularyChoice
+from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 from t5x_like.runs import preflight, run_directory
 from t5x_like.runs.phases import RunPhase
 from t5x_like.runs.run import Options, Run
 from t5x_like.runs.run_text import run_text
 from t5x_like.training import code_version, loop, step
 from t5x_like.training.agreement import agree
+from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
 
@@ -27,14 +28,25 @@ if TYPE_CHECKING:
     from t5x_like.runs.batches import Batches
 
 
-def pretrain(
+def pretrain(run: Run, config: str | None = None, **options: Any) -> loop.Outcome:
+    """Starts, resumes or extends `run` to its end; arguments are those of `steps`."""
+    taken = steps(run, config, **options)
+    while True:
+        try:
+            next(taken)
+        except StopIteration as done:
+            return done.value
+
+
+def steps(
     run: Run,
     config: str | None = None,
     *,
     allow_change: frozenset[str] = frozenset(),
     notes: Sequence[str] = (),
-) -> loop.Outcome:
-    """Starts, resumes or extends `run`.
+    callbacks: Sequence[Callback] = (),
+) -> Generator[loop.Step, None, loop.Outcome]:
+    """Starts, resumes or extends `run`, step by step.
 
     Args:
       run: the parts.
@@ -42,6 +54,10 @@ def pretrain(
         writes what `run_text` says of the parts.
       allow_change: what a resumed run may change (`preflight.same_run`).
       notes: lines for the log.
+      callbacks: told of what happens.
+
+    Yields:
+      Each step as it is taken; whoever stops iterating has it saved (`loop.steps`).
 
     Returns:
       How it ended and at which step.
@@ -56,7 +72,8 @@ def pretrain(
     agree("the code", [*code_version.lines(_modules(run, config))])
     model_dir = preflight.writable_directory(run.model_dir)
     with run_directory.sole_run(model_dir):
-        return _pretrain(run, config, model_dir, allow_change=allow_change, notes=notes)
+        parts = _parts(run, config, model_dir, allow_change=allow_change, notes=notes)
+        return (yield from loop.steps(**parts, callback=Callbacks(callbacks)))
 
 
 def _written(run: Run) -> tuple[str, list[str]]:
@@ -76,14 +93,15 @@ def _modules(run: Run, config: str) -> list[str]:
     ]
 
 
-def _pretrain(
+def _parts(
     run: Run,
     config: str,
     model_dir: epath.Path,
     *,
     allow_change: frozenset[str],
     notes: Sequence[str],
-) -> loop.Outcome:
+) -> dict[str, Any]:
+    """Arguments of `loop.steps`; makes the data that is missing, and checks what can be checked."""
     saved = Checkpoints(run_directory.checkpoints(model_dir)).metadata()
     fresh = saved is None
     run = _with_vocabulary(run, model_dir, fresh=fresh)
@@ -114,26 +132,26 @@ def _pretrain(
     log = _log(run, model_dir, batches)
     for note in (*notes, *_of_unreached(every[len(phases) :])):
         log.message(note)
-    return loop.train(
-        [
+    return {
+        "phases": [
             _phase(phase.start, program, part)
             for phase, program, part in zip(phases, programs, batches, strict=True)
         ],
-        key=jax.random.key(run.options.seed),
-        periods=_periods(run.options),
-        checkpoints=Checkpoints(
+        "key": jax.random.key(run.options.seed),
+        "periods": _periods(run.options),
+        "checkpoints": Checkpoints(
             run_directory.checkpoints(model_dir),
             keep=run.options.checkpoints_kept,
             check=same_whole,
         ),
-        metadata={**identity, "config": config},
-        log=log,
-        initial=_initial(run, programs[0], log),
+        "metadata": {**identity, "config": config},
+        "log": log,
+        "initial": _initial(run, programs[0], log),
         # Not earlier: what cannot resume the run that is there must leave it as it was.
-        before_training=lambda: run_directory.write(
+        "before_training": lambda: run_directory.write(
             model_dir, config=config, vocabulary=vocabulary
         ),
-    )
+    }
 
 
 def _of_unreached(phases: Sequence[RunPhase]) -> list[str]:
@@ -163,7 +181,9 @@ def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
             "its ids other meanings: name the one it was trained with as VOCABULARY, or import it "
             "again with --vocabulary"
         )
-    return dataclasses.replace(run, data=dataclasses.replace(run.data, vocabulary=Given(found)))
+    return dataclasses.replace(
+        run, data=dataclasses.replace(run.data, vocabulary=KnownVocabulary(found))
+    )
 
 
 def _usable(run: Run, program: step.Program, *, fresh: bool) -> Callable[[Vocabulary], None]:

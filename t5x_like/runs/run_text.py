@@ -3,45 +3,78 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
+from t5x_like.config import gin_files, gin_text
 from t5x_like.config.object_text import Writer
 from t5x_like.core.partitioning import DEFAULT_RULES, Layout, make_layout
-from t5x_like.data.vocabulary_choice import Given
+from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.runs.run import Run
 
 
 def run_text(run: Run) -> str:
     """What `eval`, `infer` and `export` need of a run, as `t5x_like train` writes it.
 
-    An optimizer is a pair of functions, of which nothing can be written: it is left out, so that
-    the text alone does not train. Nor is a vocabulary that is there already, which is saved beside
-    it.
+    An optimizer of optax's own is a pair of functions, of which nothing can be written: it is left
+    out, so that the text alone does not train; ours are written (`calls.remembered`). A vocabulary
+    that is there already is not, as it is saved beside the text.
 
     Raises:
       ValueError: a part has no name that a gin file could import, such as a lambda.
     """
     writer = Writer()
+    writer.modules |= {("t5x_like.runs", "run"), ("t5x_like.core", "partitioning")}
     data = run.data
-    if isinstance(data.vocabulary, Given):
+    if isinstance(data.vocabulary, KnownVocabulary):
         data = dataclasses.replace(data, vocabulary=type(data)().vocabulary)
     parts = {
         "model_dir": run.model_dir,
         "data": data,
         "feature_converter": run.feature_converter,
-        "options": run.options,
         "phases": tuple(run.phases),
+        "init_from": run.init_from,
         "teacher": run.teacher,
     }
+    if getattr(run.optimizer, "made_by", None) is None:
+        optimizer = "None"
+    else:
+        optimizer = writer.reference(run.optimizer)
     model = writer.reference(run.model)
     lines = [f"run.Run.{name} = {writer.reference(part)}" for name, part in parts.items()]
-    writer.modules |= {("t5x_like.cli", "run"), ("t5x_like", "partitioning")}
     lines += [
-        "run.Run.model = %MODEL",
-        "run.Run.optimizer = None",
+        "run.Run.options = @run.Options()",
+        *(
+            f"run.Options.{name} = {value!r}"
+            for name, value in dataclasses.asdict(run.options).items()
+        ),
+        f"run.Run.optimizer = {optimizer}",
         "run.Run.layout = @partitioning.make_layout()",
         *_layout(run.layout),
     ]
-    return writer.text("A run that was made in Python.", [f"MODEL = {model}", *lines])
+    macros, lines = _macros([f"run.Run.model = {model}", *lines, *writer.bindings])
+    writer.bindings = lines
+    return writer.text("A run that was made in Python.", macros)
+
+
+def _macros(lines: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The macros of runs/pretrain.gin that the lines set, and the lines with these in their place.
+
+    So that a run made in Python is changed on the command line by the same names as any other.
+    """
+    pretrain = gin_text.read(gin_files.read(gin_files.gin_root() / "runs" / "pretrain.gin"))
+    known = {
+        str(binding): value
+        for binding, value in pretrain.values.items()
+        if isinstance(value, gin_text.Macro)
+    }
+    macros, rest = [], []
+    for line in lines:
+        name, _, value = line.partition(" = ")
+        if name in known:
+            macros.append(f"{known[name]} = {value}")
+            line = f"{name} = %{known[name]}"
+        rest.append(line)
+    return macros, rest
 
 
 def _layout(layout: Layout) -> list[str]:

@@ -24,8 +24,8 @@ _ORIGINAL = "hugging_face"
 
 
 @dataclasses.dataclass(frozen=True)
-class Stored:
-    """An abstract model, its parameters as a plain dict of `unread.Unread`, and what they read.
+class SavedModel:
+    """An abstract model, its parameters as a plain dict of `unread.LazyArray`, and what they read.
 
     `original` is the folder of the files that an import kept.
     """
@@ -75,7 +75,7 @@ def write(
     run_directory.write(path, config=text, vocabulary=vocabulary)
 
 
-def read(directory: str, *, step: int | None = None, modules: Collection[str] = ()) -> Stored:
+def read(directory: str, *, step: int | None = None, modules: Collection[str] = ()) -> SavedModel:
     """The model of a directory, with the parameters of a step, the newest by default.
 
     Args:
@@ -97,7 +97,7 @@ def read(directory: str, *, step: int | None = None, modules: Collection[str] = 
     restored = Checkpoints(run_directory.checkpoints(path)).open_params(shapes, step=step)
     has_vocabulary = run_directory.has_vocabulary(path)
     original = path / _ORIGINAL
-    return Stored(
+    return SavedModel(
         model,
         restored.state,
         restored.step,

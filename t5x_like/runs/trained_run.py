@@ -13,7 +13,7 @@ from flax import nnx
 
 from t5x_like.config import gin_config
 from t5x_like.core.protocols import Vocabulary
-from t5x_like.data.vocabulary_choice import Given
+from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.runs import batches, pretraining, run_directory
 from t5x_like.runs.run import Run
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """The parts of a run and the parameters of one of its checkpoints."""
 
     run: Run
@@ -46,7 +46,7 @@ def load(
     bindings: Sequence[str] = (),
     rows: int | None = None,
     modules: Collection[str] = (),
-) -> Trained:
+) -> TrainedRun:
     """Loads a checkpoint's parameters, averaged ones where the run keeps them.
 
     Args:
@@ -81,13 +81,13 @@ def load(
         registers = None
     # The file that the configuration names may be gone.
     data = dataclasses.replace(
-        run.data, vocabulary=Given(vocabulary), mixture_or_task_module=registers
+        run.data, vocabulary=KnownVocabulary(vocabulary), mixture_or_task_module=registers
     )
     run = dataclasses.replace(run, data=data)
-    return Trained(run, program, restored.state, vocabulary, restored.step)
+    return TrainedRun(run, program, restored.state, vocabulary, restored.step)
 
 
-def batch_to_device(trained: Trained, batch: Mapping[str, np.ndarray]) -> Batch:
+def batch_to_device(trained: TrainedRun, batch: Mapping[str, np.ndarray]) -> Batch:
     """A NumPy batch on the run's mesh."""
     rows = len(next(iter(batch.values())))
     return batches.ToDevice(trained.run.layout, rows)(batch)

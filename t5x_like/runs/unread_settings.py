@@ -12,7 +12,7 @@ from t5x_like.data.sources import CorpusSource
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 
 if TYPE_CHECKING:
-    from t5x_like.config.gin_config import Given
+    from t5x_like.config.gin_config import UserSetting
     from t5x_like.config.gin_text import Binding
     from t5x_like.runs.run import Run
 
@@ -40,7 +40,7 @@ class _Unread(NamedTuple):
     reason: str
 
 
-def check(run: Run, given: Sequence[Given]) -> list[str]:
+def check(run: Run, given: Sequence[UserSetting]) -> list[str]:
     """Refuses what nothing reads, of the settings that the user has given.
 
     A file of the user's may serve several runs: what only another setting makes useless in it is

@@ -5,12 +5,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from t5x_like.training.callbacks import Callback
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
 from t5x_like.training.metrics import Meter, NonFiniteError
@@ -69,7 +70,33 @@ class Phase:
     evaluate: Callable[[Any], Mapping[str, float]] | None = None
 
 
-def train(
+class Step(NamedTuple):
+    """A step that has been taken.
+
+    Attributes:
+      step: how many have been, this one included.
+      batch: what it read.
+      state: after it; the next step takes its memory, so copy what is to be kept.
+      metrics: {name: (sum, weight)}, on the device; reading them waits for the step.
+    """
+
+    step: int
+    batch: Batch
+    state: TrainState
+    metrics: Mapping[str, Any]
+
+
+def train(phases: Sequence[Phase], **parts: Any) -> Outcome:
+    """Takes all the steps of `steps`, whose arguments these are; how that ended."""
+    taken = steps(phases, **parts)
+    while True:
+        try:
+            next(taken)
+        except StopIteration as done:
+            return done.value
+
+
+def steps(
     phases: Sequence[Phase],
     *,
     key: jax.Array,
@@ -79,11 +106,12 @@ def train(
     log: RunLog,
     initial: Callable[[Any], Any] | None = None,
     before_training: Callable[[], None] | None = None,
-) -> Outcome:
+    callback: Callback | None = None,
+) -> Generator[Step, None, Outcome]:
     """Trains from the newest good checkpoint, or from the start, to `periods.total` steps.
 
     Called by all processes alike. On SIGTERM or Ctrl-C to any of them all save at the same step and
-    leave.
+    leave. Whoever stops iterating leaves, too: the step that was reached is saved.
 
     Args:
       phases: by ascending `start`, the first from 0.
@@ -94,12 +122,22 @@ def train(
       log: where to report; closed at the end.
       initial: from freshly drawn parameters to those to start with, where nothing is resumed.
       before_training: called by process 0 once there is a state to train from.
+      callback: told of what happens, on process 0.
+
+    Yields:
+      Each step once it is under way, before it is logged, evaluated and saved.
+
+    Returns:
+      How it ended.
 
     Raises:
       NonFiniteError: a loss or norm became nan or infinite; no state since then has been saved.
       CheckpointError: nothing can be saved, or what was saved cannot be used.
     """
+    told = callback if callback is not None and jax.process_index() == 0 else Callback()
+    outcome: Outcome | None = None
     with contextlib.ExitStack() as stack:
+        stack.callback(lambda: told.end(outcome))
         asked = stack.enter_context(notice_of_leaving())
         stack.callback(log.close)
         stack.callback(checkpoints.close)
@@ -107,13 +145,15 @@ def train(
         state, step = _restore_or_init(phases, checkpoints, key=key, log=log, initial=initial)
         if step >= periods.total:
             log.message(f"Already finished: step {step} of {periods.total}.")
-            return Outcome("already_finished", step)
+            outcome = Outcome("already_finished", step)
+            return outcome
         if before_training is not None and jax.process_index() == 0:
             before_training()
         log.start(step)
-        vote, reader = Vote(), _Reader(log, periods)
+        told.start(_about(checkpoints, metadata, step=step, total=periods.total))
+        vote, reader = Vote(), _Reader(log, periods, told)
         phase: Phase | None = None
-        leaving = False
+        leaving = stopped = False
         while step < periods.total and not leaving:
             if phase is not (now := _phase_of(step, phases)):
                 phase, stream, compiled = now, now.batches(step - now.start), False
@@ -125,8 +165,12 @@ def train(
             state, metrics = phase.program.step(state, batch, key)
             step += 1
             reader.add(step, metrics, vote.cast(asked.is_set()))
+            try:
+                yield Step(step, batch, state, metrics)
+            except GeneratorExit:
+                stopped = True  # nobody iterates any longer
             ending = phase is not _phase_of(step, phases)
-            leaving = reader.read(_IN_FLIGHT if compiled and not ending else 0)
+            leaving = reader.read(_IN_FLIGHT if compiled and not ending else 0) or stopped
             if not compiled:
                 reader.meter.restart()
                 compiled = True
@@ -141,23 +185,37 @@ def train(
                 if phase.evaluate is not None and evaluating and not leaving:
                     values = phase.evaluate(state.evaluated)
                     log.evaluation(step, values)
+                    told.evaluate(step, values)
                 if leaving or periods.saving(step):
                     checkpoints.save(
                         step, state, metadata=metadata, metrics=values, phase=phase.start
                     )
-        if step == periods.total:
-            return Outcome("finished", step)
-        checkpoints.wait()
-        log.message(f"Saved step {step}; run the same command to go on.")
-        return Outcome("preempted", step)
+                    told.save(step, str(checkpoints.directory))
+        outcome = Outcome("finished" if step == periods.total else "preempted", step)
+        if outcome.status == "preempted":
+            checkpoints.wait()
+            log.message(f"Saved step {step}; run the same command to go on.")
+        return outcome
+
+
+def _about(
+    checkpoints: Checkpoints, metadata: Mapping[str, Any], *, step: int, total: int
+) -> dict[str, Any]:
+    """As `Callback.start` has it."""
+    return {
+        "model_dir": str(checkpoints.directory.parent),
+        "config": metadata.get("config"),
+        "step": step,
+        "total_steps": total,
+    }
 
 
 class _Reader:
     """Reads metrics a few steps late, so that the device always has the next step queued."""
 
-    def __init__(self, log: RunLog, periods: Periods) -> None:
+    def __init__(self, log: RunLog, periods: Periods, told: Callback) -> None:
         self.meter = Meter()
-        self._log, self._periods = log, periods
+        self._log, self._periods, self._told = log, periods, told
         self._unread: collections.deque[tuple[int, Any, Any]] = collections.deque()
 
     def add(self, step: int, metrics: Any, leave: Any) -> None:
@@ -177,7 +235,9 @@ class _Reader:
                 ) from error
             leaving = leaving or bool(leave)
             if self._periods.due("log", step):
-                self._log.train(step, self.meter.report())
+                values = self.meter.report()
+                self._log.train(step, values)
+                self._told.log(step, values)
         return leaving
 
 

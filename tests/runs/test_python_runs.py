@@ -13,7 +13,7 @@ from t5x_like.core import partitioning
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
 from t5x_like.data.feature_converters import EncoderDecoder
-from t5x_like.data.vocabulary_choice import Given
+from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.models import t5
 from t5x_like.objectives import preset
 from t5x_like.runs.pretraining import pretrain
@@ -35,7 +35,7 @@ def made(tmp_path, text, **parts) -> Run:
                 corpus=str(text),
                 read_corpus=functools.partial(user_corpus, separator="line", validation=0.1),
                 objective=preset("prefix_lm"),
-                vocabulary=Given(ByteVocabulary()),
+                vocabulary=KnownVocabulary(ByteVocabulary()),
                 lengths={"inputs": 64, "targets": 64},
                 cache_dir=str(tmp_path / "cache"),
             ),

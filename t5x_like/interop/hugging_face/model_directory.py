@@ -29,7 +29,7 @@ _GENERATION_IDS = tuple(
 
 
 @dataclasses.dataclass(frozen=True)
-class Imported:
+class ImportedModel:
     """A model as it was read.
 
     Attributes:
@@ -45,7 +45,7 @@ class Imported:
     unused: list[str]
 
 
-def read(directory: Path, *, architecture: str | None = None) -> Imported:
+def read(directory: Path, *, architecture: str | None = None) -> ImportedModel:
     """The model of a directory; memory stays near one copy of its weights.
 
     Args:
@@ -72,7 +72,7 @@ def read(directory: Path, *, architecture: str | None = None) -> Imported:
     names = family.names(model)
     rules = tqdm(names.rules, desc="reading", unit=" parameters", disable=None, leave=False)
     params, unused = mapping.read(weights, model, names, rules=rules)
-    return Imported(make, params, named[0], unused)
+    return ImportedModel(make, params, named[0], unused)
 
 
 def read_config(directory: Path) -> dict[str, Any]:

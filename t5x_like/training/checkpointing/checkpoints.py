@@ -42,7 +42,7 @@ _FILE_BYTES = 64 * 2**20
 
 
 @dataclasses.dataclass(frozen=True)
-class Restored:
+class RestoredState:
     """A state (or parameters alone) as saved, with what was saved beside it."""
 
     state: Any
@@ -214,7 +214,7 @@ class Checkpoints:
                 self._manager.close()
                 self._manager = None
 
-    def restore_latest(self, abstract_state: Callable[[int], TrainState]) -> Restored | None:
+    def restore_latest(self, abstract_state: Callable[[int], TrainState]) -> RestoredState | None:
         """The newest undamaged step n, laid out as `abstract_state(n)`; None if nothing was saved.
 
         Damaged steps are named in the log, and moved to `damaged/` once a good one is found.
@@ -235,7 +235,7 @@ class Checkpoints:
             state = dataclasses.replace(
                 abstract, params=tree["params"], ema=tree.get("ema"), **tree["training"]
             )
-            return Restored(state, metadata, step)
+            return RestoredState(state, metadata, step)
         if steps:
             raise CheckpointError(
                 f"All checkpoints in {self.directory} are damaged: steps {bad}. Restore the files "
@@ -243,7 +243,7 @@ class Checkpoints:
             )
         return None
 
-    def restore_params(self, abstract_params: Any, *, step: int | None = None) -> Restored:
+    def restore_params(self, abstract_params: Any, *, step: int | None = None) -> RestoredState:
         """The parameters to infer with (averaged ones if saved) of a step, the newest by default.
 
         Raises:
@@ -251,8 +251,8 @@ class Checkpoints:
         """
         return self._first_good(abstract_params, self._read, step=step)
 
-    def open_params(self, abstract_params: Any, *, step: int | None = None) -> Restored:
-        """As `restore_params`, but each parameter is `unread.Unread`, and read when asked for."""
+    def open_params(self, abstract_params: Any, *, step: int | None = None) -> RestoredState:
+        """As `restore_params`, but each parameter is `unread.LazyArray`, and read when asked for."""
 
         def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
             directory = self.directory / str(step)
@@ -260,13 +260,13 @@ class Checkpoints:
 
         return self._first_good(abstract_params, unread_items, step=step)
 
-    def _first_good(self, abstract_params: Any, read: _Read, *, step: int | None) -> Restored:
+    def _first_good(self, abstract_params: Any, read: _Read, *, step: int | None) -> RestoredState:
         candidates = self._candidates(step)
         for candidate in candidates:
             name = self._item_to_infer_with(candidate)
             found = self._restore_step(candidate, {name: abstract_params}, read=read)
             if found is not None:
-                return Restored(found[0][name], found[1], candidate)
+                return RestoredState(found[0][name], found[1], candidate)
         raise CheckpointError(f"Damaged: every candidate of {self.directory}, steps {candidates}.")
 
     def abstract_params(self, *, step: int | None = None) -> Any:

@@ -13,7 +13,7 @@ from etils import epath
 
 
 @dataclasses.dataclass(frozen=True)
-class Unread:
+class LazyArray:
     """One saved array: NumPy reads it, anew each time.
 
     Attributes:
@@ -59,7 +59,7 @@ class Unread:
 def unread(directory: epath.Path, abstract: Any) -> Any:
     """The arrays of an item, a nested dict, in place of their abstract ones."""
 
-    def one(path: tuple, leaf: jax.ShapeDtypeStruct) -> Unread:
-        return Unread(directory, tuple(entry.key for entry in path), leaf)
+    def one(path: tuple, leaf: jax.ShapeDtypeStruct) -> LazyArray:
+        return LazyArray(directory, tuple(entry.key for entry in path), leaf)
 
     return jax.tree_util.tree_map_with_path(one, abstract)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from t5x_like.core.calls import remembered
 from t5x_like.training.optimization.moments import scale_by_correction, scale_by_moments
 from t5x_like.training.optimization.schedules import Schedule, check_rate
 
@@ -26,14 +27,17 @@ authors have it. fairseq (RoBERTa, BART, SpanBERT) decays every parameter: ().
 class Optimizer(NamedTuple):
     """An optax gradient transformation that also tells its learning rate, for the log.
 
-    `build` takes any optax transformation; only those with `learning_rate` have it logged.
+    `build` takes any optax transformation; only those with `learning_rate` have it logged, and only
+    those with `made_by` (`calls.remembered`) can be written to a run's configuration.
     """
 
     init: Callable[[Any], Any]
     update: Callable[..., tuple[Any, Any]]
     learning_rate: Schedule
+    made_by: functools.partial | None = None
 
 
+@remembered
 def adafactor(
     learning_rate: float | Schedule,
     *,
@@ -69,6 +73,7 @@ def adafactor(
     )
 
 
+@remembered
 def adamw(
     learning_rate: float | Schedule,
     *,
@@ -92,6 +97,7 @@ def adamw(
     return _adam(learning_rate, moments, weight_decay=weight_decay, not_decayed=not_decayed)
 
 
+@remembered
 def adam_uncorrected(
     learning_rate: float | Schedule,
     *,
@@ -112,6 +118,7 @@ def adam_uncorrected(
     return _adam(learning_rate, moments, weight_decay=weight_decay, not_decayed=not_decayed)
 
 
+@remembered
 def adam_epsilon_hat(
     learning_rate: float | Schedule,
     *,
@@ -131,6 +138,7 @@ def adam_epsilon_hat(
     return _adam(learning_rate, *moments, weight_decay=weight_decay, not_decayed=not_decayed)
 
 
+@remembered
 def lamb(
     learning_rate: float | Schedule,
     *,

@@ -10,16 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from t5x_like.core.calls import remembered
+
 Step = int | jax.Array
 Schedule = Callable[[Step], jax.Array]
 
 
+@remembered
 def constant(learning_rate: float, *, warmup_steps: int = 0) -> Schedule:
     """`learning_rate`, after a linear ramp from 0 over `warmup_steps`."""
     _check(warmup_steps, learning_rate=learning_rate)
     return lambda step: _ramp(step, warmup_steps) * jnp.float32(learning_rate)
 
 
+@remembered
 def rsqrt(
     scale: float = 1.0,
     *,
@@ -52,6 +56,7 @@ def rsqrt(
     return schedule
 
 
+@remembered
 def linear(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0, final: float = 0.0
 ) -> Schedule:
@@ -61,6 +66,7 @@ def linear(
     )
 
 
+@remembered
 def polynomial(
     learning_rate: float,
     *,
@@ -83,6 +89,7 @@ def polynomial(
     return schedule
 
 
+@remembered
 def bert_linear(learning_rate: float, *, total_steps: int, warmup_steps: int = 0) -> Schedule:
     """BERT's and ALBERT's: a ramp from 0, then the line from `learning_rate` at step 0 to 0.
 
@@ -99,6 +106,7 @@ def bert_linear(learning_rate: float, *, total_steps: int, warmup_steps: int = 0
     return schedule
 
 
+@remembered
 def warmup_times_linear(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0
 ) -> Schedule:
@@ -113,6 +121,7 @@ def warmup_times_linear(
     )
 
 
+@remembered
 def cosine(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0, final: float = 0.0
 ) -> Schedule:
@@ -126,6 +135,7 @@ def cosine(
     return schedule
 
 
+@remembered
 def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """One schedule after another, each counted from its own start (SciBERT's two phases).
 

@@ -20,7 +20,7 @@ from t5x_like.data.corpora import sentences
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
-from t5x_like.data.vocabulary_choice import Given
+from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 from t5x_like.vocabularies.learning.subword_training import train_byte_bpe, train_wordpiece
@@ -156,7 +156,7 @@ def test_a_finished_cache_needs_no_splitter(tmp_path, monkeypatch):
         corpus=str(tmp_path / "a.txt"),
         read_corpus=functools.partial(user_corpus, validation=0),
         objective="mlm_nsp",
-        vocabulary=Given(
+        vocabulary=KnownVocabulary(
             train_wordpiece(
                 [ENGLISH] * 9, size=300, extra_ids=0, character_coverage=1.0, lowercase=False
             )

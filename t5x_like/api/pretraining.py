@@ -1,0 +1,165 @@
+"""A run that can be trained, and how one is made of a recipe, of gin files or of parts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from t5x_like.config import gin_config, gin_files, settings
+from t5x_like.runs import pretraining, proportion, unread_settings
+from t5x_like.runs.run import Run
+
+if TYPE_CHECKING:
+    import optax
+
+    from t5x_like.core.protocols import Model, Objective
+    from t5x_like.training.callbacks import Callback
+    from t5x_like.training.loop import Outcome, Step
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pretraining:
+    """A run, ready to start, to be resumed or to be extended: whichever its directory asks for.
+
+    Attributes:
+      run: its parts, which may also be put together by hand.
+      config: its configuration as gin text, which is saved; None: what its parts come to.
+      notes: lines for the log, such as settings that follow others.
+      callbacks: told of what happens (`Callback`).
+    """
+
+    run: Run
+    config: str | None = None
+    notes: Sequence[str] = ()
+    callbacks: Sequence[Callback] = ()
+
+    def train(self, *, allow_change: Sequence[str] = ()) -> Outcome:
+        """Trains to the end; Ctrl-C saves the step that was reached, and leaves.
+
+        Args:
+          allow_change: what a run that is resumed may change: seed, batch_size, data.
+
+        Returns:
+          How it ended, and after how many steps.
+
+        Raises:
+          ValueError, OSError: something cannot work; what was saved before is as it was.
+          NonFiniteError: a loss became nan or infinite; what was saved before is good.
+        """
+        return pretraining.pretrain(self.run, self.config, **self._options(allow_change))
+
+    def steps(self, *, allow_change: Sequence[str] = ()) -> Generator[Step, None, Outcome]:
+        """Trains step by step: `for step in run.steps()`. Leaving the loop saves the step.
+
+        Logs, evaluations and checkpoints happen between steps, as in `train`. Arguments and errors
+        are those of `train`.
+        """
+        return pretraining.steps(self.run, self.config, **self._options(allow_change))
+
+    def _options(self, allow_change: Sequence[str]) -> dict[str, Any]:
+        return {
+            "allow_change": frozenset(allow_change),
+            "notes": self.notes,
+            "callbacks": self.callbacks,
+        }
+
+
+def recipe(
+    name: str,
+    *,
+    corpus: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
+    task: str | None = None,
+    model_dir: str | None = None,
+    cache_dir: str | None = None,
+    train_steps: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    objective: str | Objective | None = None,
+    vocabulary: str | None = None,
+    vocab_size: int | None = None,
+    seed: int | None = None,
+    mesh: Mapping[str, int] | None = None,
+    model: Callable[..., Model] | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    callbacks: Sequence[Callback] = (),
+    gin: Sequence[str] = (),
+) -> Pretraining:
+    """A published pretraining run, or its small twin, on a text of one's own.
+
+    Args:
+      name: as `t5x_like recipes` lists them: `bert_base`, `bert-mini`.
+      corpus: files to read: a path or glob, several, `tfds:<name>`, or {name: files} as a mixture.
+      task: or a corpus, task or mixture by name.
+      model_dir: of the run; a run that is there is resumed.
+      cache_dir: of vocabularies and caches.
+      train_steps: in all. Warm-up and phases keep their shares of it.
+      batch_size: rows of a step, over all devices.
+      learning_rate: the highest of the run, of recipes that have one (PEAK_LEARNING_RATE).
+      objective: a preset's name, or an objective.
+      vocabulary: `bytes`, a file or a directory; None trains one, or takes what there is.
+      vocab_size: pieces of one that is trained.
+      seed: of parameters, order, noise and dropout.
+      mesh: axes of devices: {"data": 4, "tensor": 2}; -1 takes the rest.
+      model: in place of the recipe's: `functools.partial(Bert, Config(...))`, called with `rngs`.
+      optimizer: in place of the recipe's.
+      callbacks: told of what happens.
+      gin: further settings as on the command line: `["EVAL_PERIOD=100"]`.
+
+    Raises:
+      ConfigError: no such recipe or setting, or a value that it cannot have.
+      UnreadError: a setting that nothing would read.
+    """
+    words = {
+        "corpus": corpus,
+        "task": task,
+        "model_dir": model_dir,
+        "cache_dir": cache_dir,
+        "train_steps": train_steps,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "objective": objective if isinstance(objective, str) else None,
+        "vocabulary": vocabulary,
+        "vocab_size": vocab_size,
+        "seed": seed,
+        "mesh": mesh,
+    }
+    bindings = [*settings.bindings(words), *gin]
+    with gin_config.kept():
+        found = from_gin([str(gin_files.find_recipe(name))], bindings, callbacks=callbacks)
+    parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
+    parts = {part: value for part, value in parts.items() if value is not None}
+    if objective is not None and not isinstance(objective, str):
+        parts["data"] = dataclasses.replace(found.run.data, objective=objective)
+    if not parts:
+        return found
+    # What gin says is no longer the run: its parts are written.
+    return dataclasses.replace(found, run=dataclasses.replace(found.run, **parts), config=None)
+
+
+def from_gin(
+    files: Sequence[str],
+    bindings: Sequence[str] = (),
+    folders: Sequence[str] = (),
+    *,
+    callbacks: Sequence[Callback] = (),
+) -> Pretraining:
+    """The run of gin files, then of bindings; leaves gin configured with it.
+
+    Args:
+      files: names of models and files, as `t5x_like train --gin_file` takes them.
+      bindings: `NAME=value`, or `module.Thing.parameter=value`.
+      folders: searched for files as well.
+      callbacks: told of what happens.
+
+    Raises:
+      ConfigError: a file, name or value that cannot be.
+      UnreadError: a setting that nothing would read.
+    """
+    gin_config.load(files, bindings, folders)
+    notes = proportion.follow()
+    run = gin_config.build(Run)
+    notes += unread_settings.check(run, gin_config.given_settings())
+    return Pretraining(
+        run=gin_config.freed(run), config=gin_config.resolved(), notes=notes, callbacks=callbacks
+    )

@@ -1,0 +1,28 @@
+"""Results that remember the call that made them, so that they can be written as gin text."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def remembered(make: Callable[P, R]) -> Callable[P, R]:
+    """Gives what `make` returns an attribute `made_by`: a `functools.partial` of the call.
+
+    For functions that return functions, or named tuples with a field `made_by`.
+    """
+
+    @functools.wraps(make)
+    def remembering(*args: P.args, **kwargs: P.kwargs) -> R:
+        made = make(*args, **kwargs)
+        call = functools.partial(remembering, *args, **kwargs)
+        if isinstance(made, tuple):
+            return made._replace(made_by=call)  # type: ignore[attr-defined]
+        made.made_by = call  # type: ignore[attr-defined]
+        return made
+
+    return remembering
