@@ -1,3 +1,69 @@
-"""t5x_like: pretraining of encoder and encoder-decoder language models in JAX."""
+"""Pretraining of encoder and encoder-decoder language models in JAX.
+
+    import t5x_like as t5x
+
+    run = t5x.recipe("bert-mini", corpus="data/*.txt", model_dir="runs/mine")
+    run.train()
+    model = t5x.load("runs/mine")
+    model.fill("The capital of France is [MASK].", k=5)
+
+Names are imported when they are first used. docs/python.md says more.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_PLACES = {
+    "api.loaded_model": ("LoadedModel", "load"),
+    "api.pretraining": ("Pretraining", "from_gin", "recipe"),
+    "config.gin_files": ("ConfigError",),
+    "data.dataset": ("Data",),
+    "data.vocabulary_choice": ("KnownVocabulary", "VocabularyChoice"),
+    "core.partitioning": ("make_layout",),
+    "runs.run": ("Options", "Phase", "Run"),
+    "training.callbacks": ("Callback",),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+
+if TYPE_CHECKING:
+    from t5x_like.api.loaded_model import LoadedModel, load
+    from t5x_like.api.pretraining import Pretraining, from_gin, recipe
+    from t5x_like.config.gin_files import ConfigError
+    from t5x_like.core.partitioning import make_layout
+    from t5x_like.data.dataset import Data
+    from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
+    from t5x_like.runs.run import Options, Phase, Run
+    from t5x_like.training.callbacks import Callback
+
+__all__ = [
+    "Callback",
+    "ConfigError",
+    "Data",
+    "KnownVocabulary",
+    "LoadedModel",
+    "Options",
+    "Phase",
+    "Pretraining",
+    "Run",
+    "VocabularyChoice",
+    "from_gin",
+    "load",
+    "make_layout",
+    "recipe",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 't5x_like' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"t5x_like.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -56,7 +56,7 @@ DATA = Rule(
 RULES = {
     "__init__": Rule(),
     "__main__": Rule(ours="cli"),
-    "core": Rule(ours="core", others="etils numpy", in_functions="jax"),
+    "core": Rule(ours="core", others="etils numpy tqdm", in_functions="jax"),
     "objectives": Rule(ours="objectives core", others="numpy"),
     "vocabularies": Rule(ours="core vocabularies", others="numpy sentencepiece tokenizers tqdm"),
     "layers": Rule(ours="layers partitioning core", others="flax jax numpy"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.config import gin_config, gin_files, settings
-from t5x_like.runs import pretraining, proportion, unread_settings
+from t5x_like.runs import gin_run, pretraining, proportion, unread_settings
 from t5x_like.runs.run import Run
 
 if TYPE_CHECKING:
@@ -158,8 +158,8 @@ def from_gin(
     """
     gin_config.load(files, bindings, folders)
     notes = proportion.follow()
-    run = gin_config.build(Run)
+    run = gin_run.built()
     notes += unread_settings.check(run, gin_config.given_settings())
     return Pretraining(
-        run=gin_config.freed(run), config=gin_config.resolved(), notes=notes, callbacks=callbacks
+        run=gin_run.freed(run), config=gin_config.resolved(), notes=notes, callbacks=callbacks
     )

@@ -201,8 +201,7 @@ def freed(value: Any) -> Any:
     if isinstance(value, functools.partial):
         keywords = {name: freed(one) for name, one in value.keywords.items()}
         return functools.partial(freed(value.func), *map(freed, value.args), **keywords)
-    known = gin.config._inverse_lookup(value) if callable(value) else None
-    if known is not None:
+    if (known := _configurable(value)) is not None:
         bound = freed(made(lambda: gin.get_bindings(known.selector)))
         return functools.partial(known.wrapped, **bound) if bound else known.wrapped
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -213,6 +212,17 @@ def freed(value: Any) -> Any:
         if any(new[name] is not fields[name] for name in fields):
             return dataclasses.replace(value, **new)
     return value
+
+
+def _configurable(value: Any) -> Any:
+    """What gin knows of a class or function that a configuration refers to; None of other things.
+
+    A class stands there as a subclass of itself, by which gin does not find it.
+    """
+    if not callable(value):
+        return None
+    every = [known for _, known in gin.config._REGISTRY.items()]
+    return next((known for known in every if known.wrapper is value), None)
 
 
 def macro(name: str) -> Any:

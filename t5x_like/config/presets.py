@@ -23,6 +23,26 @@ def preset(name: str) -> Objective:
     return _bound(objectives.preset(name))
 
 
+@dataclasses.dataclass(frozen=True)
+class Presets:
+    """The objectives by name, some with other fields: `preset` as it was at some moment.
+
+    `changed` are pairs of a name and its objective.
+    """
+
+    changed: tuple[tuple[str, Objective], ...] = ()
+
+    def __call__(self, name: str) -> Objective:
+        return dict(self.changed).get(name) or objectives.preset(name)
+
+
+def now() -> Presets:
+    """What `preset` finds with the process's present configuration, whatever is loaded later."""
+    found = {name: _bound(usual) for name, usual in objectives.presets().items()}
+    changed = {name: one for name, one in found.items() if one != objectives.preset(name)}
+    return Presets(tuple(changed.items()))
+
+
 def chosen(named: Objective | str | None) -> Objective | None:
     """What OBJECTIVE or the objective of a phase stands for: an objective is itself."""
     return preset(named) if isinstance(named, str) else named

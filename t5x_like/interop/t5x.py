@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from flax import nnx, serialization
-from tqdm import tqdm
 
+from t5x_like.core import progress
 from t5x_like.interop import mapping
 from t5x_like.interop.mapping import Names, Rule, Transform
 from t5x_like.models import t5
@@ -139,7 +139,7 @@ def read(directory: Path, config: t5.Config) -> tuple[functools.partial, Any]:
     make = functools.partial(t5.T5, config=config)
     model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     names = _names(model, scanned=f"{_ROOT}encoder.encoder.mlp.wo.kernel" in arrays)
-    rules = tqdm(names.rules, desc="reading", unit=" parameters", disable=None, leave=False)
+    rules = progress.bar(names.rules, desc="reading", unit=" parameters", leave=False)
     params, left = mapping.read(arrays, model, names, rules=rules)
     if left:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""

@@ -107,14 +107,15 @@ def read(directory: str, *, step: int | None = None, modules: Collection[str] = 
 
 
 def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
-    """The model of a directory without its parameters; replaces the process's gin configuration.
+    """The model of a directory without its parameters.
 
     Raises:
       ValueError: it holds no model, or names more than our modules and `modules`.
     """
-    run_directory.load_config(epath.Path(directory), modules)
-    make: Callable[..., Any] = gin_config.macro("MODEL")
-    return gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+    with gin_config.kept():
+        run_directory.load_config(epath.Path(directory), modules)
+        make: Callable[..., Any] = gin_config.freed(gin_config.macro("MODEL"))
+        return gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
 
 
 def _move(params: dict[str, Any], device: jax.Device) -> None:

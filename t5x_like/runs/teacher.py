@@ -10,7 +10,6 @@ import jax
 from etils import epath
 from flax import nnx
 
-from t5x_like.config import gin_config
 from t5x_like.core.partitioning import Layout, map_parameters
 from t5x_like.models import bert, distilbert
 from t5x_like.runs import run_directory, saved_model
@@ -118,8 +117,7 @@ class Teacher:
         return jax.tree.unflatten(tree, leaves)
 
     def _abstract_model(self) -> Any:
-        with gin_config.kept():
-            model = saved_model.abstract_model(str(self._path()))
+        model = saved_model.abstract_model(str(self._path()))
         if not isinstance(model, bert.Bert):
             raise ValueError(
                 f"the teacher in {self.directory} is a {type(model).__name__}: only a BERT teaches"

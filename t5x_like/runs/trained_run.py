@@ -14,13 +14,17 @@ from flax import nnx
 from t5x_like.config import gin_config
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.vocabulary_choice import KnownVocabulary
-from t5x_like.runs import batches, pretraining, run_directory
+from t5x_like.runs import batches, gin_run, pretraining, run_directory
 from t5x_like.runs.run import Run
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.step import Program
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
+
+
+ROWS = 32
+"""Of a batch, where the user says no number."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +65,10 @@ def load(
       ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
     """
     directory = epath.Path(model_dir)
-    run_directory.load_config(directory, modules)
-    gin_config.bind(bindings)
-    run = gin_config.build(Run)
+    with gin_config.kept():
+        run_directory.load_config(directory, modules)
+        gin_config.bind(bindings)
+        run = gin_run.freed(gin_run.built())
     # Rows are chosen by whoever uses the model, on devices that may be others than trained it.
     rows = run.layout.batch_shards if rows is None else rows
     options = dataclasses.replace(run.options, batch_size=rows, microbatches=1)

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
+from t5x_like.core import progress as bars
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import tokenization
 from t5x_like.data.cache.format import (
@@ -214,8 +213,8 @@ class _Blocks:
 
 
 def _write_with_bar(tokenise: _Tokenise, blocks: _Blocks, *, workers: int, progress: bool) -> None:
-    with tqdm(
-        desc=blocks.title, unit="B", unit_scale=True, disable=not progress, mininterval=0.5
+    with bars.bar(
+        desc=blocks.title, unit="B", unit_scale=True, shown=progress, mininterval=0.5
     ) as bar:
         for size in _written(tokenise, iter(blocks), workers=workers):
             report = blocks.report

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from tqdm import tqdm
 
-from t5x_like.core import whole_files
+from t5x_like.core import progress, whole_files
 from t5x_like.data.cache.format import plan_name
 
 _VERSION = 2
@@ -112,12 +111,11 @@ def _source(module: str) -> str:
 
 
 def _with_bar(split: str, blocks: Blocks) -> Iterator[np.ndarray]:
-    bar = tqdm(
+    bar = progress.bar(
         desc=f"planning samples of {split}",
         unit=" rows",
         unit_scale=True,
         delay=_SILENT_SECONDS,
-        file=sys.stderr,
     )
     with bar:
         for block in blocks():

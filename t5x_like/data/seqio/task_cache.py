@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
+from t5x_like.core import progress as bars
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache.format import FLOAT, CacheError, Manifest, token_dtype
 from t5x_like.data.cache.lock import sole_writer
@@ -125,7 +125,7 @@ class _Write:
         digest = hashlib.sha256()
         records = _records(self.extent.run(task, part), task, plan=self.plan, digest=digest)
         title = f"{task.name} {part.split} {part.number + 1}/{part.of}"
-        bar = tqdm(records, desc=title, unit=" records", disable=not self.progress)
+        bar = bars.bar(records, desc=title, unit=" records", shown=self.progress)
         return self.plan.write(part.split, part.number, records=bar, content=digest.hexdigest)
 
 
@@ -181,9 +181,8 @@ def write_cache_from_task(
         else:
             workers = 1
         write = _Write(plan, extent, find_task, progress and workers == 1)
-        bar = tqdm(
-            desc=task.name, total=len(parts), unit=" shards", disable=not progress or workers == 1
-        )
+        shown = progress and workers > 1
+        bar = bars.bar(desc=task.name, total=len(parts), unit=" shards", shown=shown)
         with bar:
             for _ in spread(write, iter(parts), workers=workers):
                 bar.update()

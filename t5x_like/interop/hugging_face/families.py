@@ -23,15 +23,15 @@ from typing import Any
 
 from flax import nnx
 
-from t5x_like import interop
 from t5x_like.core.spelling import nearest
+from t5x_like.interop import hugging_face
 
 
 def _modules() -> list[ModuleType]:
     """Those of this package that name model types: adding a family adds a file."""
-    names = [found.name for found in pkgutil.iter_modules(interop.__path__)]
+    names = [found.name for found in pkgutil.iter_modules(hugging_face.__path__)]
     modules = [
-        importlib.import_module(f"{interop.__name__}.{name}")
+        importlib.import_module(f"{hugging_face.__name__}.{name}")
         for name in names
         if name != __name__.rpartition(".")[2]
     ]

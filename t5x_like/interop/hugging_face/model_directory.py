@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flax import nnx
-from tqdm import tqdm
 
+from t5x_like.core import progress
 from t5x_like.interop import mapping
 from t5x_like.interop.hugging_face import families, safetensors_files
 
@@ -70,7 +70,7 @@ def read(directory: Path, *, architecture: str | None = None) -> ImportedModel:
     make = settled(make, weights) if settled else make
     model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     names = family.names(model)
-    rules = tqdm(names.rules, desc="reading", unit=" parameters", disable=None, leave=False)
+    rules = progress.bar(names.rules, desc="reading", unit=" parameters", leave=False)
     params, unused = mapping.read(weights, model, names, rules=rules)
     return ImportedModel(make, params, named[0], unused)
 
@@ -144,8 +144,8 @@ def write(
     family = families.of_model(model)
     config = _config(family, model, ids=ids, original=original or {})
     tensors = mapping.written(params, model, family.names(model))
-    progress = tqdm(tensors, desc="writing", unit=" tensors", disable=None, leave=False)
-    safetensors_files.write(directory, progress, overwrite=overwrite, shard_bytes=shard_bytes)
+    shown = progress.bar(tensors, desc="writing", unit=" tensors", leave=False)
+    safetensors_files.write(directory, shown, overwrite=overwrite, shard_bytes=shard_bytes)
     _write_json(directory / CONFIG, config)
     architecture = config["architectures"][0]
     if architecture.endswith(_GENERATES):

@@ -252,7 +252,7 @@ class Checkpoints:
         return self._first_good(abstract_params, self._read, step=step)
 
     def open_params(self, abstract_params: Any, *, step: int | None = None) -> RestoredState:
-        """As `restore_params`, but each parameter is `unread.LazyArray`, and read when asked for."""
+        """As `restore_params`, but each parameter is a `LazyArray`, read when it is asked for."""
 
         def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
             directory = self.directory / str(step)

@@ -14,6 +14,7 @@ MAX_SAMPLE = 100_000_000
 """Characters of a whole sample; a trainer takes about 10 bytes for each."""
 MAX_SENTENCES = 1_000_000
 """Lines of a sample, where nothing else is said."""
+from t5x_like.core import progress
 
 
 def sample(documents: Iterable[str], *, max_sentences: int, seed: int, progress: bool) -> list[str]:
@@ -79,6 +80,4 @@ def _sentences(documents: Iterable[str]) -> Iterator[str]:
 
 def shown(documents: Iterable[Any], *, doing: str = "reading") -> Iterable[Any]:
     """The documents, with a bar on standard error that counts them."""
-    import tqdm
-
-    return tqdm.tqdm(documents, desc=f"{doing} text for the vocabulary", unit=" documents")
+    return progress.bar(documents, desc=f"{doing} text for the vocabulary", unit=" documents")
