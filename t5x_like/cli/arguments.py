@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from t5x_like.config.settings import SETTINGS, bindings
 
 if TYPE_CHECKING:
     from t5x_like.data.dataset import Data
@@ -52,6 +54,71 @@ def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
     parser.set_defaults(default_gin_file=default)
 
 
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Adds a flag for each of `settings.SETTINGS`, the same words as in Python."""
+    group = parser.add_argument_group(
+        "settings", "what most runs set; --gin.NAME=VALUE sets everything else"
+    )
+    kinds: dict[str, Callable[[str], Any]] = {
+        "int": int,
+        "float": float,
+        "str": str,
+        "texts": str,
+        "sizes": sizes,
+    }
+    for name, setting in SETTINGS.items():
+        group.add_argument(
+            f"--{name}",
+            type=kinds[setting.kind],
+            nargs="+" if setting.kind == "texts" else None,
+            metavar=setting.example,
+            help=setting.help,
+        )
+
+
+def given_settings(args: argparse.Namespace) -> list[str]:
+    """Gin bindings of the flags of `add_settings`."""
+    given = {name: getattr(args, name) for name in SETTINGS}
+    if given["corpus"] and len(given["corpus"]) == 1:
+        (given["corpus"],) = given["corpus"]
+    return bindings(given)
+
+
+def sizes(text: str) -> dict[str, int]:
+    """The type of `--mesh data=4,tensor=2`; -1 takes the devices that are left."""
+    try:
+        pairs = [part.split("=") for part in text.split(",")]
+        return {axis.strip(): int(size) for axis, size in pairs}
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not of the form AXIS=N,AXIS=N, such as data=4,tensor=2"
+        ) from error
+
+
+def add_seqio(parser: argparse.ArgumentParser) -> None:
+    """Adds T5X's flags about where SeqIO and TFDS look for data."""
+    group = parser.add_argument_group("SeqIO and TFDS")
+    group.add_argument("--tfds_data_dir", metavar="DIR", help="of data sets that TFDS prepared")
+    group.add_argument(
+        "--seqio_additional_cache_dirs",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="DIRS",
+        help="comma-separated folders of caches that seqio_cache_tasks made",
+    )
+
+
+def use_seqio_flags(args: argparse.Namespace) -> None:
+    """Does what the flags of `add_seqio` say, for this process and those that it starts."""
+    if args.tfds_data_dir:
+        os.environ["TFDS_DATA_DIR"] = args.tfds_data_dir
+    if args.seqio_additional_cache_dirs:
+        from t5x_like.data.extras import require
+
+        seqio = require("seqio", "data", purpose="--seqio_additional_cache_dirs")
+        seqio.add_global_cache_dirs(args.seqio_additional_cache_dirs)
+
+
 def add_modules(parser: argparse.ArgumentParser) -> None:
     """Adds `--module`, for commands that open a directory, whose configuration is only data."""
     parser.add_argument(
@@ -84,9 +151,14 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
       The parsed arguments and the bindings, each `NAME=value`.
     """
     rest: list[str] = []
-    bindings: list[str] = []
+    given: list[str] = []
     words = iter(argv)
     for word in words:
+        # The second is T5X's way: --gin_bindings="NAME = value".
+        name, is_whole, binding = word.partition("--gin_bindings=")
+        if not name and is_whole:
+            given.append(binding)
+            continue
         if not word.startswith("--gin."):
             rest.append(word)
             continue
@@ -96,14 +168,14 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
             if value is None:
                 parser.error(f"{word} has no value: {word}=VALUE")
             binding = f"{binding}={value}"
-        bindings.append(binding)
+        given.append(binding)
     args, unknown = parser.parse_known_args(rest)
     if unknown:
         advice = _as_setting(unknown) if hasattr(args, "gin_file") else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
     if hasattr(args, "gin_file"):
         args.gin_file = args.gin_file or ([] if args.recipe else [args.default_gin_file])
-    return args, bindings
+    return args, given
 
 
 def _as_setting(words: Sequence[str]) -> str:

@@ -10,12 +10,12 @@ _EPILOG = """\
 examples:
   t5x_like train
       a small T5 on the documentation inside this Python, on whatever devices there are
-  t5x_like train --recipe bert_base --gin.CORPUS="'data/*.jsonl.gz'"
+  t5x_like train --recipe bert_base --corpus 'data/*.jsonl.gz'
       a published pretraining run on your own text, vocabulary included; in small: bert-mini
   t5x_like train --gin_file=t5_1_1_small --gin_file=runs/pretrain.gin \\
-      --gin.MODEL_DIR="'runs/mine'" --gin.CORPUS="'data/*.jsonl.gz'"
+      --model_dir runs/mine --corpus 'data/*.jsonl.gz'
       a published size on your own text; the same command resumes it
-  t5x_like train ... --gin.TRAIN_STEPS=200000
+  t5x_like train ... --train_steps 200000
       extends a finished run
 
 The run's resolved configuration is saved as MODEL_DIR/config.gin.
@@ -31,6 +31,8 @@ def main(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_gin(parser, default="runs/local.gin")
+    arguments.add_settings(parser)
+    arguments.add_seqio(parser)
     arguments.add_distributed(parser)
     parser.add_argument(
         "--allow_change",
@@ -42,17 +44,14 @@ def main(argv: list[str]) -> int:
     allowed = frozenset(filter(None, args.allow_change.split(",")))
     if unknown := allowed - {"seed", "batch_size", "data"}:
         parser.error(f"--allow_change: {', '.join(sorted(unknown))}? seed, batch_size or data")
+    arguments.use_seqio_flags(args)
     arguments.join_processes(args)
 
-    from t5x_like.config import gin_config, gin_files
-    from t5x_like.runs import proportion, unread_settings
-    from t5x_like.runs.pretraining import pretrain
-    from t5x_like.runs.run import Run
+    from t5x_like.api.pretraining import from_gin
+    from t5x_like.config import gin_files
 
     recipe = [str(gin_files.find_recipe(args.recipe))] if args.recipe else []
-    gin_config.load([*recipe, *args.gin_file], bindings, args.gin_search_paths)
-    notes = proportion.follow()
-    run = gin_config.build(Run)
-    notes += unread_settings.check(run, gin_config.given_settings())
-    outcome = pretrain(run, gin_config.resolved(), allow_change=allowed, notes=notes)
+    bindings = [*arguments.given_settings(args), *bindings]
+    run = from_gin([*recipe, *args.gin_file], bindings, args.gin_search_paths)
+    outcome = run.train(allow_change=sorted(allowed))
     return 3 if outcome.status == "preempted" else 0

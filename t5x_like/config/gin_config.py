@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import gin
 
-from t5x_like.config import gin_files, gin_text, trust
+from t5x_like.config import gin_files, gin_text, t5x_names, trust
 from t5x_like.config.gin_files import ConfigError as ConfigError
 from t5x_like.core.spelling import nearest
 
@@ -80,7 +80,8 @@ def bind(bindings: Sequence[str]) -> None:
         name = binding.partition("=")[0].strip()
         where = f"in --gin.{binding}"
         if re.fullmatch(r"\w+", name) and name not in macros:
-            raise ConfigError(f"no gin macro {name!r} {where}" + nearest(name, sorted(macros)))
+            meant = t5x_names.advice(name) or nearest(name, sorted(macros))
+            raise ConfigError(f"no gin macro {name!r} {where}{meant}")
         _translated(gin.parse_config, _with_import(binding), where=where)
         _given.extend(UserSetting(one, None) for one in gin_text.read(binding).bindings)
 

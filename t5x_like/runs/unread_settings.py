@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import gin
 
-from t5x_like.config import gin_config
+from t5x_like.config import gin_config, t5x_names
 from t5x_like.data.sources import CorpusSource
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 
@@ -75,8 +75,9 @@ def check(run: Run, given: Sequence[UserSetting]) -> list[str]:
         if setting not in known and not _is_read(setting):
             where = f" of {file}" if file else ""
             raise UnreadError(
-                f"nothing reads {setting}{where}: this run makes no use of it. "
-                "docs/configuration.md says what there is to set"
+                f"nothing reads {setting}{where}: this run makes no use of it"
+                f"{t5x_names.advice(setting.selector)}. docs/configuration.md says what there is "
+                "to set"
             )
     return notes
 

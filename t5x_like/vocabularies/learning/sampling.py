@@ -8,13 +8,14 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from t5x_like.core import progress
+
 MAX_SENTENCE = 1000
 """Characters after which a line is cut, at a space where it has one."""
 MAX_SAMPLE = 100_000_000
 """Characters of a whole sample; a trainer takes about 10 bytes for each."""
 MAX_SENTENCES = 1_000_000
 """Lines of a sample, where nothing else is said."""
-from t5x_like.core import progress
 
 
 def sample(documents: Iterable[str], *, max_sentences: int, seed: int, progress: bool) -> list[str]:

@@ -1,0 +1,23 @@
+"""What T5X calls by other names, for those who come from there."""
+
+from __future__ import annotations
+
+MACROS = {
+    "RANDOM_SEED": "SEED (or --seed)",
+    "EVAL_STEPS": "EVAL_BATCHES: batches of an evaluation",
+    "INITIAL_CHECKPOINT_PATH": "INIT_FROM = @init_from.InitFrom(), whose directory is a run or an "
+    "import (`t5x_like import` reads T5X's checkpoints)",
+    "USE_CACHED_TASKS": "no setting: tasks are cached at first use, and always read from there",
+    "LOSS_NORMALIZING_FACTOR": "no setting: losses are means over the tokens of the global batch",
+    "SHUFFLE_TRAIN_EXAMPLES": "no setting: every epoch has an order of its own, from SEED",
+    "LABEL_SMOOTHING_FACTOR": "LABEL_SMOOTHING",
+    "NUM_MICROBATCHES": "MICROBATCHES",
+    "OPTIMIZER_LEARNING_RATE": "PEAK_LEARNING_RATE (or --learning_rate)",
+    "CHECKPOINTS_TO_KEEP": "CHECKPOINTS_KEPT",
+}
+"""{macro there: what does the same here}."""
+
+
+def advice(macro: str) -> str:
+    """`; T5X's RANDOM_SEED is SEED here`, or nothing."""
+    return f"; T5X's {macro} is {MACROS[macro]} here" if macro in MACROS else ""
