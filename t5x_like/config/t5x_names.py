@@ -7,9 +7,9 @@ MACROS = {
     "EVAL_STEPS": "EVAL_BATCHES: batches of an evaluation",
     "INITIAL_CHECKPOINT_PATH": "INIT_FROM = @init_from.InitFrom(), whose directory is a run or an "
     "import (`t5x_like import` reads T5X's checkpoints)",
-    "USE_CACHED_TASKS": "no setting: tasks are cached at first use, and always read from there",
-    "LOSS_NORMALIZING_FACTOR": "no setting: losses are means over the tokens of the global batch",
-    "SHUFFLE_TRAIN_EXAMPLES": "no setting: every epoch has an order of its own, from SEED",
+    "USE_CACHED_TASKS": "no setting, as tasks are cached at first use, and always read from there",
+    "LOSS_NORMALIZING_FACTOR": "no setting, as losses are means over the tokens of the global batch",
+    "SHUFFLE_TRAIN_EXAMPLES": "no setting, as every epoch has an order of its own, from SEED",
     "LABEL_SMOOTHING_FACTOR": "LABEL_SMOOTHING",
     "NUM_MICROBATCHES": "MICROBATCHES",
     "OPTIMIZER_LEARNING_RATE": "PEAK_LEARNING_RATE (or --learning_rate)",
@@ -20,4 +20,4 @@ MACROS = {
 
 def advice(macro: str) -> str:
     """`; T5X's RANDOM_SEED is SEED here`, or nothing."""
-    return f"; T5X's {macro} is {MACROS[macro]} here" if macro in MACROS else ""
+    return f"; in place of T5X's {macro} there is {MACROS[macro]}" if macro in MACROS else ""
