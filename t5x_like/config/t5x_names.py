@@ -8,7 +8,7 @@ MACROS = {
     "INITIAL_CHECKPOINT_PATH": "INIT_FROM = @init_from.InitFrom(), whose directory is a run or an "
     "import (`t5x_like import` reads T5X's checkpoints)",
     "USE_CACHED_TASKS": "no setting, as tasks are cached at first use, and always read from there",
-    "LOSS_NORMALIZING_FACTOR": "no setting, as losses are means over the tokens of the global batch",
+    "LOSS_NORMALIZING_FACTOR": "no setting, as losses are means over the global batch",
     "SHUFFLE_TRAIN_EXAMPLES": "no setting, as every epoch has an order of its own, from SEED",
     "LABEL_SMOOTHING_FACTOR": "LABEL_SMOOTHING",
     "NUM_MICROBATCHES": "MICROBATCHES",
