@@ -172,11 +172,14 @@ def resolved() -> str:
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
     """Puts the process's gin configuration back as it was, whatever is loaded inside."""
-    text = resolved()
+    text, given, usual = resolved(), [*_given], {**_shipped}
     try:
         yield
     finally:
         _replace(text)
+        _given[:] = given
+        _shipped.clear()
+        _shipped.update(usual)
 
 
 def build(configurable: Callable[..., Any]) -> Any:
