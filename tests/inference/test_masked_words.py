@@ -1,0 +1,89 @@
+"""Blanks of masked models: each guess is what the model itself says at the mask."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from t5x_like.inference import masked_words, text_rows
+from t5x_like.models import albert, bert, electra, t5, xlnet
+from t5x_like.vocabularies.characters import CharacterVocabulary
+
+VOCABULARY = CharacterVocabulary(" .abcdefgh")
+SIZES = {"vocab_size": 64, "d_model": 16, "d_ff": 32, "num_heads": 2, "num_layers": 1}
+BERT = {**SIZES, "dtype": "float32"}
+TEMPLATE = "cls:0 A:0 sep:0"
+TEXTS = ["a ___ b [MASK] c", "[MASK]", "dead <mask> beef " * 20]
+
+MODELS = {
+    "bert": lambda rngs: bert.Bert(bert.Config(**BERT), rngs=rngs),
+    "albert": lambda rngs: albert.Albert(albert.Config(**BERT, d_embedding=8), rngs=rngs),
+    "electra": lambda rngs: electra.Electra(
+        electra.Config(**BERT, d_embedding=8, generator_width=0.5), rngs=rngs
+    ),
+    "xlnet": lambda rngs: xlnet.XLNet(xlnet.Config(**SIZES, dtype="float32", mem_len=4), rngs=rngs),
+}
+
+
+def guessed(model, texts, k=3):
+    return masked_words.fill(texts, model, VOCABULARY, k=k, template=TEMPLATE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_guesses_are_ordered_and_do_not_depend_on_what_is_read_beside(name: str) -> None:
+    model = MODELS[name](nnx.Rngs(0))
+    found = guessed(model, TEXTS)
+    assert [len(one.blanks) for one in found] == [2, 1, 20]
+    for one in found:
+        for blank in one.blanks:
+            shares = [guess.probability for guess in blank]
+            assert shares == sorted(shares, reverse=True)
+            assert 0 < sum(shares) < 1
+    for text, together in zip(TEXTS, found, strict=True):
+        (alone,) = guessed(model, [text])
+        for a, b in zip(alone.blanks, together.blanks, strict=True):
+            got, want = ([one.probability for one in blank] for blank in (a, b))
+            np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_bert_guesses_by_its_own_logits() -> None:
+    model, ids = MODELS["bert"](nnx.Rngs(0)), VOCABULARY.token_ids
+    row = [ids.cls, *VOCABULARY.encode("a"), ids.mask, *VOCABULARY.encode(" b"), ids.sep]
+    batch = {
+        "encoder_input_tokens": np.array([row]),
+        "encoder_attention_mask": np.ones((1, len(row)), int),
+    }
+    logits = model.logits(batch)[0, row.index(ids.mask), : VOCABULARY.vocab_size]
+    best = int(logits.argmax())
+    ((guess, *_),) = guessed(model, ["a ___ b"])[0].blanks
+    assert guess.text == VOCABULARY.piece(best).strip("▁ ")
+    assert guess.probability == pytest.approx(float(jax.nn.softmax(logits)[best]), rel=1e-5)
+
+
+def test_what_cannot_be_filled_is_said() -> None:
+    model = nnx.eval_shape(lambda: MODELS["bert"](nnx.Rngs(0)))
+    with pytest.raises(ValueError, match="no blank in 'abc'"):
+        guessed(model, ["abc"])
+    sides = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_kv": 8}
+    sizes = {name: value for name, value in SIZES.items() if name != "num_layers"}
+    writer = nnx.eval_shape(lambda: t5.T5(t5.Config(**sizes, **sides), rngs=nnx.Rngs(0)))
+    with pytest.raises(ValueError, match="a T5 predicts no masked tokens"):
+        guessed(writer, TEXTS)
+
+
+def test_a_text_is_framed_with_what_the_vocabulary_has() -> None:
+    ids = VOCABULARY.token_ids
+    assert text_rows.framed([7, 8], ids, "cls:0 A:0 sep:0") == [ids.cls, 7, 8, ids.sep]
+    assert text_rows.framed([7], ids, "begin:0 A:0 eos:0")[-2:] == [7, ids.eos]
+
+
+def test_rows_of_one_length_are_read_together() -> None:
+    rows = [[1] * n for n in (3, 70, 4, 5)]
+    found = list(text_rows.batches(rows, pad=0))
+    assert [numbers for numbers, _ in found] == [[0, 2, 3, 1]]
+    assert found[0][1]["encoder_input_tokens"].shape == (text_rows.ROWS, 128)
+    assert found[0][1]["encoder_attention_mask"].sum(1).tolist()[:4] == [3, 4, 5, 70]
