@@ -6,7 +6,7 @@ Importable by every package: nothing but NumPy is imported at run time.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -321,6 +321,22 @@ class FeatureConverter(Protocol):
         Raises:
           ValueError: a feature is missing, or the examples do not fit the row.
         """
+
+
+class BatchCompleter(Protocol):
+    """Adds to each global batch what a model learns from besides the text, such as a teacher."""
+
+    def check(self, vocabulary: Vocabulary) -> None:
+        """Raises ValueError where it cannot be used with this vocabulary; reads nothing large."""
+
+    def check_model(self, model: Any) -> None:
+        """Raises ValueError where a model, its parameters abstract, has no use for what it adds."""
+
+    def identity(self) -> Any:
+        """JSON by which a resumed run knows that it is still the same one."""
+
+    def open(self, layout: Any) -> Callable[[Batch], Batch]:
+        """What completes a batch, split over the mesh as `layout` (a `Layout`) says."""
 
 
 def lacking(one: Any, protocol: type) -> list[str]:

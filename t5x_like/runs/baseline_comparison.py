@@ -70,8 +70,8 @@ class _Compared:
         self._model = model
         self._params = {"trained": model.params, "untrained": _untrained(model)}
         self._token_bytes = token_bytes(model.vocabulary)
-        teacher = model.run.teacher
-        self._teach = None if teacher is None else teacher.open(model.run.layout)
+        completer = model.run.completer
+        self._complete = None if completer is None else completer.open(model.run.layout)
 
     def columns(
         self, rows: Sequence[Mapping[str, np.ndarray]], counts: np.ndarray, ids: TokenIds
@@ -98,7 +98,7 @@ class _Compared:
         found = evaluate(
             self._model.program.evaluation(),
             self._params[who],
-            batches if self._teach is None else map(self._teach, batches),
+            batches if self._complete is None else map(self._complete, batches),
             token_bytes=self._token_bytes,
         )
         return {name: value for name, value in found.items() if name not in TOTALS}

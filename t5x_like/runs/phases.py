@@ -66,7 +66,7 @@ class RunPhase:
         Raises:
           ValueError: what the model, the optimizer or the objective object to.
         """
-        if self.run.teacher is None:
+        if self.run.completer is None:
             data = self.run.data.with_lengths()
             for objective in data.task_objectives():
                 preflight.step_works(self.run, program, objective, data.lengths or {})
@@ -88,8 +88,8 @@ class RunPhase:
             preflight.vocabulary_fits(self.run.abstract_model, ids, pad)
             if vocabulary is not None:
                 usable(vocabulary)
-                if self.run.teacher is not None:
-                    self.run.teacher.check(vocabulary)
+                if self.run.completer is not None:
+                    self.run.completer.check(vocabulary)
             known = {} if vocabulary is None else {"vocabulary": vocabulary.fingerprint}
             same({**self._named(self._settings()), **known})
 
@@ -116,8 +116,8 @@ class RunPhase:
             "batch_size": run.options.batch_size,
             "data.converter": repr(run.feature_converter),
         }
-        if run.teacher is not None:
-            settings["data.teacher"] = run.teacher.identity()
+        if run.completer is not None:
+            settings["data.teacher"] = run.completer.identity()
         return settings | ({"data.start": self.start} if self.number else {})
 
     def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:

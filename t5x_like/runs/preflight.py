@@ -16,7 +16,6 @@ from t5x_like.core.protocols import (
     TokenIds,
     lacking,
 )
-from t5x_like.models.distilbert import DistilBert
 from t5x_like.objectives import presets
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
 
@@ -100,11 +99,8 @@ def parts_complete(run: Run) -> None:
                 f"{type(part).__name__} has no {', '.join(missing)}: protocols.{protocol.__name__} "
                 "says what these are"
             )
-    if run.teacher is not None and not isinstance(model, DistilBert):
-        raise ValueError(
-            f"TEACHER has no effect: a {type(model).__name__} learns from text alone. Leave it "
-            "out, or choose a student (--gin_file=distilbert)"
-        )
+    if run.completer is not None:
+        run.completer.check_model(model)
     if missing := lacking(model.config, ModelConfig):
         raise ValueError(
             f"the configuration of {type(model).__name__} has no {', '.join(missing)}: "

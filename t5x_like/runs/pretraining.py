@@ -126,9 +126,9 @@ def _parts(
     batches = [phase.batches(found) for phase, found in zip(phases, opened, strict=True)]
     for program, part in zip(programs[1:], batches[1:], strict=True):
         part.check(program)  # else it would be seen when the phase begins
-    if run.teacher is not None:
-        teach = run.teacher.open(run.layout)
-        batches = [dataclasses.replace(part, complete=teach) for part in batches]
+    if run.completer is not None:
+        complete = run.completer.open(run.layout)
+        batches = [dataclasses.replace(part, complete=complete) for part in batches]
     log = _log(run, model_dir, batches)
     for note in (*notes, *_of_unreached(every[len(phases) :])):
         log.message(note)
@@ -209,9 +209,11 @@ def _periods(options: Options) -> loop.Periods:
     )
 
 
-def _phase(start: int, program: step.Program, part: Batches) -> loop.Phase:
+def _phase(start: int, program: step.Program, part: Batches) -> loop.CompiledPhase:
     held_out = functools.partial(part.held_out, program) if part.validation else None
-    return loop.Phase(program=program, batches=part.train_from, start=start, evaluate=held_out)
+    return loop.CompiledPhase(
+        program=program, batches=part.train_from, start=start, evaluate=held_out
+    )
 
 
 def build_program(run: Run) -> step.Program:

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     import optax
 
     from t5x_like.core.partitioning import Layout
-    from t5x_like.core.protocols import FeatureConverter, Model, Objective
+    from t5x_like.core.protocols import BatchCompleter, FeatureConverter, Model, Objective
     from t5x_like.data.dataset import Data
     from t5x_like.runs.init_from import InitFrom
-    from t5x_like.runs.teacher import Teacher
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,7 +118,7 @@ class Run:
       options: steps, batch size, periods, seed.
       phases: parts of the run with batches of their own, in order; none: it is the same throughout.
       init_from: where the first parameters come from, in place of being drawn.
-      teacher: adds what a student learns from it to each batch.
+      completer: adds to each batch, such as what a teacher says of it.
     """
 
     model_dir: str | None
@@ -131,7 +130,7 @@ class Run:
     options: Options
     phases: Sequence[Phase] = ()
     init_from: InitFrom | None = None
-    teacher: Teacher | None = None
+    completer: BatchCompleter | None = None
 
     def __post_init__(self) -> None:
         *earlier, last = self.phases or (Phase(),)

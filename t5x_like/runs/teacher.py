@@ -64,6 +64,14 @@ class Teacher:
                 f"`vocabulary` in {path}"
             )
 
+    def check_model(self, model: Any) -> None:
+        """Raises ValueError where the model is no student."""
+        if not isinstance(model, distilbert.DistilBert):
+            raise ValueError(
+                f"TEACHER has no effect: a {type(model).__name__} learns from text alone. Leave it "
+                "out, or choose a student (--gin_file=distilbert)"
+            )
+
     def identity(self) -> list[Any]:
         """JSON by which a resumed run knows that it still has this teacher: step and dtype."""
         steps = Checkpoints(run_directory.checkpoints(self._path())).steps()

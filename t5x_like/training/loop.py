@@ -54,7 +54,7 @@ class Outcome:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Phase:
+class CompiledPhase:
     """Steps of a run with batches of one kind. What a model carries ends with its phase.
 
     Attributes:
@@ -86,7 +86,7 @@ class Step(NamedTuple):
     metrics: Mapping[str, Any]
 
 
-def train(phases: Sequence[Phase], **parts: Any) -> Outcome:
+def train(phases: Sequence[CompiledPhase], **parts: Any) -> Outcome:
     """Takes all the steps of `steps`, whose arguments these are; how that ended."""
     taken = steps(phases, **parts)
     while True:
@@ -97,7 +97,7 @@ def train(phases: Sequence[Phase], **parts: Any) -> Outcome:
 
 
 def steps(
-    phases: Sequence[Phase],
+    phases: Sequence[CompiledPhase],
     *,
     key: jax.Array,
     periods: Periods,
@@ -152,7 +152,7 @@ def steps(
         log.start(step)
         told.start(_about(checkpoints, metadata, step=step, total=periods.total))
         vote, reader = Vote(), _Reader(log, periods, told)
-        phase: Phase | None = None
+        phase: CompiledPhase | None = None
         leaving = stopped = False
         while step < periods.total and not leaving:
             if phase is not (now := _phase_of(step, phases)):
@@ -242,7 +242,7 @@ class _Reader:
 
 
 def _restore_or_init(
-    phases: Sequence[Phase],
+    phases: Sequence[CompiledPhase],
     checkpoints: Checkpoints,
     *,
     key: jax.Array,
@@ -267,7 +267,7 @@ def _restore_or_init(
     return state, 0
 
 
-def _phase_of(step: int, phases: Sequence[Phase]) -> Phase:
+def _phase_of(step: int, phases: Sequence[CompiledPhase]) -> CompiledPhase:
     """The phase of the step that follows `step` steps."""
     return next(phase for phase in reversed(phases) if phase.start <= step)
 

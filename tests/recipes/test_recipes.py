@@ -247,7 +247,7 @@ def mechanism(run: Run) -> dict[str, object]:
         "phases": len(run.phases),
         "vocabulary": dataclasses.replace(vocabulary, size=32_000, character_coverage=1.0),
         "exponent": run.data.corpus_exponent,
-        "teacher": run.teacher is not None,
+        "teacher": run.completer is not None,
         "init_from": run.init_from is not None,
     }
 

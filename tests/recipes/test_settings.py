@@ -274,14 +274,14 @@ def test_models_of_more_than_a_billion_parameters_are_cut(
 
 def test_what_a_run_starts_from_and_who_teaches_it(resolved: Callable[[str], Run]):
     student = resolved("distilbert")
-    assert student.teacher.directory == student.init_from.directory == "runs/bert_base"
+    assert student.completer.directory == student.init_from.directory == "runs/bert_base"
     assert student.init_from.layers == (0, 2, 4, 7, 9, 11)
     config = gin_config.given(student.model)["config"]
     weights = (config.kl_weight, config.mlm_weight, config.cosine_weight)
     assert (weights, config.temperature) == ((5.0, 2.0, 1.0), 2.0)
     assert student.init_from.skip == ("^mlm[.](dense|norm)",)  # of its head, the bias is taken
     further = resolved("legal_bert")
-    assert (further.init_from.directory, further.teacher) == ("runs/bert_base", None)
+    assert (further.init_from.directory, further.completer) == ("runs/bert_base", None)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def what_runs(run: Run) -> str:
         data.lengths, data.mixture_or_task_name, data.mixture_or_task_module, data.corpus,
         data.corpus_exponent, data.chosen_objective, data.sentences, data.vocabulary,
         data.cache_dir, data.workers,
-        gin.get_bindings("user_corpus.user_corpus"), run.init_from, run.teacher,
+        gin.get_bindings("user_corpus.user_corpus"), run.init_from, run.completer,
         [(start, part.options, part.data.lengths, part.data.chosen_objective)
          for start, part in run.in_phases()],
     ]  # fmt: skip

@@ -49,7 +49,7 @@ def main() -> None:
             yield batch
 
     outcome = loop.train(
-        [loop.Phase(program=program, batches=batches)],
+        [loop.CompiledPhase(program=program, batches=batches)],
         key=jax.random.key(7),
         periods=loop.Periods(total=flags.steps, checkpoint=3, log=1),
         checkpoints=checkpoints.Checkpoints(flags.directory / "checkpoints"),
