@@ -168,7 +168,11 @@ class Objective(Protocol):
 
 @runtime_checkable
 class Vocabulary(Protocol):
-    """Text to ids and back. Pickles, so that worker processes can have it."""
+    """Text to ids and back. Pickles, so that worker processes can have it.
+
+    One with an attribute `releases_lock` that is true is tokenised with in threads, others in
+    processes.
+    """
 
     @property
     def vocab_size(self) -> int: ...

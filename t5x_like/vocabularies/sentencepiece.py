@@ -37,6 +37,9 @@ class SentencePieceVocabulary:
       ValueError: it is not a SentencePiece model, or holds sentinels elsewhere than at its top.
     """
 
+    releases_lock = True
+    """The library encodes without Python's lock."""
+
     def __init__(self, model_file: str | Path, extra_ids: int = sentinels.USUAL_EXTRA_IDS) -> None:
         self._model = Path(model_file).read_bytes()
         self._extra_ids = extra_ids

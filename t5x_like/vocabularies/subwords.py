@@ -30,6 +30,9 @@ class SubwordVocabulary:
       ValueError: it is not such a file, or one of another kind than WordPiece and byte-level BPE.
     """
 
+    releases_lock = True
+    """The library encodes without Python's lock."""
+
     def __init__(self, text: str, extra_ids: int = 0, *, origin: str | Path = "this") -> None:
         """`text` is the file's, `origin` its name in errors."""
         self._json = text

@@ -27,12 +27,8 @@ from t5x_like.data.cache.workers import default_workers, mapping
 from t5x_like.data.corpora import registry, text_pieces
 from t5x_like.data.corpora.registry import Corpus, ReadReport
 from t5x_like.data.corpora.sentences import DEFAULT, rule
-from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
-from t5x_like.vocabularies.subwords import SubwordVocabulary
 
 BLOCK_BYTES = 8 << 20
-# Their libraries encode without Python's lock, so threads do, which start at once.
-_WITHOUT_LOCK = (SentencePieceVocabulary, SubwordVocabulary)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +225,8 @@ def _written(tokenise: _Tokenise, blocks: Iterator[_Block], *, workers: int) -> 
     The workers tokenise; all else is done here, meanwhile: with two blocks in hand, there is work
     for them while one is written and the next one read.
     """
-    threads = isinstance(tokenise.vocabulary, _WITHOUT_LOCK)
+    # Where encoding lets go of Python's lock threads do, which start at once.
+    threads = getattr(tokenise.vocabulary, "releases_lock", False)
     if not threads and workers > 1:
         # A text that does not fill a block is not worth processes.
         first = list(itertools.islice(blocks, 1))
