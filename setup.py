@@ -92,7 +92,7 @@ def main() -> None:
             "t5x_like.launch": "launch",
             "t5x_like.tasks": "tasks",
         },
-        package_data={"t5x_like.gin": ["**/*.gin"]},
+        package_data={"t5x_like": ["py.typed"], "t5x_like.gin": ["**/*.gin"]},
         include_package_data=False,
         install_requires=CORE,
         extras_require=EXTRAS,

@@ -54,7 +54,7 @@ DATA = Rule(
     in_functions="absl grain pyarrow sentencex seqio tensorflow tensorflow_datasets",
 )
 RULES = {
-    "__init__": Rule(),
+    "__init__": Rule(ours="anything"),
     "__main__": Rule(ours="cli"),
     "core": Rule(ours="core", others="etils numpy tqdm", in_functions="jax"),
     "objectives": Rule(ours="objectives core", others="numpy"),
@@ -85,6 +85,11 @@ RULES = {
         ours="interop layers models core vocabularies",
         others="flax jax numpy safetensors sentencepiece tokenizers tqdm",
         in_functions="tensorstore",
+    ),
+    "api": Rule(
+        ours="api config core data inference interop runs training vocabularies",
+        others="etils flax jax numpy",
+        in_functions="optax",
     ),
     "cli": Rule(ours="anything", others="anything"),
     "launch": Rule(ours="anything", others="absl ml_collections", in_functions="anything"),

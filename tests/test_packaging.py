@@ -63,6 +63,7 @@ def test_a_wheel_holds_every_source_file_and_gin_file(installed, sources):
         for folder, pattern in (("tasks", "*.py"), ("launch", "*.py"), ("gin", "*.gin"))
         for path in (sources / folder).rglob(pattern)
     }
+    expected.add(Path("t5x_like/py.typed"))
     assert any(path.suffix == ".gin" for path in expected)
     packed = {p.relative_to(installed) for p in (installed / "t5x_like").rglob("*") if p.is_file()}
     assert packed == {Path(path) for path in expected}

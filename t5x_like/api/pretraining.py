@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import optax
 
     from t5x_like.core.protocols import Model, Objective
-    from t5x_like.training.callbacks import Callback
-    from t5x_like.training.loop import Outcome, Step
+    from t5x_like.training.callbacks import Callback, Outcome
+    from t5x_like.training.loop import Step
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,20 +110,9 @@ def recipe(
       ConfigError: no such recipe or setting, or a value that it cannot have.
       UnreadError: a setting that nothing would read.
     """
-    words = {
-        "corpus": corpus,
-        "task": task,
-        "model_dir": model_dir,
-        "cache_dir": cache_dir,
-        "train_steps": train_steps,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "objective": objective if isinstance(objective, str) else None,
-        "vocabulary": vocabulary,
-        "vocab_size": vocab_size,
-        "seed": seed,
-        "mesh": mesh,
-    }
+    words = {word: value for word, value in locals().items() if word in settings.SETTINGS}
+    if not isinstance(objective, str):
+        words["objective"] = None
     bindings = [*settings.bindings(words), *gin]
     with gin_config.kept():
         found = from_gin([str(gin_files.find_recipe(name))], bindings, callbacks=callbacks)

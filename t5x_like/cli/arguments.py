@@ -190,7 +190,9 @@ def _as_setting(words: Sequence[str]) -> str:
     if not near:
         return ""
     value = value or (words[1] if len(words) > 1 else "VALUE")
-    return f"; a setting of a run is given as --gin.{near[0]}={value}"
+    flags = {setting.target: word for word, setting in SETTINGS.items()}
+    flag = flags.get(near[0], f"gin.{near[0]}")
+    return f"; a setting of a run is given as --{flag}={value}"
 
 
 def join_processes(args: argparse.Namespace) -> None:

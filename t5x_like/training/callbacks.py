@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from t5x_like.training.loop import Outcome
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How training ended, and after how many steps in all."""
+
+    status: Literal["finished", "preempted", "already_finished"]
+    step: int
 
 
 class Callback:

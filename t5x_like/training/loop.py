@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from t5x_like.training.callbacks import Callback
+from t5x_like.training.callbacks import Callback, Outcome
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
 from t5x_like.training.metrics import Meter, NonFiniteError
@@ -43,14 +43,6 @@ class Periods:
 
     def saving(self, step: int) -> bool:
         return step == self.total or self.due("checkpoint", step)
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How training ended, and after how many steps in all."""
-
-    status: Literal["finished", "preempted", "already_finished"]
-    step: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

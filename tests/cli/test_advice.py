@@ -18,8 +18,9 @@ from tiny_run import ROOT
         ("show stdlib_doc.mlm", "nearest: stdlib_docs.mlm, "),
         ("train --gin.CORPUS=data.txt", "--gin.CORPUS=data.txt: a string needs its own quotes"),
         ("train --gin.CORPUS='a", ": a string needs its own quotes, as in"),
-        ("train --train_steps=5", "--train_steps=5; a setting of a run is given as --gin.TRAIN_S"),
-        ("train --steps 7", "--steps 7; a setting of a run is given as --gin.TRAIN_STEPS=7"),
+        ("train --batch_sise=5", "--batch_sise=5; a setting of a run is given as --batch_size=5"),
+        ("train --steps 7", "--steps 7; a setting of a run is given as --train_steps=7"),
+        ("train --eval_perod 7", "a setting of a run is given as --gin.EVAL_PERIOD=7"),
         ("train --learning-rat", "unrecognized arguments: --learning-rat\n"),
         ("import --from bert-base-uncased --to x", "`hf download bert-base-uncased --local-dir "),
         (

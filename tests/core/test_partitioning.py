@@ -30,7 +30,7 @@ def test_mesh_axes_are_auto_and_in_the_canonical_order() -> None:
 @pytest.mark.parametrize(
     ("mesh", "message"),
     [
-        ({"dat": 8}, "Did you mean 'data'"),
+        ({"dat": 8}, "nearest: data"),
         ({"data": 3}, "does not fit 8 device"),
         ({"data": -1, "tensor": 3}, "does not fit 8 device"),
         ({"data": -1, "fsdp": -1}, "does not fit 8 device"),
@@ -57,7 +57,7 @@ def test_specs_are_right_aligned_and_split_only_what_divides() -> None:
     assert layout.spec(("batch", None), (2, 7)) == PartitionSpec("data", None)
     assert layout.spec(("batch", None), (8, 7)) == PartitionSpec(("data", "fsdp"), None)
     assert layout.batch_shards == 4
-    with pytest.raises(KeyError, match="Did you mean 'embed'"):
+    with pytest.raises(KeyError, match="nearest: embed"):
         layout.spec(("embde",), (4,))
 
 

@@ -26,9 +26,9 @@ def test_an_unknown_preset_names_the_nearest():
 
 
 def test_two_modules_cannot_claim_a_name(monkeypatch: pytest.MonkeyPatch):
-    twin = types.ModuleType("t5x_like.objectives.parts.geometry")
+    twin = types.ModuleType("t5x_like.objectives.lm")
     twin.PRESETS = {"span_corruption": object()}
-    monkeypatch.setitem(sys.modules, "t5x_like.objectives.parts.geometry", twin)
+    monkeypatch.setitem(sys.modules, "t5x_like.objectives.lm", twin)
     with pytest.raises(ValueError, match="defined twice"):
         objectives.presets()
     twin.SUMMARIES = {"span_corruption": "another"}

@@ -117,12 +117,12 @@ def test_an_empty_corpus_says_why():
 
 
 @pytest.fixture
-def registry(monkeypatch):
+def _own_registry(monkeypatch):
     registry.names()
     monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("_own_registry")
 def test_names_are_found_and_taken_once():
     corpus = registry.add(Listed(WORDS, name="my_corpus"))
     assert registry.get("my_corpus") is corpus
@@ -131,7 +131,7 @@ def test_names_are_found_and_taken_once():
         registry.add(Listed([], name="my_corpus"))
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("_own_registry")
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(
         CorpusError, match=r"no corpus 'stdlib_doc'; the nearest names: stdlib_docs"

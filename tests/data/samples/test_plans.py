@@ -189,5 +189,8 @@ def test_long_planning_shows_how_far_it_is(tmp_path: Path, monkeypatch, capsys):
     kept(Here(tmp_path), "quick", blocks)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(plans, "_SILENT_SECONDS", 0)
+    kept(Here(tmp_path), "in a file", blocks)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     kept(Here(tmp_path), "rows", blocks)
     assert "planning samples of train" in capsys.readouterr().err

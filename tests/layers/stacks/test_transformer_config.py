@@ -44,7 +44,7 @@ class Config(Transformer):
     ],
 )
 def test_impossible_values_are_refused_with_family_field_and_value(changes, message):
-    with pytest.raises(ValueError, match=r"^test_configuration\.Config" + message):
+    with pytest.raises(ValueError, match=r"^test_transformer_config\.Config" + message):
         Config(**changes)
 
 
