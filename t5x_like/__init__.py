@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "api.loaded_model": ("LoadedModel", "load"),
     "api.pretraining": ("Pretraining", "from_gin", "recipe"),
+    "api.trackers": ("MLflow", "Wandb"),
     "config.gin_files": ("ConfigError",),
     "data.dataset": ("Data",),
     "data.vocabulary_choice": ("KnownVocabulary", "VocabularyChoice"),
@@ -32,6 +33,7 @@ _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 if TYPE_CHECKING:
     from t5x_like.api.loaded_model import LoadedModel, load
     from t5x_like.api.pretraining import Pretraining, from_gin, recipe
+    from t5x_like.api.trackers import MLflow, Wandb
     from t5x_like.config.gin_files import ConfigError
     from t5x_like.core.partitioning import make_layout
     from t5x_like.data.dataset import Data
@@ -45,11 +47,13 @@ __all__ = [
     "Data",
     "KnownVocabulary",
     "LoadedModel",
+    "MLflow",
     "Options",
     "Phase",
     "Pretraining",
     "Run",
     "VocabularyChoice",
+    "Wandb",
     "from_gin",
     "load",
     "make_layout",

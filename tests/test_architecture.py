@@ -89,7 +89,7 @@ RULES = {
     "api": Rule(
         ours="api config core data inference interop runs training vocabularies",
         others="etils flax jax numpy",
-        in_functions="optax",
+        in_functions="mlflow optax wandb",
     ),
     "cli": Rule(ours="anything", others="anything"),
     "launch": Rule(ours="anything", others="absl ml_collections", in_functions="anything"),
