@@ -40,7 +40,9 @@ BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
 TEST = [
     *BENCHMARKS,
     "hypothesis>=6.130,<7",
+    "ipykernel>=6.29,<8",
     "mypy==2.4.1",
+    "nbclient>=0.10.2,<0.11",
     "pytest>=9,<10",
     "pytest-xdist>=3.8,<4",
     "ruff==0.17.5",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from t5x_like import objectives
 from t5x_like.cli import main
+from t5x_like.data.corpora import registry as corpora
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -52,3 +54,47 @@ def test_every_objective_has_its_example():
     variants = re.compile(r"_(rate|length)_\d+$")
     for name in objectives.presets():
         assert variants.search(name) or f"\n### {name}\n" in page, name
+
+
+@pytest.fixture
+def in_a_folder_with_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with text in data/ and a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("T5X_LIKE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    documents = list(itertools.islice(corpora.get("stdlib_docs").documents("train"), 400))
+    text = "\n\n".join(document["targets"].replace("\n\n", "\n") for document in documents)
+    (tmp_path / "data" / "text.txt").write_text(text)
+    return tmp_path
+
+
+def in_small(code: str) -> str:
+    """The same with few steps."""
+    return re.sub(r"(train_steps|total_steps)=\d+", r"\1=4", code).replace("warmup_steps=10", "")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_a_folder_with_text")
+def test_the_page_about_python_works() -> None:
+    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    names: dict = {"__name__": "a_script"}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(in_small(block), "python.md", "exec"), names)
+    assert len(names["answer"].blanks[0]) == 5
+    assert names["states"].shape[1] == names["again"].model.config.d_model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["first_run", "new_objective_and_model"])
+def test_a_notebook_works(name: str, in_a_folder_with_text: Path) -> None:
+    """In a kernel of its own, where a loop of events is running."""
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    notebook = nbformat.read(DOCS / "notebooks" / f"{name}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.source = re.sub(r"(train_steps)=\d+", r"\1=24", cell.source)
+    nbclient.NotebookClient(
+        notebook, timeout=600, resources={"metadata": {"path": str(in_a_folder_with_text)}}
+    ).execute()
+    assert (in_a_folder_with_text / "runs").is_dir()

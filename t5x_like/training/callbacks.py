@@ -35,7 +35,7 @@ class Callback:
         """Once a checkpoint of `step` is under way into `directory`."""
 
     def end(self, outcome: Outcome | None) -> None:
-        """Once, however the run ends; None where an error ended it."""
+        """Once, however a run that has started ends; None where an error ended it."""
 
 
 class Callbacks(Callback):

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from t5x_like.core.protocols import metric_value
 from t5x_like.training.callbacks import Callback, Outcome
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
-from t5x_like.training.metrics import Meter, NonFiniteError
+from t5x_like.training.metrics import TOTALS, Meter, NonFiniteError
 from t5x_like.training.multihost import Vote, notice_of_leaving
 from t5x_like.training.step import Program, TrainState
 
@@ -77,6 +78,15 @@ class Step(NamedTuple):
     state: TrainState
     metrics: Mapping[str, Any]
 
+    def values(self) -> dict[str, float]:
+        """The metrics as numbers, as the log has them; waits for the step."""
+        pairs = jax.device_get(self.metrics)
+        return {
+            name: metric_value(name, total, weight)
+            for name, (total, weight) in pairs.items()
+            if name not in TOTALS
+        }
+
 
 def train(phases: Sequence[CompiledPhase], **parts: Any) -> Outcome:
     """Takes all the steps of `steps`, whose arguments these are; how that ended."""
@@ -129,7 +139,6 @@ def steps(
     told = callback if callback is not None and jax.process_index() == 0 else Callback()
     outcome: Outcome | None = None
     with contextlib.ExitStack() as stack:
-        stack.callback(lambda: told.end(outcome))
         asked = stack.enter_context(notice_of_leaving())
         stack.callback(log.close)
         stack.callback(checkpoints.close)
@@ -143,6 +152,7 @@ def steps(
             before_training()
         log.start(step)
         told.start(_about(checkpoints, metadata, step=step, total=periods.total))
+        stack.callback(lambda: told.end(outcome))
         vote, reader = Vote(), _Reader(log, periods, told)
         phase: CompiledPhase | None = None
         leaving = stopped = False
