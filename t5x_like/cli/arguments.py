@@ -210,6 +210,13 @@ def join_processes(args: argparse.Namespace) -> None:
     )
 
 
+def is_first() -> bool:
+    """Whether this is process 0, or the only one."""
+    import jax
+
+    return jax.process_index() == 0
+
+
 def add_text(parser: argparse.ArgumentParser) -> None:
     """Adds what names the text: a task, or the user's files."""
     group = parser.add_argument_group("text")

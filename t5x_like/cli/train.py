@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from t5x_like.cli import arguments
 
@@ -54,4 +55,11 @@ def main(argv: list[str]) -> int:
     bindings = [*arguments.given_settings(args), *bindings]
     run = from_gin([*recipe, *args.gin_file], bindings, args.gin_search_paths)
     outcome = run.train(allow_change=sorted(allowed))
+    if outcome.status != "preempted" and arguments.is_first():
+        where = run.run.model_dir
+        print(
+            f"Next: `t5x_like eval {where}` for held-out metrics beside baselines, `t5x_like "
+            f"export --from {where} --to DIR` for transformers, --train_steps to extend the run.",
+            file=sys.stderr,
+        )
     return 3 if outcome.status == "preempted" else 0

@@ -83,8 +83,8 @@ class Writer:
             raise ValueError(f"{target.__qualname__} has no name that a gin file could import")
         if target.__module__ == "__main__":
             raise ValueError(
-                f"{target.__qualname__} is defined in a script or a notebook, which no gin file can "
-                "import: move it to a module of its own"
+                f"{target.__qualname__} is defined in a script or a notebook, which no gin file "
+                "can import: move it to a module of its own"
             )
         package, _, module = target.__module__.rpartition(".")
         self.modules.add((package, module))

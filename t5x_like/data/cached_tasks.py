@@ -66,6 +66,12 @@ class CachedTasks:
             for (record, cache), own, multiple in zip(present, given, carried, strict=True)
         ]
 
+    def tokens(self, name: str, split: str = "train") -> int:
+        """How many a task's text has, in all its features."""
+        found = zip(self.records, self.caches, strict=True)
+        (cache,) = (cache for record, cache in found if record.name == name)
+        return sum(cache.manifest.splits[split].tokens.values())
+
     def _samples(
         self, record: TaskRecord, cache: Cache, *, split: str, pack: bool, rows: int | None
     ) -> Samples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -25,6 +25,7 @@ from t5x_like.training.logs import RunLog
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
+    from t5x_like.data.cached_tasks import CachedTasks
     from t5x_like.runs.batches import Batches
 
 
@@ -130,6 +131,8 @@ def _parts(
         complete = run.completer.open(run.layout)
         batches = [dataclasses.replace(part, complete=complete) for part in batches]
     log = _log(run, model_dir, batches)
+    for line in _summary(run, model_dir, phases, opened, batches):
+        log.message(line)
     for note in (*notes, *_of_unreached(every[len(phases) :])):
         log.message(note)
     return {
@@ -152,6 +155,35 @@ def _parts(
             model_dir, config=config, vocabulary=vocabulary
         ),
     }
+
+
+def _summary(
+    run: Run,
+    model_dir: epath.Path,
+    phases: Sequence[RunPhase],
+    opened: Sequence[CachedTasks],
+    batches: Sequence[Batches],
+) -> Iterator[str]:
+    """What is read, what is trained, where, and where that goes."""
+    ends = [*(phase.start for phase in phases[1:]), run.options.train_steps]
+    for phase, tasks, part, end in zip(phases, opened, batches, ends, strict=True):
+        rows = (end - phase.start) * phase.run.options.batch_size
+        whole = sum(one.weight for one in part.train)
+        texts = [
+            f"{one.name} ({tasks.tokens(one.name):,} tokens, {len(one.samples):,} rows, "
+            f"{rows * one.weight / whole / len(one.samples):.3g} epochs)"
+            for one in part.train
+        ]
+        when = f"Steps {phase.start + 1:,} to {end:,} read" if len(phases) > 1 else "Reads"
+        yield f"{when} {', '.join(texts)}."
+    mesh = ", ".join(f"{axis}={n}" for axis, n in run.layout.mesh.shape.items() if n > 1)
+    device = run.layout.mesh.devices.flat[0]
+    dtype = getattr(run.abstract_model.config, "dtype", "float32")
+    yield (
+        f"Trains {type(run.abstract_model).__name__} in {dtype} on {run.layout.mesh.size} "
+        f"{device.device_kind} ({mesh or 'one device'}), {run.options.train_steps:,} steps of "
+        f"{run.options.batch_size:,} rows; writes to {model_dir}."
+    )
 
 
 def _of_unreached(phases: Sequence[RunPhase]) -> list[str]:
