@@ -14,6 +14,7 @@ from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.derived import once_per_vocabulary
 from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
 from t5x_like.objectives.parts.geometry import SplitDocuments
+from t5x_like.objectives.parts.probabilities import check_share
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import TokenIds
@@ -52,7 +53,7 @@ class RareTokens(MaskedEncoder):
     masked_rate: float = 0.15
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
+        check_share(self, "masked_rate", zero=False)
 
     def geometry(self, lengths: Mapping[str, int]) -> SplitDocuments:
         """Documents in pieces two tokens shorter than the inputs.

@@ -12,6 +12,7 @@ import numpy as np
 from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentence_blocks import LineBlocks
 from t5x_like.objectives.parts.words import whole_words
 
@@ -71,7 +72,7 @@ class ELECTRA(MaskedEncoder):
     every_token: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
+        check_share(self, "masked_rate", zero=False)
 
     def geometry(self, lengths: Mapping[str, int]) -> LineBlocks:
         """Lines that reach the length of the inputs, or a little more.

@@ -12,6 +12,7 @@ from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, Duplicated
+from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentence_order import in_random_order
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
 from t5x_like.objectives.parts.words import word_bounds, word_starts
@@ -43,7 +44,7 @@ class MaskedLM(MaskedEncoder):
     dupe_factor: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
+        check_share(self, "masked_rate", zero=False)
         name = type(self).__name__
         if self.max_predictions is not None and self.max_predictions < 1:
             raise ValueError(

@@ -13,6 +13,7 @@ from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.derived import once_per_vocabulary
 from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs, SingleSentencePairs
 from t5x_like.objectives.parts.words import word_bounds, word_starts
@@ -39,7 +40,7 @@ class _DynamicMasking(MaskedEncoder):
     whole_words: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
+        check_share(self, "masked_rate", zero=False)
         if self.whole_words:
             object.__setattr__(self, "needs", (*type(self).needs, "word_starts"))
 

@@ -15,6 +15,7 @@ from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.drawing import corpus_tokens, thresholds
 from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 from t5x_like.objectives.parts.words import word_bounds, word_starts
 
@@ -96,7 +97,7 @@ class SpanBERT(MaskedEncoder):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", float(self.p))
-        object.__setattr__(self, "masked_rate", masking.checked_rate(self, self.masked_rate))
+        check_share(self, "masked_rate", zero=False)
         if not 0 < self.p < 1:
             raise ValueError(
                 f"SpanBERT: p, with which a span ends after a word, is between 0 and 1 (both "

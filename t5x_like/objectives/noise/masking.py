@@ -13,20 +13,6 @@ if TYPE_CHECKING:
 RandomIds = Callable[[np.random.Generator, "TokenIds", int], np.ndarray]
 
 
-def checked_rate(objective: object, masked_rate: float) -> float:
-    """An objective's `masked_rate` as a float: noise is derived from reprs, 1 is to be 1.0.
-
-    Raises:
-      ValueError: it is no share of the tokens.
-    """
-    if not 0 < masked_rate <= 1:
-        raise ValueError(
-            f"{type(objective).__name__}: masked_rate is a share of the tokens above 0 and at most "
-            f"1, got {masked_rate}"
-        )
-    return float(masked_rate)
-
-
 def budget(tokens: int, rate: float) -> int:
     """How many of `tokens` tokens, special ones counted, are masked: at least 1 (BERT's code).
 

@@ -48,12 +48,6 @@ def test_room_for_text():
         masking.text_room({"targets": 512}, 3)
 
 
-@pytest.mark.parametrize("rate", [0, -0.1, 1.01, float("nan")])
-def test_rates_out_of_range(rate: float):
-    with pytest.raises(ValueError, match="float: masked_rate is a share"):
-        masking.checked_rate(1.0, rate)
-
-
 def test_fates_of_masked_positions():
     tokens = np.full(100_000, 30, np.int32)
     positions = np.arange(0, 100_000, 2)
