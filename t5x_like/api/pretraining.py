@@ -147,8 +147,7 @@ def from_gin(
     """
     gin_config.load(files, bindings, folders)
     notes = proportion.follow()
-    run = gin_run.built()
-    notes += unread_settings.check(run, gin_config.given_settings())
-    return Pretraining(
-        run=gin_run.freed(run), config=gin_config.resolved(), notes=notes, callbacks=callbacks
-    )
+    built = gin_run.built()
+    run = gin_run.freed(built)
+    notes += unread_settings.check(built, gin_config.given_settings())
+    return Pretraining(run=run, config=gin_config.resolved(), notes=notes, callbacks=callbacks)

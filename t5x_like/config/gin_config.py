@@ -207,6 +207,8 @@ def freed(value: Any) -> Any:
         return functools.partial(freed(value.func), *map(freed, value.args), **keywords)
     if (known := _configurable(value)) is not None:
         bound = freed(made(lambda: gin.get_bindings(known.selector)))
+        # So that gin knows them to be in use, as if it had called it.
+        gin.config._OPERATIVE_CONFIG.setdefault(("", known.selector), {}).update(bound)
         return functools.partial(known.wrapped, **bound) if bound else known.wrapped
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {

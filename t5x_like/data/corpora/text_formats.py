@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,19 +44,18 @@ def documents(path: Path, layout: Layout, *, report: ReadReport) -> Documents:
     if (suffix := _format(path)) == ".parquet":
         yield from _parquet(path, layout)
         return
-    read = _STREAMED.get(suffix, _plain)
     with compression.opened(path, report) as stream:
-        yield from read(stream, path, layout)
+        yield from _STREAMED.get(suffix, _PLAIN).read(stream, path, layout)
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a file is plain text: a separator divides it, and it has no fields.
+    """Whether a file is plain text, which has no fields.
 
     Raises:
       CorpusError: the file is of an unreadable format.
     """
     suffix = _format(path)
-    return suffix != ".parquet" and suffix not in _STREAMED
+    return suffix != ".parquet" and _STREAMED.get(suffix, _PLAIN).columns is None
 
 
 def columns(path: Path) -> tuple[str, ...]:
@@ -68,12 +67,10 @@ def columns(path: Path) -> tuple[str, ...]:
     suffix = _format(path)
     if suffix == ".parquet":
         return tuple(_open_parquet(path).schema_arrow.names)
-    if suffix not in _STREAMED:
+    if (named := _STREAMED.get(suffix, _PLAIN).columns) is None:
         return ()
     with compression.opened(path, ReadReport()) as stream:
-        if suffix in (".tsv", ".csv"):
-            return tuple(next(_rows(stream, path), (0, []))[1])
-        return tuple(next(_objects(stream, path), ("", {}))[1])
+        return tuple(named(stream, path))
 
 
 def _format(path: Path) -> str:
@@ -236,10 +233,22 @@ def _check_fields(present: Collection[str], wanted: Collection[str], *, place: s
             )
 
 
-_STREAMED: dict[str, Callable[[io.BufferedReader, Path, Layout], Documents]] = {
-    ".json": _json_lines,
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".tsv": _delimited,
-    ".csv": _delimited,
+@dataclasses.dataclass(frozen=True)
+class _Format:
+    """How files are read, and how the names of their fields are; None where they have none."""
+
+    read: Callable[[io.BufferedReader, Path, Layout], Documents]
+    columns: Callable[[io.BufferedReader, Path], Iterable[str]] | None = None
+
+
+_PLAIN = _Format(_plain)
+_JSON = _Format(_json_lines, lambda stream, path: next(_objects(stream, path), ("", {}))[1])
+_TABLE = _Format(_delimited, lambda stream, path: next(_rows(stream, path), (0, []))[1])
+_STREAMED = {
+    ".json": _JSON,
+    ".jsonl": _JSON,
+    ".ndjson": _JSON,
+    ".tsv": _TABLE,
+    ".csv": _TABLE,
 }
+"""By extension; a format of files that stream is a line here. Others are plain text."""
