@@ -168,3 +168,17 @@ def test_importing_the_package_imports_and_changes_nothing() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'recipes'"):
         _ = t5x.recipes
+
+
+def test_what_a_model_calls_later_is_set_and_read(tmp_path: Path) -> None:
+    """A kernel is called in the midst of a step: nothing has asked for its settings before."""
+    (tmp_path / "kernel.gin").write_text(
+        "from __gin__ import dynamic_registration\n"
+        "from t5x_like.layers.attention import attention_kernels\n"
+        "ATTENTION_KERNEL = @attention_kernels.blocked\n"
+        "attention_kernels.blocked.block = 16\n"
+    )
+    files = ["recipes/bert-mini.gin", str(tmp_path / "kernel.gin")]
+    with gin_config.kept():
+        run = t5x.from_gin(files, ["MODEL_DIR='x'"])
+    assert run.run.abstract_model.config.kernel.keywords == {"block": 16}
