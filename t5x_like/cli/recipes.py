@@ -18,7 +18,7 @@ examples:
       one in full: its file, its phases, its objective and its optimizer
   t5x_like train --recipe bert-mini
       the small twin of a published run, in minutes on a CPU
-  t5x_like train --recipe bert_base --gin.CORPUS="'data/*.jsonl.gz'"
+  t5x_like train --recipe bert_base --corpus 'data/*.jsonl.gz'
       a published run on your own text
 
 docs/recipes.md says more.

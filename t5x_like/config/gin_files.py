@@ -219,7 +219,7 @@ def _rendered(
     about = "; ".join(filter(None, [count, said["note"]]))
     head = [f"# {name}: {about}." if about else f"# {name}."]
     if kind == "recipes":
-        head.append(f"#   t5x_like train --recipe {name} --gin.CORPUS=\"'data/*.jsonl.gz'\"")
+        head.append(f"#   t5x_like train --recipe {name} --corpus 'data/*.jsonl.gz'")
     head += [f"# {key.capitalize()}: {said[key]}." for key in ("hardware", "result") if said[key]]
     first: list[str] = []
     after: list[str] = []
