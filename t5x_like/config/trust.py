@@ -71,7 +71,7 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
         if not (_ours(module) or module in modules) or not _defines(module, name):
             raise UntrustedError(
                 f"{where} names {path!r}, which is no public class or function of the parts of a "
-                "run: this is not a configuration that t5x_like wrote"
+                "run: it is not one that this version of t5x_like wrote"
             )
 
 
