@@ -62,6 +62,11 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
         )
     for module in said.modules:
         if not _ours(module) and module not in modules:
+            if module.startswith("t5x_like."):
+                raise UntrustedError(
+                    f"{where} names module {module!r}, which is no part of a run in this version: "
+                    "an earlier version of t5x_like may have written it, and opens it"
+                )
             raise UntrustedError(
                 f"{where} names module {module!r}, which is not of t5x_like, and opening a "
                 f"directory must not run its code: if you trust it, add --module {module}"
