@@ -17,8 +17,9 @@ HOSTILE = {
     "a module": "import evil\nMODEL = 1",
     "a module of a package": "from os import path\nMODEL = @path.join()",
     "through our module": "from t5x_like.runs import run\nMODEL = @run.dataclasses.sys.exit()",
-    "our importer": "from t5x_like.data import sources\nMODEL = @user_modules.import_module()\n"
-    "sources.import_module.module = 'evil.py'",
+    "our importer": "from t5x_like.data import user_modules\nMODEL = @user_modules.import_module()\n"
+    "user_modules.import_module.module = 'evil.py'",
+    "an earlier version": "from t5x_like.cli import run\nrun.Options.train_steps = 1",
     "our command line": "import t5x_like.cli.main\nMODEL = @t5x_like.cli.main.main()",
     "a private function": "from t5x_like.models import bert\nMODEL = @bert._private()",
     "another file": "include 'evil.gin'",
