@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from t5x_like.api.loaded_model import load
 from t5x_like.config import gin_config, trust
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.runs.teacher import Teacher
@@ -17,8 +18,8 @@ HOSTILE = {
     "a module": "import evil\nMODEL = 1",
     "a module of a package": "from os import path\nMODEL = @path.join()",
     "through our module": "from t5x_like.runs import run\nMODEL = @run.dataclasses.sys.exit()",
-    "our importer": "from t5x_like.data import user_modules\nMODEL = @user_modules.import_module()\n"
-    "user_modules.import_module.module = 'evil.py'",
+    "our importer": "from t5x_like.data import user_modules\n"
+    "MODEL = @user_modules.import_module()\nuser_modules.import_module.module = 'evil.py'",
     "an earlier version": "from t5x_like.cli import run\nrun.Options.train_steps = 1",
     "our command line": "import t5x_like.cli.main\nMODEL = @t5x_like.cli.main.main()",
     "a private function": "from t5x_like.models import bert\nMODEL = @bert._private()",
@@ -62,6 +63,8 @@ def test_every_way_to_open_a_directory_refuses_a_hostile_one(tiny, cli, evil):
         result = cli(*command)
         assert result.status == 1, command
         assert "'subprocess', which is not of t5x_like" in result.err
+    with pytest.raises(trust.UntrustedError):
+        load(run)
     teacher = Teacher(directory=str(run))
     with pytest.raises(trust.UntrustedError):
         teacher.check(None)
