@@ -92,9 +92,9 @@ def test_pairs_and_validation_splits_are_recognised(data_dir):
 @pytest.mark.parametrize(
     ("name", "field", "message"),
     [
-        ("my_docs", "txt", "no feature 'txt'; the nearest: text"),
+        ("my_docs", "txt", "no feature 'txt'; nearest: text"),
         ("my_docs", "n", "feature 'n' of my_docs is no text"),
-        ("wiki40/en", None, "no data set 'wiki40/en'; the nearest names: wiki40b"),
+        ("wiki40/en", None, "no data set 'wiki40/en'; nearest: wiki40b"),
     ],
 )
 def test_unknown_names_get_the_nearest(data_dir, name, field, message):

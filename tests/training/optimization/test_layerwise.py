@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from pathlib import Path
 from typing import Any
 
 import gin
@@ -15,32 +14,24 @@ import pytest
 import tiny_model as tiny
 from flax import nnx
 
+from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.optimization import layerwise, optimizers
 from t5x_like.training.optimization.parameter_paths import by_path
 
-MODELS = Path(__file__).parents[3] / "gin" / "models"
 # What no layer reads, of all families.
 HEADS = re.compile(
     r"(discriminator\.head|generator\.mlm|mlm|sentence|boundary|output|bias"
     r"|norm|encoder_norm|decoder_norm)(\.|$)"
 )
-FAMILIES = sorted(
-    [*MODELS.glob("*.gin")]
-    + [
-        min(file for file in folder.glob("*.gin") if file.stem != "shared")
-        for folder in MODELS.iterdir()
-        if folder.is_dir()
-    ]
-)
+FAMILIES = {one.family.stem: one.name for one in gin_files.published_models().values()}
+"""{family: a size of it}."""
 
 
-def of_model(file: Path) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
-    """Of a gin file's: shapes, depths, {path: (shape, number of stacked dimensions, axes)}."""
-    gin.clear_config()
-    gin.config._LOCATION_PREFIXES[:] = [str(MODELS.parent)]
-    gin.parse_config_file(str(file))
-    make = gin.get_bindings("MODEL/gin.macro")["value"]
+def of_model(name: str) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
+    """Of a published model: shapes, depths, {path: (shape, number of stacked dimensions, axes)}."""
+    gin_config.load([name])
+    make = gin_config.macro("MODEL")
     _, state = nnx.split(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
     gin.clear_config()
     axes = map_parameters(lambda axes, shape: [axes], state)
@@ -57,10 +48,10 @@ def of_model(file: Path) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", FAMILIES, ids=lambda f: str(f.relative_to(MODELS).with_suffix("")))
-def test_every_family(file: Path) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family(family: str) -> None:
     """Decay leaves out the vectors and nothing else; depth is known of every parameter."""
-    shapes, depths, parameters = of_model(file)
+    shapes, depths, parameters = of_model(FAMILIES[family])
     mask = by_path(optimizers.decayed(shapes))
     for name, (_, _, axes) in parameters.items():
         assert mask[name] == (len(axes) > 1), name
