@@ -131,10 +131,9 @@ def _parts(
         complete = run.completer.open(run.layout)
         batches = [dataclasses.replace(part, complete=complete) for part in batches]
     log = _log(run, model_dir, batches)
-    for line in _summary(run, model_dir, phases, opened, batches):
+    summary = _summary(run, model_dir, phases, opened, batches)
+    for line in (*summary, *notes, *_of_unreached(every[len(phases) :])):
         log.message(line)
-    for note in (*notes, *_of_unreached(every[len(phases) :])):
-        log.message(note)
     return {
         "phases": [
             _phase(phase.start, program, part)
