@@ -49,7 +49,7 @@ def export(
 
 
 def write(model: SavedModel, target: Path, *, overwrite: bool) -> list[str]:
-    """As `export`, for a model that is open."""
+    """Does what `export` does, for a model that is open."""
     ids = None if model.vocabulary is None else model.vocabulary.token_ids
     halves = model_directory.halves(model.model, model.params)
     if not overwrite:

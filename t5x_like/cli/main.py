@@ -25,7 +25,7 @@ COMMANDS = {
     "plot": "draw the loss curves of one or several runs to a PNG",
 }
 MODULES = {"import": "import_weights"}
-"""Of the command whose module cannot have its name, which is Python's."""
+"""The command whose module cannot have its name, which is Python's."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -189,7 +189,7 @@ def _summary(component: Component, examples: Examples) -> str:
 
 
 def _shares(row: Mapping) -> dict[str, float]:
-    """Of the places of a row: how many hold tokens, and how much loss weight there is."""
+    """How many places of a row hold tokens, and how much loss weight there is."""
     found = {}
     if "encoder_attention_mask" in row:
         found["tokens in inputs"] = float(row["encoder_attention_mask"].mean())

@@ -111,7 +111,7 @@ def shipped(macro: str) -> Any:
 
 
 def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[UserSetting]:
-    """Those of a file of the user's, and of what it includes of theirs.
+    """The settings of a user's file, and of the user's files that it includes.
 
     A saved configuration is a whole one, parts of which nothing may read.
     """

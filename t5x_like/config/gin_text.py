@@ -101,7 +101,7 @@ def read(text: str) -> GinText:
 
 
 def _statements(text: str, recorder: _Recorder) -> Iterator[Any]:
-    """As gin parses them; of text that does not end Python's tokenizer has an error of its own."""
+    """The statements that gin parses; for text without an end the tokenizer has its own error."""
     try:
         yield from config_parser.ConfigParser(text, recorder)
     except tokenize.TokenError as error:

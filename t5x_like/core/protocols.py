@@ -92,7 +92,7 @@ class TokenIds:
         return found
 
     def missing(self, needs: Sequence[str]) -> list[str]:
-        """Those of `needs` (names of fields, or of `named` tokens) that this vocabulary lacks."""
+        """The `needs` (names of fields, or of `named` tokens) that this vocabulary lacks."""
         return [
             name for name in needs if getattr(self, name, None) is None and name not in self.named
         ]
@@ -190,7 +190,7 @@ class Vocabulary(Protocol):
         """Ids of each text, in this thread; int32 arrays where they come faster than lists."""
 
     def encode_with_sentinels(self, text: str) -> list[int]:
-        """As `encode`, with each written `<extra_id_n>` becoming its single id."""
+        """Like `encode`, with each written `<extra_id_n>` becoming its single id."""
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
@@ -220,7 +220,7 @@ class GoesOn(Protocol):
     """A vocabulary that changes how a text begins, as SentencePiece puts a space before it."""
 
     def encode_following(self, texts: Sequence[str]) -> Sequence[Sequence[int] | np.ndarray]:
-        """As `encode_batch`, of texts each of which goes on with a line: nothing is put before."""
+        """Like `encode_batch`, for texts each of which continues a line: nothing is put before."""
 
 
 class Model(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def alike(name: str, known: Iterable[str], *, at_most: int = 4) -> list[str]:
-    """Those of `known` that are spelt like `name`, or else end in its last part; nearest first."""
+    """The `known` that are spelt like `name`, or else contain its last part; nearest first."""
     known = list(known)
     short = difflib.get_close_matches(name, known, n=at_most, cutoff=0.5)
     if not short:

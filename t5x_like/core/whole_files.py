@@ -12,7 +12,7 @@ from typing import IO, Any
 from etils import epath
 
 SUFFIX = ".tmp"
-"""Of what a killed writer leaves; nothing else is called so."""
+"""The ending of what a killed writer leaves; nothing else has it."""
 
 
 def temporary_name(path: Any) -> Any:

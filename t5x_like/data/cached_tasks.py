@@ -94,7 +94,7 @@ class CachedTasks:
         return {name: FeatureSpec(length) for name, length in self.lengths.items()}
 
     def _carried(self, record: TaskRecord) -> int:
-        """Of how many rows a carried task needs a multiple; 0 for other tasks."""
+        """The number of rows of which a carried task needs a multiple; 0 for other tasks."""
         if record.objective is None:
             return 0
         shape = record.objective.geometry(self.lengths)

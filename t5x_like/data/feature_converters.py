@@ -79,7 +79,7 @@ class Decoder:
     task_features: ClassVar = ("targets",)
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
-        """As `EncoderDecoder.convert`, the `decoder_*` arrays alone."""
+        """Makes what `EncoderDecoder.convert` makes, the `decoder_*` arrays alone."""
         decoder = _laid(self, examples, "targets", features=features, ids=ids)
         row = _decoder(self, decoder, ids=ids)
         row["decoder_loss_weights"] = _loss_weights(examples, decoder)
@@ -103,7 +103,7 @@ class PrefixDecoder:
     task_features: ClassVar = ("inputs", "targets")
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
-        """As `EncoderDecoder.convert`, in rows of the lengths of inputs and targets together."""
+        """Makes rows of the lengths of inputs and targets together."""
         _check(self, examples)
         limits = [_length(features, name) for name in ("inputs", "targets")]
         pairs = [(one["inputs"][: limits[0]], one["targets"][: limits[1]]) for one in examples]

@@ -48,7 +48,7 @@ class CorpusSource:
         return appended_eos(self.steps, vocabulary.token_ids)
 
     def fingerprint(self) -> str:
-        """Of the text and how it is read; cheap."""
+        """A digest of the text and how it is read; cheap."""
         return self.corpus.fingerprint()
 
     def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:

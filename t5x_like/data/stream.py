@@ -287,7 +287,7 @@ def _checked_rows(rows: Sequence[int] | np.ndarray | None, batch_size: int) -> l
 
 
 def _stack(rows: Sequence[Row]) -> Row:
-    """As `np.stack` of each array, in a third of its time."""
+    """Does what `np.stack` does to each array, in a third of its time."""
     return {
         name: np.concatenate([row[name] for row in rows]).reshape(len(rows), *value.shape)
         if value.ndim

@@ -143,5 +143,5 @@ def label_shares(rows: Sequence[NumpyBatch], found: Mapping[str, float]) -> dict
 
 
 def _entropy(share: float) -> float:
-    """Of a label that is 1 with this probability, in nats."""
+    """The entropy of a label that is 1 with this probability, in nats."""
     return -sum(p * math.log(p) for p in (share, 1 - share) if p > 0)

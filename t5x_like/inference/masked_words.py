@@ -96,7 +96,7 @@ def _text(vocabulary: Vocabulary, token: int) -> str:
 
 
 def _positions(blanks: np.ndarray) -> np.ndarray:
-    """Of the blanks of each row, int32 [B, K]; rows with fewer have position 0 for the others."""
+    """Positions of each row's blanks, int32 [B, K]; rows with fewer have 0 for the others."""
     rows = [np.flatnonzero(row) for row in blanks]
     found = np.zeros((len(blanks), max(map(len, rows))), np.int32)
     for row, where in enumerate(rows):

@@ -54,18 +54,18 @@ class Rule:
         return not isinstance(self.theirs, str) or "{i}" in self.theirs
 
     def name(self, i: int) -> str:
-        """Of the tensor of layer `i`; of the only one where nothing is stacked."""
+        """The name of layer `i`'s tensor; of the only one where nothing is stacked."""
         return self.theirs.format(i=i) if isinstance(self.theirs, str) else self.theirs(i)
 
 
 def linear(ours: str, theirs: str | Callable[[int], str], *, bias: bool = True) -> list[Rule]:
-    """Of a `Linear` and of PyTorch's: `theirs` without `.weight`."""
+    """Rules for a `Linear` and PyTorch's: `theirs` without `.weight`."""
     rules = [Rule(f"{ours}/kernel", _ending(theirs, ".weight"), TRANSPOSED)]
     return [*rules, Rule(f"{ours}/bias", _ending(theirs, ".bias"))] if bias else rules
 
 
 def norm(ours: str, theirs: str | Callable[[int], str], *, bias: bool = True) -> list[Rule]:
-    """Of a `LayerNorm`, or without bias an `RMSNorm`."""
+    """Rules for a `LayerNorm`, or without bias an `RMSNorm`."""
     rules = [Rule(f"{ours}/scale", _ending(theirs, ".weight"))]
     return [*rules, Rule(f"{ours}/bias", _ending(theirs, ".bias"))] if bias else rules
 

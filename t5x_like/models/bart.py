@@ -62,7 +62,7 @@ class Config(standard_parts.Config):
 
 
 def token_table(config: Config, rngs: nnx.Rngs) -> Embedding:
-    """Of a side's input and of the logits."""
+    """The embedding of a side's input, and of the logits."""
     init = _zero_at(config.pad_id, config.init)
     return Embedding(config.vocab_size, config.d_model, init=init, rngs=rngs)
 

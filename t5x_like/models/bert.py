@@ -60,12 +60,12 @@ class Config(standard_parts.Config):
 
     @property
     def width(self) -> int:
-        """Of the embeddings."""
+        """The width of the embeddings."""
         return self.d_model if self.d_embedding is None else self.d_embedding
 
     @property
     def first_position(self) -> int:
-        """Of the table of positions, the row of a first token."""
+        """The row of a first token in the table of positions."""
         return 0 if self.padding_position is None else self.padding_position + 1
 
     @property

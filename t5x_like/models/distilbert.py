@@ -96,7 +96,7 @@ class DistilBert(bert.Bert):
         }, metrics
 
     def flops(self, batch: Batch) -> jax.Array:
-        """As a BERT's, with the logits that are compared; the teacher's are not counted."""
+        """The operations of a BERT and of the logits that are compared, without the teacher's."""
         if self.config.kl_of_masked_only:
             return super().flops(batch)
         each = accounting.matrix_size(self.mlm) + float(self.encoder.tokens.table.size)

@@ -42,7 +42,7 @@ class Config(standard_parts.Config):
 
     @property
     def residual_init(self) -> Init:
-        """Of what is added to the residual stream, 2 L times (GPT-2, section 2.3)."""
+        """Draws what is added to the residual stream, 2 L times (GPT-2, section 2.3)."""
         if not self.pre_norm:
             return self.init
         return nnx.initializers.normal(self.init_std * (2 * self.num_layers) ** -0.5)

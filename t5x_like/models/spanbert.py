@@ -97,7 +97,7 @@ class SpanBert(bert.Bert):
         return terms, metrics
 
     def flops(self, batch: Batch) -> jax.Array:
-        """As a BERT's, with what boundaries predict."""
+        """The operations of a BERT, and those of what boundaries predict."""
         each = accounting.matrix_size(self.boundary) + float(self.encoder.tokens.table.size)
         predicted = accounting.count(_boundary_weights(batch))
         return super().flops(batch) + accounting.step_flops(predicted * each)

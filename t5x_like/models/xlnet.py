@@ -223,7 +223,7 @@ class XLNet(nnx.Module):
 
     @property
     def padding(self) -> int | None:
-        """As of `protocols.Model`: None, as a mask tells what is padding."""
+        """None, as a mask tells what is padding (`protocols.Model`)."""
         return None
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
@@ -268,7 +268,7 @@ class XLNet(nnx.Module):
         return self._predicted(batch, key, self.initial_carry(rows))[0]
 
     def score(self, x_BPD: jax.Array) -> jax.Array:
-        """Of every token of the vocabulary: float32 [B, P, V]."""
+        """Logits of every token of the vocabulary: float32 [B, P, V]."""
         return self.encoder.tokens.attend(x_BPD) + self.bias[...]
 
     def flops(self, batch: Batch) -> jax.Array:

@@ -121,7 +121,7 @@ class ALBERT(MaskedEncoder):
         return SentencePairs(room, passes=self.dupe_factor, random_probability=0.0)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, and `sentence_order_label`."""
+        """The features of a masked encoder, and `sentence_order_label`."""
         inputs = lengths["inputs"]
         return {
             **masked_features(inputs, self._budget(inputs)),

@@ -64,7 +64,7 @@ class RareTokens(MaskedEncoder):
         return SplitDocuments(masking.text_room(lengths, 2))
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, with as many predictions as full inputs have."""
+        """The features of a masked encoder, with as many predictions as full inputs have."""
         return masked_features(lengths["inputs"], math.ceil(self.masked_rate * lengths["inputs"]))
 
     def __call__(

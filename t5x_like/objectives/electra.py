@@ -83,7 +83,7 @@ class ELECTRA(MaskedEncoder):
         return LineBlocks(masking.text_room(lengths, 4) + 4)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, `discriminator_loss_weights` and `text_weights`."""
+        """The features of a masked encoder, `discriminator_loss_weights` and `text_weights`."""
         length = lengths["inputs"]
         return {
             **masked_features(length, slots(length, self.masked_rate)),

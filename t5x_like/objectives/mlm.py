@@ -66,7 +66,7 @@ class MaskedLM(MaskedEncoder):
         return text if self.dupe_factor == 1 else Duplicated(text, self.dupe_factor)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, with as many predictions as full inputs have."""
+        """The features of a masked encoder, with as many predictions as full inputs have."""
         return masked_features(lengths["inputs"], self._budget(lengths["inputs"]))
 
     def __call__(
@@ -122,7 +122,7 @@ class NextSentence(MaskedLM):
         return SentencePairs(masking.text_room(lengths, 3, texts=2), passes=self.dupe_factor)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, and `next_sentence_label`, a number."""
+        """The features of a masked encoder, and `next_sentence_label`, a number."""
         return super().features(lengths) | {"next_sentence_label": FeatureSpec(None)}
 
     def __call__(
@@ -148,7 +148,7 @@ class SentenceOrder(MaskedLM):
         return SentencePairs(room, passes=self.dupe_factor, random_probability=0.0)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, and `sentence_order_label`, a number."""
+        """The features of a masked encoder, and `sentence_order_label`, a number."""
         return super().features(lengths) | {"sentence_order_label": FeatureSpec(None)}
 
     def __call__(

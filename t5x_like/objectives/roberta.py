@@ -45,7 +45,7 @@ class _DynamicMasking(MaskedEncoder):
             object.__setattr__(self, "needs", (*type(self).needs, "word_starts"))
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, with as many predictions as full inputs have at most."""
+        """The features of a masked encoder, with as many predictions as full inputs have."""
         return masked_features(lengths["inputs"], self._most(lengths["inputs"]))
 
     def _most(self, tokens: int) -> int:
@@ -130,7 +130,7 @@ class PairedSegments(_DynamicMasking):
         return SentencePairs(room, short_probability=0.0)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, and `next_sentence_label`, a number."""
+        """The features of a masked encoder, and `next_sentence_label`, a number."""
         return super().features(lengths) | {"next_sentence_label": FeatureSpec(None)}
 
     def __call__(

@@ -119,7 +119,7 @@ class SpanBERT(MaskedEncoder):
         return SentenceBlocks(room, cross_documents=False, segments_of=None)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, and four for the boundaries of the masked spans."""
+        """The features of a masked encoder, and four for the boundaries of the masked spans."""
         inputs = lengths["inputs"]
         predictions = self._budget(inputs - 2)
         return {

@@ -93,7 +93,7 @@ class XLNet(MaskedEncoder):
         return CarriedRows(length, reuse, self.bidirectional)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """Those of a masked encoder, the two orders, `reset_memory` and `backward`."""
+        """The features of a masked encoder, the two orders, `reset_memory` and `backward`."""
         length = lengths["inputs"]
         return {
             **masked_features(length, self._predictions(length)),

@@ -76,7 +76,7 @@ class _Compared:
     def columns(
         self, rows: Sequence[Mapping[str, np.ndarray]], counts: np.ndarray, ids: TokenIds
     ) -> Columns:
-        """As of the module's `columns`, for one task; `counts` are of the ids in its text."""
+        """The module's `columns` for one task; `counts` are of the ids in its text."""
         found = {who: self._metrics(who, rows) for who in self._params}
         if not {"encoder_input_tokens", "decoder_target_tokens"} <= rows[0].keys():
             unigram = baselines.unigram(baselines.with_special_targets(counts, rows, ids))

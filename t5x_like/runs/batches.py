@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
 
 EVALUATION_SEED = 0
-"""Of the noise in validation batches, so that the curves of all runs compare."""
+"""The seed of noise in validation batches, so that the curves of all runs compare."""
 
 
 class ToDevice:

@@ -87,7 +87,7 @@ def _written(run: Run) -> tuple[str, list[str]]:
 
 
 def _modules(run: Run, config: str) -> list[str]:
-    """Those of the user's that the run is made of."""
+    """The user's modules that the run is made of."""
     named = [run.data.mixture_or_task_module] if run.data.mixture_or_task_module else []
     return named + [
         module for module in gin_text.read(config).modules if not module.startswith("t5x_like.")
@@ -264,7 +264,7 @@ def build_program(run: Run) -> step.Program:
 
 
 def _programs(phases: Sequence[RunPhase]) -> list[step.Program]:
-    """Of each phase; those with batches of one size share theirs."""
+    """The program of each phase; phases with batches of one size share theirs."""
     by_size: dict[int, step.Program] = {}
     for phase in phases:
         size = phase.run.options.batch_size

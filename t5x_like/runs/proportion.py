@@ -73,7 +73,7 @@ def _steps() -> Iterator[tuple[Key, int]]:
 
 
 def _name(key: Key) -> str:
-    """As `gin_text.Binding` writes it."""
+    """The name as `gin_text.Binding` writes it."""
     scope, selector, parameter = key
     if selector == "gin.macro":
         return scope
@@ -82,7 +82,7 @@ def _name(key: Key) -> str:
 
 
 def _saved_steps() -> dict[str, Any]:
-    """Of the run in MODEL_DIR, by name; none where there is no run."""
+    """The steps of the run in MODEL_DIR, by name; none where there is no run."""
     directory = gin_config.macro("MODEL_DIR")
     if not directory or not run_directory.has_config(path := epath.Path(directory)):
         return {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 ROWS = 32
-"""Of a batch, where the user says no number."""
+"""Rows of a batch where the user says no number."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ _TRAINED = {
     "VOCAB_TYPE": "kind",
     **{name: name for name in ("lowercase", "character_coverage", "byte_fallback", "pattern")},
 }
-"""Of a vocabulary that is trained: macro, or name of the field itself, and field."""
+"""Settings of a vocabulary that is trained: macro, or name of the field itself, and field."""
 
 
 _OF_FILES = ("field", "separator", "validation")
@@ -153,7 +153,7 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
 
 
 def _of_files(run: Run) -> Iterator[_Unread]:
-    """Of how files are read, what the files that are named have no use for."""
+    """Settings of how files are read that the files that are named have no use for."""
     data, macros = run.data, {name: f"CORPUS_{name.upper()}" for name in _OF_FILES}
     every = {macro: name for name, macro in macros.items()}
     if not data.corpus:

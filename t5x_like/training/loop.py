@@ -203,7 +203,7 @@ def steps(
 def _about(
     checkpoints: Checkpoints, metadata: Mapping[str, Any], *, step: int, total: int
 ) -> dict[str, Any]:
-    """As `Callback.start` has it."""
+    """What `Callback.start` is told."""
     return {
         "model_dir": str(checkpoints.directory.parent),
         "config": metadata.get("config"),

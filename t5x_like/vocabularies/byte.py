@@ -67,7 +67,7 @@ class ByteVocabulary:
         return [self.encode(text) for text in texts]
 
     def encode_with_sentinels(self, text: str) -> list[int]:
-        """As `encode`, with each written `<extra_id_n>` becoming its id.
+        """Like `encode`, with each written `<extra_id_n>` becoming its id.
 
         Raises:
           ValueError: the vocabulary has no such sentinel.

@@ -152,7 +152,7 @@ class SentencePieceVocabulary:
         return self._processor.encode(cleaned, num_threads=1, return_type="numpy")
 
     def encode_following(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """As `encode_batch`, of texts each of which goes on with a line.
+        """Like `encode_batch`, for texts each of which continues a line.
 
         Those that begin with a space begin a word, as in the line; before others no word start is
         put.
@@ -171,7 +171,7 @@ class SentencePieceVocabulary:
         return bool(self._processor.encode(" a") == self._processor.encode("a"))
 
     def encode_with_sentinels(self, text: str) -> list[int]:
-        """As `encode`, with each written `<extra_id_n>` becoming its id.
+        """Like `encode`, with each written `<extra_id_n>` becoming its id.
 
         Space before a sentinel is dropped: corruption replaces a word with the space before it.
 

@@ -47,5 +47,5 @@ def by_role(ids: Mapping[str, int]) -> dict[str, Any]:
 
 
 def named(ids: Mapping[str, int], roles: Mapping[str, Any]) -> dict[str, int]:
-    """Those of the special tokens that have none of the roles, by their text."""
+    """The special tokens that have none of the roles, by their text."""
     return {name: i for name, i in ids.items() if i not in roles.values()}

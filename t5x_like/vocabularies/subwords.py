@@ -135,7 +135,7 @@ class SubwordVocabulary:
         return [encoding.ids for encoding in encoded]
 
     def encode_with_sentinels(self, text: str) -> list[int]:
-        """As `encode`, with each written `<extra_id_n>` becoming its id.
+        """Like `encode`, with each written `<extra_id_n>` becoming its id.
 
         One space before a sentinel is dropped: corruption replaces a word with the space before it.
 

@@ -111,7 +111,7 @@ class TextFiles(registry.Corpus):
             report.bytes_read = done
 
     def fingerprint(self) -> str:
-        """Of the reading options, and each file's extensions, size and some of its content.
+        """A digest of the reading options and each file's extensions, size and some content.
 
         That is 16 pieces of 64 KiB, evenly spread: all of a file up to 1 MiB.
         """

@@ -61,7 +61,7 @@ class TfdsText(registry.Corpus):
 
     @property
     def options_read(self) -> set[str]:
-        """As of `TextFiles`: each example is a document, so that nothing separates them."""
+        """Each example is a document, so that nothing separates them."""
         return {"field", "validation"}
 
     @property
@@ -107,7 +107,7 @@ class TfdsText(registry.Corpus):
                 raise CorpusError(f"feature {field!r} of {self._tfds_name} is no text: {feature}")
 
     def fingerprint(self) -> str:
-        """Of the data set's name, version and sizes, and the reading options."""
+        """A digest of the data set's name, version and sizes, and the reading options."""
         info = self._builder.info
         sizes = {name: (s.num_examples, s.num_bytes) for name, s in info.splits.items()}
         read = (info.full_name, sorted(sizes.items()), self._fields, self.held_out)

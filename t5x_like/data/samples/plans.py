@@ -22,7 +22,7 @@ from t5x_like.core import progress, whole_files
 from t5x_like.data.cache.format import plan_name
 
 _VERSION = 2
-"""Of the file, and of what this package itself does to plan: its shapes share much of that."""
+"""The format of the file, and of what this package does to plan: its shapes share much of it."""
 _DTYPE = np.dtype("<i8")
 _SILENT_SECONDS = 2
 

@@ -65,7 +65,7 @@ _REUSED = _Reused()
 
 
 def reused_rng(seed: int, task: str, n: int) -> np.random.Generator:
-    """As `example_rng`, several times faster; good until this thread asks for the next one.
+    """Like `example_rng`, several times faster; good until this thread asks for the next one.
 
     One generator a thread, set to the state that a new one would have.
     """

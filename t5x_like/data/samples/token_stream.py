@@ -143,7 +143,7 @@ class TokenStream:
         )
 
     def _within(self, record: int, start: int, end: int) -> np.ndarray:
-        """Those stored starts of segments of a record that lie between `start` and `end`."""
+        """The stored starts of a record's segments that lie between `start` and `end`."""
         shift = int(self._starts[record]) - start
         stored = self.split.segments(record)
         low, high = stored.searchsorted(1 - shift), stored.searchsorted(end - start - shift)

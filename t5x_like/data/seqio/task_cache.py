@@ -205,7 +205,7 @@ def _manifest(
 
 
 def _cached_splits(task: seqio.Task) -> list[str]:
-    """Of a task that is only evaluated, as some of a mixture are, there is no 'train'."""
+    """A task that is only evaluated, as some of a mixture are, has no 'train'."""
     found = [split for split in _SPLITS if split in task.splits]
     if not found:
         known = ", ".join(task.splits)

@@ -47,7 +47,7 @@ class SeqioSource:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Of its tokens.
+        """The vocabulary of its tokens.
 
         Raises:
           ValueError: not all of them are in the same one.

@@ -57,7 +57,7 @@ _NORMS = {"attention_norm": "attention.LayerNorm", "mlp_norm": "full_layer_layer
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Of a model with the heads of pretraining or one of them, that of a task, or without.
+    """Makes a model with the heads of pretraining or one of them, that of a task, or without.
 
     Raises:
       ValueError: another head, or a setting that is not supported.

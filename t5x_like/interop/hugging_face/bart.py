@@ -79,7 +79,7 @@ _FIXED_DECODER = {
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Of a model with the head for generation, for classes or numbers, for answers, or without.
+    """Makes a model with the head for generation, for classes or numbers, for answers, or without.
 
     Or of its decoder alone.
 
@@ -125,7 +125,7 @@ def settled(make: functools.partial, weights: Any) -> functools.partial:
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
-    """Of a BART as it is pretrained, of its decoder alone, or of its body with or without a head.
+    """Names of a BART as it is pretrained, its decoder alone, or its body with or without a head.
 
     Raises:
       ValueError: norms have another epsilon, or there is no class with this head.
@@ -202,7 +202,7 @@ def _decoder(config: bart.Config) -> list[Rule]:
 def _side(
     config: bart.Config, side: str, parts: Sequence[str], *, attentions: list[tuple[str, str, str]]
 ) -> list[Rule]:
-    """Of the parts of a side of theirs, ours being called as `parts` says."""
+    """Rules for the parts of a side of theirs; `parts` says what ours are called."""
     entry, last_norm, stack = parts
     rules = [Rule(f"{entry}/positions", f"{side}.embed_positions.weight")]
     rules += norm(f"{entry}/norm", f"{side}.layernorm_embedding")

@@ -100,7 +100,7 @@ _NORMS = {"attention_norm": "attention.output.LayerNorm", "mlp_norm": "output.La
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Of a model with the heads of pretraining or one of them, that of a task, or without.
+    """Makes a model with the heads of pretraining or one of them, that of a task, or without.
 
     `BertModel(add_pooling_layer=False)` is one without a pooler. A class for decoders, which
     sees both sides where `is_decoder` is not set, is then a masked language model.
@@ -231,7 +231,7 @@ def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
 
 
 def body(config: bert.Config, *, decoder: str, trunk: str = "trunk/") -> list[Rule]:
-    """Of a BERT's encoder; `decoder` is the name of a copy of the token table in a head.
+    """Rules for a BERT's encoder; `decoder` is the name of a copy of the token table in a head.
 
     `trunk` is where our layers are.
     """
@@ -264,7 +264,7 @@ def _task_head(ending: str, kind: _Kind, theirs: str) -> list[Rule]:
 
 
 def _fresh_pooler(config: bert.Config) -> dict[str, np.ndarray]:
-    """As transformers would draw it for a file that has none, with a warning."""
+    """What transformers would draw for a file that has none, with a warning."""
     size = config.d_model
     kernel = np.random.default_rng(0).normal(0, config.init_std, (size, size))
     return {

@@ -62,7 +62,7 @@ _NORMS = {"attention_norm": "sa_layer_norm", "mlp_norm": "output_layer_norm"}
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Of a student with its head, of a model with the head of a task, or without.
+    """Makes a student with its head, of a model with the head of a task, or without.
 
     Fixed positions, which are weights there all the same, are learned on here.
 

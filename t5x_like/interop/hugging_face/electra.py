@@ -46,7 +46,7 @@ _LAST_DROPOUT = "summary_last_dropout"
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Of a generator, a discriminator, or the body of either with the head of a task or without.
+    """Makes a generator, a discriminator, or the body of either with the head of a task or without.
 
     Where `is_decoder` is not set, the class for decoders sees both sides: it is then a generator.
 

@@ -28,7 +28,7 @@ from t5x_like.interop import hugging_face
 
 
 def _modules() -> list[ModuleType]:
-    """Those of this package that name model types: adding a family adds a file."""
+    """The modules here that name model types: adding a family adds a file."""
     names = [found.name for found in pkgutil.iter_modules(hugging_face.__path__)]
     modules = [
         importlib.import_module(f"{hugging_face.__name__}.{name}")

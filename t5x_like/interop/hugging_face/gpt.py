@@ -92,7 +92,7 @@ def _joined(axis: int) -> Transform:
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Of a language model, alone or with a head for choices, or of its body with that of a task.
+    """Makes a language model, alone or with a head for choices, or of its body with that of a task.
 
     Raises:
       ValueError: another head, or a setting that is not supported.

@@ -168,7 +168,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 def _config(
     family: ModuleType, model: nnx.Module, *, ids: TokenIds | None, original: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """As `write` says."""
+    """The contents of config.json, as `write` says."""
     known = family.to_hf(model)
     config = with_ids(family.IDS[known["model_type"]], ids)
     if (original.get("architectures") or [None])[0] == known["architectures"][0]:

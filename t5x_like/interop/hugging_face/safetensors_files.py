@@ -50,7 +50,7 @@ class Weights:
         return name in self._shard_of
 
     def names(self) -> tuple[str, ...]:
-        """Of all tensors, sorted."""
+        """The names of all tensors, sorted."""
         return tuple(sorted(self._shard_of))
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -220,7 +220,7 @@ def _publish(folder: Path, weight_map: dict[str, int], total: int) -> None:
 
 
 def _umask() -> int:
-    """Of this process, which can only be read by setting it."""
+    """The umask of this process, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -14,10 +14,10 @@ ENCODER = {
     "add_cross_attention": False,
     "tie_word_embeddings": True,
 }
-"""Of BERT and its kin."""
+"""Settings of BERT and its kin."""
 
 DECODER = {**ENCODER, "is_decoder": True}
-"""Of the same, run as decoders."""
+"""Settings of the same, run as decoders."""
 
 
 def check(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:

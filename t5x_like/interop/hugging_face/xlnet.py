@@ -64,7 +64,7 @@ _OF_ANSWERS = {
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Of a model with the head of pretraining, of a task, or without.
+    """Makes a model with the head of pretraining, of a task, or without.
 
     Raises:
       ValueError: another head, or a setting that is not supported.

@@ -141,7 +141,7 @@ class _Blocks(NamedTuple):
     bias: jax.Array | None  # float, as the mask
 
     def logits(self, q_BLHK: jax.Array) -> jax.Array:
-        """Of one block, float32 [B, H, L, C]."""
+        """The logits of one block, float32 [B, H, L, C]."""
         logits_BHLC = _logits(q_BLHK, self.keys, mask=self.mask, bias=self.bias)
         return logits_BHLC if self.exists is None else jnp.where(self.exists, logits_BHLC, -jnp.inf)
 
@@ -199,7 +199,7 @@ _over_blocks.defvjp(_over_blocks_fwd, _over_blocks_bwd)
 
 
 def _products(x_BLHK: jax.Array, y_BMHK: jax.Array) -> jax.Array:
-    """Of each pair, float32 [B, H, L, M]."""
+    """The logits of each pair, float32 [B, H, L, M]."""
     return jnp.einsum("blhk,bmhk->bhlm", x_BLHK, y_BMHK, preferred_element_type=jnp.float32)
 
 
@@ -224,7 +224,7 @@ def _mix(p_BHLM: jax.Array, values_BMHK: jax.Array) -> jax.Array:
 
 
 def _to_queries(x_BHL: jax.Array) -> jax.Array:
-    """As factors of [B, L, H, K]."""
+    """The rows as factors of [B, L, H, K]."""
     return x_BHL.swapaxes(1, 2)[..., None]
 
 

@@ -59,7 +59,7 @@ class DecoderOnly(TargetLoss):
         return x_BLD
 
     def bias(self, length: int, *, position: jax.Array | None = None) -> jax.Array | None:
-        """Of attention, [1, H, L, L]; of the one query at `position`, [1, H, 1, L]."""
+        """The bias of attention, [1, H, L, L]; of the one query at `position`, [1, H, 1, L]."""
         return None
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
@@ -144,7 +144,7 @@ class DecoderOnly(TargetLoss):
         return accounting.count(_segments(batch))
 
     def flops(self, batch: Batch) -> jax.Array:
-        """As of an `EncoderDecoder`; logits are counted of every token."""
+        """Counts like an `EncoderDecoder`, with the logits of every token."""
         segments_BL = _segments(batch)
         config, stack = self.config, self.stack
         products = accounting.encoder_products(

@@ -66,7 +66,7 @@ class EncoderDecoder(TargetLoss):
     def bias(
         self, length: int, *, side: Side, position: jax.Array | None = None
     ) -> jax.Array | None:
-        """Of self-attention, [1, H, L, L]; of the one query at `position`, [1, H, 1, L]."""
+        """The bias of self-attention, [1, H, L, L], or of the query at `position`, [1, H, 1, L]."""
         return None
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:

@@ -82,7 +82,7 @@ class EncoderPretraining(Pretraining):
         return self.terms_of(self.encoder.hidden(batch, key).last, batch)
 
     def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
-        """As `terms`, from the encoder's states; a family with more terms adds them here."""
+        """Makes `terms` from the encoder's states; a family with more terms adds them here."""
         masked = batch["masked_loss_weights"].astype(jnp.float32).sum()
         sums = masked_sums(self.mlm, x_BLD, self.encoder.tokens, batch=batch)
         terms = {"mlm": Term(sums.cross_entropy, masked)}
@@ -101,11 +101,11 @@ class EncoderPretraining(Pretraining):
         return terms, metrics
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        """Of the masked language model at every position, float32 [B, L, V]."""
+        """The masked language model's logits at every position, float32 [B, L, V]."""
         return self.mlm(self.encoder.hidden(batch, key).last, self.encoder.tokens)
 
     def sentence_logits(self, batch: Batch) -> jax.Array:
-        """Of the pair, float32 [B, 2]; only where there is a head for it."""
+        """The logits of the pair, float32 [B, 2]; only where there is a head for it."""
         if self.sentence is None:
             raise ValueError("this model has no head for pairs of sentences")
         x_BLD = self.encoder.hidden(batch).last

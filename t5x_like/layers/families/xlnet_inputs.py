@@ -73,7 +73,7 @@ def permuted(batch: Batch) -> Reading:
 def sights(
     reading: Reading, *, memory_len: int, causal: bool, same_length: bool
 ) -> tuple[Sight, ...]:
-    """Of the content, and where something is predicted of its positions; memory is seen by all.
+    """What the content sees, and the predicted positions, if any; memory is seen by all.
 
     Args:
       reading: of rows without memory.

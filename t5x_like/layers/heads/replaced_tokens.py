@@ -132,7 +132,7 @@ class DetectionSums(NamedTuple):
 def detection_sums(
     logits_BL: jax.Array, is_replaced_BL: jax.Array, *, weights_BL: jax.Array
 ) -> DetectionSums:
-    """Of telling apart what is replaced, bool, from what is not, by the sign of the logits."""
+    """How well the sign of the logits tells what is replaced, bool, from what is not."""
     suspected_BL = logits_BL > 0
 
     def total(x_BL: jax.Array) -> jax.Array:

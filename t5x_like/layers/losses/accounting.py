@@ -70,7 +70,7 @@ def matrix_size(*modules: Any) -> float:
 
 
 def step_flops(products: jax.Array) -> jax.Array:
-    """Of a training step: two operations a multiply-add, backward twice forward."""
+    """Operations of a training step: two a multiply-add, backward twice forward."""
     return 3.0 * 2.0 * products
 
 

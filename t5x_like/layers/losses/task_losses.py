@@ -49,7 +49,7 @@ def classes(logits_BC: jax.Array, batch: Any, weights_B: jax.Array) -> tuple[Ter
 
 
 def pairs(logits_BC: jax.Array, batch: Any, weights_B: jax.Array) -> tuple[Term, Metrics]:
-    """As `classes`, of pairs of sentences: 0 where they follow each other (BERT, section 3.1)."""
+    """Like `classes`, for pairs of sentences: 0 where they are neighbours (BERT, section 3.1)."""
     return classes(logits_BC, batch, weights_B)
 
 
@@ -70,14 +70,14 @@ def spans(logits_BLC: jax.Array, batch: Any, weights_B2: jax.Array) -> tuple[Ter
 
 
 def _ends(batch: Any) -> jax.Array:
-    """Of answers, the first and the last position: int32 [B, 2]."""
+    """The first and the last position of answers: int32 [B, 2]."""
     return jnp.stack([batch["start_positions"], batch["end_positions"]], axis=1)
 
 
 def _cross_entropy(
     logits: jax.Array, labels: jax.Array, weights: jax.Array
 ) -> tuple[Term, Metrics]:
-    """Of labels and weights [B, n] and logits [B, n, C]."""
+    """The term of labels and weights [B, n] and logits [B, n, C]."""
     sums = token_sums(logits, jnp.maximum(labels, 0), weights_BL=weights)
     weight = weights.sum()
     return Term(sums.cross_entropy, weight), {"accuracy": (sums.correct, weight)}

@@ -19,7 +19,7 @@ class TermLoss(nnx.Module):
 
     @property
     def padding(self) -> int | None:
-        """As of `protocols.Model`: None, as masks tell what is padding."""
+        """None, as masks tell what is padding (`protocols.Model`)."""
         return None
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:

@@ -204,7 +204,7 @@ class DecoderLayer(_Layer):
         memory_mask: jax.Array,
         bias: jax.Array | None,
     ) -> tuple[jax.Array, KeysValues]:
-        """As `EncoderLayer.step`; `memory` holds keys and values of the encoder's output."""
+        """Like `EncoderLayer.step`; `memory` holds keys and values of the encoder's output."""
         length = past.keys.shape[1]
         if self.relative is not None:
             bias = self.relative.row(position, length)

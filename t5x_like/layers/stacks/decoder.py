@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Decoded(NamedTuple):
-    """As `encoder.Hidden`; `attention` to the targets [N, B, H, L, L], `cross` [N, B, H, L, M]."""
+    """Like `encoder.Hidden`: `attention` to targets [N, B, H, L, L], `cross` [N, B, H, L, M]."""
 
     last: jax.Array
     states: jax.Array | None = None

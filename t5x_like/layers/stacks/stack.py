@@ -46,7 +46,7 @@ class Stack(nnx.Module):
         return self.run(body, x, self.layers, xs)
 
     def run(self, body: Body, x: jax.Array, layers: Any, xs: Any) -> tuple[jax.Array, Any]:
-        """As a call, with any tree [N, ...] for the layers."""
+        """Does what a call does, with any tree [N, ...] for the layers."""
         unrolled = self.unroll == 0 or self.unroll >= self.num_layers
         if self.remat is not None:
             # In a loop XLA cannot merge the second computation with the first.

@@ -34,7 +34,7 @@ class Config(transformer_config.Transformer):
 
 
 def norm(config: Config, rngs: nnx.Rngs, *, width: int | None = None) -> LayerNorm:
-    """As wide as the model, unless a `width` is given."""
+    """A norm as wide as the model, unless a `width` is given."""
     return LayerNorm(
         config.d_model if width is None else width,
         epsilon=config.norm_epsilon,

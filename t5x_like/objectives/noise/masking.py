@@ -76,7 +76,7 @@ def text_positions(inputs: np.ndarray, ids: TokenIds) -> np.ndarray:
 
 
 def fitting(words: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
-    """Those of `words` that fit into `room` tokens together, taken in their order (BERT's code).
+    """The `words` that fit into `room` tokens together, taken in their order (BERT's code).
 
     One too long for what is left does not end the search.
     """

@@ -134,7 +134,7 @@ class Planned(Protocol):
 
 
 class Carried(Protocol):
-    """As `Planned`, for models that carry memory: sample n * rows + r continues (n - 1) * rows + r.
+    """`Planned` for models that carry memory: sample n * rows + r continues (n - 1) * rows + r.
 
     Such samples are never shuffled. `reset_memory` is a column: 1 where a sample continues nothing.
     `rows` is a multiple of `rows_multiple`.
@@ -155,7 +155,7 @@ class Carried(Protocol):
     def plan_rows(
         self, sentences: Sentences, rng: np.random.Generator, rows: int
     ) -> Iterable[list[tuple[int, ...]]]:
-        """As `Planned.plan`, for batches of `rows` rows; yields a multiple of them.
+        """Plans like `Planned.plan`, for batches of `rows` rows; yields a multiple of them.
 
         Raises:
           ValueError: the corpus is too short for so many rows; says how many it allows.

@@ -168,7 +168,7 @@ class Checkpoints:
         self._save(step, items_of(state), metadata=metadata, metrics=ranked)
 
     def save_params(self, step: int, params: Any, *, metadata: Metadata) -> None:
-        """As `save`, of parameters alone, a plain dict: to infer with, not to resume from."""
+        """Saves parameters alone, a plain dict: to infer with, not to resume from."""
         self._save(step, {"params": params}, metadata=metadata, metrics={})
 
     def _save(
@@ -252,7 +252,7 @@ class Checkpoints:
         return self._first_good(abstract_params, self._read, step=step)
 
     def open_params(self, abstract_params: Any, *, step: int | None = None) -> RestoredState:
-        """As `restore_params`, but each parameter is a `LazyArray`, read when it is asked for."""
+        """Like `restore_params`; each parameter is a `LazyArray`, read when it is asked for."""
 
         def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
             directory = self.directory / str(step)

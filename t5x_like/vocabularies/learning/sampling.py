@@ -19,7 +19,7 @@ MAX_SENTENCES = 1_000_000
 
 
 def sample(documents: Iterable[str], *, max_sentences: int, seed: int, progress: bool) -> list[str]:
-    """As `sample_sentences`, with a bar on standard error where there is to be one.
+    """Does what `sample_sentences` does, with a bar where there is to be one.
 
     Raises:
       ValueError: there is no text.

@@ -24,7 +24,7 @@ MIN_SIZE = len(special_tokens.TRAINED) + 3
 
 CHARACTER_COVERAGE = 0.9995
 PATTERN = "gpt4o"
-"""Of byte-level BPE, where no other is named: the one that suits every script."""
+"""The pattern of byte-level BPE where no other is named: the one that suits every script."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Of characters: which are of a script without spaces between words, and which end sentences."""
+"""Which characters are of a script without spaces between words, and which end sentences."""
 
 from __future__ import annotations
 
