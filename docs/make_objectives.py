@@ -34,7 +34,7 @@ one that was kept and is predicted all the same, `[brackets]` around what is pre
 are of the documentation inside Python 3.11, under a vocabulary of 8,000 pieces trained on it; the
 line above each example says how full its rows are on that text.
 
-Noise is drawn anew in every epoch, from the run's seed and the example's number alone, so that a
+Noise is drawn again in every epoch, from the run's seed and the example's number alone, so that a
 resumed run, another number of hosts and SeqIO see the same; a `static` objective repeats its noise.
 Sentences are found by the rules of the text's language ([data.md](data.md#sentences)); [at the
 end](#other-scripts) is what becomes of other scripts. Where a paper's text and its published code
@@ -66,7 +66,7 @@ FAMILIES = {
         "mlm mlm_static mlm_whole_word mlm_nsp",
     ),
     "RoBERTa": (
-        "For encoders (Liu et al. 2019, section 4.2): masking anew in every epoch, in four input formats.",
+        "For encoders (Liu et al. 2019, section 4.2): masking again in every epoch, in four input formats.",
         "segment_pair sentence_pair full_sentences doc_sentences",
     ),
     "SpanBERT": ("For encoders (Joshi et al. 2020, section 3).", "spanbert"),
@@ -79,7 +79,7 @@ FAMILIES = {
     ),
     "DistilBERT": ("For a student beside its teacher (Sanh et al. 2019).", "distilbert"),
     "XLNet": (
-        "For encoders with memory (Yang et al. 2019, sections 2.2 to 2.4). Rows go on from batch to "
+        "For encoders with memory (Yang et al. 2019, sections 2.2 to 2.4). Rows continue from batch to "
         "batch. Position i may not look at position j where its `permutation_query_order` is at most "
         "the other's `permutation_key_order`: all that a model needs to make its masks.",
         "xlnet",

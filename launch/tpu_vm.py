@@ -8,7 +8,7 @@ steps, in this order unless named otherwise (default: create install start):
   create   a TPU VM or queued resource, and wait for it
   install  Python, this package and jax[tpu] on every host
   start    `t5x_like train --distributed TRAIN_ARGUMENTS` on every host, in the background
-  log      follow the log of the first host (leave with Ctrl-C; the run goes on)
+  log      follow the log of the first host (leave with Ctrl-C; the run continues)
   stop     ask the run to save and leave, and wait until it has
   delete   the slice and all on its disks; until then it costs money
 
@@ -49,7 +49,7 @@ ENVIRONMENT = r"""\s*([A-Za-z_]\w*=('[^']*'|"[^"]*"|[^\s'"])*(\s+|$))*"""
 IDLE = (
     "set -e",
     "mkdir -p t5x_like_run && cd t5x_like_run",
-    'flock --nonblock lock true || { echo "$(hostname): a run is going on" >&2; exit 1; }',
+    'flock --nonblock lock true || { echo "$(hostname): a run is under way" >&2; exit 1; }',
 )
 DEAD = {"DELETING", "FAILED", "SUSPENDED", "SUSPENDING"}  # such a request is never ACTIVE again
 

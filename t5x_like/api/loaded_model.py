@@ -258,7 +258,7 @@ def check_writes(model: LoadedModel) -> None:
     if lacking(module, Decodable):
         reads = hasattr(module, "encoder")
         task = "fill-mask" if reads else "text-generation"
-        what = "reads and does not write" if reads else "goes on with a text"
+        what = "reads and does not write" if reads else "continues with a text"
         raise ValueError(
             f"this model, a {kind}, {what}: only an encoder-decoder fills blanks with words of its "
             "own. " + advice.format(task=task)

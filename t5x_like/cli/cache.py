@@ -19,7 +19,7 @@ examples:
 
 One cache serves every objective and length. `t5x_like train` makes a missing one by itself; made
 beforehand and copied, it lets machines train that have neither TensorFlow nor the text.
-A command that was killed goes on where it was.
+A command that was killed resumes where it was.
 """
 
 
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     arguments.add_vocabulary(parser, size=32000)
     group = parser.add_argument_group("work")
     group.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
-    group.add_argument("--overwrite", action="store_true", help="make a complete cache anew")
+    group.add_argument("--overwrite", action="store_true", help="make a complete cache again")
     group = parser.add_argument_group("a whole task, for one that training cannot finish itself")
     group.add_argument("--materialize", action="store_true", help="keep its very last features")
     group.add_argument(

@@ -131,7 +131,7 @@ def _other_names(given: Mapping[str, int], wanted: Mapping[str, int]) -> str:
     if missing := wanted.keys() - given.keys():
         parts.append(f"lacks {', '.join(sorted(missing))}")
     if unknown := given.keys() - wanted.keys():
-        parts.append(f"has {', '.join(sorted(unknown))}, which the examples have not")
+        parts.append(f"has {', '.join(sorted(unknown))}, which the examples lack")
     return f"{'; '.join(parts)}; give the lengths of {' and '.join(wanted)}"
 
 

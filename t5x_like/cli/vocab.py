@@ -97,7 +97,7 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--extend",
         metavar="V",
-        help="a WordPiece vocabulary to go on from, in place of training one: its ids stay, words "
+        help="a WordPiece vocabulary to extend, in place of training one: its ids stay, words "
         "that it writes in pieces are added up to --size",
     )
     group.add_argument(

@@ -133,7 +133,7 @@ def _seed(seed: int, name: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class CarriedOrder:
-    """Row r of every batch goes on where row r of the batch before ended.
+    """Row r of every batch continues where row r of the batch before ended.
 
     Attributes:
       batch_size: rows of a batch.

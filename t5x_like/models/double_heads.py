@@ -1,4 +1,4 @@
-"""A decoder that goes on predicting tokens while it learns to choose (Radford et al., 2018).
+"""A decoder that continues to predict tokens while it learns to choose (Radford et al., 2018).
 
 Suffixes: B batch, A alternatives of a choice, N = B * A texts, L length, V vocabulary.
 """

@@ -211,7 +211,7 @@ class XLNet(nnx.Module):
     A batch holds what `Encoder` reads; int32 `masked_positions` and `masked_targets`, float32
     `masked_loss_weights`, [B, P] each; int32 `permutation_query_order` and `permutation_key_order`,
     [B, L] each: position i may not see j where query[i] <= key[j]; int32 [B] `backward`, 1 for rows
-    of reversed text, and with memory `reset_memory`, 1 for rows that begin anew.
+    of reversed text, and with memory `reset_memory`, 1 for rows that begin again.
 
     The carry is the memory, [B, N, M, D]: what each layer read before, 0 where that is nothing.
     """

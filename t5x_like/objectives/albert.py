@@ -46,7 +46,7 @@ def masked_ngrams(
     masked one, the visit is void. So a word that is too long is passed over, and a sample whose
     words all are has no masked position.
 
-    The published code takes [SEP] out of its list of words, so that an n-gram may go on from the
+    The published code takes [SEP] out of its list of words, so that an n-gram may continue from the
     end of one text to the beginning of the other. Here it does not: those are not consecutive words
     of any text, the less so once the texts are swapped. At length 512 one n-gram in some 600 would.
 

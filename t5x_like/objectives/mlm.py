@@ -1,4 +1,4 @@
-"""BERT's objectives: masked tokens or words, alone or with sentence pairs, masked once or anew."""
+"""BERT's objectives: masked tokens or words, alone or with sentence pairs, masked once or again."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ PRESETS = {
 }
 
 SUMMARIES = {
-    "mlm": "masked tokens of running text, masked anew in every epoch (BERT, RoBERTa)",
+    "mlm": "masked tokens of running text, masked again in every epoch (BERT, RoBERTa)",
     "mlm_static": "masked tokens of running text, ten fixed maskings of each (BERT)",
     "mlm_whole_word": "masked whole words of running text (BERT, whole word masking)",
     "mlm_nsp": "masked tokens of sentence pairs, and next sentence prediction (BERT)",

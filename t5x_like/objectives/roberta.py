@@ -154,7 +154,7 @@ class PackedSentences(_DynamicMasking):
     two documents (RoBERTa, section 4.2).
 
     Attributes:
-      cross_documents: FULL-SENTENCES, which goes on with the next document; otherwise
+      cross_documents: FULL-SENTENCES, which continues with the next document; otherwise
         DOC-SENTENCES, which does not.
     """
 

@@ -47,7 +47,7 @@ def sequence(
 class XLNet(MaskedEncoder):
     """Predicts spans of tokens in a random order, from the rest and the spans before (XLNet).
 
-    Inputs are the original tokens. The first part of a sequence goes on where that of the previous
+    Inputs are the original tokens. The first part of a sequence begins where that of the previous
     sample in its row ended, so that the model's memory of one serves the other; two texts follow.
     The random order is drawn for the part and the texts separately, and comes as two int32 [n]:
     position i may not see j where `permutation_query_order[i] <= permutation_key_order[j]` (see
@@ -87,7 +87,7 @@ class XLNet(MaskedEncoder):
         return round(length / self.partial_prediction)
 
     def geometry(self, lengths: Mapping[str, int]) -> CarriedRows:
-        """Rows of text that go on from batch to batch, and two texts after each piece of them."""
+        """Rows of text that continue from batch to batch; two texts follow each piece."""
         length = masking.text_room(lengths, SPECIALS) + SPECIALS
         reuse = length // 2 if self.reuse_length is None else self.reuse_length
         return CarriedRows(length, reuse, self.bidirectional)

@@ -90,7 +90,7 @@ class InitFrom:
             raise ValueError(
                 f"{len(differ):,} of {len(ids):,} ids have other meanings than in "
                 f"{self.directory}: {i} is {vocabulary.piece(i)!r} here and {theirs.piece(i)!r} "
-                "there. Leave VOCABULARY to the one kept there, name one that goes on from it, or "
+                "there. Leave VOCABULARY to the one kept there, name one that extends it, or "
                 f"leave its tables as drawn with InitFrom.skip: {', '.join(tables)}"
             )
 

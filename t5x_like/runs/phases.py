@@ -57,7 +57,7 @@ class RunPhase:
 
     @property
     def label(self) -> str:
-        """Part of the names of its settings, but for the first phase."""
+        """Part of the names of its settings, except for the first phase."""
         return f"phase_{self.number + 1}"
 
     def check_program(self, program: Program) -> None:

@@ -160,7 +160,7 @@ def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int
 
 
 def examples_read(feature_converter: FeatureConverter, components: Iterable[Component]) -> None:
-    """Raises ValueError where a model's rows need a feature that a task's examples have not."""
+    """Raises ValueError where a model's rows need a feature that a task's examples lack."""
     for one in components:
         if missing := set(feature_converter.task_features) - one.features.keys():
             raise ValueError(
@@ -216,7 +216,7 @@ def same_run(
     message.append("Choose another MODEL_DIR, or put it back as it was")
     if "vocabulary" not in different:
         kinds = dict.fromkeys(name.partition(".")[0] for name in different)
-        message[-1] += f"; or go on all the same with --allow_change={','.join(kinds)}"
+        message[-1] += f"; or continue all the same with --allow_change={','.join(kinds)}"
     raise CheckpointError("\n".join(message) + ".")
 
 

@@ -201,7 +201,7 @@ def _log(run: Run, model_dir: epath.Path, batches: Sequence[Batches]) -> RunLog:
 
 
 def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
-    """A run that goes on from another's parameters keeps its vocabulary, if it names no other."""
+    """A run that continues from another's parameters keeps its vocabulary, if it names no other."""
     choice = run.data.vocabulary
     if run.init_from is None or not isinstance(choice, VocabularyChoice) or choice.name is not None:
         return run

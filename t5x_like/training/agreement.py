@@ -14,7 +14,7 @@ from t5x_like.training.multihost import ProcessError
 
 
 def agree(what: str, lines: Sequence[str]) -> None:
-    """Refuses to go on where processes differ; called by all of them alike.
+    """Refuses to continue where processes differ; called by all of them alike.
 
     A pod whose hosts have other settings, code or data trains without complaint, and wrongly.
 

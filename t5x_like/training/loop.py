@@ -196,7 +196,7 @@ def steps(
         outcome = Outcome("finished" if step == periods.total else "preempted", step)
         if outcome.status == "preempted":
             checkpoints.wait()
-            log.message(f"Saved step {step}; run the same command to go on.")
+            log.message(f"Saved step {step}; run the same command to resume.")
         return outcome
 
 

@@ -205,7 +205,7 @@ def _compiled(
     carry = jax.jit(parts.initial_carry, out_shardings=shardings.carry)
 
     def trace(row: Mapping[str, Any]) -> None:
-        # With the shardings of real batches: else JAX traces anew for these.
+        # With the shardings of real batches: else JAX traces again for these.
         shapes = {name: (batch_size, *one.shape) for name, one in row.items()}
         batch = {
             name: jax.ShapeDtypeStruct(shape, row[name].dtype, sharding=layout.rows(shape))

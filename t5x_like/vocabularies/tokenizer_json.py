@@ -16,7 +16,7 @@ def describe(
     """The text of a `tokenizer.json`.
 
     Args:
-      model: its fields but for the vocabulary.
+      model: its fields except for the vocabulary.
       vocab: tokens and their ids; those with the name of a special one are marked as such.
       **steps: `normalizer`, `pre_tokenizer` and `decoder`.
     """
@@ -46,7 +46,7 @@ def with_words(text: str, added: Mapping[str, int]) -> str:
 
 
 def continuing_prefix(text: str, origin: str | Path) -> str | None:
-    """The mark of a WordPiece token that goes on with a word; None for byte-level BPE.
+    """The mark of a WordPiece token that continues with a word; None for byte-level BPE.
 
     Raises:
       ValueError: the text is no `tokenizer.json`, or of another kind; names `origin`.

@@ -293,7 +293,7 @@ def test_the_hosts_scripts_run_once_keep_their_words_and_stop(machine, host):
     for script in (start, install):
         again = on_host(host, script)
         assert again.returncode == 1
-        assert "a run is going on" in again.stderr
+        assert "a run is under way" in again.stderr
 
     for _ in range(2):
         assert on_host(host, stop).returncode == 0

@@ -66,7 +66,7 @@ def test_a_run_that_is_stopped_saves_and_says_so(tiny: Tiny, number: signal.Sign
     driver = ["--kill_at", "3", "--signal", str(int(number))]
     (stopped,) = finish(tiny.start(command, driver=driver), status=3)
     (step,) = saved_steps(tiny.root / "run")
-    assert f"Saved step {step}; run the same command to go on." in stopped.err
+    assert f"Saved step {step}; run the same command to resume." in stopped.err
     assert "Stopping: " in stopped.err
     assert max(losses(tiny.root / "run")) == step
 

@@ -209,7 +209,7 @@ def finalise(
 
     Args:
       plan: by which the shards were written.
-      manifest: complete but for `splits` and `content_hash`.
+      manifest: complete except for `splits` and `content_hash`.
       vocabulary: saved beside the shards.
       shards: how many each split has.
       skipped: documents left out of each split for invalid UTF-8.

@@ -83,7 +83,7 @@ def plain_records(
 ) -> Iterator[Record]:
     """Records of documents with the one feature 'targets', cut into pieces.
 
-    Documents without a token give none. What goes on with a document (`text_pieces.Piece`) gives
+    Documents without a token give none. What continues with a document (`text_pieces.Piece`) gives
     records that do, too: also of another call. `sentences` as of `split_segments`.
     """
     for batch in batches(documents):
@@ -156,7 +156,7 @@ def _encode(
 
 
 def _encode_each(vocabulary: Vocabulary, texts: list[str], follows: list[bool]) -> Sequence[Any]:
-    """The ids of each text; of those that go on with a line, as its vocabulary goes on with one."""
+    """The ids of each text; a text that continues a line is encoded as a continuation."""
     if not any(follows) or not isinstance(vocabulary, GoesOn):
         return vocabulary.encode_batch(texts)
     begun = iter(vocabulary.encode_batch([t for t, f in zip(texts, follows, strict=True) if not f]))

@@ -72,7 +72,7 @@ def write_cache(
     """Writes the cache of `corpus` to `directory`; leaves one that is complete as it is.
 
     Memory is bounded by two blocks of text, and a batch of it for each worker, whatever the size
-    of the corpus. A writer that was killed goes on where it was: shards whose text has not changed
+    of the corpus. A writer that was killed resumes where it was: shards whose text has not changed
     are kept. Where another process writes it, this one waits, and keeps what that has made.
 
     Args:
@@ -205,7 +205,7 @@ class _Blocks:
         try:
             yield from self.corpus.sorted_documents(tuple(self.shards), report=self.report)
         except registry.NothingHeldOutError as error:
-            print(f"{error}; going on without", file=sys.stderr)
+            print(f"{error}; continuing without", file=sys.stderr)
 
 
 def _write_with_bar(tokenise: _Tokenise, blocks: _Blocks, *, workers: int, progress: bool) -> None:

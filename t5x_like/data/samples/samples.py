@@ -109,7 +109,7 @@ def make_samples(
       shape: the geometry.
       split: the records.
       separator: the id between documents, for shapes that have separators.
-      rows: of a batch, for shapes whose rows go on from batch to batch.
+      rows: of a batch, for shapes whose rows continue from batch to batch.
       ids: of the vocabulary, for shapes that leave its words whole.
 
     Raises:

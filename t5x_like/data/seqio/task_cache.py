@@ -1,7 +1,7 @@
 """Writes the cache of a SeqIO task: what its steps yield, up to its cache point or to the end.
 
 One shard of the source, or one epoch of a task that is run to its end, becomes one shard of the
-cache. A writer that was killed goes on with those it had not finished.
+cache. A writer that was killed continues with those it had not finished.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def write(
       tensors: names and arrays in the order of the shards; each is taken when the one before it
         has been, and nothing is taken where the directory is not free.
       overwrite: whether weights that are there are replaced.
-      shard_bytes: of a shard at most, but for one that a single larger tensor makes.
+      shard_bytes: of a shard at most, except for one that a single larger tensor makes.
 
     Raises:
       FileExistsError: the directory has weights, and `overwrite` is False.

@@ -1,7 +1,7 @@
 """What a SentencePiece model does to text, as the steps of a `tokenizer.json`.
 
-The ids are SentencePiece's but for two kinds of text. What a unigram model can cut in several ways
-of equal score, such as a long row of dashes, may be cut in another of them: SentencePiece adds up
+The ids are SentencePiece's except for two kinds of text. What a unigram model can cut in several
+ways of equal score, such as a long row of dashes, may be cut in another of them: SentencePiece adds up
 scores in single precision, the `tokenizers` library in double. And a letter with several accents,
 which Unicode composes to no single letter, may be composed differently.
 """
@@ -65,7 +65,7 @@ def describe(model: Model, names: Sequence[str], *, clean: bool) -> dict[str, An
 
 
 def _where_space_is_put(model: Model, clean: bool) -> str:
-    """Before the whole text, so that what follows a sentinel without a space goes on with a word.
+    """Before the whole text, so that what follows a sentinel without a space continues with a word.
 
     Cleaned text has it after special tokens, too: where quotes at its start were replaced, the
     library no longer sees that it is the start. ALBERT's models have no sentinels.

@@ -1,4 +1,4 @@
-"""Rows of text that go on from batch to batch, for models that carry memory along them."""
+"""Rows of text that continue from batch to batch, for models that carry memory along them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Row:
 
 @dataclasses.dataclass(frozen=True)
 class CarriedRows:
-    """Pieces of text that go on along a row of batches, each with two texts A and B after it.
+    """Pieces of text that continue along a row of batches, each with two texts A and B after it.
 
     The stream is cut in rows of the same length; those of one batch stand at the same step. A
     sample is `inputs`, the next `reuse_length` tokens of its row; `first`, A, which begins right

@@ -21,7 +21,7 @@ def uniforms(rng: np.random.Generator, block: int = 128) -> Iterator[float]:
 
 
 def thresholds(weights: Sequence[float]) -> tuple[float, ...]:
-    """Where the shares of the weights end in [0, 1), but for the last.
+    """Where the shares of the weights end in [0, 1), except for the last.
 
     `bisect.bisect(thresholds(weights), u)` is then index i with probability proportional to
     `weights[i]`, for uniform u: faster than NumPy's `choice` on a number at a time.

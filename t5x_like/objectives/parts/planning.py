@@ -50,7 +50,7 @@ def word_after(sentences: Sentences, start: int, end: int) -> int:
 def in_pieces(sentences: Sentences, document: int, *, longest: int, piece: int) -> np.ndarray:
     """Where a document's segments start, those of more than `longest` tokens cut in pieces.
 
-    A piece has `piece` tokens at most and, but for words longer than that, ends where a word does.
+    A piece has `piece` tokens at most and ends where a word does, unless the word is longer.
     int64 [P + 1]: offsets, then the document's end; text without line breaks is one such segment.
     """
     bounds = sentences[document]

@@ -33,7 +33,7 @@ class SentenceBlocks:
 
     Attributes:
       length: tokens at most, those counted below included.
-      cross_documents: whether a block goes on with the next document.
+      cross_documents: whether a block continues with the next document.
       per_segment: tokens that the objective will add to each segment.
       per_document: tokens that it will add to each document after the first of a block.
       segments_of: as in `geometry.Planned`; the plan, which the repr names, is the same with None.

@@ -108,7 +108,7 @@ def _truncated(
     or its back with probability 1/2 each: the lengths are arithmetic, the cuts at the front
     binomial. Texts that are `in_order` will be swapped, or not: there it is either of them if
     equal. Were it always the second, an odd `length` would tell which were swapped; the published
-    code swaps first, which a plan cannot, as every epoch swaps anew.
+    code swaps first, which a plan cannot, as every epoch swaps again.
 
     Then what is left of a word that was cut goes too, unless no whole word is left.
     """

@@ -14,7 +14,7 @@ from etils import epath
 
 @dataclasses.dataclass(frozen=True)
 class LazyArray:
-    """One saved array: NumPy reads it, anew each time.
+    """One saved array: NumPy reads it, again each time.
 
     Attributes:
       directory: of the checkpoint's item.

@@ -95,7 +95,7 @@ def bert_linear(learning_rate: float, *, total_steps: int, warmup_steps: int = 0
 
     The line is counted from the start, so that the rate drops at the end of the warm-up, from the
     peak to 1 - warmup / total of it (google-research/bert, optimization.py). The first update has
-    rate 0. So did fairseq in SpanBERT's time, but for the one step at the end of the warm-up.
+    rate 0. So did fairseq in SpanBERT's time, except for the one step at the end of the warm-up.
     """
     _check(warmup_steps, total_steps, learning_rate=learning_rate)
 

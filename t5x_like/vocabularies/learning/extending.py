@@ -1,4 +1,4 @@
-"""A vocabulary that goes on from another: the words that it writes in pieces, as new ids."""
+"""A vocabulary that continues from another: the words that it writes in pieces, as new ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check(base: Vocabulary, size: int) -> SubwordVocabulary:
 def extended(base: Vocabulary, sentences: Iterable[str], *, size: int) -> SubwordVocabulary:
     """`base` with the words that, as ids of their own, shorten the text most.
 
-    All its ids keep their meanings, so that a model can go on from its parameters.
+    All its ids keep their meanings, so that a model can continue from its parameters.
 
     Args:
       base: a WordPiece vocabulary without sentinels, which would have to stay the top ids.

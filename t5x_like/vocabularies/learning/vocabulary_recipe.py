@@ -33,7 +33,7 @@ class Recipe:
 
     Attributes:
       kind: one of `KINDS`; the first two are SentencePiece's.
-      size: pieces, special ids included, sentinels not. The most there can be of them, but for
+      size: pieces, special ids included, sentinels not. The most there can be of them, except for
         SentencePiece, which makes exactly so many or none.
       extra_ids: sentinels that are saved with it; a SentencePiece model gets them when loaded.
       max_sentences: lines to sample.

@@ -3,7 +3,7 @@
 One rule for all vocabularies: a piece begins a word where its text begins with white space, or with
 a character of a script that puts none between words (Chinese, Japanese, Thai, ...): there every
 piece is a word. SentencePiece and WordPiece vocabularies have the mark in the piece (`▁`, no `##`).
-There, as in ALBERT and XLNet, punctuation is a word of its own; an apostrophe goes on with the word
+There, as in ALBERT and XLNet, punctuation is a word of its own; an apostrophe belongs to the word
 before it.
 """
 
