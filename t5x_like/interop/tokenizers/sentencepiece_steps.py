@@ -1,9 +1,9 @@
 """What a SentencePiece model does to text, as the steps of a `tokenizer.json`.
 
 The ids are SentencePiece's except for two kinds of text. What a unigram model can cut in several
-ways of equal score, such as a long row of dashes, may be cut in another of them: SentencePiece adds up
-scores in single precision, the `tokenizers` library in double. And a letter with several accents,
-which Unicode composes to no single letter, may be composed differently.
+ways of equal score, such as a long row of dashes, may be cut in another of them: SentencePiece adds
+up scores in single precision, the `tokenizers` library in double. And a letter with several
+accents, which Unicode composes to no single letter, may be composed differently.
 """
 
 from __future__ import annotations

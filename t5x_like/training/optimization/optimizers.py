@@ -73,94 +73,89 @@ def adafactor(
     )
 
 
-@remembered
-def adamw(
-    learning_rate: float | Schedule,
-    *,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    weight_decay: float = 0.01,
-    not_decayed: Sequence[str] = NOT_DECAYED,
-) -> Optimizer:
+Moments = Callable[[float, float, float], Sequence[optax.GradientTransformation]]
+"""From the decays of both averages and eps to what makes an update of a gradient."""
+
+
+def _adam(
+    *, eps: float, trust_ratio: bool = False
+) -> Callable[[Moments], Callable[..., Optimizer]]:
+    """Makes an optimizer of the function that it decorates, whose name and text it keeps."""
+    usual_eps = eps
+
+    def decorated(moments: Moments) -> Callable[..., Optimizer]:
+        def make(
+            learning_rate: float | Schedule,
+            *,
+            b1: float = 0.9,
+            b2: float = 0.999,
+            eps: float = usual_eps,
+            weight_decay: float = 0.01,
+            not_decayed: Sequence[str] = NOT_DECAYED,
+        ) -> Optimizer:
+            check_rate("weight_decay", weight_decay)
+            mask = functools.partial(decayed, not_decayed=not_decayed)
+            parts = [*moments(b1, b2, eps), optax.add_decayed_weights(weight_decay, mask)]
+            if trust_ratio:
+                parts.append(optax.masked(optax.scale_by_trust_ratio(), mask))
+            parts.append(optax.scale_by_learning_rate(learning_rate))
+            return _with_rate(optax.chain(*parts), learning_rate)
+
+        for name in ("__name__", "__qualname__", "__doc__"):
+            setattr(make, name, getattr(moments, name))
+        return remembered(make)
+
+    return decorated
+
+
+@_adam(eps=1e-8)
+def adamw(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransformation]:
     """Adam with decoupled weight decay (Loshchilov & Hutter, 2019), both moments bias-corrected.
 
     Args:
-      learning_rate: multiplies the decay too, here and in all others below.
-      b1: decay of the average of gradients.
-      b2: decay of the average of their squares.
+      learning_rate: a number or a schedule; multiplies the decay too, here and in all others below.
+      b1: decay of the average of gradients, 0.9.
+      b2: decay of the average of their squares, 0.999.
       eps: added to the root of the second moment.
-      weight_decay: of a parameter, a step, at learning rate 1.
+      weight_decay: of a parameter, a step, at learning rate 1: 0.01.
       not_decayed: names (the last part of a path) of parameters without decay.
     """
-    moments = optax.scale_by_adam(b1=b1, b2=b2, eps=eps)
-    return _adam(learning_rate, moments, weight_decay=weight_decay, not_decayed=not_decayed)
+    return (optax.scale_by_adam(b1=b1, b2=b2, eps=eps),)
 
 
-@remembered
-def adam_uncorrected(
-    learning_rate: float | Schedule,
-    *,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-6,
-    weight_decay: float = 0.01,
-    not_decayed: Sequence[str] = NOT_DECAYED,
-) -> Optimizer:
+@_adam(eps=1e-6)
+def adam_uncorrected(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransformation]:
     """AdamW without bias correction: the AdamWeightDecay of BERT, ELECTRA and XLNet.
 
     m / (sqrt(v) + eps) + weight_decay * parameter, times the learning rate. Both averages start at
     zero and are used as they are, so that the first steps are larger than Adam's
     (`scale_by_moments`). BERT and ELECTRA clip the gradient to norm 1 on each device before they
-    average; `step.build` clips the average. Arguments as of `adamw`.
+    average; `step.build` clips the average. Arguments are those of `adamw`.
     """
-    moments = scale_by_moments(b1, b2, eps)
-    return _adam(learning_rate, moments, weight_decay=weight_decay, not_decayed=not_decayed)
+    return (scale_by_moments(b1, b2, eps),)
 
 
-@remembered
-def adam_epsilon_hat(
-    learning_rate: float | Schedule,
-    *,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    weight_decay: float = 0.01,
-    not_decayed: Sequence[str] = NOT_DECAYED,
-) -> Optimizer:
+@_adam(eps=1e-8)
+def adam_epsilon_hat(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransformation]:
     """AdamW whose bias correction is part of the step: fairseq's, TensorFlow's and GPT's Adam.
 
     Kingma & Ba (2015), end of section 2: eps stands beside the root of the uncorrected second
     moment, so that early on it weighs 1 / sqrt(1 - b2^t) times as much as in `adamw`. RoBERTa,
-    BART and SpanBERT decay all parameters with it: `not_decayed` = (). Arguments as of `adamw`.
+    BART and SpanBERT decay all parameters with it: `not_decayed` = (). Arguments are those of
+    `adamw`.
     """
-    moments = scale_by_moments(b1, b2, eps), scale_by_correction(b1, b2)
-    return _adam(learning_rate, *moments, weight_decay=weight_decay, not_decayed=not_decayed)
+    return scale_by_moments(b1, b2, eps), scale_by_correction(b1, b2)
 
 
-@remembered
-def lamb(
-    learning_rate: float | Schedule,
-    *,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-6,
-    weight_decay: float = 0.01,
-    not_decayed: Sequence[str] = NOT_DECAYED,
-) -> Optimizer:
+@_adam(eps=1e-6, trust_ratio=True)
+def lamb(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransformation]:
     """LAMB (You et al., 2020) as ALBERT used it: without bias correction, unlike `optax.lamb`.
 
     The update of `adam_uncorrected`, decay included, times |parameter| / |update|, or 1 where a
-    norm is 0. What is not decayed is not scaled either. Norms are of one variable of ALBERT's code
-    each: of one layer, and of query, key and value apart. Arguments as of `adamw`.
+    norm is 0. What is not decayed is not scaled either. A norm is of one variable of ALBERT's code:
+    of one layer, and of query, key and value apart. Arguments are those of `adamw`.
     """
-    return _adam(
-        learning_rate,
-        scale_by_moments(b1, b2, eps),
-        weight_decay=weight_decay,
-        not_decayed=not_decayed,
-        trust_ratio=True,
-    )
+    return (scale_by_moments(b1, b2, eps),)
 
 
 def decayed(params: Any, *, not_decayed: Sequence[str] = NOT_DECAYED) -> Any:
@@ -168,23 +163,6 @@ def decayed(params: Any, *, not_decayed: Sequence[str] = NOT_DECAYED) -> Any:
     return jax.tree_util.tree_map_with_path(
         lambda path, _: getattr(path[-1], "key", None) not in not_decayed, params
     )
-
-
-def _adam(
-    learning_rate: float | Schedule,
-    *moments: optax.GradientTransformation,
-    weight_decay: float,
-    not_decayed: Sequence[str],
-    trust_ratio: bool = False,
-) -> Optimizer:
-    """What the moments make of a gradient, plus decay, times the learning rate."""
-    check_rate("weight_decay", weight_decay)
-    mask = functools.partial(decayed, not_decayed=not_decayed)
-    parts = [*moments, optax.add_decayed_weights(weight_decay, mask)]
-    if trust_ratio:
-        parts.append(optax.masked(optax.scale_by_trust_ratio(), mask))
-    parts.append(optax.scale_by_learning_rate(learning_rate))
-    return _with_rate(optax.chain(*parts), learning_rate)
 
 
 def _with_rate(tx: optax.GradientTransformation, learning_rate: float | Schedule) -> Optimizer:
