@@ -36,6 +36,7 @@ DATA = [
 ]
 INTEROP = ["safetensors>=0.8.0,<1", "tensorstore>=0.1.84,<0.2"]
 LAUNCH = ["ml-collections>=1.0,<2"]
+DOCS = ["mkdocs-material>=9.8.1,<10", "mkdocstrings[python]>=1.0.8,<2"]
 BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
 TEST = [
     *BENCHMARKS,
@@ -58,6 +59,7 @@ EXTRAS = {
     "interop": INTEROP,
     "launch": LAUNCH,
     "benchmarks": BENCHMARKS,
+    "docs": DOCS,
     "test": TEST,
     "all": sorted({*DATA, *INTEROP, *LAUNCH}),
 }

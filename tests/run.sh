@@ -61,7 +61,7 @@ if [ "$(cat "$environment/stamp" 2>/dev/null)" != "$stamp" ]; then
   "$interpreter" -m venv "$environment"
   constraints=$environment/constraints.txt
   if [ -n "$oldest" ]; then lower_bounds >"$constraints"; else : >"$constraints"; fi
-  "$environment/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" --editable '.[all,test]'
+  "$environment/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" --editable '.[all,docs,test]'
   echo "$stamp" >"$environment/stamp"
 fi
 
@@ -70,6 +70,12 @@ echo "== $("$bin/python" --version), $("$bin/python" -m pip list 2>/dev/null | g
 echo "== ruff format" && "$bin/ruff" format --check .
 echo "== ruff check" && "$bin/ruff" check .
 echo "== mypy" && "$bin/mypy"
+if [ -z "$fast" ]; then
+  echo "== mkdocs"
+  site=$(mktemp -d)
+  NO_MKDOCS_2_WARNING=1 "$bin/mkdocs" build --strict --quiet --site-dir "$site"
+  rm -rf "$site"
+fi
 echo "== pytest"
 "$bin/pytest" -n "${TEST_PROCESSES:-2}" --dist loadfile --no-loadscope-reorder \
   ${fast:+-m "not slow"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}
