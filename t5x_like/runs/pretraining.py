@@ -15,7 +15,7 @@ from t5x_like.config import gin_text
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 from t5x_like.runs import preflight, run_directory
 from t5x_like.runs.phases import RunPhase
-from t5x_like.runs.run import Options, Run
+from t5x_like.runs.run import Run
 from t5x_like.runs.run_text import run_text
 from t5x_like.training import code_version, loop, step
 from t5x_like.training.agreement import agree
@@ -140,7 +140,7 @@ def _parts(
             for phase, program, part in zip(phases, programs, batches, strict=True)
         ],
         "key": jax.random.key(run.options.seed),
-        "periods": _periods(run.options),
+        "periods": run.options,
         "checkpoints": Checkpoints(
             run_directory.checkpoints(model_dir),
             keep=run.options.checkpoints_kept,
@@ -229,15 +229,6 @@ def _initial(run: Run, program: step.Program, log: RunLog) -> Callable[[Any], An
     if run.init_from is None:
         return None
     return functools.partial(run.init_from.apply, program=program, log=log)
-
-
-def _periods(options: Options) -> loop.Periods:
-    return loop.Periods(
-        total=options.train_steps,
-        evaluate=options.eval_period,
-        checkpoint=options.checkpoint_period,
-        log=options.log_period,
-    )
 
 
 def _phase(start: int, program: step.Program, part: Batches) -> loop.CompiledPhase:

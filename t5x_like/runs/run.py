@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from flax import nnx
 
+from t5x_like.training.periods import Periods
+
 if TYPE_CHECKING:
     import optax
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Periods):
     """How long, how often, how much. Steps count optimizer updates.
 
     Attributes:
@@ -40,7 +42,6 @@ class Options:
       data_workers: processes that make batches; 0 makes them in threads.
     """
 
-    train_steps: int
     batch_size: int
     seed: int = 0
     microbatches: int = 1
@@ -48,11 +49,8 @@ class Options:
     ema_decay: float | None = None
     frozen: Sequence[str] = ()
     layer_decay: float | None = None
-    eval_period: int = 1000
     eval_batches: int = 20
-    checkpoint_period: int = 1000
     checkpoints_kept: int = 3
-    log_period: int = 20
     data_workers: int = 0
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import collections
 import contextlib
 import dataclasses
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog
 from t5x_like.training.metrics import TOTALS, Meter, NonFiniteError
 from t5x_like.training.multihost import Vote, notice_of_leaving
+from t5x_like.training.periods import Periods
 from t5x_like.training.step import Program, TrainState
 
 if TYPE_CHECKING:
@@ -24,26 +25,6 @@ if TYPE_CHECKING:
 
 _IN_FLIGHT = 2
 """Steps whose metrics may be unread: the device always has the next one queued."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Periods:
-    """Steps in all, and between evaluations, checkpoints and log lines; 0 means never.
-
-    What has a period also happens after the last step; saving in any case.
-    """
-
-    total: int
-    evaluate: int = 1000
-    checkpoint: int = 1000
-    log: int = 20
-
-    def due(self, name: Literal["evaluate", "checkpoint", "log"], step: int) -> bool:
-        period = getattr(self, name)
-        return bool(period) and (step % period == 0 or step == self.total)
-
-    def saving(self, step: int) -> bool:
-        return step == self.total or self.due("checkpoint", step)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,7 +91,7 @@ def steps(
     before_training: Callable[[], None] | None = None,
     callback: Callback | None = None,
 ) -> Generator[Step, None, Outcome]:
-    """Trains from the newest good checkpoint, or from the start, to `periods.total` steps.
+    """Trains from the newest good checkpoint, or from the start, to `periods.train_steps` steps.
 
     Called by all processes alike. On SIGTERM or Ctrl-C to any of them all save at the same step and
     leave. Whoever stops iterating leaves, too: the step that was reached is saved.
@@ -144,26 +125,26 @@ def steps(
         stack.callback(checkpoints.close)
         checkpoints.prepare()
         state, step = _restore_or_init(phases, checkpoints, key=key, log=log, initial=initial)
-        if step >= periods.total:
-            log.message(f"Already finished: step {step} of {periods.total}.")
+        if step >= periods.train_steps:
+            log.message(f"Already finished: step {step} of {periods.train_steps}.")
             outcome = Outcome("already_finished", step)
             return outcome
         if before_training is not None and jax.process_index() == 0:
             before_training()
         log.start(step)
-        told.start(_about(checkpoints, metadata, step=step, total=periods.total))
+        told.start(_about(checkpoints, metadata, step=step, total=periods.train_steps))
         stack.callback(lambda: told.end(outcome))
         vote, reader = Vote(), _Reader(log, periods, told)
         phase: CompiledPhase | None = None
         leaving = stopped = False
-        while step < periods.total and not leaving:
+        while step < periods.train_steps and not leaving:
             if phase is not (now := _phase_of(step, phases)):
                 phase, stream, compiled = now, now.batches(step - now.start), False
                 if step == phase.start > 0:
                     log.message(f"A new phase after step {step}.")
                     state = dataclasses.replace(state, carry=phase.program.initial_carry())
             with reader.meter.waiting():
-                batch = _next(stream, step=step, total=periods.total)
+                batch = _next(stream, step=step, total=periods.train_steps)
             state, metrics = phase.program.step(state, batch, key)
             step += 1
             reader.add(step, metrics, vote.cast(asked.is_set()))
@@ -177,7 +158,7 @@ def steps(
                 reader.meter.restart()
                 compiled = True
 
-            evaluating = phase.evaluate is not None and periods.due("evaluate", step)
+            evaluating = phase.evaluate is not None and periods.due("eval", step)
             if not (leaving or evaluating or periods.saving(step)):
                 continue
             # Nothing is saved before all metrics up to here have been found finite.
@@ -193,7 +174,7 @@ def steps(
                         step, state, metadata=metadata, metrics=values, phase=phase.start
                     )
                     told.save(step, str(checkpoints.directory))
-        outcome = Outcome("finished" if step == periods.total else "preempted", step)
+        outcome = Outcome("finished" if step == periods.train_steps else "preempted", step)
         if outcome.status == "preempted":
             checkpoints.wait()
             log.message(f"Saved step {step}; run the same command to resume.")

@@ -51,7 +51,7 @@ def main() -> None:
     outcome = loop.train(
         [loop.CompiledPhase(program=program, batches=batches)],
         key=jax.random.key(7),
-        periods=loop.Periods(total=flags.steps, checkpoint=3, log=1),
+        periods=loop.Periods(train_steps=flags.steps, checkpoint_period=3, log_period=1),
         checkpoints=checkpoints.Checkpoints(flags.directory / "checkpoints"),
         metadata={},
         log=logs.RunLog(flags.directory, total_steps=flags.steps, tensorboard=False),

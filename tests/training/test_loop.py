@@ -57,7 +57,7 @@ def train(
     outcome = loop.train(
         [first, *later],
         key=jax.random.key(7),
-        periods=loop.Periods(total=total, evaluate=4, checkpoint=3, log=2),
+        periods=loop.Periods(train_steps=total, eval_period=4, checkpoint_period=3, log_period=2),
         checkpoints=Checkpoints(directory / "checkpoints"),
         metadata={"who": "tiny"},
         log=RunLog(directory, total_steps=total, stream=out, tensorboard=False),
@@ -259,7 +259,7 @@ def test_a_run_starts_from_given_parameters_and_its_average_too(tmp_path: Path) 
     for total in (1, 2):
         loop.train(
             [phase],
-            periods=loop.Periods(total=total),
+            periods=loop.Periods(train_steps=total),
             checkpoints=Checkpoints(tmp_path / "checkpoints"),
             log=RunLog(tmp_path, total_steps=total, stream=io.StringIO(), tensorboard=False),
             **options,

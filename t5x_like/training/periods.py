@@ -1,0 +1,28 @@
+"""How long a run is, and how often it evaluates, saves and logs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Periods:
+    """Steps in all, and between evaluations, checkpoints and log lines; 0 means never.
+
+    What has a period also happens after the last step; saving in any case.
+    """
+
+    train_steps: int
+    eval_period: int = 1000
+    checkpoint_period: int = 1000
+    log_period: int = 20
+
+    def due(self, name: Literal["eval", "checkpoint", "log"], step: int) -> bool:
+        """Whether something happens after so many steps."""
+        period = getattr(self, f"{name}_period")
+        return bool(period) and (step % period == 0 or step == self.train_steps)
+
+    def saving(self, step: int) -> bool:
+        """Whether a checkpoint is saved after so many steps."""
+        return step == self.train_steps or self.due("checkpoint", step)
