@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from t5x_like.runs.trained_run import TrainedRun
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class LoadedModel:
     """A model with its parameters, and what it needs to read and write text.
 
@@ -44,6 +44,9 @@ class LoadedModel:
     directory: str
     run: TrainedRun | None = None
     original: epath.Path | None = None
+
+    def __repr__(self) -> str:
+        return f"LoadedModel({type(self.model).__name__}, step {self.step}, {self.directory!r})"
 
     def evaluate(self, *, batches: int = 50) -> dict[str, Columns]:
         """{task: {who: {metric: value}}} on held-out text, beside baselines, as `t5x_like eval`.
@@ -261,7 +264,9 @@ def check_writes(model: LoadedModel) -> None:
         what = "reads and does not write" if reads else "continues with a text"
         raise ValueError(
             f"this model, a {kind}, {what}: only an encoder-decoder fills blanks with words of its "
-            "own. " + advice.format(task=task)
+            "own. "
+            + "In Python t5x_like.load(RUN).fill(TEXT, k=5) guesses a token. " * reads
+            + advice.format(task=task)
         )
     if model.vocabulary is None or not model.vocabulary.token_ids.sentinels:
         raise ValueError(

@@ -17,6 +17,7 @@ import gin
 
 from t5x_like.config import gin_files, gin_text, t5x_names, trust
 from t5x_like.config.gin_files import ConfigError as ConfigError
+from t5x_like.config.settings import SETTINGS
 from t5x_like.core.spelling import nearest
 
 _SAVED = "# The whole configuration of a run."
@@ -81,7 +82,10 @@ def bind(bindings: Sequence[str]) -> None:
         where = f"in --gin.{binding}"
         if re.fullmatch(r"\w+", name) and name not in macros:
             meant = t5x_names.advice(name) or nearest(name, sorted(macros))
-            raise ConfigError(f"no gin macro {name!r} {where}{meant}")
+            if "MODEL_DIR" not in macros:
+                meant = "; add --gin_file=runs/pretrain.gin, which makes a run of a model"
+            words = [f" (--{w})" for w, one in SETTINGS.items() if one.target == name]
+            raise ConfigError(f"no gin macro {name!r}{''.join(words)} {where}{meant}")
         _translated(gin.parse_config, _with_import(binding), where=where)
         _given.extend(UserSetting(one, None) for one in gin_text.read(binding).bindings)
 

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from t5x_like.core.spelling import nearest
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
@@ -67,8 +69,6 @@ def bindings(values: Mapping[str, Any]) -> list[str]:
     Raises:
       ValueError: a word that is none of `SETTINGS`.
     """
-    from t5x_like.core.spelling import nearest
-
     found = []
     for name, value in values.items():
         if name not in SETTINGS:

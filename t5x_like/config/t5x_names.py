@@ -14,6 +14,10 @@ MACROS = {
     "NUM_MICROBATCHES": "MICROBATCHES",
     "OPTIMIZER_LEARNING_RATE": "PEAK_LEARNING_RATE (or --learning_rate)",
     "CHECKPOINTS_TO_KEEP": "CHECKPOINTS_KEPT",
+    "SAVING_PERIOD": "CHECKPOINT_PERIOD",
+    "CHECKPOINT_PATH": "the command's argument: `t5x_like eval RUN --step N`",
+    "INFER_OUTPUT_DIR": "`t5x_like infer RUN --output FILE`",
+    "USE_HARDWARE_RNG": "JAX_DEFAULT_PRNG_IMPL=rbg in the environment",
 }
 """{macro there: what does the same here}."""
 

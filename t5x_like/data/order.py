@@ -184,8 +184,8 @@ def shares(weights: Sequence[int], rows: int, *, multiple: int = 1) -> list[int]
     least = multiple * len(weights)
     if rows < least or rows % multiple:
         raise ValueError(
-            f"{len(weights)} tasks whose rows are carried from batch to batch need batches of at "
-            f"least {least} rows, a multiple of {multiple}, got {rows}"
+            f"batches need at least {least} rows, a multiple of {multiple}, not {rows}: rows of "
+            f"{len(weights)} task{'s' * (len(weights) > 1)} are carried from batch to batch"
         )
     given = [1] * len(weights)
     for _ in range(rows // multiple - len(weights)):

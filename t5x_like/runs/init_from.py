@@ -113,6 +113,8 @@ class InitFrom:
     def vocabulary(self) -> Vocabulary | None:
         """The vocabulary kept beside the checkpoint; None where there is none."""
         path = self._path()
+        if not path.exists():
+            run_directory.read_config(path)  # says that it holds no run
         return run_directory.read_vocabulary(path) if run_directory.has_vocabulary(path) else None
 
     def _plan(self, program: Program) -> tuple[initial_plan.Plan, Any]:

@@ -44,16 +44,14 @@ def writable_directory(model_dir: str | None) -> epath.Path:
     """
     if not model_dir:
         raise ValueError(
-            "the run has no directory: add --gin.MODEL_DIR=\"'runs/my_run'\" (a run that is there "
-            "is resumed)"
+            "the run has no directory: add --model_dir runs/my_run (a run that is there is resumed)"
         )
     directory = epath.Path(model_dir)
     try:
         whole_files.check_writable(directory)
     except OSError as error:
         raise OSError(
-            f"MODEL_DIR {model_dir!r} cannot be written ({error}): choose another with "
-            "--gin.MODEL_DIR"
+            f"MODEL_DIR {model_dir!r} cannot be written ({error}): choose another with --model_dir"
         ) from error
     return directory
 

@@ -62,10 +62,11 @@ def _steps() -> Iterator[tuple[Key, int]]:
 
     The plateau of `schedules.rsqrt` decides how high the learning rate is, and is not a share.
     """
+    in_phases = bool(gin_config.macro("PHASES"))
     for (scope, selector), values in [*gin.config._CONFIG.items()]:
         for parameter, value in values.items():
             macro = selector == "gin.macro" and scope.endswith("_STEPS") and scope != _TOTAL
-            phase = selector.endswith("run.Phase") and parameter == "steps"
+            phase = in_phases and selector.endswith("run.Phase") and parameter == "steps"
             schedule = ".schedules." in selector and parameter.endswith("_steps")
             rsqrt = selector.endswith(".rsqrt")
             if (macro or phase or (schedule and not rsqrt)) and isinstance(value, int):

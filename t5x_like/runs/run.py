@@ -131,6 +131,12 @@ class Run:
     completer: BatchCompleter | None = None
 
     def __post_init__(self) -> None:
+        parts = [getattr(self.optimizer, name, None) for name in ("init", "update")]
+        if self.optimizer is not None and not all(map(callable, parts)):
+            raise ValueError(
+                "OPTIMIZER must be an optimizer, such as @optimizers.adamw() in a gin file, not "
+                f"{self.optimizer!r}"
+            )
         *earlier, last = self.phases or (Phase(),)
         if last.steps is not None or not all(
             isinstance(phase.steps, int) and phase.steps > 0 for phase in earlier

@@ -45,7 +45,7 @@ def refused(result: Result, *said: str) -> str:
         (["--gin.t5.Confg.d_model=3"], ["t5.Confg", "nearest: "]),
         (["--gin.MODEL_DIR=runs/mine"], ["--gin.MODEL_DIR=runs/mine", "its own quotes"]),
         (["--gin.CORPUS=None"], ["nothing to read", "MIXTURE_OR_TASK_NAME"]),
-        (["--gin.MODEL_DIR=None"], ["--gin.MODEL_DIR="]),
+        (["--gin.MODEL_DIR=None"], ["add --model_dir "]),
         (
             ["--gin.CORPUS=None", "--gin.MIXTURE_OR_TASK_NAME='stdlib_doc.span_corruption'"],
             ["no task or mixture 'stdlib_doc.span_corruption'", "stdlib_docs.span_corruption"],
