@@ -125,5 +125,5 @@ def test_shares_that_can_be_exact_are(weights, scale):
 def test_too_few_rows_are_an_error():
     with pytest.raises(ValueError, match=r"at least 3 rows.*not 2: rows of 3 tasks"):
         shares([1, 1, 1], 2)
-    with pytest.raises(ValueError, match=r"a multiple of 2, got 7"):
+    with pytest.raises(ValueError, match=r"a multiple of 2, not 7"):
         shares([1, 1, 1], 7, multiple=2)
