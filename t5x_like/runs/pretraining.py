@@ -31,12 +31,7 @@ if TYPE_CHECKING:
 
 def pretrain(run: Run, config: str | None = None, **options: Any) -> loop.Outcome:
     """Starts, resumes or extends `run` to its end; arguments are those of `steps`."""
-    taken = steps(run, config, **options)
-    while True:
-        try:
-            next(taken)
-        except StopIteration as done:
-            return done.value
+    return loop.outcome(steps(run, config, **options))
 
 
 def steps(

@@ -71,7 +71,11 @@ class Step(NamedTuple):
 
 def train(phases: Sequence[CompiledPhase], **parts: Any) -> Outcome:
     """Takes all the steps of `steps`, whose arguments these are; how that ended."""
-    taken = steps(phases, **parts)
+    return outcome(steps(phases, **parts))
+
+
+def outcome(taken: Generator[Step, None, Outcome]) -> Outcome:
+    """Takes all steps; how that ended."""
     while True:
         try:
             next(taken)
@@ -118,7 +122,7 @@ def steps(
       CheckpointError: nothing can be saved, or what was saved cannot be used.
     """
     told = callback if callback is not None and jax.process_index() == 0 else Callback()
-    outcome: Outcome | None = None
+    ended: Outcome | None = None
     with contextlib.ExitStack() as stack:
         asked = stack.enter_context(notice_of_leaving())
         stack.callback(log.close)
@@ -127,13 +131,13 @@ def steps(
         state, step = _restore_or_init(phases, checkpoints, key=key, log=log, initial=initial)
         if step >= periods.train_steps:
             log.message(f"Already finished: step {step} of {periods.train_steps}.")
-            outcome = Outcome("already_finished", step)
-            return outcome
+            ended = Outcome("already_finished", step)
+            return ended
         if before_training is not None and jax.process_index() == 0:
             before_training()
         log.start(step)
         told.start(_about(checkpoints, metadata, step=step, total=periods.train_steps))
-        stack.callback(lambda: told.end(outcome))
+        stack.callback(lambda: told.end(ended))
         vote, reader = Vote(), _Reader(log, periods, told)
         phase: CompiledPhase | None = None
         leaving = stopped = False
@@ -174,11 +178,11 @@ def steps(
                         step, state, metadata=metadata, metrics=values, phase=phase.start
                     )
                     told.save(step, str(checkpoints.directory))
-        outcome = Outcome("finished" if step == periods.train_steps else "preempted", step)
-        if outcome.status == "preempted":
+        ended = Outcome("finished" if step == periods.train_steps else "preempted", step)
+        if ended.status == "preempted":
             checkpoints.wait()
             log.message(f"Saved step {step}; run the same command to resume.")
-        return outcome
+        return ended
 
 
 def _about(
