@@ -115,7 +115,7 @@ def test_objective_whose_examples_the_model_does_not_read(tiny: Tiny) -> None:
 
 def test_unwritable_directory(tiny: Tiny) -> None:
     (tiny.root / "file").write_text("precious")
-    refused(tiny.train("file/run"), "cannot be written", "--gin.MODEL_DIR")
+    refused(tiny.train("file/run"), "cannot be written", "--model_dir")
     refused(tiny.train("run", CACHE_DIR=str(tiny.root / "file")), str(tiny.root / "file"))
     assert (tiny.root / "file").read_text() == "precious"
 
