@@ -21,7 +21,7 @@ if [ ! -x "$environment/bin/t5x_like" ]; then
     fi
   done
   [ -n "$python" ] || { echo "no Python 3.11 or 3.12 on PATH: install one, or set PYTHON" >&2; exit 1; }
-  echo "installing into $environment (TensorFlow comes with SeqIO: about 3.3 GB, some minutes)"
+  echo "installing into $environment (TensorFlow comes with SeqIO: about 3.4 GB, some minutes)"
   "$python" -m venv "$environment"
   "$environment/bin/python" -m pip install --quiet --editable '.[all]'
 fi
