@@ -52,7 +52,7 @@ class LoadedModel:
         """{task: {who: {metric: value}}} on held-out text, beside baselines, as `t5x_like eval`.
 
         Args:
-          batches: of 32 rows, at most, for each task.
+          batches: of 32 rows or as many as the mesh divides, at most, for each task.
 
         Raises:
           ValueError: this is no run, or its tasks hold no documents out.
@@ -64,7 +64,8 @@ class LoadedModel:
                 f"{self.directory} is no run, and has no text to be evaluated on: train with it "
                 "(INIT_FROM), or evaluate the run that it came from"
             )
-        found = baseline_comparison.columns(self.run, batch_size=trained_run.ROWS, batches=batches)
+        rows = self.run.rows
+        found = baseline_comparison.columns(self.run, batch_size=rows, batches=batches)
         if not found:
             raise ValueError(f"the tasks of {self.directory} hold no documents out")
         return found
@@ -224,9 +225,7 @@ def load(
     if not run_directory.has_config(path) and (path / "config.json").exists():
         return _from_hugging_face(Path(directory))
     if _is_run(path):
-        run = trained_run.load(
-            str(directory), step=step, bindings=gin, rows=trained_run.ROWS, modules=modules
-        )
+        run = trained_run.load(str(directory), step=step, bindings=gin, modules=modules)
         return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run)
     saved = saved_model.read(str(directory), step=step, modules=modules)
     params = jax.tree.map(lambda one: one.read(), saved.params)

@@ -23,19 +23,23 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
 
 
-ROWS = 32
-"""Rows of a batch where the user says no number."""
+_ROWS = 32
+"""Rows of a batch where the user says no number, at least."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedRun:
-    """The parts of a run and the parameters of one of its checkpoints."""
+    """The parts of a run and the parameters of one of its checkpoints.
+
+    `rows` are those of a batch that its program evaluates.
+    """
 
     run: Run
     program: Program
     params: Any
     vocabulary: Vocabulary
     step: int
+    rows: int
 
     @property
     def model(self) -> Any:
@@ -57,7 +61,8 @@ def load(
       model_dir: of the run.
       step: of the checkpoint; the newest by default.
       bindings: override the run's saved configuration.
-      rows: of the batches that its program will evaluate; None for as many as the mesh divides.
+      rows: of the batches that its program will evaluate; None for 32, or as many more as the mesh
+        divides.
       modules: that its configuration may name (`run_directory.load_config`). One that registers
         its tasks is imported only if it is one of them.
 
@@ -70,7 +75,8 @@ def load(
         gin_config.bind(bindings)
         run = gin_run.freed(gin_run.built())
     # Rows are chosen by whoever uses the model, on devices that may be others than trained it.
-    rows = run.layout.batch_shards if rows is None else rows
+    shards = run.layout.batch_shards
+    rows = -(-_ROWS // shards) * shards if rows is None else rows
     options = dataclasses.replace(run.options, batch_size=rows, microbatches=1)
     program = pretraining.build_program(dataclasses.replace(run, options=options))
     checkpoints = Checkpoints(run_directory.checkpoints(directory))
@@ -89,7 +95,7 @@ def load(
         run.data, vocabulary=KnownVocabulary(vocabulary), mixture_or_task_module=registers
     )
     run = dataclasses.replace(run, data=data)
-    return TrainedRun(run, program, restored.state, vocabulary, restored.step)
+    return TrainedRun(run, program, restored.state, vocabulary, restored.step, rows)
 
 
 def batch_to_device(trained: TrainedRun, batch: Mapping[str, np.ndarray]) -> Batch:
