@@ -239,7 +239,7 @@ def test_carried_tasks_share_a_batch_and_are_evaluated_alone(
     ]
     evaluated = mixture.components("validation", rows=8, alone=True)
     assert [component.rows for component in evaluated] == [8, 8]
-    with pytest.raises(ValueError, match=r"at least 2 rows.*got 1"):
+    with pytest.raises(ValueError, match=r"at least 2 rows.*not 1"):
         mixture.components("train", rows=1)
     with pytest.raises(ValueError, match="say how many a batch has"):
         mixture.components("train")
