@@ -167,7 +167,9 @@ def test_any_text_gives_features_no_longer_than_it(name: str, tokens: np.ndarray
     assert len(inputs) + 1 <= sizes["inputs"][0]
     assert len(targets) + 1 <= sizes["targets"][0]
     if len(tokens) > 100:
-        assert (inputs, targets) != example(name, tokens, seed ^ 1)
+        # One other seed may cut where this one does; eight do not.
+        others = [example(name, tokens, seed ^ other) for other in range(1, 9)]
+        assert any((inputs, targets) != other for other in others)
 
 
 @hypothesis.given(tokens=texts, seed=st.integers(0, 2**64 - 1), data=st.data())
