@@ -3,11 +3,10 @@
     python benchmarks/step_vs_hf.py
     python benchmarks/step_vs_hf.py --models bert_base,electra_small --rounds 9 --json steps.jsonl
 
-Ours: the published gin file in float32, all layers unrolled, `training.step.build` with AdamW.
-Theirs: transformers' model as it comes (torch eager, float32), `torch.optim.AdamW(fused=True)`.
+Ours: the published model in float32, unrolled. Theirs: as it comes, eager. Both with AdamW.
 Both have all cores, the published dropout and the same random rows, 15 % masked, and take turns in
 one process; ratios are their time / our time, of medians, of minima, and of medians of processor
-time, which alone tells much on a busy machine. Needs torch and transformers.
+time, for a busy machine. Needs torch and transformers.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ OBJECTIVE = "span_corruption"
 """The preset that `train` trains by default."""
 
 VOCAB_TYPES = ("unigram", "bpe", "wordpiece", "byte_bpe", "characters")
-"""`vocabularies.recipes.KINDS`, which `--help` has no time to import."""
+"""`vocabulary_recipe.KINDS`, which `--help` has no time to import."""
 
 
 def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:

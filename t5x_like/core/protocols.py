@@ -131,7 +131,7 @@ class Objective(Protocol):
     Attributes:
       kind: which models read its examples: "encoder_decoder", "encoder" or "decoder".
       needs: what the vocabulary must have: names of `TokenIds` fields or of its named tokens.
-      steps: names of `data.post_cache.STEPS` that run on its features.
+      steps: names of `data.late_steps.STEPS` that run on its features.
       static: draws the same noise for a sample in every epoch.
     """
 
@@ -151,7 +151,7 @@ class Objective(Protocol):
         """Feature lengths that go together for a model that reads `tokens` tokens a row."""
 
     def geometry(self, lengths: Mapping[str, int]) -> Any:
-        """Which tokens make a sample, for these feature lengths (an `objectives.geometry` object).
+        """Which tokens make a sample, for these feature lengths (an `geometry` object).
 
         Raises:
           ValueError: the feature lengths do not fit the objective; says which would.

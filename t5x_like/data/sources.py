@@ -26,7 +26,7 @@ class CorpusSource:
       objective: None for text-to-text.
       weight: its share of a mixture.
       sentences: what its segments are, as for `writer.write_cache`; None of text-to-text.
-      steps: names in `post_cache.STEPS`.
+      steps: names in `late_steps.STEPS`.
       vocabulary: its own; None, as the run chooses.
     """
 

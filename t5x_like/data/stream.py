@@ -43,7 +43,7 @@ class Component:
       samples: what the objective is given.
       objective: None where the cache holds finished features.
       features: what an example holds at most, after `post_cache`.
-      post_cache: names of `post_cache.STEPS`, run after the objective.
+      post_cache: names of `late_steps.STEPS`, run after the objective.
       eos: the id to append to each feature that takes one.
       token_ids: special ids of the vocabulary.
       weight: its share, relative to the other components' weights.

@@ -63,7 +63,7 @@ class VocabularyChoice:
       name: what `vocabularies.loading.load` takes, such as `bytes`, a `.model` file or a directory;
         None trains a vocabulary on the corpus at its first use.
       size: pieces of a trained vocabulary, special ids included, sentinels not.
-      kind: of a trained vocabulary, one of `vocabularies.recipes.KINDS`.
+      kind: of a trained vocabulary, one of `vocabulary_recipe.KINDS`.
       extra_ids: sentinels; None for the usual number (100 for trained ones and `.model` files, none
         for the others).
       lowercase: of a trained WordPiece, whether it lower-cases text and strips accents.

@@ -1,6 +1,6 @@
 """Whether parameters come before a model's layers or after them, said on the parameters.
 
-Learning rates that fall with depth (`training.layerwise`) read it. Parameters of the layers
+Learning rates that fall with depth (`layerwise`) read it. Parameters of the layers
 themselves need no mark: they are stacked.
 """
 

@@ -24,7 +24,7 @@ class FineTuned(TermLoss):
     """A body and a head.
 
     The body has a `config`, with `d_model` and `dtype`, and `hidden(batch, key)`. A batch holds
-    what the body reads, and for the loss what the task does (`layers.tasks`). Of a choice, every
+    what the body reads, and for the loss what the task does (`task_losses`). Of a choice, every
     array that the body reads has the alternatives as its second dimension, [B, A, ...].
     """
 
@@ -63,7 +63,7 @@ class FineTuned(TermLoss):
         return getattr(self.body, "padding", None)
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """The denominator of the one term, named `task`: the labels (`tasks.label_weights`)."""
+        """The denominator of the one term, named `task`: the labels (`task_losses.label_weights`)."""
         return {"task": task_losses.label_weights(batch, self._counts(batch)).sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:

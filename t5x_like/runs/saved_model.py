@@ -25,7 +25,7 @@ _ORIGINAL = "hugging_face"
 
 @dataclasses.dataclass(frozen=True)
 class SavedModel:
-    """An abstract model, its parameters as a plain dict of `unread.LazyArray`, and what they read.
+    """An abstract model, its parameters as a plain dict of `LazyArray`, and what they read.
 
     `original` is the folder of the files that an import kept.
     """

@@ -7,7 +7,7 @@
         train.new_document.npy   bool [records], False where a record continues a document
         train.counts.npy         int64 [features, vocabulary], occurrences of each id
         word_starts.npy ...      bool [vocabulary], for each such array that the vocabulary has
-        train.plan-<key>         tables worked out of the records later on (`data.plans`)
+        train.plan-<key>         tables worked out of the records later on (`data.samples.plans`)
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def flags_name(array: str) -> str:
 
 
 def plan_name(split: str, key: str) -> str:
-    """The file of a table that `data.plans` keeps."""
+    """The file of a table that `data.samples.plans` keeps."""
     return f"{split}.plan-{key}"
 
 

@@ -26,7 +26,7 @@ class TaskRecord:
       name: also part of what its noise is derived from.
       directory: of its cache, relative to the cache root.
       objective: runs on each sample; None where the cache holds inputs and targets.
-      steps: names in `post_cache.STEPS`, run after the objective.
+      steps: names in `late_steps.STEPS`, run after the objective.
       eos: the id to append to each feature that takes one.
       weight: its share of a mixture, relative to the other tasks' integers.
     """

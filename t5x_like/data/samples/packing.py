@@ -221,7 +221,7 @@ def packed_records(
     Args:
       split: the records.
       lengths: tokens of a row for each feature; longer records are trimmed to it.
-      post_cache: names of `post_cache.STEPS` that run on each record.
+      post_cache: names of `late_steps.STEPS` that run on each record.
       eos: the id that they append to each feature that takes one.
 
     Raises:

@@ -101,7 +101,7 @@ def make_samples(
     rows: int | None = None,
     ids: TokenIds | None = None,
 ) -> Samples:
-    """The samples of a split in the shape, of `objectives.geometry`, that an objective asks for.
+    """The samples of a split in the shape, of `geometry`, that an objective asks for.
 
     Those that need a plan are planned now, unless that was done before.
 

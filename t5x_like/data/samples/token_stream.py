@@ -158,7 +158,7 @@ class TokenStream:
 
 
 class Segments:
-    """The `objectives.geometry.Sentences` of a stream; documents asked for of late are at hand.
+    """The `geometry.Sentences` of a stream; documents asked for of late are at hand.
 
     `ids` are those of its vocabulary, which tells words; None for one that does not.
     """

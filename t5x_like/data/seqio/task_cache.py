@@ -145,7 +145,7 @@ def write_cache_from_task(
     Args:
       directory: made if missing. A complete cache of this task is left as it is.
       task: its output features must be integers (or loss weights), one axis each.
-      vocabulary: saved in the directory; `seqio_vocabulary.from_seqio` of the targets' one.
+      vocabulary: saved in the directory; `vocabularies.from_seqio` of the targets' one.
       module: module or `.py` file that registers the task, for worker processes to import; None
         keeps to this process.
       workers: processes; None for one a core. A source of one shard needs one.

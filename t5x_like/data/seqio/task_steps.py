@@ -33,7 +33,7 @@ class PostCache:
 
     Attributes:
       objective: ours, if it has one; runs first.
-      steps: names in `post_cache.STEPS`, in order; the final trimming goes without saying.
+      steps: names in `late_steps.STEPS`, in order; the final trimming goes without saying.
       refused: the first later step that has no counterpart, None if the task trains as it is.
       cached_steps: how many of `task.preprocessors` run before the cache.
       eos: the id to append to each feature that takes one.
