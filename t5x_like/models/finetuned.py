@@ -63,7 +63,7 @@ class FineTuned(TermLoss):
         return getattr(self.body, "padding", None)
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """The denominator of the one term, named `task`: the labels (`task_losses.label_weights`)."""
+        """The denominator of the one term, named `task`: the labels (`label_weights`)."""
         return {"task": task_losses.label_weights(batch, self._counts(batch)).sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
