@@ -88,13 +88,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _mesh(text: str) -> dict[str, int]:
-    try:
-        pairs = [part.split("=") for part in text.split(",")]
-        return {axis.strip(): arguments.positive(size) for axis, size in pairs}
-    except (ValueError, argparse.ArgumentTypeError) as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not of the form AXIS=N,AXIS=N, such as data=4,tensor=2"
-        ) from error
+    """Sizes that are all given: there are no devices that could be counted."""
+    found = arguments.sizes(text)
+    if min(found.values()) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: the size of an axis is at least 1")
+    return found
 
 
 def _listing() -> str:
