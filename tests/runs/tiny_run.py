@@ -132,18 +132,18 @@ def saved_steps(run: Path) -> list[int]:
     return Checkpoints(run / "checkpoints").steps()
 
 
-def state(run: Path) -> dict[str, np.ndarray]:
-    """Parameters, optimizer state and step of the newest checkpoint."""
-    model = trained_run.load(str(run))
+def state(run: Path, rows: int | None = None) -> dict[str, np.ndarray]:
+    """Parameters, optimizer state, step and carry (of so many rows) of the newest checkpoint."""
+    model = trained_run.load(str(run), rows=rows)
     found = Checkpoints(run / "checkpoints").restore_latest(lambda _: model.program.abstract_state)
     assert found is not None
     leaves = jax.tree_util.tree_leaves_with_path(found.state)
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def assert_same_state(one: Path, other: Path) -> None:
-    """To the last bit."""
-    ours, theirs = state(one), state(other)
+def assert_same_state(one: Path, other: Path, rows: int | None = None) -> None:
+    """To the last bit; `rows` of a batch matter where a carry is saved."""
+    ours, theirs = state(one, rows), state(other, rows)
     assert ours.keys() == theirs.keys()
     for name, value in ours.items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
