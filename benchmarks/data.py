@@ -26,10 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from t5x_like import objectives
-from t5x_like.data import sources, stream
+from t5x_like.data import mixtures, stream, task
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.cache.task_records import TaskRecord
-from t5x_like.data.cached_tasks import CachedTasks
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
 from t5x_like.data.feature_converters import default_converter
@@ -50,29 +48,21 @@ class Job:
     directory: str
 
 
-def component(job: Job) -> stream.Component:
-    """An objective's task; what it plans is kept beside the cache."""
-    cache = Cache.open(job.directory)
-    objective = objectives.preset(job.name)
-    eos = sources.appended_eos(objective.steps, cache.token_ids)
-    record = TaskRecord(job.name, job.directory, objective, objective.steps, eos)
-    opened = CachedTasks((record,), (cache,), cache.vocabulary(), objective.lengths(job.length))
-    (found,) = opened.components("train", rows=ROWS)
+def examples(job: Job) -> stream.Examples:
+    """An objective's examples; what it plans is kept beside the cache."""
+    cache, objective = Cache.open(job.directory), objectives.preset(job.name)
+    opened = task.of_cache(cache, objective).opened(cache, objective.lengths(job.length))
+    converter = default_converter(objective)
+    (found,) = mixtures.examples([opened], "train", converter=converter, seed=0, rows=ROWS)
     return found
 
 
 def ours(job: Job) -> tuple[Iterator, float]:
     """Batches of an objective, and the raw tokens of one row."""
-    found = component(job)
+    found = examples(job)
     looked_at = np.linspace(0, len(found.samples) - 1, 500).astype(int).tolist()
     raw = np.mean([_tokens(found.samples[n][0]) for n in looked_at])
-    batches = stream.train_stream(
-        [found],
-        converter=default_converter(found.objective),
-        batch_size=ROWS,
-        seed=0,
-        num_threads=0,
-    )
+    batches = stream.train_stream([found], batch_size=ROWS, num_threads=0)
     return batches, float(raw)
 
 
@@ -260,7 +250,7 @@ def main() -> None:
             jobs = [Job(name, length, str(cache.directory)) for name in wanted[start:][:GROUP]]
             for job in jobs:
                 if job.name in names:
-                    component(job)  # what must be planned is, once
+                    examples(job)  # what must be planned is, once
             for row in measure(jobs, rounds=args.rounds, seconds=args.seconds):
                 print(
                     f"{row['length']:4}  {row['name']:48}"

@@ -278,7 +278,7 @@ def our_step(name: str, batch: Batch, *, rows: int) -> tuple[Callable[[], object
         gin_config.macro("MODEL"),
         optimizers.adamw(LEARNING_RATE),
         make_layout({"data": 1}, devices=jax.devices()[:1]),
-        batch_size=rows,
+        step.StepOptions(batch_size=rows),
     )
     key, on_device = jax.random.key(0), jax.device_put(batch)
     state = program.init(key)

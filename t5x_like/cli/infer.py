@@ -81,7 +81,7 @@ def _held_out(model: LoadedModel, n: int) -> list[tuple[str, str]]:
 
     if model.run is None:
         raise ValueError(f"{model.directory} is no run: it holds no text out")
-    return list(blanked_sentences(model.run.run.data.open(), n))
+    return list(blanked_sentences(model.run.run.data.open()[0], n))
 
 
 def _lines(path: str | None) -> Iterator[str]:

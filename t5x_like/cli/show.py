@@ -7,15 +7,15 @@ import dataclasses
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.cli import arguments
 
 if TYPE_CHECKING:
-    from t5x_like.data.cached_tasks import CachedTasks
-    from t5x_like.data.stream import Component, Examples
+    from t5x_like.data.stream import Examples
+    from t5x_like.data.task import Task
     from t5x_like.display.example_view import ExampleView
 
 _EPILOG = """\
@@ -38,10 +38,9 @@ def main(argv: list[str]) -> int:
 
     groups: dict[str, dict[str, ExampleView]] = {}
     summaries = {}
-    opened = _opened(args)
-    for component, examples in _components(opened, args):
-        groups[component.name] = dict(_examples(component, examples, opened, args))
-        summaries[component.name] = _summary(component, examples)
+    for examples in _examples(_tasks(args), args):
+        groups[examples.task.name] = dict(_views(examples, args))
+        summaries[examples.task.name] = _summary(examples)
     if args.html:
         title = args.task or ", ".join(args.corpus)
         headings = {f"{name}: {summaries[name]}": group for name, group in groups.items()}
@@ -108,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _opened(args: argparse.Namespace) -> CachedTasks:
+def _tasks(args: argparse.Namespace) -> Sequence[Task]:
     data = arguments.text_data(
         args,
         objective=args.objective or arguments.OBJECTIVE,
@@ -135,41 +134,46 @@ def _other_names(given: Mapping[str, int], wanted: Mapping[str, int]) -> str:
     return f"{'; '.join(parts)}; give the lengths of {' and '.join(wanted)}"
 
 
-def _components(
-    opened: CachedTasks, args: argparse.Namespace
-) -> Iterator[tuple[Component, Examples]]:
+def _examples(tasks: Sequence[Task], args: argparse.Namespace) -> list[Examples]:
+    from t5x_like.data import mixtures
     from t5x_like.data.feature_converters import default_converter
-    from t5x_like.data.stream import Examples
 
     rows = 2  # of objectives that carry rows from batch to batch; an even number suits them all
-    found = opened.components(args.split, pack=args.pack, rows=rows, alone=True)
+    found = [
+        examples
+        for task in tasks
+        for examples in mixtures.examples(
+            [task],
+            args.split,
+            converter=default_converter(task.objective, pack=args.pack),
+            seed=args.seed,
+            rows=rows,
+        )
+    ]
     if not found:
         raise ValueError(f"no task has examples in split {args.split!r}")
-    for component in found:
-        converter = default_converter(component.objective, pack=args.pack)
-        yield component, Examples(component, args.seed, converter)
+    return found
 
 
-def _examples(
-    component: Component, examples: Examples, opened: CachedTasks, args: argparse.Namespace
-) -> Iterator[tuple[str, ExampleView]]:
+def _views(examples: Examples, args: argparse.Namespace) -> Iterator[tuple[str, ExampleView]]:
     """Where each example stands, and what people see of it."""
     from t5x_like.display.example_view import shown
 
+    task = examples.task
     if args.start >= len(examples):
         raise ValueError(
-            f"--start {args.start}: there are {len(examples)} rows of {component.name}, from 0 on"
+            f"--start {args.start}: there are {len(examples)} rows of {task.name}, from 0 on"
         )
     for n in range(args.start, min(args.start + args.n, len(examples))):
         for k, features in enumerate(examples.features(n)):
             place = f"row {n}, example {k}" if args.pack else f"row {n}"
-            yield place, shown(features, component.features, opened.vocabulary)
+            yield place, shown(features, task.features, task.vocabulary)
 
 
 _LOOKED_AT = 100
 
 
-def _summary(component: Component, examples: Examples) -> str:
+def _summary(examples: Examples) -> str:
     """How many rows there are, and how much of the first hundred is padding or predicted."""
     from t5x_like.data.samples.packing import PackedSamples
 
@@ -180,8 +184,8 @@ def _summary(component: Component, examples: Examples) -> str:
             filled.setdefault(name, []).append(share)
     shares = ", ".join(f"{name} {sum(values) / looked_at:.1%}" for name, values in filled.items())
     parts = [f"{len(examples):,} rows an epoch"]
-    if isinstance(component.samples, PackedSamples):
-        full = component.samples.efficiency
+    if isinstance(examples.samples, PackedSamples):
+        full = examples.samples.efficiency
         parts.append("packed " + ", ".join(f"{name} {share:.1%}" for name, share in full.items()))
     if looked_at:
         parts.append(f"of the first {looked_at}: {shares}")

@@ -132,12 +132,6 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
 
 
 def _texts(data: Data) -> Iterator[str]:
-    from t5x_like.data import sources
-
-    for source in data.find_sources():
-        if isinstance(source, sources.CorpusSource):
-            yield from source.corpus.training_texts()
-        else:
-            from t5x_like.data.seqio.task_text import texts
-
-            yield from texts(source.task)  # type: ignore[attr-defined]
+    for task in data.find_tasks():
+        assert task.text is not None
+        yield from task.text.training_texts()

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t5x_like.core.protocols import Vocabulary
-from t5x_like.data import sources, user_modules
+from t5x_like.data import task, user_modules
 from t5x_like.data.cache import location, task_records
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.cache.task_records import TaskRecord
-from t5x_like.data.cached_tasks import CachedTasks, check_materialized, check_vocabulary
 from t5x_like.data.corpora import languages
 from t5x_like.data.dataset_names import DataNames
-from t5x_like.data.seqio import task_source
+from t5x_like.data.task import Task
 from t5x_like.data.vocabulary_choice import (
     Check,
     Once,
@@ -28,8 +26,8 @@ from t5x_like.data.vocabulary_choice import (
 class Data(DataNames):
     """What a run reads; opens it."""
 
-    def open(self, *, once: Once = alone, check: Check = no_check) -> CachedTasks:
-        """Opens the caches, having made those that are missing, and the vocabulary.
+    def open(self, *, once: Once = alone, check: Check = no_check) -> tuple[Task, ...]:
+        """The tasks that are read, each with its cache; makes what is missing.
 
         Args:
           once: has one process make a thing while the others wait.
@@ -43,28 +41,28 @@ class Data(DataNames):
         if self.mixture_or_task_module:
             user_modules.import_module(self.mixture_or_task_module)
         if self.is_cache():
-            return _checked(self._open_cache(Path(str(self.corpus))), check)
-        found = self.named_sources()
+            return self._opened([self._named_cache()], check=check)
+        found = self.named_tasks()
         if found is None or self._is_materialized(found):
-            return _checked(self._opened(self.recorded(), None, ()), check)
-        for source in found:
-            sources.check_trainable(source, self.lengths)
+            return self._opened(self.recorded(), check=check)
+        for one in found:
+            one.check_trainable(self.lengths)
         vocabulary = self.open_vocabulary(found, once=once, check=check)
         check(vocabulary.vocab_size, vocabulary)
-        for source in found:
-            check_vocabulary(source.name, source.objective, vocabulary.token_ids, counted=False)
-        records = [self.make_cache(source, vocabulary, once=once) for source in found]
+        for one in found:
+            one.check_vocabulary(vocabulary.token_ids, counted=False)
+        tasks = [self.make_cache(one, vocabulary, once=once) for one in found]
         if isinstance(self.corpus, Mapping):
-            records = self._tempered(records)
-        self._record(found, records, once=once)
-        return self._opened(records, vocabulary, found)
+            tasks = self._tempered(tasks)
+        self._record(tasks, once=once)
+        return self._opened(tasks, vocabulary)
 
-    def _tempered(self, records: Sequence[TaskRecord]) -> list[TaskRecord]:
-        """The records of a mixture of corpora, each with its weight."""
-        opened = {one.name: Cache.open(self.root / one.directory) for one in records}
+    def _tempered(self, tasks: Sequence[Task]) -> list[Task]:
+        """The tasks of a mixture of corpora, each with its weight."""
+        opened = {one.name: Cache.open(self.root / one.directory) for one in tasks}
         documents = {name: one.manifest.splits["train"].documents for name, one in opened.items()}
         weights = languages.tempered(documents, self.corpus_exponent)
-        return [dataclasses.replace(one, weight=weights[one.name]) for one in records]
+        return [dataclasses.replace(one, weight=weights[one.name]) for one in tasks]
 
     def make_caches(self, *, overwrite: bool = False) -> list[Cache]:
         """Makes the caches of all tasks named, and records the tasks for training without SeqIO.
@@ -73,164 +71,127 @@ class Data(DataNames):
           ValueError: a task cannot be cached like this, or a complete cache is of another text
             than the task has now.
         """
-        found = self.find_sources()
-        for source in found:
-            sources.check_trainable(source)
+        found = self.find_tasks()
+        for one in found:
+            one.check_trainable()
         vocabulary = self.open_vocabulary(found)
-        records = [self.make_cache(s, vocabulary, overwrite=overwrite) for s in found]
-        caches = [
-            Cache.open(
-                self.root / record.directory,
-                corpus_fingerprint=source.fingerprint(),
-                vocabulary_fingerprint=vocabulary.fingerprint,
-            )
-            for record, source in zip(records, found, strict=True)
-        ]
-        self._record(found, records)
+        tasks = [self.make_cache(one, vocabulary, overwrite=overwrite) for one in found]
+        caches = [self._cache(one, vocabulary) for one in tasks]
+        self._record(tasks)
         return caches
 
     def materialize(self, *, seed: int, epochs: int, overwrite: bool = False) -> list[Cache]:
         """Caches whole tasks, to their very last step, for `lengths`.
 
         Raises:
-          ValueError: not all of the sources are SeqIO's.
+          ValueError: not all of the tasks are SeqIO's.
         """
-        found = self.find_sources()
-        for source in found:
-            if not isinstance(source, task_source.SeqioSource):
+        found = self.find_tasks()
+        for one in found:
+            if one.tokenized is None:
                 raise ValueError(
-                    f"{source.name!r} is no SeqIO task: it trains from its cache as it is"
+                    f"{one.name!r} is no SeqIO task: it trains from its cache as it is"
                 )
         from t5x_like.data.seqio.task_cache import ToTheEnd
 
         vocabulary = self.open_vocabulary(found)
         lengths = dict(self.lengths or {})
-        whole = ToTheEnd(lengths, seed, epochs)
-        records = []
-        for source in found:
-            label = f"{source.name}-" + "-".join(f"{n}{v}" for n, v in lengths.items())
-            relative = location.cache_directory(label, vocabulary)
-            source.write(
-                self.root / relative,
-                vocabulary,
-                workers=self.workers,
-                overwrite=overwrite,
-                materialize=whole,
-            )
-            records.append(TaskRecord(source.name, relative, None, (), {}, source.weight))
-        self._record(found, records)
-        return [Cache.open(self.root / record.directory) for record in records]
+        options = {"overwrite": overwrite, "materialize": ToTheEnd(lengths, seed, epochs)}
+        tasks = []
+        for one in found:
+            label = f"{one.name}-" + "-".join(f"{n}{v}" for n, v in lengths.items())
+            whole = dataclasses.replace(one, objective=None, steps=(), eos={}, label=label)
+            tasks.append(whole.cached(vocabulary))
+            directory = self.root / tasks[-1].directory
+            whole.write_cache(directory, vocabulary, workers=self.workers, **options)
+        self._record(tasks)
+        return [Cache.open(self.root / one.directory) for one in tasks]
 
-    def _record(
-        self,
-        found: Sequence[sources.Source],
-        records: Sequence[TaskRecord],
-        *,
-        once: Once = alone,
-    ) -> None:
+    def _record(self, tasks: Sequence[Task], *, once: Once = alone) -> None:
         """Lets tasks of SeqIO's train by name where it is not installed."""
-        if not all(isinstance(source, task_source.SeqioSource) for source in found):
+        if any(one.tokenized is None for one in tasks):
             return
         assert self.mixture_or_task_name is not None
         file = location.record_file(self.root, self.mixture_or_task_name)
         once(
             f"record of {self.mixture_or_task_name}",
             file,
-            lambda: task_records.holds(file, records),
-            lambda: task_records.save(file, records),
+            lambda: task_records.holds(file, tasks),
+            lambda: task_records.save(file, tasks),
         )
 
     def open_vocabulary(
-        self,
-        found: Sequence[sources.Source],
-        *,
-        once: Once = alone,
-        check: Check = no_check,
+        self, found: Sequence[Task], *, once: Once = alone, check: Check = no_check
     ) -> Vocabulary:
-        """The one vocabulary of all sources.
+        """The one vocabulary of all tasks.
 
         Raises:
           ValueError: they have different ones.
         """
-        own = {s.vocabulary.fingerprint: s for s in found if s.vocabulary is not None}
+        named = {one.name: one.tokenized.vocabulary for one in found if one.tokenized is not None}
+        own = {vocabulary.fingerprint: vocabulary for vocabulary in named.values()}
         if len(own) > 1:
-            raise ValueError(
-                f"the tasks {', '.join(s.name for s in own.values())} have different vocabularies"
-            )
+            raise ValueError(f"the tasks {', '.join(named)} have different vocabularies")
         if own:
-            (source,) = own.values()
-            assert source.vocabulary is not None
-            return source.vocabulary
-        several = [s.corpus for s in found if isinstance(s, sources.CorpusSource)]
-        corpus: TrainingText | None = next(iter(several), None)
-        if len(several) > 1:
-            corpus = languages.Together(several, self.corpus_exponent)
-        return self.vocabulary.open(corpus, self.root, once=once, check=check)
+            return next(iter(own.values()))
+        corpora = [one.corpus for one in found if one.corpus is not None]
+        text: TrainingText | None = next(iter(corpora), None)
+        if len(corpora) > 1:
+            text = languages.Together(corpora, self.corpus_exponent)
+        return self.vocabulary.open(text, self.root, once=once, check=check)
 
     def make_cache(
-        self,
-        source: sources.Source,
-        vocabulary: Vocabulary,
-        *,
-        once: Once = alone,
-        overwrite: bool = False,
-    ) -> TaskRecord:
-        """The record of a source whose cache exists afterwards; keeps a complete one."""
-        relative = location.cache_directory(source.text, vocabulary, sentences=source.sentences)
-        directory = self.root / relative
+        self, one: Task, vocabulary: Vocabulary, *, once: Once = alone, overwrite: bool = False
+    ) -> Task:
+        """The task with a cache that exists afterwards; keeps a complete one."""
+        one = one.cached(vocabulary)
+        directory = self.root / one.directory
 
         def write() -> None:
-            print(f"caching {source.name} in {directory}", flush=True)
-            source.write(directory, vocabulary, workers=self.workers, overwrite=overwrite)
+            print(f"caching {one.name} in {directory}", flush=True)
+            one.write_cache(directory, vocabulary, workers=self.workers, overwrite=overwrite)
 
         exists = lambda: Cache.exists(directory) and not overwrite  # noqa: E731
-        once(f"cache of {source.name}", directory, exists, write)
-        eos = source.eos(vocabulary)
-        return TaskRecord(source.name, relative, source.objective, source.steps, eos, source.weight)
+        once(f"cache of {one.name}", directory, exists, write)
+        return one
 
-    def _is_materialized(self, found: Sequence[sources.Source]) -> bool:
+    def _is_materialized(self, found: Sequence[Task]) -> bool:
         """A task that cannot be cached as others are was cached whole."""
-        refused = any(isinstance(s, task_source.SeqioSource) and s.refused for s in found)
+        refused = any(one.tokenized is not None and one.tokenized.refused for one in found)
         name = self.mixture_or_task_name
         return refused and location.record_file(self.root, name or "").is_file()
 
-    def _open_cache(self, directory: Path) -> CachedTasks:
-        """A cache by its directory, under `objective`; the text need not be there."""
-        cache = Cache.open(directory)
+    def _named_cache(self) -> Task:
+        """The task of a cache that is named by its directory, under `objective`."""
+        cache = Cache.open(Path(str(self.corpus)))
         if cache.manifest.seqio_task:
             raise ValueError(
-                f"{directory} is the cache of SeqIO task {cache.manifest.corpus!r}, whose later "
-                "steps are recorded beside it: set CACHE_DIR to the folder that holds tokens/ and "
-                f"tasks/, and MIXTURE_OR_TASK_NAME to '{cache.manifest.corpus}' or its mixture"
+                f"{cache.directory} is the cache of SeqIO task {cache.manifest.corpus!r}, whose "
+                "later steps are recorded beside it: set CACHE_DIR to the folder that holds "
+                f"tokens/ and tasks/, and MIXTURE_OR_TASK_NAME to '{cache.manifest.corpus}' or its "
+                "mixture"
             )
-        objective = self.objective_for(cache)
-        steps = sources.steps_of(objective)
-        eos = sources.appended_eos(steps, cache.manifest.token_ids)
-        record = TaskRecord(cache.manifest.corpus, str(directory.absolute()), objective, steps, eos)
-        return self._opened([record], None, ())
+        return task.of_cache(cache, self.objective_for(cache))
+
+    def _cache(self, one: Task, vocabulary: Vocabulary | None) -> Cache:
+        return Cache.open(
+            self.root / one.directory,
+            corpus_fingerprint=None if one.text is None else one.text.fingerprint(),
+            vocabulary_fingerprint=None if vocabulary is None else vocabulary.fingerprint,
+        )
 
     def _opened(
         self,
-        records: Sequence[TaskRecord],
-        vocabulary: Vocabulary | None,
-        found: Sequence[sources.Source],
-    ) -> CachedTasks:
-        lengths = dict(self.lengths or {})
-        caches = []
-        for i, record in enumerate(records):
-            cache = Cache.open(
-                self.root / record.directory,
-                corpus_fingerprint=found[i].fingerprint() if found else None,
-                vocabulary_fingerprint=vocabulary.fingerprint if vocabulary else None,
-            )
-            vocabulary = vocabulary or cache.vocabulary()
-            check_materialized(record, cache, lengths)
-            check_vocabulary(record.name, record.objective, cache.token_ids)
-            caches.append(cache)
+        tasks: Sequence[Task],
+        vocabulary: Vocabulary | None = None,
+        *,
+        check: Check = no_check,
+    ) -> tuple[Task, ...]:
+        opened = []
+        for one in tasks:
+            cache = self._cache(one, vocabulary)
+            vocabulary = vocabulary or cache.vocabulary
+            opened.append(one.opened(cache, self.lengths or {}))
         assert vocabulary is not None
-        return CachedTasks(tuple(records), tuple(caches), vocabulary, lengths)
-
-
-def _checked(opened: CachedTasks, check: Check) -> CachedTasks:
-    check(opened.vocabulary.vocab_size, opened.vocabulary)
-    return opened
+        check(vocabulary.vocab_size, vocabulary)
+        return tuple(opened)

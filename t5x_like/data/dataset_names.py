@@ -12,14 +12,14 @@ from typing import Any, Protocol, Self
 from t5x_like import objectives
 from t5x_like.core.protocols import Objective
 from t5x_like.core.spelling import alike
-from t5x_like.data import sources, user_modules
+from t5x_like.data import task, user_modules
 from t5x_like.data.cache import location, task_records
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.cache.task_records import TaskRecord
 from t5x_like.data.corpora import registry, sentences
 from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.user_corpus import TFDS, user_corpus
-from t5x_like.data.seqio import task_source
+from t5x_like.data.seqio import registered_tasks
+from t5x_like.data.task import Task
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 
 ROW = 512
@@ -104,8 +104,7 @@ class DataNames:
             user_modules.import_module(self.mixture_or_task_module)
         preset = not self.corpus and "." in (self.mixture_or_task_name or "")
         return not preset and any(
-            isinstance(one, sources.CorpusSource) and one.objective is not None
-            for one in self.named_sources() or ()
+            one.corpus is not None and one.objective is not None for one in self.named_tasks() or ()
         )
 
     def with_lengths(self) -> Self:
@@ -126,7 +125,7 @@ class DataNames:
     def root(self) -> Path:
         return location.cache_root(self.cache_dir)
 
-    def named_sources(self) -> tuple[sources.Source, ...] | None:
+    def named_tasks(self) -> tuple[Task, ...] | None:
         """What the names stand for; None where only a recorded cache can have this name.
 
         Raises:
@@ -145,24 +144,24 @@ class DataNames:
                 "nothing to read: set CORPUS (such as 'data/*.txt') or MIXTURE_OR_TASK_NAME (such "
                 "as 'stdlib_docs')"
             )
-        if registered := task_source.named(name, module=module):
+        if registered := registered_tasks.named(name, module=module):
             return registered
         corpus_name, _, preset = name.partition(".")
         if corpus_name in registry.names():
             objective = self.find_objective(preset) if preset else self.chosen_objective
             language = sentences.language(self.sentences, None)
-            source = sources.from_corpus(registry.get(corpus_name), objective, sentences=language)
-            return (dataclasses.replace(source, name=name),)
+            found = task.of_corpus(registry.get(corpus_name), objective, sentences=language)
+            return (dataclasses.replace(found, name=name),)
         return None
 
-    def _files(self, named: str | Sequence[str], name: str | None = None) -> sources.CorpusSource:
+    def _files(self, named: str | Sequence[str], name: str | None = None) -> Task:
         corpus = self.read_corpus(named)
         digest = hashlib.sha256(json.dumps(_whereabouts(named)).encode()).hexdigest()[:8]
         language = sentences.language(self.sentences, name)
-        text = f"{corpus.name}-{digest}"
-        return sources.from_corpus(corpus, self.chosen_objective, text=text, sentences=language)
+        label = f"{corpus.name}-{digest}"
+        return task.of_corpus(corpus, self.chosen_objective, label=label, sentences=language)
 
-    def find_sources(self) -> tuple[sources.Source, ...]:
+    def find_tasks(self) -> tuple[Task, ...]:
         """What the names stand for.
 
         Raises:
@@ -170,7 +169,7 @@ class DataNames:
         """
         if self.mixture_or_task_module:
             user_modules.import_module(self.mixture_or_task_module)
-        found = self.named_sources()
+        found = self.named_tasks()
         if found is None:
             raise ValueError(self._no_such_name(self.mixture_or_task_name or ""))
         return found
@@ -185,7 +184,7 @@ class DataNames:
             return [self.objective_for(Cache.open(Path(str(self.corpus))))]
         if self.mixture_or_task_module:
             user_modules.import_module(self.mixture_or_task_module)
-        return [one.objective for one in self.named_sources() or self.recorded()]
+        return [one.objective for one in self.named_tasks() or self.recorded()]
 
     def usual_lengths(self, tokens: int) -> dict[str, int]:
         """Feature lengths that go together in rows of `tokens` tokens: those of the objective.
@@ -198,8 +197,8 @@ class DataNames:
             return dict.fromkeys(registry.TEXT_TO_TEXT, tokens)
         return objective.lengths(tokens)
 
-    def recorded(self) -> Sequence[TaskRecord]:
-        """A task or mixture known only by what `t5x_like cache` recorded of it."""
+    def recorded(self) -> Sequence[Task]:
+        """The tasks of a name that is known only by what `t5x_like cache` recorded of it."""
         name = self.mixture_or_task_name
         assert name is not None
         file = location.record_file(self.root, name)
@@ -219,7 +218,7 @@ class DataNames:
         presets = objectives.presets()
         known = [f"{corpus}.{p}" for corpus in registry.names() for p in presets]
         known += [file.stem for file in (self.root / "tasks").glob("*.json")]
-        known += task_source.registered_names()
+        known += registered_tasks.registered_names()
         # An objective by itself is first of all that of a corpus.
         near = [one for one in known if one.partition(".")[2] == name]
         near = near or alike(name, known)

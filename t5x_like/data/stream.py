@@ -1,4 +1,4 @@
-"""The rows of step N as a function of (components, seed, N, batch size), and of nothing else."""
+"""The rows of step N as a function of (tasks, seed, N, batch size), and of nothing else."""
 
 from __future__ import annotations
 
@@ -8,87 +8,62 @@ import os
 import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds
+from t5x_like.core.protocols import FeatureConverter, FeatureSpec, TokenIds
 from t5x_like.data import late_steps
 from t5x_like.data.cache.workers import die_with_parent
 from t5x_like.data.order import Order, Part, order
 from t5x_like.data.samples.randomness import noise_source, reused_rng
 from t5x_like.data.samples.samples import Sample, Samples
+from t5x_like.data.task import Task
 
 Row = dict[str, np.ndarray]
 
 
-class Converter(Protocol):
-    """Task features to model features, such as `feature_converters.EncoderDecoder`."""
-
-    def convert(
-        self,
-        examples: Sequence[Mapping[str, np.ndarray]],
-        *,
-        features: Mapping[str, FeatureSpec],
-        ids: TokenIds,
-    ) -> Row: ...
-
-
 @dataclasses.dataclass(frozen=True)
-class Component:
-    """A cached task, as one part of a mixture.
+class Examples:
+    """Model features of row n = epoch * size + index of one task's split, before any shuffling.
 
     Attributes:
-      name: of the task; part of what its order and its noise derive from.
-      samples: what the objective is given.
-      objective: None where the cache holds finished features.
-      features: what an example holds at most, after `post_cache`.
-      post_cache: names of `late_steps.STEPS`, run after the objective.
-      eos: the id to append to each feature that takes one.
-      token_ids: special ids of the vocabulary.
-      weight: its share, relative to the other components' weights.
+      task: opened.
+      samples: what its objective is given.
+      converter: makes model features.
+      seed: of order and noise.
       rows: of a batch, for which samples were planned that are carried from batch to batch: never
         shuffled, sample n in row n % rows of its rows of step n // rows. None for others.
     """
 
-    name: str
+    task: Task
     samples: Samples
-    objective: Objective | None
-    features: Mapping[str, FeatureSpec]
-    post_cache: tuple[str, ...]
-    eos: Mapping[str, int]
-    token_ids: TokenIds
-    weight: int = 1
-    rows: int | None = None
-
-    @property
-    def carried(self) -> bool:
-        """Whether a model may carry memory from a row of one batch to that of the next."""
-        return self.rows is not None
-
-
-@dataclasses.dataclass(frozen=True)
-class Examples:
-    """Model features of row n = epoch * size + index of one component, before any shuffling."""
-
-    component: Component
+    converter: FeatureConverter
     seed: int
-    converter: Converter
+    rows: int | None = None
 
     def __len__(self) -> int:
         return self._size
 
     @functools.cached_property
     def _size(self) -> int:
-        return len(self.component.samples)
+        return len(self.samples)
 
     @functools.cached_property
     def _noise(self) -> str:
-        return noise_source(self.component.name, self.component.objective)
+        return noise_source(self.task.name, self.task.objective)
+
+    @functools.cached_property
+    def _features(self) -> Mapping[str, FeatureSpec]:
+        return self.task.features
 
     @functools.cached_property
     def _lengths(self) -> dict[str, int | None]:
-        return {name: spec.length for name, spec in self.component.features.items()}
+        return {name: spec.length for name, spec in self._features.items()}
+
+    @functools.cached_property
+    def _ids(self) -> TokenIds:
+        return self.task.token_ids
 
     def __getitem__(self, n: int) -> Row:
         """Row n: another epoch has another noise, unless the objective is static."""
@@ -96,30 +71,24 @@ class Examples:
 
     def converted(self, examples: Sequence[Sample]) -> Row:
         """Model features of the examples that share a row."""
-        component = self.component
-        return self.converter.convert(
-            examples, features=component.features, ids=component.token_ids
-        )
+        return self.converter.convert(examples, features=self._features, ids=self._ids)
 
     def features(self, n: int) -> list[Sample]:
         """The examples that share row n, end of sequence appended."""
-        component, index = self.component, n % self._size
+        objective, index = self.task.objective, n % self._size
         rng = None
-        if component.objective is not None:
-            place = index if component.objective.static else n
-            rng = reused_rng(self.seed, self._noise, place)
-        return [self._example(sample, rng) for sample in component.samples[index]]
+        if objective is not None:
+            rng = reused_rng(self.seed, self._noise, index if objective.static else n)
+        return [self._example(sample, rng) for sample in self.samples[index]]
 
     def _example(self, sample: Sample, rng: np.random.Generator | None) -> Sample:
-        component = self.component
-        if component.objective is not None:
+        task = self.task
+        if task.objective is not None:
             assert rng is not None
-            sample = component.objective(sample, rng, component.token_ids)
-            if not component.post_cache:
+            sample = task.objective(sample, rng, self._ids)
+            if not task.steps:
                 return sample  # its features are as long as it declares
-        return late_steps.apply(
-            component.post_cache, sample, lengths=self._lengths, eos=component.eos
-        )
+        return late_steps.apply(task.steps, sample, lengths=self._lengths, eos=task.eos or {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,21 +108,19 @@ class _Batches:
         places = [self.order[first + row] for row in self.rows]
         # All examples before all rows: taking turns, they would drive each other's code out of the
         # processor's cache, up to a tenth of the time.
-        found = [self.examples[component].features(n) for component, n in places]
+        found = [self.examples[task].features(n) for task, n in places]
         return _stack(
             [
-                self.examples[component].converted(shared)
-                for (component, _), shared in zip(places, found, strict=True)
+                self.examples[task].converted(shared)
+                for (task, _), shared in zip(places, found, strict=True)
             ]
         )
 
 
 def train_stream(
-    components: Sequence[Component],
+    examples: Sequence[Examples],
     *,
-    converter: Converter,
     batch_size: int,
-    seed: int,
     rows: Sequence[int] | np.ndarray | None = None,
     start_step: int = 0,
     num_threads: int = 2,
@@ -166,11 +133,10 @@ def train_stream(
     processes, and from whichever step the stream is started. It is never saved.
 
     Args:
-      components: drawn from in exactly the proportion of their weights, each in epochs; where rows
-        are carried from batch to batch, each has rows of its own.
-      converter: makes model features.
+      examples: of each task of a mixture, under one seed; drawn from in exactly the proportion of
+        the tasks' weights, each in epochs; where rows are carried from batch to batch, each task
+        has rows of its own.
       batch_size: rows of the global batch.
-      seed: of order and noise.
       rows: which rows of the global batch to yield, in this order; None for all.
       start_step: the first step.
       num_threads: that prefetch; 0 computes each batch when it is asked for.
@@ -181,15 +147,17 @@ def train_stream(
       {model feature: [len(rows), ...]} of each step.
 
     Raises:
-      ValueError: a component without samples, rows outside the batch, or components that do not
-        go together.
+      ValueError: a task without samples, rows outside the batch, or tasks that do not go together.
     """
     import grain
 
     rows = _checked_rows(rows, batch_size)
-    examples = [_examples(component, seed, converter) for component in components]
-    parts = [Part(c.name, len(c.samples), c.weight, c.rows) for c in components]
-    ordered = order(parts, batch_size=batch_size, seed=seed, shuffle=shuffle)
+    _check_not_empty(examples)
+    parts = [Part(e.task.name, len(e.samples), e.task.weight, e.rows) for e in examples]
+    seeds = {one.seed for one in examples}
+    if len(seeds) > 1:
+        raise ValueError(f"the tasks of one stream have one seed, not {sorted(seeds)}")
+    ordered = order(parts, batch_size=batch_size, seed=min(seeds, default=0), shuffle=shuffle)
     source = _Batches(examples, ordered, rows, batch_size)
     batches = grain.MapDataset.source(source)[start_step:]
     options = grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=2 * num_threads)
@@ -218,21 +186,17 @@ def _close(batches: list[Any]) -> None:
 
 
 def eval_stream(
-    component: Component,
+    examples: Examples,
     *,
-    converter: Converter,
     batch_size: int,
-    seed: int,
     rows: Sequence[int] | np.ndarray | None = None,
     max_batches: int | None = None,
 ) -> Iterator[Row]:
     """The first batches in the order of the cache, the same whenever they are asked for.
 
     Args:
-      component: usually of a held-out split.
-      converter: makes model features.
+      examples: of one task, usually in a held-out split; the noise is that of epoch 0.
       batch_size: rows of the global batch.
-      seed: of the noise, which is that of epoch 0.
       rows: which rows of the global batch to yield; None for all.
       max_batches: at most so many; None for all.
 
@@ -241,13 +205,13 @@ def eval_stream(
       loss weights included.
 
     Raises:
-      ValueError: the component has no samples, or carries rows for another batch size.
+      ValueError: there are no samples, or they carry rows for another batch size.
     """
     rows = _checked_rows(rows, batch_size)
-    examples = _examples(component, seed, converter)
-    if component.rows not in (None, batch_size):
+    _check_not_empty([examples])
+    if examples.rows not in (None, batch_size):
         raise ValueError(
-            f"task {component.name!r} carries rows for batches of {component.rows}, not of "
+            f"task {examples.task.name!r} carries rows for batches of {examples.rows}, not of "
             f"{batch_size}: open it alone, for this batch size"
         )
     padding = {name: np.zeros_like(value) for name, value in examples[0].items()}
@@ -260,10 +224,10 @@ def eval_stream(
     return map(batch, range(steps if max_batches is None else min(steps, max_batches)))
 
 
-def _examples(component: Component, seed: int, converter: Converter) -> Examples:
-    if not len(component.samples):
-        raise ValueError(f"task {component.name!r} has no samples in this split: it has no text")
-    return Examples(component, seed, converter)
+def _check_not_empty(examples: Sequence[Examples]) -> None:
+    for one in examples:
+        if not len(one.samples):
+            raise ValueError(f"task {one.task.name!r} has no samples in this split: it has no text")
 
 
 def _in_processes(iterable: Any, num_workers: int) -> Any:

@@ -9,33 +9,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from t5x_like.data.cached_tasks import CachedTasks
+    from t5x_like.data.task import Task
 
 _SENTENCE = re.compile(r"[A-Z][^.!?\n⁇]{100,240}[.!?](?=\s|$)")  # ⁇ is an unknown character
 
 
-def blanked_sentences(opened: CachedTasks, n: int) -> Iterator[tuple[str, str]]:
+def blanked_sentences(task: Task, n: int) -> Iterator[tuple[str, str]]:
     """Up to `n` pairs (a sentence with `<extra_id_k>` blanks, sentence), spread over the split.
 
     Raises:
       ValueError: the task has no held-out text, no sentence in it, or no objective that makes
         blanks.
     """
-    record, cache = opened.records[0], opened.caches[0]
-    if record.objective is None or "validation" not in cache.manifest.splits:
-        raise ValueError(f"task {record.name!r} has no held-out text to make blanks in")
-    split = cache.split("validation")
+    vocabulary = task.vocabulary
+    if task.objective is None or task.cache is None or not task.has("validation"):
+        raise ValueError(f"task {task.name!r} has no held-out text to make blanks in")
+    split = task.cache.split("validation")
     sentences = [
         sentence
         for i in range(min(len(split), 500))
-        for sentence in _SENTENCE.findall(
-            opened.vocabulary.decode(split.record(i)["targets"].tolist())
-        )
+        for sentence in _SENTENCE.findall(vocabulary.decode(split.record(i)["targets"].tolist()))
     ]
     if not sentences:
-        raise ValueError(f"task {record.name!r} has no held-out sentence of a fitting length")
+        raise ValueError(f"task {task.name!r} has no held-out sentence of a fitting length")
     for k in np.linspace(0, len(sentences) - 1, min(n, len(sentences))).astype(int):
-        tokens = np.asarray(opened.vocabulary.encode(sentences[k]), np.int32)
+        tokens = np.asarray(vocabulary.encode(sentences[k]), np.int32)
         rng = np.random.default_rng(int(k))
-        features = record.objective({"targets": tokens}, rng, cache.token_ids)
-        yield opened.vocabulary.decode(features["inputs"].tolist()), sentences[k]
+        features = task.objective({"targets": tokens}, rng, task.token_ids)
+        yield vocabulary.decode(features["inputs"].tolist()), sentences[k]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from t5x_like.data import stream
+from t5x_like.data import mixtures, stream
 from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.evaluation.text_bytes import token_bytes
@@ -20,7 +20,7 @@ from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import TokenIds
-    from t5x_like.data.cached_tasks import CachedTasks
+    from t5x_like.data.task import Task
     from t5x_like.runs.run import Run
 
 Metrics = dict[str, float]
@@ -45,21 +45,21 @@ def columns(model: TrainedRun, *, batch_size: int, batches: int) -> dict[str, Co
     """
     model = dataclasses.replace(model, run=_in_phase(model))
     run = model.run
-    opened = run.data.open()
-    counts = _counts(opened)
-    pack = run.feature_converter.pack
+    tasks = run.data.open()
+    counts = _counts(tasks)
     compared = _Compared(model)
     found = {}
-    for component in opened.components("validation", pack=pack, rows=batch_size, alone=True):
-        rows = stream.eval_stream(
-            component,
-            converter=run.feature_converter,
-            batch_size=batch_size,
-            seed=EVALUATION_SEED,
-            max_batches=batches,
-        )
-        mine = counts[component.name]
-        found[component.name] = compared.columns([*rows], mine, component.token_ids)
+    for examples in mixtures.examples(
+        tasks,
+        "validation",
+        converter=run.feature_converter,
+        seed=EVALUATION_SEED,
+        rows=batch_size,
+        alone=True,
+    ):
+        rows = stream.eval_stream(examples, batch_size=batch_size, max_batches=batches)
+        task = examples.task
+        found[task.name] = compared.columns([*rows], counts[task.name], task.token_ids)
     return found
 
 
@@ -104,18 +104,18 @@ class _Compared:
         return {name: value for name, value in found.items() if name not in TOTALS}
 
 
-def _counts(opened: CachedTasks) -> dict[str, np.ndarray]:
+def _counts(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
     """{task: how often each id occurs in its training text}: of one that has none, in all others'.
 
     A mixture may have tasks that are only evaluated.
     """
     found = {
-        record.name: np.array(cache.split("train").counts["targets"])
-        for record, cache in zip(opened.records, opened.caches, strict=True)
-        if "train" in cache.manifest.splits
+        task.name: np.array(task.cache.split("train").counts["targets"])
+        for task in tasks
+        if task.cache is not None and "train" in task.cache.manifest.splits
     }
     together = sum(found.values(), np.zeros((), np.int64))
-    return {record.name: found.get(record.name, together) for record in opened.records}
+    return {task.name: found.get(task.name, together) for task in tasks}
 
 
 def _in_phase(model: TrainedRun) -> Run:

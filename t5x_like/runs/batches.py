@@ -1,4 +1,4 @@
-"""Global batches of a run on its devices, to train on and to evaluate with."""
+"""The batches of a phase on its devices, to train on and to evaluate with."""
 
 from __future__ import annotations
 
@@ -39,69 +39,74 @@ def _as_it_is(batch: Batch) -> Batch:
     return batch
 
 
-@dataclasses.dataclass(frozen=True)
-class Batches:
-    """Global batches of a phase, to train on and to evaluate with.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PhaseBatches:
+    """A `loop.Phase`: global batches of a phase of a run, and the program that reads them.
 
-    `complete` is run on each; `token_bytes`, where known, are as of `text_bytes.token_bytes`.
+    Attributes:
+      start: steps of the run before it.
+      program: made for its batches.
+      run: as it is in this phase.
+      train: what is trained on.
+      validation: what is held out, where it is to be evaluated.
+      token_bytes: as of `text_bytes.token_bytes`, where known.
+      complete: runs on each batch.
     """
 
-    train: Sequence[stream.Component]
-    validation: Sequence[stream.Component]
-    to_device: ToDevice
+    start: int
+    program: step.Program
     run: Run
-    seed: int
+    train: Sequence[stream.Examples]
+    validation: Sequence[stream.Examples]
     token_bytes: np.ndarray | None = None
     complete: Callable[[Batch], Batch] = _as_it_is
 
-    @property
-    def _common(self) -> dict[str, Any]:
-        return {
-            "converter": self.run.feature_converter,
-            "batch_size": self.run.options.batch_size,
-            "rows": self.to_device.rows,
-        }
-
-    def check(self, program: step.Program) -> None:
+    def check(self) -> None:
         """Traces a step on such batches, so that a model's objections come before training.
 
         Raises:
           ValueError: what the model objects to, such as rows longer than its positions.
         """
-        if self.complete is not _as_it_is:
-            return
-        row = stream.Examples(self.train[0], self.seed, self.run.feature_converter)[0]
-        program.trace(row)
+        if self.complete is _as_it_is:
+            self.program.trace(self.train[0][0])
 
-    def train_from(self, start_step: int) -> Iterator[Batch]:
+    def batches(self, start_step: int) -> Iterator[Batch]:
+        """The batches to train on, from a step of the phase on."""
+        options, to_device = self.run.options, self._to_device
         rows = stream.train_stream(
             self.train,
-            seed=self.seed,
+            batch_size=options.batch_size,
+            rows=to_device.rows,
             start_step=start_step,
-            num_workers=self.run.options.data_workers,
-            **self._common,
+            num_workers=options.data_workers,
         )
-        return self._completed(rows)
+        return map(self.complete, map(to_device, rows))
 
-    def _completed(self, rows: Iterator[stream.Row]) -> Iterator[Batch]:
-        return map(self.complete, map(self.to_device, rows))
+    @property
+    def evaluate(self) -> Callable[[Any], Mapping[str, float]] | None:
+        """Evaluates parameters on held-out text; None where there is none."""
+        return self._evaluated if self.validation else None
 
-    def held_out(self, program: step.Program, params: Any) -> dict[str, float]:
+    def _evaluated(self, params: Any) -> dict[str, float]:
         """{"<task>/<metric>": mean} on the first batches of each validation split."""
-        found = {}
-        for component in self.validation:
+        found, options, to_device = {}, self.run.options, self._to_device
+        for examples in self.validation:
             rows = stream.eval_stream(
-                component,
-                seed=EVALUATION_SEED,
-                max_batches=self.run.options.eval_batches,
-                **self._common,
+                examples,
+                batch_size=options.batch_size,
+                rows=to_device.rows,
+                max_batches=options.eval_batches,
             )
             metrics = evaluate(
-                program.evaluation(),
+                self.program.evaluation(),
                 params,
-                self._completed(rows),
+                map(self.complete, map(to_device, rows)),
                 token_bytes=self.token_bytes,
             )
             for name in metrics.keys() - set(TOTALS):
-                found[f"{component.name}/{name}"] = metrics[name]
+                found[f"{examples.task.name}/{name}"] = metrics[name]
         return dict(sorted(found.items()))
+
+    @property
+    def _to_device(self) -> ToDevice:
+        return ToDevice(self.run.layout, self.run.options.batch_size)

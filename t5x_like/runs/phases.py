@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from t5x_like.core import partitioning
-from t5x_like.data import stream
+from t5x_like.data import mixtures, stream
 from t5x_like.data.samples.randomness import phase_seed
 from t5x_like.evaluation.text_bytes import token_bytes
 from t5x_like.runs import preflight
-from t5x_like.runs.batches import Batches, ToDevice
+from t5x_like.runs.batches import EVALUATION_SEED, PhaseBatches
 from t5x_like.runs.run import Run
 from t5x_like.training import multihost
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
-    from t5x_like.data.dataset import CachedTasks
+    from t5x_like.data.task import Task
     from t5x_like.training.step import Program
 
 
@@ -75,8 +74,8 @@ class RunPhase:
         self,
         same: Callable[[Mapping[str, Any]], None],
         usable: Callable[[Vocabulary], None],
-    ) -> CachedTasks:
-        """Its data, refused before any text is tokenised where it cannot be used.
+    ) -> tuple[Task, ...]:
+        """Its tasks, refused before any text is tokenised where it cannot be used.
 
         Args:
           same: compares part of the run's identity with that of the run it would resume.
@@ -95,19 +94,52 @@ class RunPhase:
 
         return self.run.data.open(once=_once, check=check)
 
-    def batches(self, opened: CachedTasks) -> Batches:
+    def batches(self, tasks: Sequence[Task], program: Program) -> PhaseBatches:
         """Its batches; samples may have to be planned, which the first process does for all."""
         train, validation = multihost.first_process_then_others(
-            f"plans of samples {self.number}", functools.partial(_components, self.run, opened)
+            f"plans of samples {self.number}", lambda: self._examples(tasks)
         )
-        to_device = ToDevice(self.run.layout, self.run.options.batch_size)
-        scale = token_bytes(opened.vocabulary)
-        return Batches(train, validation, to_device, self.run, self.seed, scale)
+        return PhaseBatches(
+            start=self.start,
+            program=program,
+            run=self.run,
+            train=train,
+            validation=validation,
+            token_bytes=token_bytes(tasks[0].vocabulary),
+        )
 
-    def identity(self, opened: CachedTasks) -> dict[str, Any]:
+    def _examples(
+        self, tasks: Sequence[Task]
+    ) -> tuple[Sequence[stream.Examples], Sequence[stream.Examples]]:
+        """What is trained on, and what is held out, where it is to be evaluated."""
+        converter, rows = self.run.feature_converter, self.run.options.batch_size
+        train = mixtures.examples(tasks, "train", converter=converter, seed=self.seed, rows=rows)
+        if not train:
+            names = ", ".join(task.name for task in tasks)
+            raise ValueError(f"nothing to train on: {names} has no examples in a split 'train'")
+        preflight.examples_read(converter, train)
+        if not self.run.options.eval_period:
+            return train, ()
+        try:
+            return train, mixtures.examples(
+                tasks,
+                "validation",
+                converter=converter,
+                seed=EVALUATION_SEED,
+                rows=rows,
+                alone=True,
+            )
+        except ValueError as error:
+            # What is wrong with the task or its lengths was found with the training split.
+            raise ValueError(
+                f"the validation split cannot be evaluated in batches of {rows} rows: {error}. "
+                "Or hold more text out, or train without evaluation: EVAL_PERIOD=0"
+            ) from error
+
+    def identity(self, tasks: Sequence[Task]) -> dict[str, Any]:
         """What decides which rows each step reads, and what their ids mean."""
-        mine = self._named({**self._settings(), **opened.identity()})
-        return {**mine, "vocabulary": opened.vocabulary.fingerprint}
+        mine = self._named({**self._settings(), **mixtures.identity(tasks)})
+        return {**mine, "vocabulary": tasks[0].vocabulary.fingerprint}
 
     def _settings(self) -> dict[str, Any]:
         run = self.run
@@ -129,29 +161,6 @@ class RunPhase:
             f"{kind}.{self.label}{dot}{rest}": values[name]
             for name, (kind, dot, rest) in parts.items()
         }
-
-
-def _components(
-    run: Run, opened: CachedTasks
-) -> tuple[Sequence[stream.Component], Sequence[stream.Component]]:
-    """What is trained on, and what is held out, where it is to be evaluated."""
-    pack = run.feature_converter.pack
-    rows = run.options.batch_size
-    train = opened.components("train", pack=pack, rows=rows)
-    if not train:
-        names = ", ".join(record.name for record in opened.records)
-        raise ValueError(f"nothing to train on: {names} has no examples in a split 'train'")
-    preflight.examples_read(run.feature_converter, train)
-    if not run.options.eval_period:
-        return train, ()
-    try:
-        return train, opened.components("validation", pack=pack, rows=rows, alone=True)
-    except ValueError as error:
-        # What is wrong with the task or its lengths was found with the training split.
-        raise ValueError(
-            f"the validation split cannot be evaluated in batches of {rows} rows: {error}. "
-            "Or hold more text out, or train without evaluation: EVAL_PERIOD=0"
-        ) from error
 
 
 def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ from t5x_like.training.checkpointing.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Objective
-    from t5x_like.data.stream import Component
+    from t5x_like.data.stream import Examples
     from t5x_like.runs.run import Run
     from t5x_like.training.step import Program
 
@@ -157,13 +157,13 @@ def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int
         )
 
 
-def examples_read(feature_converter: FeatureConverter, components: Iterable[Component]) -> None:
+def examples_read(feature_converter: FeatureConverter, examples: Iterable[Examples]) -> None:
     """Raises ValueError where a model's rows need a feature that a task's examples lack."""
-    for one in components:
-        if missing := set(feature_converter.task_features) - one.features.keys():
+    for task in (one.task for one in examples):
+        if missing := set(feature_converter.task_features) - task.features.keys():
             raise ValueError(
                 f"the model's rows are made by {feature_converter}, but an example of task "
-                f"{one.name!r} under {one.objective} has no {', '.join(sorted(missing))}: choose "
+                f"{task.name!r} under {task.objective} has no {', '.join(sorted(missing))}: choose "
                 "an objective for this kind of model (`t5x_like objectives NAME` says which)"
             )
 

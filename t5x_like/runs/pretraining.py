@@ -25,8 +25,7 @@ from t5x_like.training.logs import RunLog
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
-    from t5x_like.data.cached_tasks import CachedTasks
-    from t5x_like.runs.batches import Batches
+    from t5x_like.runs.batches import PhaseBatches
 
 
 def pretrain(run: Run, config: str | None = None, **options: Any) -> loop.Outcome:
@@ -111,29 +110,28 @@ def _parts(
     unreached = [phase.label for phase in every if phase not in phases]
     same = functools.partial(preflight.same_run, allow_change=allow_change, unreached=unreached)
     usable = _usable(run, programs[0], fresh=fresh)
-    opened = [phase.open_data(lambda mine: same(mine, saved), usable) for phase in phases]
-    vocabulary = opened[0].vocabulary
+    tasks = [phase.open_data(lambda mine: same(mine, saved), usable) for phase in phases]
     identity: dict[str, Any] = {}
-    for phase, found in zip(phases, opened, strict=True):
-        identity |= phase.identity(found)
+    for phase, mine in zip(phases, tasks, strict=True):
+        identity |= phase.identity(mine)
     agree("the data", [f"{name} = {value!r}" for name, value in identity.items()])
     same_whole = functools.partial(same, identity, whole=True)
     same_whole(saved)
-    batches = [phase.batches(found) for phase, found in zip(phases, opened, strict=True)]
-    for program, part in zip(programs[1:], batches[1:], strict=True):
-        part.check(program)  # else it would be seen when the phase begins
+    batches = [
+        phase.batches(mine, program)
+        for phase, mine, program in zip(phases, tasks, programs, strict=True)
+    ]
+    for part in batches[1:]:
+        part.check()  # else it would be seen when the phase begins
     if run.completer is not None:
         complete = run.completer.open(run.layout)
         batches = [dataclasses.replace(part, complete=complete) for part in batches]
     log = _log(run, model_dir, batches)
-    summary = _summary(run, model_dir, phases, opened, batches)
+    summary = _summary(run, model_dir, batches)
     for line in (*summary, *notes, *_of_unreached(every[len(phases) :])):
         log.message(line)
     return {
-        "phases": [
-            _phase(phase.start, program, part)
-            for phase, program, part in zip(phases, programs, batches, strict=True)
-        ],
+        "phases": batches,
         "key": jax.random.key(run.options.seed),
         "periods": run.options,
         "checkpoints": Checkpoints(
@@ -146,29 +144,23 @@ def _parts(
         "initial": _initial(run, programs[0], log),
         # Not earlier: what cannot resume the run that is there must leave it as it was.
         "before_training": lambda: run_directory.write(
-            model_dir, config=config, vocabulary=vocabulary
+            model_dir, config=config, vocabulary=tasks[0][0].vocabulary
         ),
     }
 
 
-def _summary(
-    run: Run,
-    model_dir: epath.Path,
-    phases: Sequence[RunPhase],
-    opened: Sequence[CachedTasks],
-    batches: Sequence[Batches],
-) -> Iterator[str]:
+def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -> Iterator[str]:
     """What is read, what is trained, where, and where that goes."""
-    ends = [*(phase.start for phase in phases[1:]), run.options.train_steps]
-    for phase, tasks, part, end in zip(phases, opened, batches, ends, strict=True):
-        rows = (end - phase.start) * phase.run.options.batch_size
-        whole = sum(one.weight for one in part.train)
+    ends = [*(part.start for part in batches[1:]), run.options.train_steps]
+    for part, end in zip(batches, ends, strict=True):
+        rows = (end - part.start) * part.run.options.batch_size
+        whole = sum(one.task.weight for one in part.train)
         texts = [
-            f"{one.name} ({tasks.tokens(one.name):,} tokens, {len(one.samples):,} rows, "
-            f"{rows * one.weight / whole / len(one.samples):.3g} epochs)"
+            f"{one.task.name} ({one.task.tokens():,} tokens, {len(one):,} rows, "
+            f"{rows * one.task.weight / whole / len(one):.3g} epochs)"
             for one in part.train
         ]
-        when = f"Steps {phase.start + 1:,} to {end:,} read" if len(phases) > 1 else "Reads"
+        when = f"Steps {part.start + 1:,} to {end:,} read" if len(batches) > 1 else "Reads"
         yield f"{when} {', '.join(texts)}."
     mesh = ", ".join(f"{axis}={n}" for axis, n in run.layout.mesh.shape.items() if n > 1)
     device = run.layout.mesh.devices.flat[0]
@@ -187,7 +179,7 @@ def _of_unreached(phases: Sequence[RunPhase]) -> list[str]:
     ]
 
 
-def _log(run: Run, model_dir: epath.Path, batches: Sequence[Batches]) -> RunLog:
+def _log(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -> RunLog:
     """The run's log, in which stands what its user may not expect."""
     log = RunLog(model_dir, total_steps=run.options.train_steps)
     if run.options.eval_period and not all(part.validation for part in batches):
@@ -226,27 +218,10 @@ def _initial(run: Run, program: step.Program, log: RunLog) -> Callable[[Any], An
     return functools.partial(run.init_from.apply, program=program, log=log)
 
 
-def _phase(start: int, program: step.Program, part: Batches) -> loop.CompiledPhase:
-    held_out = functools.partial(part.held_out, program) if part.validation else None
-    return loop.CompiledPhase(
-        program=program, batches=part.train_from, start=start, evaluate=held_out
-    )
-
-
 def build_program(run: Run) -> step.Program:
     """The compiled parts of a run."""
-    options = run.options
-    return step.build(
-        run.model,
-        run.optimizer or optax.identity(),  # a run that was made in Python does not say which
-        run.layout,
-        batch_size=options.batch_size,
-        microbatches=options.microbatches,
-        clip=options.gradient_clip,
-        ema_decay=options.ema_decay,
-        frozen=options.frozen,
-        layer_decay=options.layer_decay,
-    )
+    # A run that was made in Python and is opened again does not say how it was optimized.
+    return step.build(run.model, run.optimizer or optax.identity(), run.layout, run.options)
 
 
 def _programs(phases: Sequence[RunPhase]) -> list[step.Program]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flax import nnx
 
 from t5x_like.training.periods import Periods
+from t5x_like.training.step import StepOptions
 
 if TYPE_CHECKING:
     import optax
@@ -22,33 +23,19 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Periods):
+class Options(Periods, StepOptions):
     """How long, how often, how much. Steps count optimizer updates.
 
+    Those of `Periods` and `StepOptions` go whole to the loop and to the step.
+
     Attributes:
-      train_steps: the run is finished at this step; raise it to extend a finished run.
-      batch_size: rows of the global batch.
       seed: of parameters, data order, noise and dropout.
-      microbatches: parts of a batch whose gradients are added up before an update.
-      gradient_clip: largest global norm of the gradient; None leaves it alone.
-      ema_decay: of an exponential moving average of the parameters; None keeps none.
-      frozen: regular expressions on paths of parameters that are not trained (`freezing.trained`).
-      layer_decay: of the learning rate, from layer to layer towards the input; None for none.
-      eval_period: steps between evaluations on the validation split; 0 for none.
       eval_batches: batches of an evaluation at most.
-      checkpoint_period: steps between checkpoints; the last step is always saved.
       checkpoints_kept: newest checkpoints kept, besides the best by held-out loss.
-      log_period: steps between lines of the log.
       data_workers: processes that make batches; 0 makes them in threads.
     """
 
-    batch_size: int
     seed: int = 0
-    microbatches: int = 1
-    gradient_clip: float | None = None
-    ema_decay: float | None = None
-    frozen: Sequence[str] = ()
-    layer_decay: float | None = None
     eval_batches: int = 20
     checkpoints_kept: int = 3
     data_workers: int = 0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import gin
 
 from t5x_like.config import gin_config, t5x_names
-from t5x_like.data.sources import CorpusSource
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
         advice = ": name the corpus alone" if "." in str(data.mixture_or_task_name) else ""
         reason = f"what is read, {named!r}, has an objective of its own or needs none{advice}"
         yield _Unread({"OBJECTIVE": "objective"}, "Data", reason)
-    found = () if data.is_cache() else data.named_sources() or ()
+    found = () if data.is_cache() else data.named_tasks() or ()
     if all(one.sentences is None for one in found):
         reason = "no plain text is read that could still be cut"
         yield _Unread({"SENTENCES": "sentences"}, "Data", reason)
@@ -162,8 +161,8 @@ def _of_files(run: Run) -> Iterator[_Unread]:
     if data.is_cache():
         yield _Unread(every, "user_corpus", "CORPUS is a cache, whose text is divided already")
         return
-    found = data.named_sources() or ()
-    corpora = [one.corpus for one in found if isinstance(one, CorpusSource)]
+    found = data.named_tasks() or ()
+    corpora = [one.corpus for one in found if one.corpus is not None]
     reads = {name for corpus in corpora for name in getattr(corpus, "options_read", _OF_FILES)}
     for name in set(_OF_FILES) - reads:
         reason = f"the files of {data.corpus!r} are of formats that make no use of it"
@@ -178,8 +177,8 @@ def _of_vocabulary(run: Run) -> Iterator[_Unread]:
     if data.is_cache():
         yield _Unread(every, "VocabularyChoice", "a cache has its vocabulary with it")
         return
-    found = data.named_sources()
-    if found is None or any(source.vocabulary is not None for source in found):
+    found = data.named_tasks()
+    if found is None or any(one.tokenized is not None for one in found):
         reason = f"the task {data.mixture_or_task_name!r} has its vocabulary with it"
         yield _Unread(every, "VocabularyChoice", reason)
     elif choice.name is not None:

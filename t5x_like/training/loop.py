@@ -6,7 +6,7 @@ import collections
 import contextlib
 import dataclasses
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -27,21 +27,26 @@ _IN_FLIGHT = 2
 """Steps whose metrics may be unread: the device always has the next one queued."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CompiledPhase:
+class Phase(Protocol):
     """Steps of a run with batches of one kind. What a model carries ends with its phase.
 
     Attributes:
-      program: as `build` makes it; all phases of a run have the same parameters and optimizer.
-      batches: from the number of the phase's own steps done, the global batches of those to come.
+      program: as `step.build` makes it; all phases of a run have the same parameters and optimizer.
       start: steps of the run before it; it lasts until the next one starts.
-      evaluate: from parameters to {"<task>/<metric>": value}.
+      evaluate: from parameters to {"<task>/<metric>": value}; None where nothing is held out.
     """
 
-    program: Program
-    batches: Callable[[int], Iterator[Batch]]
-    start: int = 0
-    evaluate: Callable[[Any], Mapping[str, float]] | None = None
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def evaluate(self) -> Callable[[Any], Mapping[str, float]] | None: ...
+
+    def batches(self, start_step: int, /) -> Iterator[Batch]:
+        """Global batches from a step of the phase's own on."""
 
 
 class Step(NamedTuple):
@@ -69,7 +74,7 @@ class Step(NamedTuple):
         }
 
 
-def train(phases: Sequence[CompiledPhase], **parts: Any) -> Outcome:
+def train(phases: Sequence[Phase], **parts: Any) -> Outcome:
     """Takes all the steps of `steps`, whose arguments these are; how that ended."""
     return outcome(steps(phases, **parts))
 
@@ -84,7 +89,7 @@ def outcome(taken: Generator[Step, None, Outcome]) -> Outcome:
 
 
 def steps(
-    phases: Sequence[CompiledPhase],
+    phases: Sequence[Phase],
     *,
     key: jax.Array,
     periods: Periods,
@@ -139,7 +144,7 @@ def steps(
         told.start(_about(checkpoints, metadata, step=step, total=periods.train_steps))
         stack.callback(lambda: told.end(ended))
         vote, reader = Vote(), _Reader(log, periods, told)
-        phase: CompiledPhase | None = None
+        phase: Phase | None = None
         leaving = stopped = False
         while step < periods.train_steps and not leaving:
             if phase is not (now := _phase_of(step, phases)):
@@ -229,7 +234,7 @@ class _Reader:
 
 
 def _restore_or_init(
-    phases: Sequence[CompiledPhase],
+    phases: Sequence[Phase],
     checkpoints: Checkpoints,
     *,
     key: jax.Array,
@@ -254,7 +259,7 @@ def _restore_or_init(
     return state, 0
 
 
-def _phase_of(step: int, phases: Sequence[CompiledPhase]) -> CompiledPhase:
+def _phase_of(step: int, phases: Sequence[Phase]) -> Phase:
     """The phase of the step that follows `step` steps."""
     return next(phase for phase in reversed(phases) if phase.start <= step)
 

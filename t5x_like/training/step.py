@@ -56,17 +56,35 @@ class Program:
         return evaluate
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepOptions:
+    """How a step is taken.
+
+    Attributes:
+      batch_size: rows of the global batch.
+      microbatches: parts of a batch whose gradients are added up before an update.
+      gradient_clip: largest global norm of the gradient; None leaves it alone.
+      ema_decay: of an exponential moving average of the parameters; None keeps none.
+      frozen: regular expressions on paths of parameters (`freezing.trained`); what matches one
+        stays as it is: no gradient, no part in the norm, no decay, no state of the optimizer.
+      layer_decay: of the learning rate, from layer to layer towards the input, per stack and with
+        the embeddings below the first (`layerwise.layer_scales`); None for none. What is logged is
+        the rate of the heads.
+    """
+
+    batch_size: int
+    microbatches: int = 1
+    gradient_clip: float | None = None
+    ema_decay: float | None = None
+    frozen: Sequence[str] = ()
+    layer_decay: float | None = None
+
+
 def build(
     make_model: Callable[..., Model],
     optimizer: optax.GradientTransformation,
     layout: Layout,
-    *,
-    batch_size: int,
-    microbatches: int = 1,
-    clip: float | None = None,
-    ema_decay: float | None = None,
-    frozen: Sequence[str] = (),
-    layer_decay: float | None = None,
+    options: StepOptions,
 ) -> Program:
     """Compiles lazily; allocates nothing until `init` is called.
 
@@ -75,45 +93,36 @@ def build(
       optimizer: runs on each layer of stacked parameters by itself; an `Optimizer` has its
         learning rate logged.
       layout: mesh and rules.
-      batch_size: rows of the global batch.
-      microbatches: gradients are summed over this many parts of the batch.
-      clip: largest norm of the gradient over all parameters that are trained.
-      ema_decay: decay of an average of the parameters.
-      frozen: patterns of paths (`freezing.trained`); what matches one stays as it is: no gradient,
-        no part in the norm, no decay, no state of the optimizer.
-      layer_decay: of the learning rate, from layer to layer towards the input, per stack and with
-        the embeddings below the first (`layerwise.layer_scales`); what is logged is the heads'.
+      options: how a step is taken.
 
     Raises:
       ValueError: the batch does not split over mesh and microbatches; the model holds more than
         parameters, or parameters without axes; a pattern matches nothing, or all is frozen.
     """
-    check_batch(layout, batch_size, microbatches=microbatches)
+    check_batch(layout, options.batch_size, microbatches=options.microbatches)
     _check_random_numbers()
     model = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     graphdef, abstract = _split_model(model)
     stacked = map_parameters(lambda axes, shape: len(shape) - len(axes), abstract)
-    trained = freezing.trained(stacked, frozen)
+    trained = freezing.trained(stacked, options.frozen)
     tx = layerwise.layerwise(optimizer, freezing.split(stacked, trained)[0])
-    if layer_decay is not None:
+    if options.layer_decay is not None:
         shapes = nnx.to_pure_dict(abstract)
         depths = layerwise.depths(abstract)
-        scales = layerwise.layer_scales(shapes, stacked, depths, decay=layer_decay)
+        scales = layerwise.layer_scales(shapes, stacked, depths, decay=options.layer_decay)
         tx = layerwise.scaled(tx, freezing.split(scales, trained)[0])
     parts = _Parts(
         make_model=make_model,
         graphdef=graphdef,
-        initial_carry=lambda: model.initial_carry(batch_size),
+        initial_carry=lambda: model.initial_carry(options.batch_size),
         tx=tx,
         trained=trained,
         learning_rate=getattr(optimizer, "learning_rate", None),
-        microbatches=microbatches,
-        clip=clip,
-        ema_decay=ema_decay,
+        options=options,
     )
     init = _inside(layout, parts.init)
     shapes = abstract_state(init, layout, params=abstract, stacked=stacked)
-    return _compiled(parts, init, layout, shapes, batch_size)
+    return _compiled(parts, init, layout, shapes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,9 +135,7 @@ class _Parts:
     tx: optax.GradientTransformation
     trained: Any
     learning_rate: Schedule | None
-    microbatches: int
-    clip: float | None
-    ema_decay: float | None
+    options: StepOptions
 
     def init(self, key: jax.Array) -> TrainState:
         rngs = nnx.Rngs(jax.random.fold_in(key, _INITIALISATION))
@@ -138,7 +145,7 @@ class _Parts:
             params=params,
             opt_state=self.tx.init(freezing.split(params, self.trained)[0]),
             carry=self.initial_carry(),
-            ema=None if self.ema_decay is None else jax.tree.map(jnp.copy, params),
+            ema=None if self.options.ema_decay is None else jax.tree.map(jnp.copy, params),
         )
 
     def step(self, state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
@@ -149,12 +156,13 @@ class _Parts:
             batch=batch,
             key=jax.random.fold_in(key, state.step),
             carry=state.carry,
-            microbatches=self.microbatches,
+            microbatches=self.options.microbatches,
             frozen=frozen,
         )
         norm = optax.tree.norm(grads)
-        if self.clip is not None:  # not in the optimizer, which sees one layer at a time
-            shrink = jnp.minimum(1.0, self.clip / norm)
+        clip = self.options.gradient_clip
+        if clip is not None:  # not in the optimizer, which sees one layer at a time
+            shrink = jnp.minimum(1.0, clip / norm)
             grads = jax.tree.map(lambda g: g * shrink, grads)
         updates, opt_state = self.tx.update(grads, state.opt_state, params)
         params = freezing.joined(optax.apply_updates(params, updates), frozen)
@@ -173,7 +181,7 @@ class _Parts:
         return model.loss(batch, None, carry, model.weights(batch))[1:]
 
     def _average(self, ema: Any, params: Any) -> Any:
-        decay = self.ema_decay
+        decay = self.options.ema_decay
         if decay is None:
             return None
 
@@ -188,7 +196,6 @@ def _compiled(
     init: Callable[[jax.Array], TrainState],
     layout: Layout,
     state: TrainState,
-    batch_size: int,
 ) -> Program:
     """The functions of a program whose states have these shapes and shardings.
 
@@ -206,6 +213,7 @@ def _compiled(
 
     def trace(row: Mapping[str, Any]) -> None:
         # With the shardings of real batches: else JAX traces again for these.
+        batch_size = parts.options.batch_size
         shapes = {name: (batch_size, *one.shape) for name, one in row.items()}
         batch = {
             name: jax.ShapeDtypeStruct(shape, row[name].dtype, sharding=layout.rows(shape))

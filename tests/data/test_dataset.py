@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -12,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from t5x_like.data import feature_converters, mixtures
 from t5x_like.data.cache import location, task_records
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
 from t5x_like.data.feature_converters import EncoderDecoder
-from t5x_like.data.stream import eval_stream
+from t5x_like.data.stream import Examples, eval_stream
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives.mlm import MaskedLM
 from t5x_like.objectives.parts.formats import Decoder
@@ -58,14 +60,14 @@ def test_task_is_a_corpus_and_an_objective(data: Callable, registered: str) -> N
     by_preset = data(mixture_or_task_name=f"{registered}.span_corruption", objective=None).open()
     by_default = data(mixture_or_task_name=registered).open()
     for opened in (by_preset, by_default):
-        (record,) = opened.records
-        assert record.objective == SpanCorruption()
-        assert record.steps == ("append_eos_after_trim",)
-        assert dict(record.eos) == {"inputs": 1, "targets": 1}
-        assert [c.name for c in opened.components("validation")] == [record.name]
-    assert by_preset.records[0].name == f"{registered}.span_corruption"
-    assert by_preset.caches[0].directory == by_default.caches[0].directory
-    assert by_preset.vocabulary.fingerprint == ByteVocabulary().fingerprint
+        (task,) = opened
+        assert task.objective == SpanCorruption()
+        assert task.steps == ("append_eos_after_trim",)
+        assert dict(task.eos) == {"inputs": 1, "targets": 1}
+        assert task.has("validation")
+    assert by_preset[0].name == f"{registered}.span_corruption"
+    assert by_preset[0].cache.directory == by_default[0].cache.directory
+    assert by_preset[0].vocabulary.fingerprint == ByteVocabulary().fingerprint
 
 
 def test_other_files_of_one_name_get_other_caches(data: Callable, tmp_path: Path) -> None:
@@ -74,23 +76,21 @@ def test_other_files_of_one_name_get_other_caches(data: Callable, tmp_path: Path
         file = tmp_path / folder / "text.txt"
         file.parent.mkdir()
         file.write_text("\n\n".join(DOCUMENTS))
-        directories.append(data(corpus=str(file)).open().caches[0].directory)
+        directories.append(data(corpus=str(file)).open()[0].cache.directory)
     assert directories[0] != directories[1]
     assert all(d.name.startswith("text-") for d in directories)
 
 
 def test_cache_is_opened_by_its_directory_alone(data: Callable, registered: str) -> None:
-    opened = data(mixture_or_task_name=registered).open()
-    directory = str(opened.caches[0].directory)
-    again = data(corpus=directory, vocabulary=VocabularyChoice(), cache_dir="/no/such").open()
+    (opened,) = data(mixture_or_task_name=registered).open()
+    directory = str(opened.cache.directory)
+    (again,) = data(corpus=directory, vocabulary=VocabularyChoice(), cache_dir="/no/such").open()
     assert again.vocabulary.fingerprint == opened.vocabulary.fingerprint
     rows = [
         list(
             eval_stream(
-                one.components("train")[0],
-                converter=EncoderDecoder(),
+                Examples(one, one.samples("train"), EncoderDecoder(), 0),
                 batch_size=2,
-                seed=0,
                 max_batches=2,
             )
         )
@@ -104,9 +104,9 @@ def test_cache_is_opened_by_its_directory_alone(data: Callable, registered: str)
 
 
 def test_the_vocabulary_of_a_finished_cache_is_checked(data: Callable, registered: str) -> None:
-    opened = data(mixture_or_task_name=registered).open()
+    (opened,) = data(mixture_or_task_name=registered).open()
     checked: list[Any] = []
-    again = data(corpus=str(opened.caches[0].directory), cache_dir="/no/such")
+    again = data(corpus=str(opened.cache.directory), cache_dir="/no/such")
     again.open(check=lambda ids, vocabulary: checked.append((ids, vocabulary.fingerprint)))
     assert checked == [(opened.vocabulary.vocab_size, opened.vocabulary.fingerprint)]
 
@@ -114,10 +114,10 @@ def test_the_vocabulary_of_a_finished_cache_is_checked(data: Callable, registere
 def test_objectives_and_lengths_are_known_of_whatever_has_a_name(
     data: Callable, registered: str, tmp_path: Path
 ) -> None:
-    opened = data(mixture_or_task_name=registered).open()
+    (opened,) = data(mixture_or_task_name=registered).open()
     record_file = location.record_file(tmp_path / "root", "recorded")
-    task_records.save(record_file, opened.records)
-    directory = str(opened.caches[0].directory)
+    task_records.save(record_file, [opened])
+    directory = str(opened.cache.directory)
     for named in (
         data(mixture_or_task_name="recorded", objective=None),
         data(mixture_or_task_name=registered),
@@ -134,7 +134,7 @@ def test_a_cache_of_pairs_by_its_directory_has_no_objective(
 ) -> None:
     pairs = [{"inputs": "a", "targets": "b"}] * 9
     monkeypatch.setitem(registry._REGISTERED, "memory", make_corpus(pairs, pairs[:3]))
-    directory = data(mixture_or_task_name="memory").open().caches[0].directory
+    directory = data(mixture_or_task_name="memory").open()[0].cache.directory
     named = data(corpus=str(directory), objective=MaskedLM())
     assert named.task_objectives() == [None]
     assert named.usual_lengths(64) == {"inputs": 64, "targets": 64}
@@ -144,11 +144,10 @@ def test_an_objective_says_what_runs_after_it(data: Callable, registered: str) -
     class NotEnded(SpanCorruption):
         steps = ("trim",)
 
-    opened = data(mixture_or_task_name=registered, objective=NotEnded()).open()
-    directory = str(opened.caches[0].directory)
-    for one in (opened, data(corpus=directory, objective=NotEnded()).open()):
-        (record,) = one.records
-        assert (record.steps, dict(record.eos)) == (("trim",), {})
+    (opened,) = data(mixture_or_task_name=registered, objective=NotEnded()).open()
+    directory = str(opened.cache.directory)
+    for one in (opened, *data(corpus=directory, objective=NotEnded()).open()):
+        assert (one.steps, dict(one.eos)) == (("trim",), {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,9 +167,9 @@ def test_vocabulary_that_lacks_something_is_refused_before_text_is_tokenised(
     with pytest.raises(ValueError, match=message):
         data(mixture_or_task_name=registered, objective=Needy()).open()
     assert not (tmp_path / "root" / "tokens").exists()
-    opened = data(mixture_or_task_name=registered, objective=Needy(needs=("counts",))).open()
+    (opened,) = data(mixture_or_task_name=registered, objective=Needy(needs=("counts",))).open()
     with pytest.raises(ValueError, match=message):
-        data(corpus=str(opened.caches[0].directory), objective=Needy()).open()
+        data(corpus=str(opened.cache.directory), objective=Needy()).open()
 
 
 def test_packed_tables_say_how_well_they_pack(
@@ -178,11 +177,11 @@ def test_packed_tables_say_how_well_they_pack(
 ) -> None:
     pairs = [{"inputs": "a" * (i % 9), "targets": "b" * (1 + i % 5)} for i in range(40)]
     monkeypatch.setitem(registry._REGISTERED, "memory", make_corpus(pairs, pairs[:3]))
-    opened = data(mixture_or_task_name="memory", objective=None).open()
-    (component,) = opened.components("train", pack=True)
-    found = component.samples.efficiency
+    (opened,) = data(mixture_or_task_name="memory", objective=None).open()
+    samples = opened.samples("train", pack=True)
+    found = samples.efficiency
     tokens = sum(len(pair["targets"]) + 1 for pair in pairs)
-    places = LENGTHS["targets"] * len(component.samples)
+    places = LENGTHS["targets"] * len(samples)
     assert found["targets"] == pytest.approx(tokens / places)
     assert max(found.values()) > 0.8
 
@@ -190,9 +189,9 @@ def test_packed_tables_say_how_well_they_pack(
 def test_text_under_an_objective_without_sizes_is_not_packed(
     data: Callable, registered: str
 ) -> None:
-    opened = data(mixture_or_task_name=registered).open()
+    (opened,) = data(mixture_or_task_name=registered).open()
     with pytest.raises(ValueError, match=r"^SpanCorruption cannot be packed"):
-        opened.components("train", pack=True)
+        opened.samples("train", pack=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,21 +227,21 @@ def test_carried_tasks_share_a_batch_and_are_evaluated_alone(
     named = data(
         mixture_or_task_name=registered, objective=CarriedObjective(), lengths={"targets": 4}
     )
-    opened = named.open()
-    first = dataclasses.replace(opened.records[0], weight=3)
-    second = dataclasses.replace(first, name="other", weight=1)
-    mixture = dataclasses.replace(opened, records=(first, second), caches=opened.caches * 2)
-    train = mixture.components("train", rows=8)
-    assert [(c.rows, c.carried, len(c.samples) % c.rows) for c in train] == [
-        (6, True, 0),
-        (2, True, 0),
+    (opened,) = named.open()
+    tasks = [
+        dataclasses.replace(opened, weight=3),
+        dataclasses.replace(opened, name="other", weight=1),
     ]
-    evaluated = mixture.components("validation", rows=8, alone=True)
-    assert [component.rows for component in evaluated] == [8, 8]
+    examples = functools.partial(
+        mixtures.examples, tasks, converter=feature_converters.Decoder(), seed=0
+    )
+    train = examples("train", rows=8)
+    assert [(one.rows, len(one.samples) % one.rows) for one in train] == [(6, 0), (2, 0)]
+    assert [one.rows for one in examples("validation", rows=8, alone=True)] == [8, 8]
     with pytest.raises(ValueError, match=r"at least 2 rows.*not 1"):
-        mixture.components("train", rows=1)
+        examples("train", rows=1)
     with pytest.raises(ValueError, match="say how many a batch has"):
-        mixture.components("train")
+        examples("train")
 
 
 def test_complete_cache_is_kept_and_made_anew_on_request(data: Callable, registered: str) -> None:
@@ -291,7 +290,7 @@ def test_identity_changes_with_whatever_changes_the_examples(
 ) -> None:
     def identity(**fields: Any) -> str:
         opened = data(mixture_or_task_name=registered, **fields).open()
-        return json.dumps(opened.identity(), sort_keys=True)
+        return json.dumps(mixtures.identity(opened), sort_keys=True)
 
     same = identity()
     assert identity(workers=2) == same
@@ -305,7 +304,7 @@ def test_another_text_of_the_same_name_has_another_identity(data: Callable, tmp_
     for documents, root in ((DOCUMENTS, "one"), (DOCUMENTS[:20], "two")):
         file.write_text("\n\n".join(documents))
         opened = data(corpus=str(file), cache_dir=str(tmp_path / root)).open()
-        found.append(opened.identity()["data.text.text"])
+        found.append(mixtures.identity(opened)["data.text.text"])
     assert found[0] != found[1]
 
 
@@ -337,18 +336,18 @@ def test_plain_text_is_never_materialized(
 
 
 def test_texts_of_all_names_are_found_for_a_vocabulary(data: Callable, registered: str) -> None:
-    (source,) = data(mixture_or_task_name=registered).find_sources()
-    assert source.name == registered
+    (task,) = data(mixture_or_task_name=registered).find_tasks()
+    assert task.name == registered
     with pytest.raises(ValueError, match="no task or mixture 'nothing'"):
-        data(mixture_or_task_name="nothing").find_sources()
+        data(mixture_or_task_name="nothing").find_tasks()
 
 
 def test_small_corpus_goes_without_validation(data: Callable, tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a single document of text")
     read = lambda named: user_corpus(named, validation=0.1)  # noqa: E731
-    opened = data(corpus=str(tmp_path / "one.txt"), read_corpus=read).open()
-    assert len(opened.components("train")) == 1
-    assert opened.components("validation") == []
+    (opened,) = data(corpus=str(tmp_path / "one.txt"), read_corpus=read).open()
+    assert opened.has("train")
+    assert not opened.has("validation")
 
 
 def test_damaged_vocabulary_in_a_cache_is_refused(data: Callable, registered: str) -> None:

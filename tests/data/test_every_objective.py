@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from t5x_like import objectives
-from t5x_like.data import late_steps, sources
+from t5x_like.data import late_steps, mixtures, task
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.cache.task_records import TaskRecord
 from t5x_like.data.cache.writer import write_cache
-from t5x_like.data.cached_tasks import CachedTasks
 from t5x_like.data.feature_converters import default_converter
 from t5x_like.data.stream import Examples, train_stream
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -46,33 +44,31 @@ def cache(make_corpus: type, tmp_path_factory: pytest.TempPathFactory) -> Cache:
     return made
 
 
-def opened(cache: Cache, preset: str, lengths: dict[str, int]) -> CachedTasks:
+def examples_of(cache: Cache, preset: str, tokens: int, *, seed: int) -> Examples:
     objective = objectives.preset(preset)
-    steps = sources.steps_of(objective)
-    eos = sources.appended_eos(steps, cache.token_ids)
-    record = TaskRecord(preset, str(cache.directory), objective, steps, eos)
-    return CachedTasks((record,), (cache,), ByteVocabulary(), lengths)
+    opened = task.of_cache(cache, objective).opened(cache, objective.lengths(tokens))
+    (found,) = mixtures.examples(
+        [opened], "train", converter=default_converter(objective), seed=seed, rows=ROWS
+    )
+    return found
 
 
 @pytest.mark.parametrize("preset", sorted(objectives.presets()))
 def test_examples_stay_within_their_features(preset: str, cache: Cache) -> None:
     objective = objectives.preset(preset)
     for tokens in (64, 200):
-        (component,) = opened(cache, preset, objective.lengths(tokens)).components(
-            "train", rows=ROWS
-        )
-        examples = Examples(component, 0, default_converter(objective))
-        size = len(examples)
+        examples = examples_of(cache, preset, tokens, seed=0)
+        found, size = examples.task, len(examples)
         assert size >= ROWS
         for n in {*range(min(size, 20)), size - 1, size}:
             rng = np.random.default_rng(n)
-            (sample,) = component.samples[n % size]
-            made = objective(sample, rng, component.token_ids)
+            (sample,) = examples.samples[n % size]
+            made = objective(sample, rng, found.token_ids)
             # Independent noise may come to more than its length; others need no trimming.
-            limits = {name: spec.length for name, spec in component.features.items()}
-            lengths = limits if component.post_cache else {}
-            made = late_steps.apply(component.post_cache, made, lengths=lengths, eos=component.eos)
-            for name, spec in component.features.items():
+            limits = {name: spec.length for name, spec in found.features.items()}
+            lengths = limits if found.steps else {}
+            made = late_steps.apply(found.steps, made, lengths=lengths, eos=found.eos)
+            for name, spec in found.features.items():
                 value = made[name]
                 assert (value.dtype, value.ndim) == (spec.dtype, int(spec.length is not None))
                 assert spec.length is None or len(value) <= spec.length
@@ -81,11 +77,9 @@ def test_examples_stay_within_their_features(preset: str, cache: Cache) -> None:
 
 @pytest.mark.parametrize("preset", sorted(objectives.presets()))
 def test_rows_do_not_depend_on_who_asks(preset: str, cache: Cache) -> None:
-    objective = objectives.preset(preset)
-    components = opened(cache, preset, objective.lengths(64)).components("train", rows=ROWS)
-    options = {"converter": default_converter(objective), "batch_size": ROWS, "seed": 5}
-    whole = list(itertools.islice(train_stream(components, num_threads=0, **options), 4))
-    some = train_stream(components, rows=[2, 0], start_step=2, num_threads=2, **options)
+    examples = [examples_of(cache, preset, 64, seed=5)]
+    whole = list(itertools.islice(train_stream(examples, batch_size=ROWS, num_threads=0), 4))
+    some = train_stream(examples, batch_size=ROWS, rows=[2, 0], start_step=2, num_threads=2)
     for ours, theirs in zip(itertools.islice(some, 2), whole[2:], strict=True):
         assert ours.keys() == theirs.keys()
         for name, value in ours.items():

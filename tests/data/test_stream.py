@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from t5x_like.core.protocols import TokenIds
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.samples.samples import DuplicatedSamples, make_samples
-from t5x_like.data.stream import Component, Examples, eval_stream, train_stream
+from t5x_like.data.stream import Examples, eval_stream, train_stream
+from t5x_like.data.task import Task
 from t5x_like.objectives.parts import formats
 from t5x_like.objectives.parts.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption
@@ -42,15 +43,25 @@ class Noisy(formats.EncoderDecoder):
         }
 
 
-def component(cache, objective=Noisy(), *, name="task", weight=1, split="train") -> Component:
-    samples = make_samples(objective.geometry(LENGTHS), cache.split(split))
-    features = objective.features(LENGTHS)
-    return Component(name, samples, objective, features, STEPS, EOS, cache.token_ids, weight)
+def task(cache, objective=Noisy(), *, name="task", weight=1) -> Task:
+    return Task(
+        name=name,
+        objective=objective,
+        steps=STEPS,
+        eos=EOS,
+        weight=weight,
+        cache=cache,
+        lengths=LENGTHS,
+    )
 
 
-def batches(components, count, **options):
-    defaults = {"converter": EncoderDecoder(), "batch_size": BATCH, "seed": 3}
-    iterator = train_stream(components, **(defaults | {"num_threads": 0} | options))
+def examples_of(cache, *args, split="train", seed=3, **options) -> Examples:
+    found = task(cache, *args, **options)
+    return Examples(found, found.samples(split), EncoderDecoder(), seed)
+
+
+def batches(examples, count, **options):
+    iterator = train_stream(examples, **({"batch_size": BATCH, "num_threads": 0} | options))
     return list(itertools.islice(iterator, count))
 
 
@@ -67,13 +78,13 @@ def sources(rows) -> list[bytes]:
 
 
 @pytest.fixture
-def mixture(make_cache) -> list[Component]:
+def mixture(make_cache) -> list[Examples]:
     """Span corruption and noise over caches of 1,100 and 17 samples or so, 3 to 2."""
     long = make_cache([f"document {i} of the first corpus\n" * 20 for i in range(60)])
     short = make_cache([f"text {i}" for i in range(17)])
     return [
-        component(long, SpanCorruption(), name="long", weight=3),
-        component(short, name="short", weight=2),
+        examples_of(long, SpanCorruption(), name="long", weight=3),
+        examples_of(short, name="short", weight=2),
     ]
 
 
@@ -107,8 +118,8 @@ def test_worker_processes_change_nothing(mixture, workers):
 
 def test_each_epoch_has_every_sample_once_in_another_order_under_other_noise(make_cache):
     size, epochs = 24, 3
-    task = component(make_cache([f"text {i}" for i in range(size)]))
-    found = batches([task], epochs * size // BATCH)
+    examples = examples_of(make_cache([f"text {i}" for i in range(size)]))
+    found = batches([examples], epochs * size // BATCH)
     inputs = np.concatenate([batch["encoder_input_tokens"] for batch in found])
     noise = np.concatenate([batch["decoder_target_tokens"] for batch in found])
     orders = [sources(inputs[e * size : (e + 1) * size]) for e in range(epochs)]
@@ -120,15 +131,14 @@ def test_each_epoch_has_every_sample_once_in_another_order_under_other_noise(mak
 
 def test_noise_is_that_of_epoch_times_size_plus_index(make_cache):
     size = 7
-    task = component(make_cache([f"text {i}" for i in range(size)]))
-    examples = Examples(task, 3, EncoderDecoder())
+    examples = examples_of(make_cache([f"text {i}" for i in range(size)]))
     place = {examples[n]["decoder_target_tokens"].tobytes(): n for n in range(3 * size)}
-    rows = batches([task], 3 * size, batch_size=1)
+    rows = batches([examples], 3 * size, batch_size=1)
     numbers = [place[row["decoder_target_tokens"].tobytes()] for row in rows]
     for epoch in range(3):
         in_epoch = numbers[epoch * size : (epoch + 1) * size]
         assert sorted(in_epoch) == list(range(epoch * size, (epoch + 1) * size))
-    unshuffled = batches([task], 3 * size, batch_size=1, shuffle=False)
+    unshuffled = batches([examples], 3 * size, batch_size=1, shuffle=False)
     assert [place[row["decoder_target_tokens"].tobytes()] for row in unshuffled] == list(
         range(3 * size)
     )
@@ -137,8 +147,8 @@ def test_noise_is_that_of_epoch_times_size_plus_index(make_cache):
 @pytest.mark.parametrize("static", [False, True])
 def test_static_noise_is_that_of_the_first_epoch(make_cache, static):
     size = 12
-    task = component(make_cache([f"text {i}" for i in range(size)]), Noisy(static=static))
-    rows = batches([task], 2 * size, batch_size=1)
+    cache = make_cache([f"text {i}" for i in range(size)])
+    rows = batches([examples_of(cache, Noisy(static=static))], 2 * size, batch_size=1)
     epochs = [
         {
             row["encoder_input_tokens"].tobytes(): row["decoder_target_tokens"].tobytes()
@@ -153,8 +163,7 @@ def test_static_noise_is_that_of_the_first_epoch(make_cache, static):
 def test_duplicates_under_static_noise_differ_and_stay(make_cache):
     cache = make_cache([f"text {i}" for i in range(5)])
     samples = DuplicatedSamples(make_samples(PerRecord(), cache.split("train")), 3)
-    task = dataclasses.replace(component(cache, Noisy(static=True)), samples=samples)
-    examples = Examples(task, 0, EncoderDecoder())
+    examples = dataclasses.replace(examples_of(cache, Noisy(static=True)), samples=samples)
     noise = [examples[n]["decoder_target_tokens"].tobytes() for n in range(30)]
     assert len(set(noise)) == 15
     assert noise[15:] == noise[:15]
@@ -167,8 +176,8 @@ class Which:
         return {"which": examples[0]["inputs"][:1], "number": np.array(len(examples))}
 
 
-def carried(cache, name: str, rows: int) -> Component:
-    return dataclasses.replace(component(cache, name=name), rows=rows)
+def carried(cache, name: str, rows: int) -> Examples:
+    return dataclasses.replace(examples_of(cache, name=name), rows=rows)
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -179,7 +188,8 @@ def test_carried_rows_are_in_their_place_whatever_is_asked_for(make_cache, start
         carried(make_cache(list(letters)), "low", 2),
         carried(make_cache(list(letters[:6].upper())), "high", 3),
     ]
-    options = {"batch_size": 5, "converter": Which(), "num_threads": threads}
+    tasks = [dataclasses.replace(one, converter=Which()) for one in tasks]
+    options = {"batch_size": 5, "num_threads": threads}
     found = batches(tasks, 4, start_step=start, **options)
     for step, batch in enumerate(found, start=start):
         expected = [letters[(2 * step + row) % 8] for row in range(2)]
@@ -191,9 +201,8 @@ def test_carried_rows_are_in_their_place_whatever_is_asked_for(make_cache, start
 
 
 def test_carried_rows_have_the_noise_of_their_place(make_cache):
-    task = carried(make_cache([f"text {i}" for i in range(6)]), "task", 3)
-    examples = Examples(task, 3, EncoderDecoder())
-    for step, batch in enumerate(batches([task], 5, batch_size=3)):
+    examples = carried(make_cache([f"text {i}" for i in range(6)]), "task", 3)
+    for step, batch in enumerate(batches([examples], 5, batch_size=3)):
         for row in range(3):
             one = {name: value[row] for name, value in batch.items()}
             assert_equal([one], [examples[3 * step + row]])
@@ -203,8 +212,7 @@ def test_seed_and_name_decide_the_order(make_cache):
     cache = make_cache([f"text {i}" for i in range(40)])
 
     def order(**options) -> list[bytes]:
-        seed = options.pop("seed", 3)
-        rows = batches([component(cache, **options)], 40, batch_size=1, seed=seed)
+        rows = batches([examples_of(cache, **options)], 40, batch_size=1)
         return [row["encoder_input_tokens"].tobytes() for row in rows]
 
     assert order() == order()
@@ -213,45 +221,44 @@ def test_seed_and_name_decide_the_order(make_cache):
 
 
 def test_evaluation_is_in_order_repeatable_and_padded(make_cache):
-    task = component(make_cache(["x"], [f"text {i}" for i in range(8)]), split="validation")
-    options = {"converter": EncoderDecoder(), "batch_size": 5, "seed": 1}
-    found = list(eval_stream(task, **options))
-    assert_equal(found, list(eval_stream(task, **options)))
-    examples = Examples(task, 1, EncoderDecoder())
+    cache = make_cache(["x"], [f"text {i}" for i in range(8)])
+    examples = examples_of(cache, split="validation", seed=1)
+    found = list(eval_stream(examples, batch_size=5))
+    assert_equal(found, list(eval_stream(examples, batch_size=5)))
     rows = {name: np.concatenate([b[name] for b in found]) for name in found[0]}
     for n in range(8):
         assert_equal([{name: value[n] for name, value in rows.items()}], [examples[n]])
     assert all((value[8:] == 0).all() and len(value) == 10 for value in rows.values())
-    assert_equal(list(eval_stream(task, max_batches=1, **options)), found[:1])
-    part = list(eval_stream(task, rows=[4, 1], **options))
+    assert_equal(list(eval_stream(examples, max_batches=1, batch_size=5)), found[:1])
+    part = list(eval_stream(examples, rows=[4, 1], batch_size=5))
     assert_equal(part, [{name: value[[4, 1]] for name, value in b.items()} for b in found])
 
 
 def test_bad_arguments_are_errors(make_cache):
     cache = make_cache(["text"])
-    task = component(cache)
+    examples = examples_of(cache)
     with pytest.raises(ValueError, match="rows must be some of 0 to 5"):
-        batches([task], 1, rows=[6])
+        batches([examples], 1, rows=[6])
     with pytest.raises(ValueError, match="weights of at least 1"):
-        batches([task, component(cache, name="b", weight=0)], 1)
+        batches([examples, examples_of(cache, name="b", weight=0)], 1)
+    with pytest.raises(ValueError, match=r"one seed, not \[3, 4\]"):
+        batches([examples, examples_of(cache, name="b", seed=4)], 1)
 
     class Empty:
         def __len__(self) -> int:
             return 0
 
-    nothing = dataclasses.replace(task, samples=Empty())
+    nothing = dataclasses.replace(examples, samples=Empty())
     with pytest.raises(ValueError, match="'task' has no samples"):
         batches([nothing], 1)
     with pytest.raises(ValueError, match="'task' has no samples"):
-        eval_stream(nothing, converter=EncoderDecoder(), batch_size=1, seed=0)
+        eval_stream(nothing, batch_size=1)
     with pytest.raises(ValueError, match="carries rows for batches of 2, not of 3"):
-        eval_stream(carried(cache, "task", 2), converter=EncoderDecoder(), batch_size=3, seed=0)
+        eval_stream(carried(cache, "task", 2), batch_size=3)
 
 
 def test_closing_ends_the_stream(mixture):
-    iterator = train_stream(
-        mixture, converter=EncoderDecoder(), batch_size=2, seed=0, num_threads=1
-    )
+    iterator = train_stream(mixture, batch_size=2, num_threads=1)
     next(iterator)
     iterator.close()
     assert list(iterator) == []
@@ -261,14 +268,14 @@ PROGRAM = """
 import sys
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.feature_converters import EncoderDecoder
-from t5x_like.data.samples.samples import make_samples
-from t5x_like.data.stream import Component, train_stream
+from t5x_like.data import mixtures
+from t5x_like.data.stream import train_stream
+from t5x_like.data.task import of_cache
 from t5x_like.objectives.span_corruption import SpanCorruption
 cache, lengths = Cache.open(sys.argv[1]), {"inputs": 32, "targets": 14}
-samples = make_samples(SpanCorruption().geometry(lengths), cache.split("train"))
-features = SpanCorruption().features(lengths)
-task = Component("task", samples, SpanCorruption(), features, (), {}, cache.token_ids)
-batches = train_stream([task], converter=EncoderDecoder(), batch_size=2, seed=0)
+task = of_cache(cache, SpanCorruption()).opened(cache, lengths)
+examples = mixtures.examples([task], "train", converter=EncoderDecoder(), seed=0)
+batches = train_stream(examples, batch_size=2)
 next(batches)
 """
 """Opens the stream of the cache it is given and takes one batch."""
@@ -278,7 +285,7 @@ next(batches)
 def test_processes_of_a_killed_program_end(make_cache):
     cache = make_cache([f"document {i} of the first corpus\n" * 20 for i in range(60)])
     code = (
-        PROGRAM.replace("seed=0", "seed=0, num_workers=2")
+        PROGRAM.replace("batch_size=2", "batch_size=2, num_workers=2")
         + """
 import multiprocessing, time
 print(*[child.pid for child in multiprocessing.active_children()], flush=True)

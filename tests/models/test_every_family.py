@@ -45,8 +45,7 @@ def built(family, layout, *, microbatches=1, **changes):
         family.make(**changes),
         optax.sgd(0.05),
         layout,
-        batch_size=ROWS,
-        microbatches=microbatches,
+        step.StepOptions(batch_size=ROWS, microbatches=microbatches),
     )
 
 

@@ -177,8 +177,8 @@ FAST = {"albert_base_v1", "bert_base", "scibert", "t5_small"}
 
 def parameter_count(run: Run) -> int:
     """What its program, which has no arrays yet, comes to."""
-    rows = run.options.batch_size
-    return step.build(run.model, run.optimizer, run.layout, batch_size=rows).parameter_count
+    options = step.StepOptions(batch_size=run.options.batch_size)
+    return step.build(run.model, run.optimizer, run.layout, options).parameter_count
 
 
 def fits(run: Run) -> None:

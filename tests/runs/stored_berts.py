@@ -53,7 +53,7 @@ def student(layout: Layout, **changes: Any) -> step.Program:
         lambda rngs: distilbert.DistilBert(config, rngs=rngs),
         optimizers.adamw(3e-3),
         layout,
-        batch_size=ROWS,
+        step.StepOptions(batch_size=ROWS),
     )
 
 

@@ -12,17 +12,17 @@ import pytest
 from tiny_run import WORDS, Tiny, assert_same_state, finish, losses
 
 from t5x_like.core import partitioning
-from t5x_like.data.cached_tasks import CachedTasks
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
+from t5x_like.data.task import Task
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives.xlnet import XLNet
-from t5x_like.runs.batches import Batches
+from t5x_like.runs.batches import PhaseBatches
 from t5x_like.runs.phases import RunPhase
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> CachedTasks:
+def tasks(tmp_path: Path) -> tuple[Task, ...]:
     """Text for 16 carried rows of 64 tokens to train on, and a document held out."""
     draw = random.Random(0)
     documents = [" ".join(draw.choices(WORDS, k=12)) for _ in range(100)]
@@ -38,22 +38,23 @@ def opened(tmp_path: Path) -> CachedTasks:
     ).open()
 
 
-def batches(opened: CachedTasks, *, eval_period: int) -> Batches:
+def batches(tasks: tuple[Task, ...], *, eval_period: int) -> PhaseBatches:
     options = SimpleNamespace(batch_size=16, seed=0, eval_period=eval_period)
     layout = partitioning.make_layout(mesh={"data": -1})
     converter = SimpleNamespace(task_features=("inputs",), pack=False)
+    program: Any = None
     run: Any = SimpleNamespace(options=options, layout=layout, feature_converter=converter)
-    return RunPhase(0, run, 0).batches(opened)
+    return RunPhase(0, run, 0).batches(tasks, program)
 
 
-def test_held_out_text_too_short_to_carry_rows_is_named(opened: CachedTasks) -> None:
+def test_held_out_text_too_short_to_carry_rows_is_named(tasks: tuple[Task, ...]) -> None:
     with pytest.raises(ValueError, match=r"validation split.*16 rows.*too short.*EVAL_PERIOD=0"):
-        batches(opened, eval_period=10)
+        batches(tasks, eval_period=10)
 
 
-def test_without_evaluation_nothing_held_out_is_planned(opened: CachedTasks) -> None:
-    found = batches(opened, eval_period=0)
-    assert [component.rows for component in found.train] == [16]
+def test_without_evaluation_nothing_held_out_is_planned(tasks: tuple[Task, ...]) -> None:
+    found = batches(tasks, eval_period=0)
+    assert [one.rows for one in found.train] == [16]
     assert not found.validation
 
 

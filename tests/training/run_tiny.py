@@ -49,7 +49,7 @@ def main() -> None:
             yield batch
 
     outcome = loop.train(
-        [loop.CompiledPhase(program=program, batches=batches)],
+        [tiny.Phase(program=program, batches=batches)],
         key=jax.random.key(7),
         periods=loop.Periods(train_steps=flags.steps, checkpoint_period=3, log_period=1),
         checkpoints=checkpoints.Checkpoints(flags.directory / "checkpoints"),

@@ -30,7 +30,7 @@ WHERE = {"data": 2, "tensor": 2}
 
 @functools.cache
 def program() -> step.Program:
-    return tiny.build(None, tiny.layout(**WHERE), microbatches=2, clip=1.0)
+    return tiny.build(None, tiny.layout(**WHERE), microbatches=2, gradient_clip=1.0)
 
 
 def train(
@@ -39,7 +39,7 @@ def train(
     *,
     batches: Callable[[int], Iterator[Any]] | None = None,
     evaluate: bool = True,
-    later: Sequence[loop.CompiledPhase] = (),
+    later: Sequence[tiny.Phase] = (),
     initial: Callable[[Any], Any] | None = None,
 ) -> tuple[loop.Outcome, str]:
     """A run with a log line every 2 steps, an evaluation every 4, a checkpoint every 3."""
@@ -49,7 +49,7 @@ def train(
         loss = program().evaluation()(params, tiny.batch(where, 99))["loss"]
         return {"tiny/loss": float(loss[0] / loss[1])}
 
-    first = loop.CompiledPhase(
+    first = tiny.Phase(
         program=program(),
         batches=batches or functools.partial(tiny.batches, where),
         evaluate=held_out if evaluate else None,
@@ -216,7 +216,7 @@ def larger_batches(start: int) -> Iterator[Any]:
 @pytest.mark.slow
 def test_phases_follow_each_other_and_resume_anywhere(tmp_path: Path) -> None:
     """Within each, and where one ends and the next begins, whose batches are larger."""
-    later = [loop.CompiledPhase(program=larger(), batches=larger_batches, start=6)]
+    later = [tiny.Phase(program=larger(), batches=larger_batches, start=6)]
     outcome, text = train(tmp_path / "straight", 10, later=later)
     assert outcome == loop.Outcome("finished", 10)
     assert "A new phase after step 6." in text
@@ -252,7 +252,7 @@ def test_a_run_starts_from_given_parameters_and_its_average_too(tmp_path: Path) 
         return jax.tree.map(lambda x: 1.1 * x, params)
 
     averaging = tiny.build(None, tiny.layout(**WHERE), ema_decay=0.5)
-    phase = loop.CompiledPhase(
+    phase = tiny.Phase(
         program=averaging, batches=functools.partial(tiny.batches, tiny.layout(**WHERE))
     )
     options: Any = {"key": jax.random.key(7), "metadata": {}, "initial": initial}

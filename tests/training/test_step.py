@@ -26,7 +26,7 @@ def adafactor() -> optimizers.Optimizer:
 @functools.cache
 def losses_on_one_device(name: str) -> list[float]:
     where = tiny.layout(data=1)
-    return tiny.run(tiny.build(OPTIMIZERS[name](), where, clip=1.0), where, 3)[1]
+    return tiny.run(tiny.build(OPTIMIZERS[name](), where, gradient_clip=1.0), where, 3)[1]
 
 
 OPTIMIZERS = {"adafactor": adafactor, "adamw": lambda: optimizers.adamw(1e-2)}
@@ -39,7 +39,7 @@ OPTIMIZERS = {"adafactor": adafactor, "adamw": lambda: optimizers.adamw(1e-2)}
 )
 def test_the_same_losses_on_every_mesh_with_dropout(mesh: dict[str, int], name: str) -> None:
     where = tiny.layout(**mesh)
-    _, losses = tiny.run(tiny.build(OPTIMIZERS[name](), where, clip=1.0), where, 3)
+    _, losses = tiny.run(tiny.build(OPTIMIZERS[name](), where, gradient_clip=1.0), where, 3)
     np.testing.assert_allclose(losses, losses_on_one_device(name), rtol=2e-5)
     assert len(set(losses)) == 3
 
@@ -125,7 +125,7 @@ def test_the_state_is_donated() -> None:
 
 def test_clipping_is_over_all_parameters_together() -> None:
     where = tiny.layout(data=1)
-    program = tiny.build(optax.sgd(1.0), where, clip=0.01)
+    program = tiny.build(optax.sgd(1.0), where, gradient_clip=0.01)
     state = program.init(jax.random.key(0))
     before = jax.device_get(state.params)
     state, metrics = program.step(state, tiny.batch(where, 0), jax.random.key(1))
@@ -202,6 +202,6 @@ def test_what_cannot_work_is_refused_before_compiling() -> None:
             self.calls = nnx.Variable(jnp.zeros(()))
 
     with pytest.raises(ValueError, match="may hold parameters only"):
-        step.build(Counting, SGD, tiny.layout(data=1), batch_size=16)
+        step.build(Counting, SGD, tiny.layout(data=1), step.StepOptions(batch_size=16))
     with jax.threefry_partitionable(False), pytest.raises(ValueError, match="threefry"):
         tiny.build(SGD)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -75,6 +76,16 @@ def layout(**mesh: int) -> partitioning.Layout:
     return partitioning.make_layout(mesh, devices=jax.devices()[:count])
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A `loop.Phase` of batches and an evaluation of a test's own."""
+
+    program: step.Program
+    batches: Callable[[int], Iterator[Any]]
+    start: int = 0
+    evaluate: Callable[[Any], Mapping[str, float]] | None = None
+
+
 def build(
     optimizer: optax.GradientTransformation | None = None,
     where: partitioning.Layout | None = None,
@@ -85,8 +96,7 @@ def build(
         lambda rngs: Tiny(dropout, rngs=rngs, square=square),
         optimizer or optimizers.adamw(1e-2),
         where or layout(data=1),
-        batch_size=options.pop("batch_size", BATCH),
-        **options,
+        step.StepOptions(**{"batch_size": BATCH, **options}),
     )
 
 

@@ -34,11 +34,14 @@ _READ_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class Cache:
-    """A complete cache of one corpus under one vocabulary."""
+    """A complete cache of one corpus under one vocabulary; pickles as its address."""
 
     def __init__(self, directory: Path, manifest: Manifest) -> None:
         self.directory = directory
         self.manifest = manifest
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cache, (self.directory, self.manifest)
 
     @staticmethod
     def exists(directory: Path | str) -> bool:
@@ -95,6 +98,7 @@ class Cache:
             arrays["counts"] = self.split("train").counts["targets"][: ids.vocab_size]
         return dataclasses.replace(ids, **arrays)
 
+    @functools.cached_property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that is kept in the cache."""
         return loading.load(str(self.directory))

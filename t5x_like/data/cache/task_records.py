@@ -1,6 +1,6 @@
-"""What training needs to know of a task besides its cache, kept as JSON beside the caches.
+"""What training needs to know of tasks besides their caches, kept as JSON beside these.
 
-With it a cached SeqIO task or mixture trains where SeqIO is not installed.
+With it, a cached SeqIO task or mixture trains where SeqIO is not installed.
 """
 
 from __future__ import annotations
@@ -10,53 +10,35 @@ import dataclasses
 import importlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from t5x_like.core import whole_files
 from t5x_like.core.protocols import Objective
+from t5x_like.data.task import Task
+
+_FIELDS = ("name", "directory", "objective", "steps", "eos", "weight")
 
 
-@dataclasses.dataclass(frozen=True)
-class TaskRecord:
-    """A task of a mixture, as training sees it.
-
-    Attributes:
-      name: also part of what its noise is derived from.
-      directory: of its cache, relative to the cache root.
-      objective: runs on each sample; None where the cache holds inputs and targets.
-      steps: names in `late_steps.STEPS`, run after the objective.
-      eos: the id to append to each feature that takes one.
-      weight: its share of a mixture, relative to the other tasks' integers.
-    """
-
-    name: str
-    directory: str
-    objective: Objective | None
-    steps: tuple[str, ...]
-    eos: Mapping[str, int]
-    weight: int = 1
-
-
-def save(file: Path, records: Sequence[TaskRecord]) -> None:
-    """Writes the records of a task (one) or mixture (several), whole or not at all."""
+def save(file: Path, tasks: Sequence[Task]) -> None:
+    """Writes what was cached of a task (one) or mixture (several), whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    whole_files.write(file, _encoded(records))
+    whole_files.write(file, _encoded(tasks))
 
 
-def holds(file: Path, records: Sequence[TaskRecord]) -> bool:
-    """Whether just these records are saved there."""
-    return file.is_file() and file.read_bytes() == _encoded(records)
+def holds(file: Path, tasks: Sequence[Task]) -> bool:
+    """Whether just these tasks are saved there."""
+    return file.is_file() and file.read_bytes() == _encoded(tasks)
 
 
-def _encoded(records: Sequence[TaskRecord]) -> bytes:
-    rows = [{**vars(record), "objective": _to_json(record.objective)} for record in records]
+def _encoded(tasks: Sequence[Task]) -> bytes:
+    rows = [{name: getattr(task, name) for name in _FIELDS} for task in tasks]
+    rows = [{**row, "objective": _to_json(row["objective"])} for row in rows]
     return json.dumps(rows, indent=1).encode()
 
 
-def load(file: Path) -> tuple[TaskRecord, ...]:
+def load(file: Path) -> tuple[Task, ...]:
     """Reads what `save` wrote.
 
     Raises:
@@ -66,7 +48,7 @@ def load(file: Path) -> tuple[TaskRecord, ...]:
     try:
         rows = json.loads(file.read_text())
         return tuple(
-            TaskRecord(
+            Task(
                 **{
                     **row,
                     "objective": _objective_from_json(row["objective"], file),

@@ -16,7 +16,7 @@ TEXTS = [f"document {i}" * (i % 5 + 1) for i in range(50)]
 
 def test_vocabulary_and_ids_come_with_the_cache(make_cache):
     opened = make_cache(TEXTS)
-    assert opened.vocabulary() == ByteVocabulary()
+    assert opened.vocabulary == ByteVocabulary()
     assert opened.token_ids == ByteVocabulary().token_ids
     for array in ("word_starts", "full_stops"):
         expected = getattr(ByteVocabulary().token_ids, array)

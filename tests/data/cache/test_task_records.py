@@ -13,14 +13,21 @@ import pytest
 
 from t5x_like import objectives
 from t5x_like.data.cache import task_records
-from t5x_like.data.cache.task_records import TaskRecord
+from t5x_like.data.task import Task
 from t5x_like.objectives.parts.formats import EncoderDecoder
 from t5x_like.objectives.parts.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption
 
 RECORDS = (
-    TaskRecord("a", "tokens/a", SpanCorruption(noise_density=0.3), ("trim",), {"targets": 1}, 3),
-    TaskRecord("b", "tokens/b", None, (), {}),
+    Task(
+        name="a",
+        directory="tokens/a",
+        objective=SpanCorruption(noise_density=0.3),
+        steps=("trim",),
+        eos={"targets": 1},
+        weight=3,
+    ),
+    Task(name="b", directory="tokens/b", eos={}),
 )
 
 
@@ -58,7 +65,7 @@ def test_objectives_of_parts_come_back(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, __name__, types.SimpleNamespace(Part=Part, Nested=Nested))
     objective = Nested((Part(0.5, ((1, 2.0), (3, 4.5))), SpanCorruption(0.3), (1, (2,))), None)
     file = tmp_path / "task.json"
-    task_records.save(file, [TaskRecord("a", "tokens/a", objective, (), {})])
+    task_records.save(file, [Task(name="a", directory="tokens/a", objective=objective, eos={})])
     (record,) = task_records.load(file)
     assert record.objective == objective
     assert repr(record.objective) == repr(objective), "noise is derived from it"
@@ -67,14 +74,16 @@ def test_objectives_of_parts_come_back(tmp_path: Path, monkeypatch: pytest.Monke
 def test_all_presets_come_back(tmp_path: Path) -> None:
     for name, objective in objectives.presets().items():
         file = tmp_path / f"{name}.json"
-        task_records.save(file, [TaskRecord(name, "tokens/a", objective, (), {})])
+        task_records.save(
+            file, [Task(name=name, directory="tokens/a", objective=objective, eos={})]
+        )
         (record,) = task_records.load(file)
         assert (record.objective, repr(record.objective)) == (objective, repr(objective))
 
 
 @pytest.mark.parametrize("field", [[1], {"a": 1}, object(), SpanCorruption])
 def test_fields_that_would_not_come_back_are_refused(field: Any, tmp_path: Path) -> None:
-    record = TaskRecord("a", "tokens/a", Nested((field,)), (), {})
+    record = Task(name="a", directory="tokens/a", objective=Nested((field,)), eos={})
     with pytest.raises(ValueError, match=r"cannot be kept in a task record.*frozen dataclasses"):
         task_records.save(tmp_path / "task.json", [record])
 

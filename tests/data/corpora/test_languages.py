@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from t5x_like import objectives
-from t5x_like.data import feature_converters, stream
+from t5x_like.data import feature_converters, mixtures, stream
 from t5x_like.data.corpora import languages
 from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.user_corpus import user_corpus
@@ -45,26 +45,22 @@ def one_document_a_line(named: str) -> Corpus:
 @pytest.mark.parametrize(("exponent", "share"), [(1.0, 16), (0.5, 4), (0.0, 1)])
 def test_rows_are_drawn_by_tempered_sizes(tmp_path, exponent, share):
     opened = data(tmp_path, corpus_exponent=exponent).open()
-    components = opened.components("train")
-    rows = stream.train_stream(
-        components,
-        converter=feature_converters.EncoderDecoder(),
-        batch_size=34,
-        seed=0,
-        num_threads=0,
+    examples = mixtures.examples(
+        opened, "train", converter=feature_converters.EncoderDecoder(), seed=0
     )
+    rows = stream.train_stream(examples, batch_size=34, num_threads=0)
     letters: Counter[str] = Counter()
     for batch in itertools.islice(rows, 10):
         for row in batch["encoder_input_tokens"]:
             letters["a" if ord("a") + 3 in row else "b"] += 1  # ids of bytes
     assert letters["a"] / letters["b"] == pytest.approx(share, rel=0.25)
-    weights = opened.identity()["data.weights"]
+    weights = mixtures.identity(opened)["data.weights"]
     assert weights["large"] == share * weights["small"]
 
 
 def test_one_vocabulary_is_trained_on_all(tmp_path):
     choice = VocabularyChoice(kind="characters", size=20, extra_ids=4)
-    vocabulary = data(tmp_path, vocabulary=choice).open().vocabulary
+    vocabulary = data(tmp_path, vocabulary=choice).open()[0].vocabulary
     ids = vocabulary.encode("ab")
     assert vocabulary.decode(ids) == "ab"
 
@@ -89,9 +85,9 @@ def test_a_vocabulary_reads_languages_in_the_shares_of_the_mixture(tmp_path, mon
 
 def test_a_rare_script_is_written_in_bytes_where_it_is_not_in_the_vocabulary(tmp_path):
     choice = VocabularyChoice(size=276, byte_fallback=True)
-    vocabulary = data(tmp_path, vocabulary=choice).open().vocabulary
+    vocabulary = data(tmp_path, vocabulary=choice).open()[0].vocabulary
     assert vocabulary.decode(vocabulary.encode("ሰላም")) == "ሰላም"
-    without = data(tmp_path, vocabulary=VocabularyChoice(size=20)).open().vocabulary
+    without = data(tmp_path, vocabulary=VocabularyChoice(size=20)).open()[0].vocabulary
     assert without.token_ids.unk in without.encode("ሰላም")
 
 

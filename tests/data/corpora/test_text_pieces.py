@@ -114,7 +114,7 @@ def test_a_long_document_is_whole_in_one_split_as_is_its_copy(tmp_path, capsys):
         patched.setattr(writer, "BLOCK_BYTES", MIB)
         files = [tmp_path / "a.txt", tmp_path / "b.jsonl"]
         cache = cached(tmp_path, TextFiles(files, validation=0.3))
-    vocabulary = cache.vocabulary()
+    vocabulary = cache.vocabulary
     found = {}
     for name in ("train", "validation"):
         stream = TokenStream(cache.split(name))

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_like.core.protocols import FeatureSpec, TokenIds
+from t5x_like.core.protocols import FeatureSpec
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.samples import packing
 from t5x_like.data.samples.packing import first_fit, packed_documents, packed_records
-from t5x_like.data.stream import Component, Examples
+from t5x_like.data.stream import Examples
+from t5x_like.data.task import Task
 from t5x_like.objectives.parts.formats import EncoderDecoder as EncoderDecoderFormat
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments
 
@@ -92,10 +93,11 @@ def test_a_plan_is_made_in_blocks(make_cache, monkeypatch):
 
 
 def test_rows_fit_after_trimming_and_eos(make_cache):
-    split = make_cache(PAIRS, PAIRS[:1]).split("train")
-    samples = packed_records(split, LENGTHS, post_cache=STEPS, eos=EOS)
-    component = Component("task", samples, None, SPECS, STEPS, EOS, TokenIds(259))
-    examples = Examples(component, 0, EncoderDecoder(pack=True))
+    task = Task(
+        name="task", steps=STEPS, eos=EOS, cache=make_cache(PAIRS, PAIRS[:1]), lengths=LENGTHS
+    )
+    samples = task.samples("train", pack=True)
+    examples = Examples(task, samples, EncoderDecoder(pack=True), 0)
     rows = [examples[i] for i in range(len(samples))]
     placed = sum(int(row["decoder_segment_ids"].max()) for row in rows)
     assert placed == len(PAIRS)
@@ -163,10 +165,11 @@ def test_examples_of_an_objective_share_rows(make_cache):
     texts = ["abcdefghijklmnop"[: 1 + i % 16] for i in range(50)]
     cache = make_cache(texts)
     objective, lengths = Halves(), {"inputs": 20, "targets": 20}
-    samples = packed_documents(cache.split("train"), objective, lengths)
-    specs = objective.features(lengths)
-    component = Component("task", samples, objective, specs, STEPS, EOS, cache.token_ids)
-    examples = Examples(component, 0, EncoderDecoder(pack=True))
+    task = Task(
+        name="task", objective=objective, steps=STEPS, eos=EOS, cache=cache, lengths=lengths
+    )
+    samples = task.samples("train", pack=True)
+    examples = Examples(task, samples, EncoderDecoder(pack=True), 0)
     rows = [examples[i] for i in range(len(samples))]
     parts = sum(-(-len(text) // objective.part) for text in texts)
     assert sum(int(row["decoder_segment_ids"].max()) for row in rows) == parts

@@ -13,16 +13,16 @@ import seqio
 import tensorflow as tf
 
 from t5x_like.core.protocols import TokenIds
+from t5x_like.data import mixtures
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.cache.task_records import TaskRecord
 from t5x_like.data.cache.writer import write_cache
-from t5x_like.data.cached_tasks import CachedTasks
 from t5x_like.data.corpora.registry import Corpus, ReadReport
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.seqio import adapter
 from t5x_like.data.seqio.objective_step import ObjectiveStep
 from t5x_like.data.seqio.task_steps import describe
 from t5x_like.data.stream import train_stream
+from t5x_like.data.task import Task
 from t5x_like.objectives.parts import formats
 from t5x_like.objectives.parts.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption, random_spans_lengths
@@ -73,16 +73,16 @@ def cached_rows(
     cache = Cache.open(folder)
     described = describe(task)
     assert described.refused is None
-    record = TaskRecord(task.name, str(folder), described.objective, described.steps, described.eos)
-    opened = CachedTasks((record,), (cache,), VOCABULARY, LENGTHS)
-    stream = train_stream(
-        opened.components("train"),
-        converter=EncoderDecoder(),
-        batch_size=1,
-        seed=seed,
-        num_threads=0,
-        shuffle=False,
+    opened = Task(
+        name=task.name,
+        objective=described.objective,
+        steps=described.steps,
+        eos=described.eos,
+        cache=cache,
+        lengths=LENGTHS,
     )
+    examples = mixtures.examples([opened], "train", converter=EncoderDecoder(), seed=seed)
+    stream = train_stream(examples, batch_size=1, num_threads=0, shuffle=False)
     return ({name: value[0] for name, value in batch.items()} for batch in stream)
 
 

@@ -11,17 +11,16 @@ import tensorflow as tf
 
 from t5x_like import objectives
 from t5x_like.core.protocols import TokenIds, Vocabulary
+from t5x_like.data import mixtures
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.cache.task_records import TaskRecord
 from t5x_like.data.cache.writer import write_cache
-from t5x_like.data.cached_tasks import CachedTasks
 from t5x_like.data.feature_converters import default_converter
 from t5x_like.data.samples.samples import make_samples
 from t5x_like.data.seqio import adapter
 from t5x_like.data.seqio.objective_step import ObjectiveStep
 from t5x_like.data.seqio.task_cache import write_cache_from_task
 from t5x_like.data.seqio.task_steps import describe
-from t5x_like.data.stream import Examples
+from t5x_like.data.task import Task
 from t5x_like.objectives.mlm import MaskedLM
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
@@ -80,15 +79,22 @@ def test_features_are_the_same_through_seqio_and_through_grain(
     lengths = objective.lengths(TOKENS)
     described = describe(task)
     assert described.objective == objective
-    record = TaskRecord(task.name, str(cache.directory), objective, described.steps, described.eos)
-    opened = CachedTasks((record,), (cache,), vocabulary, lengths)
-    (component,) = opened.components("train", rows=ROWS)
-    ours = Examples(component, 3, default_converter(objective))
+    opened = Task(
+        name=task.name,
+        objective=objective,
+        steps=described.steps,
+        eos=described.eos,
+        cache=cache,
+        lengths=lengths,
+    )
+    (ours,) = mixtures.examples(
+        [opened], "train", converter=default_converter(objective), seed=3, rows=ROWS
+    )
     theirs = list(task.get_dataset(lengths, "train", shuffle=False).as_numpy_iterator())
     assert len(theirs) == len(ours) > 4
     for n, features in enumerate(theirs):
         (mine,) = ours.features(n)
-        assert mine.keys() == features.keys() == component.features.keys()
+        assert mine.keys() == features.keys() == opened.features.keys()
         for feature, value in features.items():
             assert mine[feature].dtype == value.dtype, feature
             assert mine[feature].tolist() == value.tolist(), (n, feature)

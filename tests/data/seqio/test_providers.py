@@ -106,11 +106,11 @@ def test_every_source(tmp_path: Path) -> None:
     made = sources(tmp_path)
     assert exported - known == {type(source).__name__ for source in made.values()}
     for name, source in made.items():
-        found = opened(tmp_path, register(source, BYTES, name))
-        (cache,) = found.caches
+        (task,) = opened(tmp_path, register(source, BYTES, name))
+        cache = task.cache
         assert targets(cache) == [BYTES.encode(text) for text in TEXTS]
         # Its fingerprint is the same in another process: nothing of it is an address.
-        assert len(found.components("train")) == 1
+        assert task.has("train")
 
 
 def vocabularies(folder: Path, model: Path) -> dict[str, seqio.Vocabulary]:
@@ -151,7 +151,7 @@ def test_every_vocabulary(tmp_path: Path, model_file: Path) -> None:
     assert exported == {*made}
     source = sources(tmp_path)["text_line"]
     for name, vocabulary in made.items():
-        (cache,) = opened(tmp_path, register(source, vocabulary, name)).caches
+        cache = opened(tmp_path, register(source, vocabulary, name))[0].cache
         expected = [
             np.asarray(vocabulary.encode_tf(tf.constant(text))).reshape(-1).tolist()
             for text in TEXTS
@@ -165,7 +165,7 @@ def test_features_that_no_row_has_are_left_out(tmp_path: Path, capsys) -> None:
     score = seqio.ContinuousFeature(dtype=tf.float32, rank=0)
     grid = seqio.Feature(seqio.PassThroughVocabulary(9), rank=2, add_eos=False)
     name = register(sources(tmp_path)["text_line"], BYTES, score=score, grid=grid)
-    (cache,) = opened(tmp_path, name).caches
+    cache = opened(tmp_path, name)[0].cache
     assert [*cache.manifest.features] == ["inputs", "targets"]
     assert "feature 'score', float32 with 0 axes, is left out" in capsys.readouterr().err
 
@@ -176,11 +176,11 @@ def test_a_mixture_with_a_task_that_is_only_evaluated(tmp_path: Path) -> None:
     register(seqio.TextLineDataSource({"validation": text}), BYTES, "eval_only")
     seqio.MixtureRegistry.add("mixture", ["both", "eval_only"], default_rate=1)
     found = opened(tmp_path, "mixture")
-    assert [one.name for one in found.components("train")] == ["both"]
-    assert [one.name for one in found.components("validation")] == ["both", "eval_only"]
+    assert [one.name for one in found if one.has("train")] == ["both"]
+    assert [one.name for one in found if one.has("validation")] == ["both", "eval_only"]
     # By what was recorded, SeqIO need not know it.
     again = opened(tmp_path, "mixture")
-    assert [one.name for one in again.components("validation")] == ["both", "eval_only"]
+    assert [one.name for one in again if one.has("validation")] == ["both", "eval_only"]
 
 
 def test_a_cache_that_seqio_made_is_read(tmp_path: Path) -> None:
@@ -205,5 +205,5 @@ def test_a_cache_that_seqio_made_is_read(tmp_path: Path) -> None:
     (folder / "COMPLETED").write_text("")
     missing = {split: str(tmp_path / "gone.txt") for split in ("train", "validation")}
     register(seqio.TextLineDataSource(missing), BYTES)
-    (cache,) = opened(tmp_path, "task").caches
+    cache = opened(tmp_path, "task")[0].cache
     assert targets(cache) == [BYTES.encode(text) for text in shown]

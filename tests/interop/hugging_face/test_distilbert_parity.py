@@ -149,7 +149,7 @@ def test_a_student_that_starts_from_its_teacher_has_the_published_weights(transf
         lambda rngs: distilbert.DistilBert(blank.config, rngs=rngs),
         optimizers.adamw(1e-3),
         make_layout({"data": 1}, devices=jax.devices()[:1]),
-        batch_size=1,
+        step.StepOptions(batch_size=1),
     )
     skip = () if transform else (r"^mlm\.(dense|norm)",)
     init_from = InitFrom(directory=str(tmp_path / "ours"), layers=(0, 2, 4, 7, 9, 11), skip=skip)

@@ -118,5 +118,7 @@ def test_lamb_has_the_same_losses_on_a_mesh() -> None:
     losses = []
     for mesh in ({"data": 1}, {"data": 2, "fsdp": 2, "tensor": 2}):
         where = tiny.layout(**mesh)
-        losses.append(tiny.run(tiny.build(optimizers.lamb(1e-2), where, clip=1.0), where, 3)[1])
+        losses.append(
+            tiny.run(tiny.build(optimizers.lamb(1e-2), where, gradient_clip=1.0), where, 3)[1]
+        )
     np.testing.assert_allclose(*losses, rtol=2e-5)

@@ -4,46 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.core.protocols import Objective, Vocabulary
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.corpora import registry
 from t5x_like.data.order import integer_weights
+from t5x_like.data.task import Task
 
 if TYPE_CHECKING:
     import seqio
 
 
 @dataclasses.dataclass(frozen=True)
-class SeqioSource:
-    """A task of SeqIO's registry, unchanged.
+class SeqioText:
+    """What the cache of a task of SeqIO's registry is made of: a `TokenizedText`.
 
     Attributes:
-      task: the registered `seqio.Task`.
+      task: the registered `seqio.Task`, unchanged.
       refused: the first step after its cache that training from a cache cannot run.
       module: what to import in a worker process to find it again; None keeps to one process.
     """
 
     task: seqio.Task
-    weight: int
-    objective: Objective | None
-    steps: tuple[str, ...]
-    eos_ids: Mapping[str, int]
-    refused: str | None
+    refused: str | None = None
     module: str | None = None
-
-    sentences = None
-
-    # As of a CorpusSource.
-    @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
-    def text(self) -> str:
-        return self.task.name
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -70,27 +56,31 @@ class SeqioSource:
         }
         if len(set(tokens.values())) > 1:
             raise ValueError(
-                f"task {self.name!r}: {' and '.join(tokens)} are in different vocabularies, and a "
-                "model here reads all of its ids in one: give the task's features the same one"
+                f"task {self.task.name!r}: {' and '.join(tokens)} are in different vocabularies, "
+                "and a model here reads all of its ids in one: give its features the same one"
             )
         return from_seqio(features["targets" if "targets" in features else "inputs"].vocabulary)
 
-    def eos(self, vocabulary: Vocabulary) -> Mapping[str, int]:
-        del vocabulary
-        return self.eos_ids
+    def training_texts(self) -> Iterator[str]:
+        """What a vocabulary can be trained on: its training split, before it is tokenised."""
+        from t5x_like.data.seqio.task_text import texts
+
+        return texts(self.task)
 
     def fingerprint(self) -> str:
+        """A digest of the task; cheap."""
         from t5x_like.data.seqio.task_cache import task_fingerprint
 
         return task_fingerprint(self.task)
 
     def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
+        """Makes the cache."""
         from t5x_like.data.seqio.task_cache import write_cache_from_task
 
         write_cache_from_task(directory, self.task, vocabulary, module=self.module, **options)
 
 
-def named(name: str, *, module: str | None = None) -> tuple[SeqioSource, ...] | None:
+def named(name: str, *, module: str | None = None) -> tuple[Task, ...] | None:
     """The tasks of a registered SeqIO task or mixture; None where SeqIO knows no such name.
 
     Rates become integers in exactly their proportion; a task of rate 0 is left out.
@@ -109,23 +99,23 @@ def named(name: str, *, module: str | None = None) -> tuple[SeqioSource, ...] | 
     else:
         return None
     weights = integer_weights({task.name: rate for task, rate in rates.items()})
-    sources = []
+    tasks = []
     for task in rates:
         if not weights[task.name]:
             continue
         post = describe(task)
-        sources.append(
-            SeqioSource(
-                task,
-                weights[task.name],
-                post.objective,
-                post.steps,
-                eos_ids=post.eos,
-                refused=post.refused,
-                module=module,
+        tasks.append(
+            Task(
+                name=task.name,
+                objective=post.objective,
+                steps=post.steps,
+                eos=post.eos,
+                weight=weights[task.name],
+                text=SeqioText(task, post.refused, module),
+                label=task.name,
             )
         )
-    return tuple(sources)
+    return tuple(tasks)
 
 
 def registered_names() -> list[str]:

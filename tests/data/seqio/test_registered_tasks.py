@@ -1,4 +1,4 @@
-"""Tasks of SeqIO's registry as sources: whose vocabulary they are read in."""
+"""Tasks of SeqIO's registry: whose vocabulary they are read in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
-from t5x_like.data.seqio import adapter, task_source
+from t5x_like.data.seqio import adapter, registered_tasks
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 
@@ -24,15 +24,15 @@ def _empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
 
 
-def source(features: Mapping[str, seqio.Feature]) -> task_source.SeqioSource:
+def source(features: Mapping[str, seqio.Feature]) -> registered_tasks.SeqioText:
     seqio.TaskRegistry.add(
         "task",
         source=seqio.FunctionDataSource(lambda split, shuffle_files: None, splits=["train"]),
         preprocessors=[seqio.CacheDatasetPlaceholder()],
         output_features=features,
     )
-    (found,) = task_source.named("task") or ()
-    return found
+    (found,) = registered_tasks.named("task") or ()
+    return found.text
 
 
 @pytest.mark.parametrize(
@@ -69,5 +69,5 @@ def test_numbers_that_pass_through_are_no_tokens(
 
 def test_every_objective_of_ours_is_in_one_vocabulary(make_corpus: type) -> None:
     for task in adapter.register_all(make_corpus(["text"], ["text"]), ByteVocabulary(100)):
-        (found,) = task_source.named(task.name) or ()
-        assert found.vocabulary == ByteVocabulary(100)
+        (found,) = registered_tasks.named(task.name) or ()
+        assert found.text.vocabulary == ByteVocabulary(100)

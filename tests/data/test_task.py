@@ -1,4 +1,4 @@
-"""Names become sources; user modules are imported once; rates become exact integers."""
+"""Corpora become tasks; user modules are imported once; rates become exact integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_like.data import order, sources, user_modules
+from t5x_like.data import order, task, user_modules
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
@@ -26,22 +26,22 @@ def test_plain_text_needs_an_objective_and_a_table_takes_none(make_corpus: Calla
     plain = make_corpus(["text"])
     table = make_corpus([{"inputs": "a", "targets": "b"}])
     with pytest.raises(ValueError, match=r"MIXTURE_OR_TASK_NAME='memory\.span_corruption'"):
-        sources.from_corpus(plain, None)
-    assert sources.from_corpus(plain, SpanCorruption()).objective == SpanCorruption()
-    assert sources.from_corpus(table, SpanCorruption()).objective is None
-    assert sources.from_corpus(plain, SpanCorruption(), text="other").text == "other"
+        task.of_corpus(plain, None)
+    assert task.of_corpus(plain, SpanCorruption()).objective == SpanCorruption()
+    assert task.of_corpus(table, SpanCorruption()).objective is None
+    assert task.of_corpus(plain, SpanCorruption(), label="other").label == "other"
 
 
 def test_end_of_sequence_is_appended_where_there_is_one(make_corpus: Callable) -> None:
-    source = sources.from_corpus(make_corpus(["text"]), SpanCorruption())
-    assert source.eos(ByteVocabulary()) == {"inputs": 1, "targets": 1}
-    assert source.eos(PassThroughVocabulary(10, eos=None)) == {}
-    table = sources.from_corpus(make_corpus([{"inputs": "a", "targets": "b"}]), None)
+    plain = task.of_corpus(make_corpus(["text"]), SpanCorruption())
+    assert plain.cached(ByteVocabulary()).eos == {"inputs": 1, "targets": 1}
+    assert plain.cached(PassThroughVocabulary(10, eos=None)).eos == {}
+    table = task.of_corpus(make_corpus([{"inputs": "a", "targets": "b"}]), None)
     assert table.steps == ("append_eos_after_trim",)
-    assert table.eos(ByteVocabulary()) == {"inputs": 1, "targets": 1}
-    without = sources.from_corpus(make_corpus(["text"]), Unfinished())
+    assert table.cached(ByteVocabulary()).eos == {"inputs": 1, "targets": 1}
+    without = task.of_corpus(make_corpus(["text"]), Unfinished())
     assert without.steps == ("trim",)
-    assert without.eos(ByteVocabulary()) == {}
+    assert without.cached(ByteVocabulary()).eos == {}
 
 
 def test_file_is_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

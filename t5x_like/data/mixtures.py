@@ -1,0 +1,70 @@
+"""Opened tasks of a mixture together: their examples in a split, and what identifies them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from t5x_like.core.protocols import FeatureConverter
+from t5x_like.data import order
+from t5x_like.data.stream import Examples
+from t5x_like.data.task import Task
+
+
+def examples(
+    tasks: Sequence[Task],
+    split: str,
+    *,
+    converter: FeatureConverter,
+    seed: int,
+    rows: int | None = None,
+    alone: bool = False,
+) -> list[Examples]:
+    """The examples of each task that has some in `split`; plans what needs a plan.
+
+    Args:
+      tasks: opened.
+      split: `train` or `validation`.
+      converter: makes model features; it says whether several examples share a row.
+      seed: of order and noise.
+      rows: of a batch, where rows are carried from batch to batch.
+      alone: whether each task will fill whole batches by itself, as in evaluation; else carried
+        tasks divide the rows of a batch in proportion to their weights.
+
+    Raises:
+      ValueError: a task cannot be packed, or a batch has too few rows for a plan.
+    """
+    present = [task for task in tasks if task.has(split)]
+    carried = [task.rows_multiple for task in present]
+    given: list[int | None] = [rows] * len(present)
+    if rows is not None and not alone and any(carried):
+        weights = [task.weight for task in present]
+        given = [*order.shares(weights, rows, multiple=math.lcm(*filter(None, carried)))]
+    return [
+        Examples(
+            task,
+            task.samples(split, pack=converter.pack, rows=own),
+            converter,
+            seed=seed,
+            rows=own if multiple else None,
+        )
+        for task, own, multiple in zip(present, given, carried, strict=True)
+    ]
+
+
+def identity(tasks: Sequence[Task]) -> dict[str, Any]:
+    """Flat JSON that differs exactly where the stream of examples would."""
+    found: dict[str, Any] = {
+        "data.lengths": dict(tasks[0].lengths),
+        "data.weights": {task.name: task.weight for task in tasks},
+    }
+    for task in tasks:
+        assert task.cache is not None
+        manifest = task.cache.manifest
+        found[f"data.{task.name}.text"] = manifest.content_hash
+        found[f"data.{task.name}.segments"] = manifest.segmentation
+        found[f"data.{task.name}.objective"] = repr(task.objective)
+        found[f"data.{task.name}.steps"] = list(task.steps)
+        found[f"data.{task.name}.eos"] = dict(task.eos or {})
+    return found

@@ -1,0 +1,260 @@
+"""A task: what is read, and what makes examples of it; before its cache is made, and after."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
+from t5x_like.data.cache import location, writer
+from t5x_like.data.cache.reader import Cache
+from t5x_like.data.corpora import registry
+from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.sentences import DEFAULT
+from t5x_like.data.samples import packing
+from t5x_like.data.samples.samples import RecordSamples, Samples, is_carried, make_samples
+from t5x_like.data.samples.token_stream import separator
+
+
+class TokenizedText(Protocol):
+    """A text that has its own vocabulary and writes its own cache, such as a SeqIO task's.
+
+    Attributes:
+      vocabulary: of its tokens.
+      refused: a step after its cache that training from a cache cannot run; None if there is none.
+    """
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    @property
+    def refused(self) -> str | None: ...
+
+    def fingerprint(self) -> str: ...
+
+    def training_texts(self) -> Iterator[str]: ...
+
+    def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """A text, what makes examples of it, and its share of a mixture.
+
+    Attributes:
+      name: part of what its order and its noise derive from.
+      objective: runs on each sample; None where the text comes as inputs and targets.
+      steps: names in `late_steps.STEPS`, run after the objective.
+      eos: the id to append to each feature that takes one; None until its vocabulary is known.
+      weight: its share of a mixture, relative to the other tasks' integers.
+      text: what its cache is made of; None where only the cache is read.
+      label: of the text in the cache's name: tasks of one text share a cache.
+      sentences: what segments of plain text are, as for `writer.write_cache`; None of other texts.
+      directory: of its cache, relative to the cache root; "" until it is made.
+      cache: its tokens, once `opened`.
+      lengths: tokens of each feature at most, once `opened`.
+    """
+
+    name: str
+    objective: Objective | None = None
+    steps: tuple[str, ...] = ()
+    eos: Mapping[str, int] | None = None
+    weight: int = 1
+    text: Corpus | TokenizedText | None = None
+    label: str = ""
+    sentences: str | None = None
+    directory: str = ""
+    cache: Cache | None = None
+    lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def corpus(self) -> Corpus | None:
+        """The text, where it is documents that take any vocabulary."""
+        return self.text if isinstance(self.text, Corpus) else None
+
+    @property
+    def tokenized(self) -> TokenizedText | None:
+        """The text, where it has a vocabulary of its own."""
+        return None if isinstance(self.text, Corpus) else self.text
+
+    def check_trainable(self, lengths: Mapping[str, int] | None = None) -> None:
+        """Raises ValueError where it cannot be trained on, at all or with these lengths."""
+        if lengths is not None and self.objective is not None:
+            self.objective.geometry(lengths)
+        if self.tokenized is not None and self.tokenized.refused:
+            raise ValueError(
+                f"task {self.name!r} has a step after its cache that training from a cache cannot "
+                f"run: {self.tokenized.refused}. Put it before seqio.CacheDatasetPlaceholder(), or "
+                f"run `t5x_like cache {self.name} --materialize --lengths ...`, which keeps its "
+                "result"
+            )
+
+    def cached(self, vocabulary: Vocabulary, *, label: str | None = None) -> Task:
+        """Itself with the directory of its cache, and what it appends in this vocabulary."""
+        directory = location.cache_directory(
+            label or self.label, vocabulary, sentences=self.sentences
+        )
+        eos = appended_eos(self.steps, vocabulary.token_ids) if self.eos is None else self.eos
+        return dataclasses.replace(self, directory=directory, eos=eos)
+
+    def write_cache(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
+        """Tokenises the text; options are those of `writer.write_cache`."""
+        if self.tokenized is not None:
+            self.tokenized.write(directory, vocabulary, **options)
+            return
+        assert self.corpus is not None
+        if self.sentences is not None:
+            options["sentences"] = self.sentences
+        writer.write_cache(directory, self.corpus, vocabulary, **options)
+
+    def opened(self, cache: Cache, lengths: Mapping[str, int]) -> Task:
+        """Itself with its cache, and no longer with the text.
+
+        Raises:
+          ValueError: it was cached whole for other lengths, or its vocabulary lacks something.
+        """
+        made = cache.manifest.materialized
+        if made is not None and made["lengths"] != dict(lengths):
+            raise ValueError(
+                f"task {self.name!r} was cached whole for lengths {made['lengths']}, not "
+                f"{dict(lengths)}: set TASK_FEATURE_LENGTHS to those, or run `t5x_like cache "
+                f"{self.name} --materialize` with the new ones"
+            )
+        self.check_vocabulary(cache.token_ids)
+        return dataclasses.replace(self, text=None, cache=cache, lengths=dict(lengths))
+
+    def check_vocabulary(self, ids: TokenIds, *, counted: bool = True) -> None:
+        """Raises ValueError where a vocabulary lacks what the objective needs.
+
+        Args:
+          ids: of the vocabulary.
+          counted: whether `ids` are those of a cache, which counts them.
+        """
+        needs = () if self.objective is None else self.objective.needs
+        missing = [name for name in ids.missing(needs) if counted or name != "counts"]
+        if missing:
+            raise ValueError(
+                f"task {self.name!r} ({type(self.objective).__name__}) needs a vocabulary with "
+                f"{', '.join(missing)}, and this one has none; train one that has with `t5x_like "
+                "vocab`, or name one (VOCABULARY or --vocabulary) and cache the text again with it"
+            )
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of its cache."""
+        return self._cache.vocabulary
+
+    @property
+    def token_ids(self) -> TokenIds:
+        """The ids of its cache."""
+        return self._cache.token_ids
+
+    @property
+    def _cache(self) -> Cache:
+        if self.cache is None:
+            raise ValueError(f"task {self.name!r} is not opened: it has no cache yet")
+        return self.cache
+
+    @property
+    def features(self) -> Mapping[str, FeatureSpec]:
+        """What an example holds at most, after its last step."""
+        if self.objective is not None:
+            return self.objective.features(self.lengths)
+        return {name: FeatureSpec(length) for name, length in self.lengths.items()}
+
+    @property
+    def rows_multiple(self) -> int:
+        """Of which its rows of a batch are a multiple, where rows are carried; 0 of other tasks."""
+        if self.objective is None:
+            return 0
+        shape = self.objective.geometry(self.lengths)
+        return getattr(shape, "rows_multiple", 1) if is_carried(shape) else 0
+
+    def has(self, split: str) -> bool:
+        """Whether there are records in a split."""
+        info = self._cache.manifest.splits.get(split)
+        return info is not None and info.records > 0
+
+    def tokens(self, split: str = "train") -> int:
+        """How many its text has, in all its features."""
+        return sum(self._cache.manifest.splits[split].tokens.values())
+
+    def samples(self, split: str, *, pack: bool = False, rows: int | None = None) -> Samples:
+        """The samples of a split, cut for `lengths`; plans what needs a plan.
+
+        Args:
+          split: one that it `has`.
+          pack: several to a row.
+          rows: of a batch, where rows are carried from batch to batch.
+
+        Raises:
+          ValueError: it cannot be packed, or a batch has too few rows for a plan.
+        """
+        records, objective = self._cache.split(split), self.objective
+        if objective is None:
+            if not pack:
+                return RecordSamples(records)
+            return packing.packed_records(
+                records, self.lengths, post_cache=self.steps, eos=self.eos or {}
+            )
+        if pack:
+            return packing.packed_documents(records, objective, self.lengths)
+        shape, ids = objective.geometry(self.lengths), self.token_ids
+        return make_samples(shape, records, separator=separator(ids), rows=rows, ids=ids)
+
+
+def of_corpus(
+    corpus: Corpus, objective: Objective | None, *, label: str = "", sentences: str = DEFAULT
+) -> Task:
+    """The task that reads `corpus`; `objective` is for plain text alone.
+
+    Args:
+      corpus: the documents.
+      objective: makes examples of plain text.
+      label: names the text in cache directories; the corpus's name by default.
+      sentences: what segments of plain text are, as for `writer.write_cache`.
+
+    Raises:
+      ValueError: plain text without an objective.
+    """
+    plain = corpus.features == registry.TARGETS
+    if plain and objective is None:
+        raise ValueError(
+            f"corpus {corpus.name!r} is plain text: name an objective, as in "
+            f"MIXTURE_OR_TASK_NAME='{corpus.name}.span_corruption' or OBJECTIVE"
+        )
+    objective = objective if plain else None
+    return Task(
+        name=corpus.name,
+        objective=objective,
+        steps=steps_of(objective),
+        text=corpus,
+        label=label or corpus.name,
+        sentences=sentences if plain else None,
+    )
+
+
+def of_cache(cache: Cache, objective: Objective | None) -> Task:
+    """The task that reads a cache by its directory, whose text need not be there."""
+    steps = steps_of(objective)
+    return Task(
+        name=cache.manifest.corpus,
+        objective=objective,
+        steps=steps,
+        eos=appended_eos(steps, cache.manifest.token_ids),
+        directory=str(cache.directory.absolute()),
+    )
+
+
+def steps_of(objective: Objective | None) -> tuple[str, ...]:
+    """What runs on an objective's features, or on text-to-text ones (None)."""
+    return ("append_eos_after_trim",) if objective is None else objective.steps
+
+
+def appended_eos(steps: Sequence[str], ids: TokenIds) -> dict[str, int]:
+    """The id that `steps` append to each feature; none where they append nothing."""
+    if ids.eos is None or not any(step.startswith("append_eos") for step in steps):
+        return {}
+    return dict.fromkeys(registry.TEXT_TO_TEXT, ids.eos)
