@@ -28,8 +28,7 @@ class Answering(TermLoss):
 
     Besides what the body reads, a batch holds, for the loss, int32 `start_positions` and
     `end_positions`, [B] each, which are negative in rows to leave out, as those of padding are; it
-    may hold
-    `answer_mask`, int32 [B, L], above 0 where an answer may start and end, and for the loss
+    may hold `answer_mask`, int32 [B, L], above 0 where an answer may start and end, and for the loss
     `is_impossible`, [B], 1 where there is none.
     """
 
@@ -44,6 +43,11 @@ class Answering(TermLoss):
         config = self.body.config
         self.head = head(config.d_model, dtype=config.dtype, rngs=rngs)
         self.config = config
+
+    @property
+    def padding(self) -> int | None:
+        """None, as masks tell what is padding (`protocols.Model`)."""
+        return None
 
     def answers(self, batch: Batch) -> Answers:
         """The likeliest ones of each row."""

@@ -50,10 +50,6 @@ class DecoderOnly(TargetLoss):
         """
         raise NotImplementedError
 
-    def score(self, x_BLD: jax.Array) -> jax.Array:
-        """Logits of last states, float32 [B, L, V]."""
-        raise NotImplementedError
-
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None) -> jax.Array:
         """What follows the last layer: nothing, unless a family says otherwise."""
         return x_BLD
@@ -61,9 +57,6 @@ class DecoderOnly(TargetLoss):
     def bias(self, length: int, *, position: jax.Array | None = None) -> jax.Array | None:
         """The bias of attention, [1, H, L, L]; of the one query at `position`, [1, H, 1, L]."""
         return None
-
-    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        return self.score(self.hidden(batch, key).last)
 
     def hidden(
         self,

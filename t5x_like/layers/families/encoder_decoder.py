@@ -55,10 +55,6 @@ class EncoderDecoder(TargetLoss):
         """
         raise NotImplementedError
 
-    def score(self, x_BLD: jax.Array) -> jax.Array:
-        """Logits of the decoder's last states, float32 [B, L, V]."""
-        raise NotImplementedError
-
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None, *, side: Side) -> jax.Array:
         """What follows the last layer of a side: nothing, unless a family says otherwise."""
         return x_BLD
@@ -68,10 +64,6 @@ class EncoderDecoder(TargetLoss):
     ) -> jax.Array | None:
         """The bias of self-attention, [1, H, L, L], or of the query at `position`, [1, H, 1, L]."""
         return None
-
-    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        """Float32 [B, L, V]; `key` None: without dropout."""
-        return self.score(self.hidden(batch, key).last)
 
     def hidden(
         self,
@@ -196,11 +188,10 @@ class EncoderDecoder(TargetLoss):
         return accounting.count(encoder_BM) + accounting.count(decoder_BL)
 
     def flops(self, batch: Batch) -> jax.Array:
-        """Floating point operations of a training step on this batch, float32 [].
+        """As `TermLoss.counted` has them.
 
-        Matrix products only, two operations a multiply-add, backward twice forward. Counted for
-        tokens that are not padding and for pairs of positions that the masks let through; computing
-        again under `remat` is not counted.
+        Pairs of positions count where the masks let them through; computing again under `remat`
+        does not count.
         """
         encoder, decoder = self.encoder.layers, self.decoder.layers
         cross = decoder.cross_attention

@@ -41,6 +41,11 @@ class PretrainedEncoder(Body, Protocol):
 class Pretraining(TermLoss):
     """What is pretrained on batches as of `EncoderPretraining`."""
 
+    @property
+    def padding(self) -> int | None:
+        """None, as masks tell what is padding (`protocols.Model`)."""
+        return None
+
     def flops(self, batch: Batch) -> jax.Array:
         """Floating point operations of a training step on this batch, float32 [].
 

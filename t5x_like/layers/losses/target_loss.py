@@ -1,6 +1,6 @@
 """The loss of a decoder's targets, which T5, BART and GPT share.
 
-Suffixes: B batch, L target length, V vocabulary.
+Suffixes: B batch, L target length, D d_model, V vocabulary.
 """
 
 from __future__ import annotations
@@ -9,26 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-from flax import nnx
 
-from t5x_like.layers.losses import accounting
+from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
+from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch, Metrics
 
 
-class TargetLoss(nnx.Module):
+class TargetLoss(TermLoss):
     """A model whose loss is the cross entropy of `decoder_target_tokens`, int32 [B, L].
 
-    They weigh as `decoder_loss_weights`, float32 [B, L], says. `logits`, `tokens` and `flops` are a
-    subclass's.
+    `decoder_loss_weights`, float32 [B, L], weigh the targets. A subclass has the methods that are
+    not implemented here.
     """
 
     config: Any  # with `z_loss` and `label_smoothing`
 
-    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        """Float32 [B, L, V]; `key` None: without dropout."""
+    def score(self, x_BLD: jax.Array) -> jax.Array:
+        """Logits of last states, float32 [B, L, V]."""
+        raise NotImplementedError
+
+    def hidden(
+        self,
+        batch: Batch,
+        key: jax.Array | None = None,
+        *,
+        return_hidden: bool = False,
+        return_attention: bool = False,
+    ) -> Any:
+        """The states of a batch; `last`, [B, L, D], is what `score` reads."""
         raise NotImplementedError
 
     def tokens(self, batch: Batch) -> jax.Array:
@@ -39,25 +50,22 @@ class TargetLoss(nnx.Module):
         """Floating point operations of a training step on this batch, float32 []."""
         raise NotImplementedError
 
+    def counted(self, batch: Batch) -> dict[str, jax.Array]:
+        return {"tokens": self.tokens(batch), "flops": self.flops(batch)}
+
+    def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """Float32 [B, L, V]; `key` None: without dropout."""
+        return self.score(self.hidden(batch, key).last)
+
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The one term's denominator: the sum of `decoder_loss_weights`."""
         return {"tokens": batch["decoder_loss_weights"].astype(jnp.float32).sum()}
 
-    def initial_carry(self, batch_size: int) -> tuple[()]:
-        return ()
-
-    def loss(
-        self,
-        batch: Batch,
-        key: jax.Array | None,
-        carry: tuple[()],
-        weights: dict[str, jax.Array],
-    ) -> tuple[jax.Array, Metrics, tuple[()]]:
+    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
         """(cross entropy + z_loss * log(Z)^2) over weighted target tokens (T5, section 3.1.2).
 
         Metrics `loss` (without the z term), `z_loss`, `accuracy` and `perplexity` (without label
-        smoothing) are weighted by target tokens; `tokens` (all that are not padding) and `flops`
-        count this batch.
+        smoothing) are weighted by target tokens.
         """
         weights_BL = batch["decoder_loss_weights"].astype(jnp.float32)
         sums = token_sums(
@@ -66,7 +74,6 @@ class TargetLoss(nnx.Module):
             weights_BL=weights_BL,
             label_smoothing=self.config.label_smoothing,
         )
-        total = accounting.at_least_one(weights["tokens"])
         here = weights_BL.sum()
         z_loss = self.config.z_loss * sums.squared_log_z
         metrics = {
@@ -74,8 +81,5 @@ class TargetLoss(nnx.Module):
             "z_loss": (z_loss, here),
             "accuracy": (sums.correct, here),
             "perplexity": (sums.nll, here),
-            **accounting.totals(
-                tokens=self.tokens(batch), flops=self.flops(batch), share=here / total
-            ),
         }
-        return (sums.cross_entropy + z_loss) / total, metrics, carry
+        return {"tokens": Term(sums.cross_entropy + z_loss, here)}, metrics

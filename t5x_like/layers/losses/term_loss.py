@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 class TermLoss(nnx.Module):
     """A model that says what terms its loss has; they are for its subclasses to say."""
 
-    @property
-    def padding(self) -> int | None:
-        """None, as masks tell what is padding (`protocols.Model`)."""
-        return None
-
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Each term's denominator, as of `protocols.Model`."""
         raise NotImplementedError
@@ -50,10 +45,13 @@ class TermLoss(nnx.Module):
     ) -> tuple[jax.Array, Metrics, tuple[()]]:
         """The sum of the terms' means, each times its coefficient.
 
-        Metrics: `loss`; `<name>_loss` of each term and what the terms add; what is `counted`.
+        Metrics: `loss` and `<name>_loss` of each term, unless the terms come with a `loss` of their
+        own; what else comes with the terms; what is `counted`.
         """
         terms, metrics = self.terms(batch, key)
         scalar, losses = accounting.combine(terms, weights)
+        if "loss" in metrics:
+            losses = {}
         name, term = next(iter(terms.items()))
         share = term.weight / accounting.at_least_one(weights[name])
         totals = accounting.totals(share=share, **self.counted(batch))
