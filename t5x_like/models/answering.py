@@ -28,8 +28,8 @@ class Answering(TermLoss):
 
     Besides what the body reads, a batch holds, for the loss, int32 `start_positions` and
     `end_positions`, [B] each, which are negative in rows to leave out, as those of padding are; it
-    may hold `answer_mask`, int32 [B, L], above 0 where an answer may start and end, and for the loss
-    `is_impossible`, [B], 1 where there is none.
+    may hold `answer_mask`, int32 [B, L], above 0 where an answer may start and end, and for the
+    loss `is_impossible`, [B], 1 where there is none.
     """
 
     def __init__(

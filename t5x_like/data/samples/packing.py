@@ -262,5 +262,7 @@ def packed_documents(
     features = objective.features(lengths)
     sized = objective.sizes(np.zeros(1, np.int64))
     capacity = {n: length for n in sized if (length := features[n].length) is not None}
-    needs = _ExampleNeeds(samples, shape.length, objective, plans.said(objective), tuple(capacity))
+    needs = _ExampleNeeds(
+        samples, shape.length, objective, plans.identity(objective), tuple(capacity)
+    )
     return PackedSamples(samples, split, needs=needs, capacity=capacity)

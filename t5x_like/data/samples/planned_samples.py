@@ -108,7 +108,7 @@ def planned(
                 block = np.asarray(some, np.int64)
                 yield _checked(block, shape, columns=columns, total=stream.total)
 
-    what = f"{plans.said(shape)}|{rows}" if carried else plans.said(shape)
+    what = f"{plans.identity(shape)}|{rows}" if carried else plans.identity(shape)
     if ids is not None and ids.word_starts is not None:
         what += "|words"
     table = plans.kept(stream.split, what, blocks, columns=len(columns))

@@ -91,7 +91,7 @@ def kept(split: Described, what: str, blocks: Blocks, *, columns: int = 1) -> Ta
     return _opened(path, columns)
 
 
-def said(thing: object) -> str:
+def identity(thing: object) -> str:
     """Names what decides a table: its repr, and its class with the source of the modules it is of.
 
     Whatever is edited there, or another class of its name, makes another table.

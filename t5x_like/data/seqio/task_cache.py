@@ -297,13 +297,13 @@ def task_fingerprint(task: seqio.Task) -> str:
         if split in task.splits
         for shard in _source(task, split).list_shards(split)
     ]
-    source = [f"{name}={_said(value)}" for name, value in sorted(vars(task.source).items())]
+    source = [f"{name}={_identity(value)}" for name, value in sorted(vars(task.source).items())]
     outputs = [
         f"{name} {feature.dtype} {ids_fingerprint(feature.vocabulary)}"
         for name, feature in task.output_features.items()
     ]
-    said = [task.name, type(task.source).__qualname__, source, shards, outputs]
-    return hashlib.sha256(repr([said, [_said(step) for step in steps]]).encode()).hexdigest()
+    whole = [task.name, type(task.source).__qualname__, source, shards, outputs]
+    return hashlib.sha256(repr([whole, [_identity(step) for step in steps]]).encode()).hexdigest()
 
 
 def ids_fingerprint(vocabulary: seqio.Vocabulary) -> str:
@@ -312,19 +312,21 @@ def ids_fingerprint(vocabulary: seqio.Vocabulary) -> str:
     if not isinstance(ours, PassThroughVocabulary):
         return ours.fingerprint
     model = getattr(vocabulary, "sp_model", None) or b""
-    return f"{ours.fingerprint} {hashlib.sha256(model).hexdigest()} {_said(vocabulary)}"
+    return f"{ours.fingerprint} {hashlib.sha256(model).hexdigest()} {_identity(vocabulary)}"
 
 
 def _size(path: str) -> int:
     return Path(path).stat().st_size if Path(path).is_file() else -1
 
 
-def _said(value: Any) -> str:
+def _identity(value: Any) -> str:
     """What decides how a source or step behaves: its code, its arguments, its fields."""
     if isinstance(value, functools.partial):
-        arguments = [_said(argument) for argument in value.args]
-        named = [f"{name}={_said(argument)}" for name, argument in sorted(value.keywords.items())]
-        return f"{_said(value.func)}({', '.join([*arguments, *named])})"
+        arguments = [_identity(argument) for argument in value.args]
+        named = [
+            f"{name}={_identity(argument)}" for name, argument in sorted(value.keywords.items())
+        ]
+        return f"{_identity(value.func)}({', '.join([*arguments, *named])})"
     if inspect.isroutine(value) or inspect.isclass(value):
         name = f"{value.__module__}.{value.__qualname__}"
         try:
