@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 class TargetLoss(nnx.Module):
     """A model whose loss is the cross entropy of `decoder_target_tokens`, int32 [B, L].
 
-    They weigh as `decoder_loss_weights`, float32 [B, L], says. `logits`, `tokens` and `flops` are a
-    subclass's.
+    `decoder_loss_weights`, float32 [B, L], weigh them. A subclass defines `logits`, `tokens` and
+    `flops`.
     """
 
-    config: Any  # with `z_loss` and `label_smoothing`
+    config: Any  # has `z_loss` and `label_smoothing`
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        """Float32 [B, L, V]; `key` None: without dropout."""
+        """Logits, float32 [B, L, V]; without dropout where `key` is None."""
         raise NotImplementedError
 
     def tokens(self, batch: Batch) -> jax.Array:
-        """How many there are that are not padding, float32 []."""
+        """The number of tokens that are not padding, float32 []."""
         raise NotImplementedError
 
     def flops(self, batch: Batch) -> jax.Array:
