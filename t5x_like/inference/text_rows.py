@@ -45,7 +45,7 @@ def batches(
 
     Yields:
       `encoder_input_tokens` and `encoder_attention_mask`, int32 [ROWS, length]; missing rows are
-        padding.
+      padding.
     """
     order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
     for start in range(0, len(order), ROWS):

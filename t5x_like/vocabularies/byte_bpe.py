@@ -33,7 +33,7 @@ PATTERNS: Mapping[str, str | None] = {
 }
 """Patterns of words; no merge crosses their ends. GPT-2's, which the `tokenizers` library has and
 RoBERTa and BART use, treats a combining mark as punctuation, and so cuts the words of Hindi, Thai
-and other scripts at vowels. GPT-4o's (o200k_base) keeps marks with letters, and numbers in threes."""
+and other scripts at vowels. GPT-4o's (o200k_base) keeps marks with letters, numbers in threes."""
 
 
 def read(vocab_file: Path, merges_file: Path, *, extra_ids: int = 0) -> SubwordVocabulary:

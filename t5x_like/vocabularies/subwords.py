@@ -23,8 +23,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 class SubwordVocabulary:
     """The tokens of a `tokenizer.json` with its ids, then `extra_ids` sentinels from the top.
 
-    Special tokens are recognised by name; raw text never becomes one. Where no token is padding, the
-    end of text is (GPT-2). Nothing is put around a text.
+    Special tokens are recognised by name; raw text never becomes one. Where no token is padding,
+    the end of text is (GPT-2). Nothing is put around a text.
 
     Raises:
       ValueError: it is not such a file, or is neither WordPiece nor byte-level BPE.

@@ -41,7 +41,7 @@ def read(
 
 
 def tokenizer_json(vocab: Mapping[str, int], *, lowercase: bool) -> str:
-    """The text of a `tokenizer.json`: BERT's clean-up and splitting; the longest match comes first."""
+    """The text of a `tokenizer.json`: BERT's clean-up and splitting, then longest match first."""
     normalizer = {
         "type": "BertNormalizer",
         "clean_text": True,

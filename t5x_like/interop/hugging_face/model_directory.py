@@ -123,6 +123,7 @@ def write(
     In config.json, what the model itself determines comes first. Other entries, such as special
     ids, names of labels and settings of generation, come from `original` if its class is the same.
     Special ids that it does not name come from the vocabulary, or else from the published ones.
+
     Args:
       directory: created if it does not exist.
       model: abstract or not.

@@ -18,8 +18,8 @@ _MIN_FREQUENCY = 2
 def check(base: Vocabulary, size: int) -> SubwordVocabulary:
     """`base`, if it can be extended to `size` ids.
 
-    ValueError: it is not WordPiece, has sentinels, or already has `size` ids.
-      ValueError: it is not WordPiece, has sentinels, or as many ids.
+    Raises:
+      ValueError: it is not WordPiece, has sentinels, or already has `size` ids.
     """
     if not isinstance(base, SubwordVocabulary) or not base.is_wordpiece or base.num_sentinels:
         raise ValueError(

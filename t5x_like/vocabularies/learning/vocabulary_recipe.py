@@ -134,9 +134,9 @@ def extend(
 ) -> Path:
     """Writes `base` with words of a bounded sample, as `extending.extended` chooses them.
 
-    ValueError: there is no text, or the vocabulary or size does not allow it; the latter is raised
-      before any document is read.
-        document is read.
+    Raises:
+      ValueError: there is no text, or the vocabulary or size does not allow it; the latter is
+        raised before any document is read.
       OSError: as in `train`.
     """
     directory = _checked(path)

@@ -51,8 +51,9 @@ def is_unspaced(character: str) -> bool:
 def begins_unspaced(text: str) -> bool:
     """Whether the text begins with a character of such a script, or with some bytes of one.
 
-    Bytes of incomplete characters are lone surrogates in `text` (`errors="surrogateescape"`). Thai,
-    Lao, Tibetan and Myanmar take two bytes to recognise; Chinese and Japanese one, the others three.
+    Bytes of incomplete characters are lone surrogates in `text` (`errors="surrogateescape"`). It
+    takes two bytes to recognise Thai, Lao, Tibetan and Myanmar, one for Chinese and Japanese, and
+    three for the others.
     """
     first, second = (_byte(text[i : i + 1]) for i in (0, 1))
     if first is None:
@@ -66,5 +67,5 @@ def _byte(character: str) -> int | None:
 
 
 def ends_sentence(text: str) -> bool:
-    """Whether the text consists of marks that end a sentence, such as `.`, `?!` or Hindi's danda."""
+    """Whether the text is nothing but marks that end a sentence: `.`, `?!`, Hindi's danda, ..."""
     return bool(text) and all(character in _TERMINAL for character in text)
