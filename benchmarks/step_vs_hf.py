@@ -72,7 +72,7 @@ class Rows:
         self.tokens = np.where(self.counts, drawn, pad_id).astype(np.int32)
 
     def masked(self, mask_id: int) -> tuple[Batch, np.ndarray]:
-        """What our encoders read, 15 % of it masked, and labels for transformers, [rows, length]."""
+        """What our encoders read, 15 % masked, and labels for transformers, [rows, length]."""
         size, length = self.tokens.shape
         slots = -(-15 * length // 100)
         shortest = self.counts.sum(axis=1).min()

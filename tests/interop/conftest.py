@@ -1,4 +1,4 @@
-"""Vocabularies of every kind, trained on Python's own library, and text to compare by."""
+"""Vocabularies of every kind, trained on Python's own library, and text to compare them on."""
 
 from __future__ import annotations
 

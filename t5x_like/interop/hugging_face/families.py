@@ -49,7 +49,7 @@ def of_config(config: Mapping[str, Any]) -> ModuleType:
     if kind in known:
         return known[kind]
     raise ValueError(
-        f"config.json is of model_type {kind!r}, which is none of ours"
+        f"config.json is of model_type {kind!r}, which is not supported"
         + nearest(str(kind), sorted(known), of="model types")
     )
 

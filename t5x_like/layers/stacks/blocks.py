@@ -45,7 +45,7 @@ POST_NORM = Placement(before=_skip, after=_apply)
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """The parts of a layer, as constructors; `relative` None: the layer has no bias of its own."""
+    """The parts of a layer, as constructors; `relative` None: the layer has no own bias."""
 
     norm: Make
     attention: Callable[[nnx.Rngs], Attention]

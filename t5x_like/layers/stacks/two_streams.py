@@ -111,7 +111,7 @@ class TwoStreamLayer(nnx.Module):
         attention = self.attention
         biases = self.biases or scene.biases
         if biases is None:
-            raise ValueError("neither the layer nor the model has biases of queries")
+            raise ValueError("neither the layer nor the model has query biases")
         length = x_BSD.shape[1] - scene.num_predicted
         seen_BTD = x_BSD[:, :length]
         if memory_BMD is not None:
