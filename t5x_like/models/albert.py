@@ -42,7 +42,7 @@ class Config(bert.Config):
             )
         if self.sharing == "none" and self.num_groups != 1:
             raise ValueError(
-                "albert.Config.num_groups counts layers that share, but sharing is 'none': got "
+                "albert.Config.num_groups counts groups that share, but sharing is 'none': got "
                 f"{self.num_groups}"
             )
         if self.num_groups > self.num_layers:

@@ -45,7 +45,7 @@ class Config(standard_parts.Config):
     type_vocab_size: int = 2  # 0: no token types
     relative_buckets: int = 0  # of T5's biases, added to the positions (COCO-LM, section 4)
     relative_scale: float = 1.0  # scales the biases: Adam's steps are small for a logit
-    padding_position: int | None = None  # RoBERTa: 1; the first token has the next one
+    padding_position: int | None = None  # RoBERTa: 1; the first token's is the next
     # `activation` is exact, as in the weights published at Hugging Face; the original code has the
     # tanh form of gelu.
     sentence_head: bool = True  # with a pooler and a classifier of pairs of sentences

@@ -187,7 +187,7 @@ def test_one_batch_overfits():
     [
         ({"sharing": "norms"}, "sharing must be one of all, attention, ffn, none"),
         ({"num_groups": 4}, "num_groups must be at most num_layers=3"),
-        ({"num_groups": 2, "sharing": "none"}, "num_groups counts layers that share"),
+        ({"num_groups": 2, "sharing": "none"}, "num_groups counts groups that share"),
         ({"inner_layers": 0}, "inner_layers must be at least 1"),
     ],
 )
