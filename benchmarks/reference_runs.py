@@ -174,7 +174,7 @@ def measured(corpus: str, work: Path) -> dict[str, Any]:
 
 
 def log_file(work: Path, name: str) -> Path:
-    """Where the output of a run's commands is."""
+    """The file with the output of a run's commands."""
     return work / "logs" / f"{name}.log"
 
 

@@ -292,7 +292,7 @@ def our_step(name: str, batch: Batch, *, rows: int) -> tuple[Callable[[], object
 
 
 def their_step(theirs: Theirs) -> tuple[Callable[[], object], int]:
-    """As `our_step`."""
+    """Like `our_step`, for their model."""
     model = theirs.model.train()
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0.01, fused=True)

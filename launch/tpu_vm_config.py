@@ -1,4 +1,4 @@
-"""Where a run on a Cloud TPU slice happens: every field of launch/tpu_vm.py, with its default."""
+"""The fields of launch/tpu_vm.py, with their defaults."""
 
 from ml_collections import ConfigDict
 

@@ -104,7 +104,7 @@ def _targets(batch: NumpyBatch) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_special(tokens: np.ndarray, encoder_tokens: np.ndarray, ids: TokenIds) -> np.ndarray:
-    """Bool like `tokens` [B, N]: sentinels, and special tokens other than padding and unknown ones.
+    """Marks, as bool [B, N], sentinels and special tokens other than padding and unknown ones.
 
     Sentinels count down from the top id without a gap, so a row's sentinels are the longest such
     run in its encoder input; a byte vocabulary's other top bytes are left as ordinary tokens.

@@ -161,7 +161,7 @@ def read(
                 if array.shape != target.shape:
                     raise ValueError(
                         f"{name} gives {path} the shape {array.shape}, but the configuration "
-                        f"beside it says {target.shape}: they are not of one model"
+                        f"beside it says {target.shape}: they belong to different models"
                     )
                 target[...] = array
     if missing:

@@ -128,7 +128,7 @@ def read(directory: Path, config: t5.Config) -> tuple[functools.partial, Any]:
     """The constructor and the parameters of a T5 whose sizes are known.
 
     Args:
-      directory: that of one step.
+      directory: the directory of one step.
       config: the sizes, which T5X keeps in its gin files.
 
     Raises:
@@ -145,7 +145,7 @@ def read(directory: Path, config: t5.Config) -> tuple[functools.partial, Any]:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         raise ValueError(
             f"the model has no place for {', '.join(left[:4])}{more} of {directory}: choose one "
-            "with --model that has as many layers, and an output of its own where that is there"
+            "with --model that has as many layers and, if the checkpoint has one, its own output"
         )
     return make, params
 
@@ -163,7 +163,7 @@ def _names(model: t5.T5, *, scanned: bool) -> Names:
         raise ValueError(
             "this checkpoint has a relative position bias "
             + ("in every layer (a scanned model)" if scanned else "for all layers of a side")
-            + ", and the model has not: choose another with --model, or set "
+            + ", and the model does not: choose another with --model, or set "
             f"--gin.t5.Config.relative_bias_per_layer={scanned}"
         )
     mlp = ("wi_0", "wi_1", "wo") if hasattr(model.encoder.layers.mlp, "wi_0") else ("wi", "wo")

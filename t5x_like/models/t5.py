@@ -1,4 +1,4 @@
-"""T5 and its kin: 1.0, 1.1, mT5, umT5, ByT5 (Raffel et al., 2020; Shazeer, 2020; Xue et al., 2021).
+"""T5 1.0 and 1.1, mT5, umT5, ByT5 (Raffel et al., 2020; Shazeer, 2020; Xue et al., 2021).
 
 Suffixes: B batch, L length, D d_model, H heads, V vocabulary.
 """

@@ -78,7 +78,7 @@ def test_nothing_is_overwritten_and_errors_say_what_to_do(
         ({"model_type": "t6"}, "'t6', which is not supported; nearest: t5"),
         ({"architectures": []}, "names no class"),
         ({"architectures": ["T5ForNothing"]}, "T5ForNothing is not supported"),
-        ({"d_ff": 65}, "they are not of one model"),
+        ({"d_ff": 65}, "they belong to different models"),
     ):
         (exported / "config.json").write_text(json.dumps(config | change))
         refused = cli("import", f"--from={exported}", target)

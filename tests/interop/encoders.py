@@ -84,7 +84,7 @@ def same_labels(their_model, directory, *, labels, **kind):
 def same_answers(their_model, directory, **kind):
     """The start and end of an answer.
 
-    The loss of rows without padding: they score padding too, but its row of the table never learns.
+    Uses the loss of rows without padding: they score padding too, but its vector never learns.
     """
     model = parity.ours_of(their_model, directory)
     for full in (False, True):

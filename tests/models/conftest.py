@@ -78,7 +78,7 @@ def packed_batch():
 def filled():
     """Called with a function that makes a model: returns it, with parameters drawn here.
 
-    Compiling what a model draws its own with takes seconds. Scales are around 1.
+    Compiling a model's own initialisation takes seconds. Scales are around 1.
     """
 
     def fill(make):
@@ -99,7 +99,7 @@ def filled():
 def encoder_batch():
     """Rows of 12, 9, 6 and 3 tokens, of which 1, 2, 3 and 1 are masked; the last is only padding.
 
-    Slots that weigh nothing point at position 0.
+    Slots without weight point at position 0.
     """
     rng = np.random.default_rng(2)
     counts = (np.arange(12) < np.array([12, 9, 6, 3, 0])[:, None]).astype(np.int32)

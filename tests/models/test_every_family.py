@@ -93,7 +93,7 @@ def test_eight_devices_train_as_one(name):
 
 @pytest.mark.parametrize("name", KINDS_OF_LAYERS)
 def test_unrolled_and_computed_again_is_the_same(name):
-    """With dropout, whose keys differ by layer."""
+    """Dropout is on; its keys differ by layer."""
     rates = {"dropout_rate": 0.1} | ({} if name == "t5" else {"attention_dropout_rate": 0.1})
     changes = {"scan_unroll": 0, "remat": jax.checkpoint_policies.nothing_saveable}
     run = functools.partial(losses, FAMILIES[name], ONE, start=fresh(name), steps=2, **rates)

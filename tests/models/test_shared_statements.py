@@ -22,7 +22,7 @@ def is_text(statement: ast.stmt) -> bool:
 def blocks(source: str) -> Iterator[list[str]]:
     """The statements of each block inside functions, nested ones too, without docstrings.
 
-    A statement with blocks of its own counts whole where it stands, and its blocks count again.
+    A statement that has blocks counts as a whole in its place, and its blocks count again.
     """
     functions = [
         node

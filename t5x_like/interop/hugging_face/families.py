@@ -3,7 +3,7 @@
 A module of a family has
 
 - `MODEL_TYPES`: values of `model_type` in config.json that it reads;
-- `from_hf(config, architecture)`: from the contents of config.json and one of its architectures, a
+- `from_hf(config, architecture)`: turns config.json and one of its architectures into a
   `functools.partial` of one of our models, to be called with `rngs`; ValueError where a setting is
   not supported;
 - `to_hf(model)`: the contents of config.json that our (possibly abstract) model determines,

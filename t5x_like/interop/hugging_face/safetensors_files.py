@@ -43,7 +43,7 @@ class Weights:
             if name not in present[shard]:
                 raise ValueError(
                     f"{self._directory / INDEX} says that {name} is in {shard.name}, which lacks "
-                    "it: the files are not of one model; fetch or save the directory again"
+                    "it: the files belong to different models; fetch or save the directory again"
                 )
 
     def __contains__(self, name: object) -> bool:

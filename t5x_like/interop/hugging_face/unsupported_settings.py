@@ -14,7 +14,7 @@ ENCODER = {
     "add_cross_attention": False,
     "tie_word_embeddings": True,
 }
-"""Settings of BERT and its kin."""
+"""Settings of BERT and similar models."""
 
 DECODER = {**ENCODER, "is_decoder": True}
 """Settings of the same models, run as decoders."""

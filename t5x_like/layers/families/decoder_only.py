@@ -144,7 +144,7 @@ class DecoderOnly(TargetLoss):
         return accounting.count(_segments(batch))
 
     def flops(self, batch: Batch) -> jax.Array:
-        """Like that of an `EncoderDecoder`, with the logits of every token."""
+        """Counts operations like an `EncoderDecoder`, with the logits of every token."""
         segments_BL = _segments(batch)
         config, stack = self.config, self.stack
         products = accounting.encoder_products(

@@ -124,7 +124,7 @@ def test_what_a_family_puts_around_text(vocabularies, tmp_path, model_type, sing
 
 
 def published_byte_bpe(folder):
-    """With RoBERTa's special tokens."""
+    """A vocabulary with RoBERTa's special tokens."""
     names = ["<s>", "<pad>", "</s>", "<unk>", *byte_level.CHARACTERS, "<mask>"]
     (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
