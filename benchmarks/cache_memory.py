@@ -2,7 +2,7 @@
 
     python benchmarks/cache_memory.py --gigabytes 2 --vocabulary sentencepiece
 
-Prints one line of JSON: bytes of text, seconds, MB/s, and the peak of the resident memory of this
+Prints one line of JSON: bytes of text, seconds, MB/s, and the peak resident memory of this
 process and its workers, added up every 50 ms.
 """
 
@@ -31,7 +31,7 @@ _POOL_LINES = 40_000
 
 
 def text_pool(seed: int = 0) -> list[str]:
-    """Lines of 12 made-up words on average, words as frequent as Zipf says."""
+    """Lines of 12 made-up words on average, with word frequencies from Zipf's law."""
     rng = np.random.default_rng(seed)
     letters = np.array(list("etaoinshrdlucmfwypvbgk"))
     words = ["".join(rng.choice(letters, rng.integers(1, 10))) for _ in range(20_000)]
@@ -59,7 +59,7 @@ def write_text(path: Path, size: int) -> None:
 
 
 def resident(process: int) -> int:
-    """Bytes in memory of a process and all below it; 0 once it is gone."""
+    """Bytes in memory of a process and all its descendants; 0 once it is gone."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         threads = list(Path(f"/proc/{process}/task").iterdir())
@@ -94,7 +94,7 @@ class PeakMemory:
 
 
 def vocabulary_of(kind: str, directory: Path) -> Vocabulary:
-    """Bytes, or a SentencePiece vocabulary trained on a little of the text."""
+    """Bytes, or a SentencePiece vocabulary trained on a part of the text."""
     if kind == "bytes":
         return ByteVocabulary()
 

@@ -1,13 +1,13 @@
-"""From a cache to batches of arrays: examples and raw tokens a second per core, every objective.
+"""Speed from a cache to batches: examples and raw tokens a second per core, for each objective.
 
     python benchmarks/data.py --corpus 'data/*.jsonl.gz' --vocabulary t5.model
     python benchmarks/data.py stdlib_docs.mlm stdlib_docs.xlnet --length 128
 
-A row an objective, and, where they are installed, the peers a user would pick beside it: Hugging
+Each objective is a row. Where they are installed, so are the peers that a user would pick: Hugging
 Face's `DataCollatorForLanguageModeling` on pre-tokenised rows in memory (transformers, torch), and
-SeqIO with T5's own preprocessors on tokenised documents in memory (t5). Every figure is that of
-one process bound to one core while the other cores do the same; the median of several rounds in
-which the rows take turns. Raw tokens are those of the text, before corruption.
+SeqIO with T5's own preprocessors on tokenised documents in memory (t5). Every figure is for one
+process bound to one core while the other cores do the same: the median of several rounds in which
+the rows take turns. Raw tokens are those of the text, before corruption.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def examples(job: Job) -> stream.Examples:
 
 
 def ours(job: Job) -> tuple[Iterator, float]:
-    """Batches of an objective, and the raw tokens of one row."""
+    """Batches of an objective, and the number of raw tokens in one row."""
     found = examples(job)
     looked_at = np.linspace(0, len(found.samples) - 1, 500).astype(int).tolist()
     raw = np.mean([_tokens(found.samples[n][0]) for n in looked_at])
@@ -75,7 +75,7 @@ def _tokens(sample: dict[str, np.ndarray]) -> int:
 
 
 def rows_in_memory(directory: str, length: int) -> list[list[int]]:
-    """Pre-tokenised rows of a million tokens or so."""
+    """Pre-tokenised rows of about a million tokens."""
     split = Cache.open(directory).split("train")
     documents = [split.record(i)["targets"] for i in range(min(len(split), 4000))]
     tokens = np.concatenate(documents)
@@ -139,7 +139,7 @@ def t5(job: Job) -> tuple[Iterator, float]:
 
 
 def _measure(connection: multiprocessing.connection.Connection, job: Job, core: int) -> None:
-    """In a process of its own: answers each request for so many seconds with rows a second."""
+    """In its own process, answers each request for so many seconds with rows a second."""
     os.sched_setaffinity(0, {core})
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (libraries' log lines)
     try:
@@ -160,7 +160,7 @@ def _measure(connection: multiprocessing.connection.Connection, job: Job, core: 
 
 
 class Measured:
-    """Processes of one job, one bound to each core."""
+    """The processes of one job, each bound to one core."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -186,7 +186,7 @@ class Measured:
 
 
 def measure(jobs: list[Job], *, rounds: int, seconds: float) -> Iterator[dict]:
-    """Rows of the table; those of one length take turns."""
+    """Rows of the table; rows of one length take turns."""
     measured = []
     for job in jobs:
         made = Measured(job)
@@ -210,7 +210,7 @@ def measure(jobs: list[Job], *, rounds: int, seconds: float) -> Iterator[dict]:
 
 
 def _beside_peers(name: str) -> int:
-    """The objectives that peers have too come first, so that they take turns with these."""
+    """Sorts objectives that peers have first, so that they take turns with the peers."""
     return name not in ("mlm", "span_corruption")
 
 

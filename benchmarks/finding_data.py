@@ -1,4 +1,4 @@
-"""The text that the findings are trained and measured on, as files in a working directory."""
+"""The text for training and measuring the findings, as files in a working directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAYS = "data/plays.txt"
 _PLAYS_CHARACTERS = 400_000
 _BETWEEN_SENTENCES = re.compile(r"(?<=[a-z0-9)\"][.!?]) (?=[A-Z\"])")
 VERDICTS = {"0": "down", "1": "up"}
-"""Each a single piece of a vocabulary that is trained on English Wikipedia."""
+"""Each is a single piece of a vocabulary that is trained on English Wikipedia."""
 Pairs = Iterable[tuple[str, str]]
 
 
@@ -29,11 +29,11 @@ FOLDERS = {
     "glue_cola": "*.tsv*",
     "ud_english_ewt": "*.conllu*",
 }
-"""Folders that are read as they are, and what is in them."""
+"""Folders that are read unchanged, and their contents."""
 
 
 def prepare(source: Path, work: Path) -> None:
-    """Puts under `work/data` what is not there yet.
+    """Creates what is missing under `work/data`.
 
     Args:
       source: has the folders `wiki_en` (JSON lines of articles, `*.jsonl.gz`), `novels_en` (a
@@ -73,9 +73,9 @@ def prepare(source: Path, work: Path) -> None:
 
 
 def _sentences(files: Iterable[Path]) -> Iterator[str]:
-    """The articles, every sentence on a line of its own: lines are what sentence pairs are of.
+    """The articles with one sentence a line: sentence pairs are pairs of lines.
 
-    By punctuation alone, so that some abbreviations end a sentence.
+    Only punctuation decides, so that some abbreviations end a sentence.
     """
     for file in files:
         with _open(file) as text:
@@ -109,7 +109,7 @@ def _e2e_rows(file: Path) -> Pairs:
 
 
 def _untokenised(text: str) -> str:
-    """Without the spaces around punctuation that one of the splits has."""
+    """Removes the spaces around punctuation, which only one of the splits has."""
     return re.sub(
         r" ([.,!?;:'])|(£) | ?(-) ?", lambda match: "".join(filter(None, match.groups())), text
     )

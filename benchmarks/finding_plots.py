@@ -1,4 +1,4 @@
-"""A picture of a finding: what each seed of each side came to, and the mean."""
+"""A plot of a finding: the result of each seed of each side, and the mean."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def drawn(lines: Lines, sides: Mapping[str, str], columns: Mapping[str, str]) ->
     """A panel for each column, a row for each side that was run.
 
     Args:
-      lines: of one finding.
-      sides: {side: what it is called}, from the uppermost.
+      lines: those of one finding.
+      sides: {side: its label}, from the top.
       columns: {heading: metric}.
     """
     run = [side for side in sides if any(line["side"] == side for line in lines)]

@@ -1,4 +1,4 @@
-"""The tables of the findings' page, made of the lines of finished runs."""
+"""The tables of the findings' page, made from the lines of finished runs."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ COLUMNS: dict[str, dict[str, str]] = {
         "accuracy": "held_out/trained/accuracy",
     },
 }
-"""Of each finding: {heading: metric}."""
+"""For each finding: {heading: metric}."""
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
 def written(page: str, lines: Lines, sides: Mapping[str, Mapping[str, str]]) -> str:
-    """`page` with its tables made anew.
+    """`page` with its tables made again.
 
     Args:
       page: has `<!-- table: NAME -->` and `<!-- end of table -->` around each table, and the
-        picture of its runs; `all` as a name stands for their number and time.
-      lines: of the results, those that count.
-      sides: {finding: {side: what it is called}}, in the order of rows.
+        picture of its runs; the name `all` stands for their number and time.
+      lines: the results' lines that count.
+      sides: {finding: {side: its label}}, in the order of rows.
     """
 
     def table(match: re.Match[str]) -> str:

@@ -3,8 +3,8 @@
     python benchmarks/findings.py --data data --resume
 
 Sides are gin files, `benchmarks/sides/<finding>/<side>.gin`. Every finished run is appended to
-`docs/results/findings.jsonl`, from which the tables of `docs/results/findings.md` are made; run
-again with `--resume`, it goes on with the runs that are missing.
+`docs/results/findings.jsonl`, from which the tables of `docs/results/findings.md` are made. With
+`--resume`, it makes only the missing runs.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ TASKS = {"MIXTURE_OR_TASK_MODULE": str(GIN / "downstream" / "tasks.py")}
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What its sides have in common.
+    """What the sides of a finding have in common.
 
     Attributes:
       corpus: value of `CORPUS`.
       sides: names of its gin files, in the order of its table.
       probed: whether linear probes read the features of each run.
       tuned_on: names of `downstream/*.gin`, on which each run is fine-tuned.
-      evaluated: flags of `t5x_like eval`, where held-out text is to be noised otherwise.
+      evaluated: flags of `t5x_like eval`, where held-out text gets other noise.
     """
 
     corpus: str
@@ -70,7 +70,7 @@ FINDINGS = {
     "masking": Finding(
         finding_data.PLAYS,
         ("dynamic", "static_10", "static_1"),
-        # The noise of held-out text follows from the objective: one for all.
+        # The noise of held-out text follows from the objective: here it is the same for all.
         evaluated=("--gin.mlm.MaskedLM.static=True", "--gin.mlm.MaskedLM.dupe_factor=10"),
     ),
     "albert": Finding(
@@ -97,9 +97,9 @@ class Stage:
     """One command of a run.
 
     Attributes:
-      name: what it makes; of one that measures, the first part of its metrics' names.
-      command: that measures: without `--output`.
-      trains: whether it trains, or measures.
+      name: what it makes; for one that measures, the first part of its metrics' names.
+      command: its command; if it measures, without `--output`.
+      trains: whether it trains (otherwise it measures).
     """
 
     name: str
@@ -121,16 +121,16 @@ class Job:
 
     @property
     def settings(self) -> str:
-        """A digest of all its configurations but the seed: runs of others are not compared."""
+        """A digest of all its configurations but the seed; other runs are not compared with it."""
         return _settings(self.finding, self.side)
 
     @property
     def folder(self) -> str:
-        """Its MODEL_DIR: with other settings it is another, so that no run is taken for one."""
+        """Its MODEL_DIR, which depends on its settings, so that runs are never confused."""
         return f"runs/{self.finding}/{self.side}-{self.settings}/{self.seed}"
 
     def stages(self) -> Iterator[Stage]:
-        """Trains, measures what is held out, probes, fine-tunes."""
+        """Trains, measures on held-out text, probes, fine-tunes."""
         finding, run = FINDINGS[self.finding], self.folder
         everything = ("--batches", "1000")
         yield self._training(f"{self.finding}/{self.side}.gin", run, CORPUS=finding.corpus)
@@ -161,7 +161,7 @@ def run(job: Job, work: Path) -> dict[str, Any]:
     """Trains and measures.
 
     Returns:
-      What is known of the run: a line of the results.
+      A line of the results: what is known of the run.
 
     Raises:
       recorded.CommandError: a command failed; its log is named.
@@ -194,7 +194,7 @@ def run(job: Job, work: Path) -> dict[str, Any]:
 def _size(folder: Path, log: Path) -> dict[str, Any]:
     """Steps, parameters and compute of a run."""
     lines = [line for line in read_metrics(folder / METRICS_FILE) if "train/loss" in line]
-    # Forward and backward, of tokens that are no padding. A single step has no speed.
+    # Forward and backward, for tokens that are not padding. A single step has no speed.
     speed, flops = "train/steps_per_second", "train/flops_per_second"
     a_step = [line[flops] / line[speed] for line in lines if flops in line] or [0.0]
     (parameters, *_) = re.findall(r"([\d,]+) parameters", log.read_text(encoding="utf-8"))
@@ -206,7 +206,7 @@ def _size(folder: Path, log: Path) -> dict[str, Any]:
 
 
 def _flat(found: dict[str, Any]) -> dict[str, float]:
-    """{"a": {"b": 1}} as {"a/b": 1}; what `eval` says of its one task, without the task's name."""
+    """{"a": {"b": 1}} as {"a/b": 1}; the name of `eval`'s one task is left out."""
     if "tasks" in found:
         (found,) = found["tasks"].values()
     flat: dict[str, float] = {}
@@ -219,12 +219,12 @@ def _flat(found: dict[str, Any]) -> dict[str, float]:
 
 
 def label(finding: str, side: str) -> str:
-    """What a side is called: the first comment of its gin file."""
+    """The name of a side: the first comment of its gin file."""
     return (GIN / finding / f"{side}.gin").read_text().partition("\n")[0].removeprefix("# ")
 
 
 def counting(lines: Sequence[dict[str, Any]]) -> dict[Job, dict[str, Any]]:
-    """The newest line of each run whose settings are those of today."""
+    """The newest line of each run whose settings are the current ones."""
     found = {}
     for line in lines:
         finding = FINDINGS.get(line["finding"])
@@ -236,7 +236,7 @@ def counting(lines: Sequence[dict[str, Any]]) -> dict[Job, dict[str, Any]]:
 
 
 def write_page(output: Path) -> None:
-    """Makes the tables of the page and its pictures anew."""
+    """Makes the page's tables and pictures again."""
     lines = counting(recorded.read(output / "findings.jsonl"))
     sides = {
         name: {side: label(name, side) for side in finding.sides}
@@ -253,7 +253,7 @@ def write_page(output: Path) -> None:
 
 
 def main() -> int:
-    """Makes the runs that are missing; 1 if one of them failed."""
+    """Makes the missing runs; 1 if one of them failed."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         epilog=finding_data.prepare.__doc__,
@@ -284,7 +284,7 @@ def main() -> int:
     if args.jobs < 1 or args.seeds < 1:
         parser.error("--jobs and --seeds: 1 or more")
     work = args.work.resolve()
-    # Runs that differ in their seed alone are the same program.
+    # Runs that differ only in their seed are the same program.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(work / "compiled"))
     try:
         finding_data.prepare(args.data, work)
@@ -306,14 +306,14 @@ def main() -> int:
 def _run_all(jobs: Sequence[Job], lines: Path, *, work: Path, at_once: int) -> int:
     """Runs them, `at_once` at a time, and appends each that ends; 1 if one failed."""
     about = {"machine": {**recorded.machine(), "at_once": at_once}}
-    for job in jobs:  # all, before any: nobody edits a file under a run
+    for job in jobs:  # all first: a file may be edited while runs go on
         _ = job.settings
     bar, lock, failed = tqdm(total=len(jobs), unit="run"), threading.Lock(), []
 
     def one(job: Job) -> None:
         try:
             line = run(job, work) | about
-        except Exception as error:  # the others go on
+        except Exception as error:  # the others continue
             failed.append(job)
             bar.write(f"{job.name} failed: {error}")
         else:
@@ -327,12 +327,12 @@ def _run_all(jobs: Sequence[Job], lines: Path, *, work: Path, at_once: int) -> i
 
     def on_a_core() -> None:
         if (core := next(free, None)) is not None:
-            os.sched_setaffinity(0, {core})  # of this thread, and of what it starts
+            os.sched_setaffinity(0, {core})  # for this thread and what it starts
 
     pool = concurrent.futures.ThreadPoolExecutor(at_once, initializer=on_a_core)
     try:
         concurrent.futures.wait([pool.submit(one, job) for job in jobs])
-    finally:  # also when it is interrupted: what has not begun does not begin
+    finally:  # also after an interrupt: jobs that have not begun do not begin
         pool.shutdown(cancel_futures=True)
     bar.close()
     write_page(lines.parent)

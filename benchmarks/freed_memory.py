@@ -1,11 +1,11 @@
-"""A training run on the CPU whose process keeps the memory it frees, beside one that does not.
+"""Compares CPU training whose process keeps the memory it frees with training that does not.
 
     python benchmarks/freed_memory.py
     python benchmarks/freed_memory.py --steps 6 --rounds 1 --recipe bert_base --gin.WARMUP_STEPS=1
 
-`t5x_like train` asks the C library to keep it (`t5x_like.cli.host_memory`). Here both runs take
-turns, each in a process of its own; the ratio is that of the medians of their times for a step, the
-first half of the steps left out, and of their peak memory. Further flags go to `train`.
+`t5x_like train` asks the C library to keep it (`t5x_like.cli.host_memory`). The two runs take
+turns, each in its own process. The ratios are of the median times of a step, without the first half
+of the steps, and of the median peaks of memory. Further flags go to `train`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ sys.exit(status)
 
 
 def measured(how: str, flags: Sequence[str], *, steps: int) -> tuple[float, float]:
-    """Seconds of a step, and bytes at the peak, of a run with its freed memory `kept` or not."""
+    """Seconds of a step, and bytes at the peak, of a run that keeps freed memory or does not."""
     with tempfile.TemporaryDirectory() as folder:
         peak = Path(folder, "peak.json")
         bindings = {

@@ -1,4 +1,4 @@
-"""Labelled sentences and tagged words for linear probes, and where the words are among tokens."""
+"""Labelled sentences and tagged words for linear probes, and the tokens of the words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Labelled(NamedTuple):
 class Tagged:
     """The words of one sentence, their universal tags, and which follow the last without a space.
 
-    Of a contraction such as "don't" the words are "do" and "n't", joined.
+    The words of a contraction such as "don't" are "do" and "n't", joined.
     """
 
     words: list[str] = dataclasses.field(default_factory=list)
@@ -37,7 +37,7 @@ class Tagged:
 
 
 def lines(path: Path, source: str) -> list[str]:
-    """Of a text file, or of that file with .gz after its name.
+    """The lines of a text file, or of that file with .gz after its name.
 
     Raises:
       FileNotFoundError: there is neither; `source` says what it should be.
@@ -52,7 +52,7 @@ def lines(path: Path, source: str) -> list[str]:
 
 
 def _labelled(path: Path, source: str, *, header: int, columns: tuple[int, int]) -> Labelled:
-    """The texts and labels of a file, in `columns`, after so many lines of header."""
+    """The texts and labels of a file, in `columns`, after `header` lines of header."""
     text, label = columns
     rows = [line.rstrip("\r").split("\t") for line in lines(path, source)[header:] if line.strip()]
     for number, row in enumerate(rows, 1):
@@ -118,13 +118,13 @@ def _sentences(path: Path) -> Iterator[Tagged]:
 
 
 def subsample(labelled: Labelled, size: int) -> Labelled:
-    """So many of the sentences, always the same ones, or all where there are fewer."""
+    """`size` of the sentences, always the same ones, or all where there are fewer."""
     chosen = np.random.default_rng(0).permutation(len(labelled.texts))[:size]
     return Labelled([labelled.texts[i] for i in chosen], labelled.labels[chosen])
 
 
 def some_words(sentences: Sequence[Tagged], words: int) -> list[Tagged]:
-    """Whole sentences, always the same ones, of so many words in all or a few more."""
+    """Whole sentences, always the same ones, with `words` words in all or a few more."""
     chosen: list[Tagged] = []
     count = 0
     for i in np.random.default_rng(0).permutation(len(sentences)):
@@ -136,7 +136,7 @@ def some_words(sentences: Sequence[Tagged], words: int) -> list[Tagged]:
 
 
 class Aligner:
-    """Encodes a sentence chunk by chunk, of what stands between spaces, and finds its words."""
+    """Encodes a sentence in chunks between spaces, and finds its words' tokens."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -146,9 +146,9 @@ class Aligner:
         self._known: dict[str, list[int]] = {}
 
     def __call__(self, sentence: Tagged) -> tuple[np.ndarray, np.ndarray]:
-        """Its tokens, int32 [n], and of each word the first token, int64 [W].
+        """A sentence's tokens, int32 [n], and the first token of each word, int64 [W].
 
-        A word that begins inside a token, as "n't" may in "don't", has that token.
+        A word that begins inside a token, as "n't" may in "don't", gets that token.
         """
         tokens: list[int] = []
         firsts: list[int] = []
@@ -168,7 +168,7 @@ class Aligner:
 
 
 def _chunks(sentence: Tagged) -> list[list[str]]:
-    """Words in groups between which there are spaces."""
+    """Groups of words with spaces between the groups."""
     chunks: list[list[str]] = []
     for word, joined in zip(sentence.words, sentence.joined, strict=True):
         if joined and chunks:
@@ -179,6 +179,6 @@ def _chunks(sentence: Tagged) -> list[list[str]]:
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many first elements two sequences have in common."""
+    """The number of first elements that two sequences have in common."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))

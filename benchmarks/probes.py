@@ -1,16 +1,16 @@
-"""Linear probes: what a logistic regression reads from the frozen states of a trained encoder.
+"""Linear probes: logistic regression on the frozen states of a trained encoder.
 
     python benchmarks/probes.py runs/local --data data
     python benchmarks/probes.py runs/local --data data --untrained
 
-Sentiment of SST-2 (10,000 training phrases), acceptability of CoLA, universal parts of speech of
-the English Web Treebank (30,000 training words), each scored on its dev split. The folder holds
+They predict the sentiment of SST-2 (10,000 training phrases), the acceptability of CoLA, and
+universal parts of speech in the English Web Treebank (30,000 training words). The folder holds
 `glue_sst2/{train,dev}.tsv`, `glue_cola/{in_domain_train,in_domain_dev,out_of_domain_dev}.tsv` and
 `ud_english_ewt/en_ewt-ud-{train,dev}.conllu`, also with .gz.
 
-Features are of the last layer (`last`), and the mean over the layers' outputs (`mean`): pretraining
-specialises a last layer. A word has the state of its first token; a sentence the mean over its
-tokens, and the state of the first position beside it. Needs scikit-learn.
+Features are the last layer (`last`), or the mean over the layers' outputs (`mean`), as pretraining
+specialises a last layer. A word has the state of its first token; a sentence has the mean over its
+tokens and the state of the first position. Needs scikit-learn.
 
 Suffixes: B batch, L length, D d_model, F features, S the two sets of features.
 """
@@ -41,7 +41,7 @@ from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 
 ROWS = 64
 LENGTHS = (16, 32, 64)
-"""Tokens of a row, the least that holds it; none is longer than those the run was trained on."""
+"""Lengths of rows: the smallest that fits is used, and none exceeds the run's own."""
 SETS = ("last", "mean")
 PENALTIES = (0.01, 0.1, 1.0)
 SENTENCES, WORDS = 10_000, 30_000
@@ -51,7 +51,7 @@ class Features:
     """The frozen encoder of a run.
 
     Raises:
-      ValueError, OSError: it is not a run, has no such checkpoint, or is no BERT-like encoder.
+      ValueError, OSError: it is no run, has no such checkpoint, or has no BERT-like encoder.
     """
 
     def __init__(self, run_dir: str, *, step: int | None = None, untrained: bool = False) -> None:
@@ -77,9 +77,9 @@ class Features:
         return jnp.stack([hidden.last, hidden.states[1:].mean(0)]).astype(jnp.float32)
 
     def rows(self, texts: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-        """Of each text (int [n] tokens) its number and states, float32 [S, n + 2, D], cut at L.
+        """For each text (int [n] tokens), its number and states, float32 [S, n + 2, D], cut at L.
 
-        The first and last are those of [CLS] and [SEP]. Short texts come first.
+        The first and last states are of [CLS] and [SEP]. Short texts come first.
         """
         ids = self.vocabulary.token_ids
         examples = [
@@ -112,7 +112,7 @@ class Features:
         return np.stack([found[i] for i in range(len(texts))], axis=1)
 
     def words(self, tagged: Sequence[probe_data.Tagged]) -> tuple[np.ndarray, np.ndarray]:
-        """Of the words that are not cut off: states float32 [S, W, D], tags str [W]."""
+        """States, float32 [S, W, D], and tags, str [W], of the words that are not cut off."""
         align = probe_data.Aligner(self.vocabulary)
         aligned = [align(sentence) for sentence in tagged]
         states, tags = [], []
@@ -151,7 +151,7 @@ def fitted(x_NF: np.ndarray, y_N: np.ndarray) -> Any:
 
 
 def log_likelihood(model: Any, x_NF: np.ndarray, y_N: np.ndarray) -> float:
-    """Mean over the examples whose class the model knows."""
+    """The mean over the examples whose class the model knows."""
     known = np.isin(y_N, model.classes_)
     log_p_NC = model.predict_log_proba(x_NF[known])
     columns = np.searchsorted(model.classes_, y_N[known])
@@ -166,7 +166,7 @@ def matthews(predicted: np.ndarray, truth: np.ndarray) -> float:
 
 
 def roc_area(scores: np.ndarray, truth: np.ndarray) -> float:
-    """How probably an example of class 1 scores higher than one of class 0; a tie is a half."""
+    """How probably an example of class 1 scores higher than one of class 0; a tie counts half."""
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     positive = int((truth == 1).sum())
@@ -180,18 +180,18 @@ def probe(
     """Dev scores of all tasks, by names such as "sst2_accuracy/last" and "cola_roc_area/mean".
 
     Args:
-      run_dir: of the run.
-      data: the folder of the tasks, as this file's docstring says.
-      step: of the checkpoint; the newest by default.
-      untrained: probes fresh parameters, of the run's seed, instead.
+      run_dir: directory of the run.
+      data: the folder of the tasks, as in this file's docstring.
+      step: which checkpoint; the newest by default.
+      untrained: probes new parameters, from the run's seed, instead.
 
     Raises:
       ModuleNotFoundError: scikit-learn is not installed.
-      ValueError, OSError: as of `Features`; a file of the data is missing or of another format.
+      ValueError, OSError: as in `Features`; a file of the data is missing or of another format.
     """
     if importlib.util.find_spec("sklearn") is None:
         raise ModuleNotFoundError("probes need scikit-learn: pip install scikit-learn")
-    # All is read before anything is computed, so that a missing file is told at once.
+    # Everything is read before anything is computed, so that a missing file is reported at once.
     sst2 = [probe_data.load_sst2(data, split) for split in ("train", "dev")]
     cola = [probe_data.load_cola(data, split) for split in ("train", "dev")]
     tagged = [probe_data.load_tagged(data, split) for split in ("train", "dev")]

@@ -1,4 +1,4 @@
-"""What scripts that make many runs share: commands, and results that are kept line by line."""
+"""What scripts with many runs share: commands, and results that are kept line by line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CommandError(RuntimeError):
 
 
 def execute(command: Sequence[str], *, cwd: Path, log: Path) -> None:
-    """Runs a command and appends what it says to `log`, whose folder is there.
+    """Runs a command and appends its output to `log`, whose folder exists.
 
     Raises:
       CommandError: it failed.
@@ -52,26 +52,26 @@ def shown(command: Sequence[str]) -> str:
 def settings(
     files: Sequence[str], bindings: Sequence[str] = (), folders: Sequence[str] = ()
 ) -> str:
-    """A digest of what gin files come to: two runs of the same one are repetitions.
+    """A digest of the configuration that gin files make: equal digests are repetitions.
 
     Args:
-      files, bindings, folders: as of `gin_config.load`.
+      files, bindings, folders: as in `gin_config.load`.
     """
     gin_config.load(files, bindings, folders)
     return digest(gin_config.resolved())
 
 
 def digest(config: str) -> str:
-    """Of a configuration as gin text, such as a run's `config.gin`.
+    """A digest of a configuration as gin text, such as a run's `config.gin`.
 
-    Comments do not count, nor does the place of a module: `from a.b import c`.
+    Comments and the places of modules (`from a.b import c`) do not count.
     """
     said = [line for line in config.splitlines() if not re.match("#|from |import ", line)]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
 
 
 def machine() -> dict[str, Any]:
-    """What runs here; JAX is asked in another process, which lets go of the device."""
+    """The hardware and JAX of this machine; another process asks JAX and then frees the device."""
     cpu, info = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
     if info.exists() and (found := re.search(r"^model name\s*: (.+)$", info.read_text(), re.M)):
         cpu = found[1]

@@ -6,11 +6,11 @@
     python benchmarks/reference_runs.py --corpus 'mine/*.txt' bert-mini --gin.TRAIN_STEPS=300
     python benchmarks/reference_runs.py --page
 
-Each run is the two commands that its section of the page shows, in the folder --work: `train`
-writes to runs/NAME there and goes on from what it finds, what the commands print goes to
-logs/NAME.log. A finished run is a line of reference_runs.jsonl, in the folder --output; of several
-lines of one name the last counts. The page and its pictures lie beside it, and every figure of the
-page is of that file. Several processes may make different runs at a time.
+Each run is the two commands that its section of the page shows, in the folder --work. `train`
+writes to runs/NAME there and resumes what it finds; the commands' output goes to logs/NAME.log. A
+finished run is a line of reference_runs.jsonl, in the folder --output; of lines with the same name
+the last counts. The page and its pictures are beside it, and all figures of the page come from it.
+Several processes may make different runs at a time.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ def small() -> list[str]:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """The recipes, all small ones if none is named: those first that read the run of no other.
+    """The recipes, or all small ones; those that read no other recipe's run come first.
 
     Raises:
-      ConfigError: there is no recipe of a name.
+      ConfigError: no recipe has one of the names.
     """
     chosen = names or small()
 
@@ -174,12 +174,12 @@ def measured(corpus: str, work: Path) -> dict[str, Any]:
 
 
 def log_file(work: Path, name: str) -> Path:
-    """Where the output of a run's commands is."""
+    """The file with the output of a run's commands."""
     return work / "logs" / f"{name}.log"
 
 
 def _last(log: Path) -> list[str]:
-    """Its last line, if there is one."""
+    """The last line of a log, if there is one."""
     return log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
 
 
@@ -217,7 +217,7 @@ def run(name: str, bindings: Iterable[str], work: Path) -> Line:
 
 
 def flag(binding: str) -> str:
-    """`--gin.NAME=VALUE` as one would type it into a shell."""
+    """`--gin.NAME=VALUE` as a user would type it into a shell."""
     name, _, value = binding.partition("=")
     if re.fullmatch(r"[\w.,:/+-]*", value):
         return f"--gin.{binding}"
@@ -227,7 +227,7 @@ def flag(binding: str) -> str:
 
 
 def training_minutes(folder: Path) -> float:
-    """Minutes of a run's steps, however often it was stopped and resumed."""
+    """The minutes of a run's steps, however often it was stopped and resumed."""
     seconds, last = 0.0, 0
     for line in read_metrics(folder / METRICS_FILE):
         if rate := line.get("train/steps_per_second"):
@@ -237,18 +237,18 @@ def training_minutes(folder: Path) -> float:
 
 
 def read_lines(output: Path) -> dict[str, Line]:
-    """{name: the newest line of it}, by name; empty without a file."""
+    """{name: its newest line}, by name; empty without a file."""
     newest = {line["name"]: line for line in recorded.read(output / LINES)}
     return dict(sorted(newest.items()))
 
 
 def write_page(output: Path) -> None:
-    """Writes the page of the lines there are."""
+    """Writes the page from the lines that exist."""
     (output / PAGE).write_text(page(read_lines(output)), encoding="utf-8")
 
 
 def page(lines: Mapping[str, Line]) -> str:
-    """The page: what was run on what, a table of all, a section of each."""
+    """The page: the text and machines, a table of all runs, and a section for each."""
     missing = [name for name in small() if name not in lines]
     rows = [
         f"| {' | '.join(cells(line, columns))} |\n"
@@ -270,7 +270,7 @@ def page(lines: Mapping[str, Line]) -> str:
 
 
 def loss_name(columns: Columns) -> str:
-    """The loss that the unigram model has as well: that of predicted tokens."""
+    """The loss that the unigram model also has: that of predicted tokens."""
     return next(name for name in columns["unigram"] if re.fullmatch(r"(.*_)?(?<!z_)loss", name))
 
 
@@ -289,7 +289,7 @@ def cells(line: Line, columns: Columns) -> list[str]:
 
 
 def _besides(columns: Columns) -> Iterable[str]:
-    """Accuracies and the like, each beside a baseline's; of an encoder-decoder those of content."""
+    """Accuracies and the like, each beside a baseline's; for an encoder-decoder, of content."""
     trained = columns["trained"]
     for name, value in trained.items():
         if value is None or not _TELLING.fullmatch(name) or f"content_{name}" in trained:
@@ -341,7 +341,7 @@ def _machine_of(line: Line) -> str:
 
 
 def _grouped(lines: Mapping[str, Line], said_of: Callable[[Line], str]) -> Iterable[str]:
-    """What is said of the lines, each thing once; where there are several, of which recipes."""
+    """What `said_of` says about the lines, each text once; if there are several, with recipes."""
     names: dict[str, list[str]] = {}
     for name, line in lines.items():
         names.setdefault(said_of(line), []).append(name)

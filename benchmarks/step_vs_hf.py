@@ -1,12 +1,12 @@
-"""A CPU training step of each model family, beside Hugging Face's model of the same size.
+"""Times a CPU training step of each model family beside Hugging Face's model of the same size.
 
     python benchmarks/step_vs_hf.py
     python benchmarks/step_vs_hf.py --models bert_base,electra_small --rounds 9 --json steps.jsonl
 
-Ours: the published model in float32, unrolled. Theirs: as it comes, eager. Both with AdamW.
-Both have all cores, the published dropout and the same random rows, 15 % masked, and take turns in
-one process; ratios are their time / our time, of medians, of minima, and of medians of processor
-time, for a busy machine. Needs torch and transformers.
+Ours is the published model in float32, unrolled. Theirs is the default, eager. Both use AdamW, all
+cores, the published dropout and the same random rows, 15 % masked. They take turns in one process.
+Ratios are their time / our time: of medians, of minima, and of medians of processor time, for a
+busy machine. Needs torch and transformers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from t5x_like.training.optimization import optimizers
 LEARNING_RATE = 1e-4
 IGNORED = -100  # the label that transformers leaves out of a loss
 BINDINGS = ("DTYPE = 'float32'", "SCAN_UNROLL = 0")
-WITHOUT_MEMORY = ("MEM_LEN = 0",)  # of XLNet, whose rows here have no text before them
+WITHOUT_MEMORY = ("MEM_LEN = 0",)  # for XLNet, whose rows here continue no text
 ARGUMENTS = {
     "input_ids": "encoder_input_tokens",
     "attention_mask": "encoder_attention_mask",
@@ -48,14 +48,14 @@ Batch = dict[str, np.ndarray]
 
 
 class Theirs(NamedTuple):
-    """A model of transformers' and what computes its loss."""
+    """A transformers model and the function that computes its loss."""
 
     model: torch.nn.Module
     loss: Callable[[], torch.Tensor]
 
 
 def tensor(x: np.ndarray) -> torch.Tensor:
-    """As torch wants ids and labels."""
+    """Ids or labels as torch needs them."""
     return torch.from_numpy(x.astype(np.int64))
 
 
@@ -72,7 +72,7 @@ class Rows:
         self.tokens = np.where(self.counts, drawn, pad_id).astype(np.int32)
 
     def masked(self, mask_id: int) -> tuple[Batch, np.ndarray]:
-        """What our encoders read, 15 % of it masked; and labels as theirs, [rows, length]."""
+        """What our encoders read, 15 % masked, and labels for transformers, [rows, length]."""
         size, length = self.tokens.shape
         slots = -(-15 * length // 100)
         shortest = self.counts.sum(axis=1).min()
@@ -190,13 +190,13 @@ def xlnet_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     batch, _ = rows.masked(mask_id=6)
     (size, length), count = shape, shape[1] // 6
     order = np.stack([rows.random.permutation(length) for _ in range(size)]).astype(np.int32)
-    # Those that come last in the order, among tokens that are not padding, are predicted.
+    # The last tokens in the order, among tokens that are not padding, are predicted.
     last = np.argsort(np.where(rows.counts, order, -1), axis=1)[:, -count:]
     positions = np.sort(last, axis=1).astype(np.int32)
     targets = np.take_along_axis(rows.tokens, positions, axis=1)
     is_target = np.zeros(shape, bool)
     np.put_along_axis(is_target, positions, True, axis=1)
-    # A token that is not predicted is seen by all; a predicted one by those after it.
+    # All see a token that is not predicted; those after a predicted token see it.
     query, key = np.where(is_target, order, 0), np.where(is_target, order, -1)
     batch |= {
         "encoder_input_tokens": rows.tokens,
@@ -220,7 +220,7 @@ def xlnet_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
 def _translated(
     inputs: Rows, outputs: Rows, *, start: int
 ) -> tuple[Batch, dict[str, torch.Tensor]]:
-    """Of a model with encoder and decoder, ours and theirs; the decoder starts from `start`."""
+    """An encoder-decoder's batch and their model; the decoder starts from `start`."""
     shifted = np.pad(outputs.tokens, ((0, 0), (1, 0)), constant_values=start)[:, :-1]
     batch = {
         "encoder_input_tokens": inputs.tokens,
@@ -249,7 +249,7 @@ def t5_small(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
 
 
 def bart_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
-    """A row and as long a target."""
+    """A row, and a target of the same length."""
     config = transformers.BartConfig(
         vocab_size=50265,
         d_model=768,
@@ -292,7 +292,7 @@ def our_step(name: str, batch: Batch, *, rows: int) -> tuple[Callable[[], object
 
 
 def their_step(theirs: Theirs) -> tuple[Callable[[], object], int]:
-    """As `our_step`."""
+    """Like `our_step`, for their model."""
     model = theirs.model.train()
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0.01, fused=True)
@@ -308,7 +308,7 @@ def their_step(theirs: Theirs) -> tuple[Callable[[], object], int]:
 
 
 class Times(NamedTuple):
-    """Milliseconds of each round, by the clock and of all processors together."""
+    """Milliseconds of each round, by the clock and on all processors together."""
 
     wall: list[float]
     processor: list[float]
@@ -371,7 +371,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Prints the table, a line as each model is done."""
+    """Prints the table, one line when each model is done."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

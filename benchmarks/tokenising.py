@@ -1,13 +1,13 @@
-"""From text files to a finished cache, beside the bare batch encoding of the same text.
+"""Times text files to a finished cache, beside only the batch encoding of the same text.
 
     python benchmarks/tokenising.py
     python benchmarks/tokenising.py --corpus 'data/*.jsonl.gz' --vocabulary t5.model
 
-A row a vocabulary: `write_cache` with a worker a core, from reading the files to the manifest; and
-the library alone (SentencePiece, tokenizers), whose batch encoding takes the same segments, already
-in memory, in its own threads, one a core. They take turns in several rounds; figures are medians,
-the ratio that of the medians. Without --corpus the text is that of stdlib_docs, again and again;
-without --vocabulary one of each kind is trained on it.
+Each vocabulary is a row. `write_cache` runs with a worker a core, from reading the files to the
+manifest. The library alone (SentencePiece, tokenizers) encodes the same segments in batches, in
+memory, in its own threads, one a core. They take turns in several rounds; figures are medians,
+and the ratio is that of the medians. Without --corpus the text is stdlib_docs, repeated; without
+--vocabulary one of each kind is trained on it.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def written_docs(directory: Path, megabytes: float) -> Corpus:
 
 
 def texts(corpus: Corpus) -> Iterator[str]:
-    """All documents, of whichever split."""
+    """All documents, of all splits."""
     for splits in corpus.readings:
         for _, document in corpus.sorted_documents(splits, report=registry.ReadReport()):
             yield document["targets"]
 
 
 def bare_encoder(saved: Path, cores: int) -> Callable[[list[str]], object]:
-    """The library's own batch encoding with a saved vocabulary, in as many threads."""
+    """The library's own batch encoding with a saved vocabulary, in `cores` threads."""
     if (saved / files.MODEL).exists():
         import sentencepiece
 
@@ -78,7 +78,7 @@ def bare_encoder(saved: Path, cores: int) -> Callable[[list[str]], object]:
 def _encode(
     connection: multiprocessing.connection.Connection, corpus: Corpus, saved: Path, cores: int
 ) -> None:
-    """In a process of its own: encodes the text each time it is asked to."""
+    """Runs in its own process: encodes the text at each request."""
     segments = [segment for text in texts(corpus) for segment in split_segments(text, DEFAULT)]
     batches = [segments[i : i + BATCH] for i in range(0, len(segments), BATCH)]
     encode = bare_encoder(saved, cores)
@@ -91,10 +91,10 @@ def _encode(
 
 
 def measure(corpus: Corpus, vocabulary: Vocabulary, directory: Path, rounds: int) -> dict:
-    """Characters a second of both, and their ratio."""
+    """Characters a second for both, and their ratio."""
     saved, cache = directory / "vocabulary", directory / "cache"
     vocabulary.save(saved)
-    vocabulary.token_ids  # noqa: B018 (worked out once, whatever the size of the text)
+    vocabulary.token_ids  # noqa: B018 (computed once, whatever the size of the text)
     context = multiprocessing.get_context("spawn")
     cores = len(os.sched_getaffinity(0))
     pipe, theirs = context.Pipe()
@@ -120,7 +120,7 @@ def measure(corpus: Corpus, vocabulary: Vocabulary, directory: Path, rounds: int
 
 
 def trained(corpus: Corpus, directory: Path, kind: str) -> Vocabulary:
-    """A vocabulary of 8,000 ids of the first megabytes of the text."""
+    """A vocabulary of 8,000 ids, trained on the first megabytes of the text."""
     sample = itertools.islice(texts(corpus), 2000)
     recipe = vocabulary_recipe.Recipe(kind=kind, size=8_000)
     return loading.load(vocabulary_recipe.train(sample, directory / kind, recipe, progress=False))

@@ -1,9 +1,9 @@
-"""How much memory `t5x_like import` and `export` take, beside one copy of a model's weights.
+"""Measures the memory of `t5x_like import` and `export` beside one copy of a model's weights.
 
     python benchmarks/weights_memory.py --model bert_large
 
-Writes a model of a published size with random weights in Hugging Face's format, imports it, exports
-it again, each in a process of its own, and prints what those held at most.
+Writes a model of a published size with random weights in Hugging Face's format, imports it and
+exports it again, each in its own process, and prints the peaks of their memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         source, imported, exported = (Path(folder) / name for name in ("hf", "imported", "again"))
-        # In a process of its own: a child's peak begins with what its parent holds.
+        # In its own process: a child's peak begins with what its parent holds.
         with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as one:
             size = one.submit(_write_random, args.model, source).result()
         base = _peak("inspect", args.model, "--count")
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _write_random(model: str, directory: Path) -> int:
-    """Bytes of the weights."""
+    """Writes random weights; returns their bytes."""
     import jax
     import numpy as np
     from flax import nnx
@@ -83,7 +83,7 @@ def _write_random(model: str, directory: Path) -> int:
 
 
 def _peak(*argv: str) -> float:
-    """Of a command of `t5x_like`, MiB."""
+    """Peak memory of a `t5x_like` command, in MiB."""
     done = subprocess.run(
         [sys.executable, "-c", RUN, *argv], capture_output=True, text=True, check=True
     )

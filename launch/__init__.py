@@ -1,1 +1,1 @@
-"""Where a run happens: a laptop (local.sh) or a TPU slice (tpu_vm.py)."""
+"""Scripts that start a run: on a laptop (local.sh) or on a TPU slice (tpu_vm.py)."""

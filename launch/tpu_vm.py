@@ -8,8 +8,8 @@ steps, in this order unless named otherwise (default: create install start):
   create   a TPU VM or queued resource, and wait for it
   install  Python, this package and jax[tpu] on every host
   start    `t5x_like train --distributed TRAIN_ARGUMENTS` on every host, in the background
-  log      follow the log of the first host (leave with Ctrl-C; the run continues)
-  stop     ask the run to save and leave, and wait until it has
+  log      follow the log of the first host (stop watching with Ctrl-C; the run continues)
+  stop     ask the run to save and stop, and wait until it has
   delete   the slice and all on its disks; until then it costs money
 
 example:

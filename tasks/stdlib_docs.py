@@ -60,7 +60,7 @@ class StdlibDocs(registry.Corpus):
 
 
 def _topics() -> Iterator[str]:
-    """Nothing where a distribution of Python leaves `pydoc_data` out."""
+    """Topics of `pydoc`; none where a distribution of Python leaves `pydoc_data` out."""
     try:
         from pydoc_data.topics import topics
     except ImportError:

@@ -11,13 +11,13 @@ from t5x_like.data.corpora.text_files import TextFiles
 
 
 def text(name: str, files: str | Path | Sequence[str | Path], **options: Any) -> TextFiles:
-    """Registers a corpus of files under a name; options as of `TextFiles`.
+    """Registers a corpus of files under a name; options are those of `TextFiles`.
 
-    The files are first looked at when the corpus is read: a module that calls this imports
-    where they are not.
+    Files are first looked at when the corpus is read: a module that calls this imports without
+    them.
 
     Raises:
-      ValueError: the name is taken, or an option cannot be meant.
+      ValueError: the name is taken, or an option is not valid.
     """
     corpus = TextFiles(files, name=name, **options)
     registry.add(corpus)

@@ -29,11 +29,11 @@ def export(
     """Writes the model of a directory for transformers; memory stays near one parameter.
 
     Args:
-      source: of a run, or of imported weights.
-      target: a folder without weights; an ELECTRA is written as two, in folders of it.
-      step: of the checkpoint; the newest by default.
-      overwrite: replaces weights that are there.
-      modules: that the configuration of the directory may name.
+      source: directory of a run, or of imported weights.
+      target: a folder without weights; an ELECTRA is written as two models, in its subfolders.
+      step: which checkpoint; the newest by default.
+      overwrite: whether to replace existing weights.
+      modules: modules that the directory's configuration may name.
 
     Returns:
       A line about each model that was written.
@@ -49,7 +49,7 @@ def export(
 
 
 def write(model: SavedModel, target: Path, *, overwrite: bool) -> list[str]:
-    """Does what `export` does, for a model that is open."""
+    """Like `export`, for an open model."""
     ids = None if model.vocabulary is None else model.vocabulary.token_ids
     halves = model_directory.halves(model.model, model.params)
     if not overwrite:
@@ -79,7 +79,7 @@ def _original_config(model: SavedModel) -> dict[str, Any] | None:
 
 
 def _write_tokenizer(directory: Path, model: SavedModel, *, max_length: int | None) -> None:
-    """The imported files as they were, or those that the vocabulary makes."""
+    """Writes the imported files unchanged, or those that the vocabulary makes."""
     kept = [] if model.original is None else list(model.original.iterdir())
     kept = [file for file in kept if file.name != "config.json"]
     if any("generation" not in file.name for file in kept):

@@ -1,4 +1,4 @@
-"""A trained model from a directory: evaluated, asked, read, written for Hugging Face."""
+"""A trained model, loaded from a directory: evaluates, fills blanks, gives states, exports."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class LoadedModel:
 
     Attributes:
       model: the NNX module; `model.config` is its architecture.
-      vocabulary: None where none is known, as of some imports.
-      step: of the checkpoint.
-      directory: that it was loaded from.
-      run: None where the directory is no run's.
+      vocabulary: None where none is known, as for some imports.
+      step: the checkpoint's step.
+      directory: where it was loaded from.
+      run: None where the directory holds no run.
       original: the folder of the files that came with it from Hugging Face; None for a run.
     """
 
@@ -52,7 +52,7 @@ class LoadedModel:
         """{task: {who: {metric: value}}} on held-out text, beside baselines, as `t5x_like eval`.
 
         Args:
-          batches: of 32 rows or as many as the mesh divides, at most, for each task.
+          batches: the most batches of each task, of 32 rows or as many as the mesh divides.
 
         Raises:
           ValueError: this is no run, or its tasks hold no documents out.
@@ -96,12 +96,12 @@ class LoadedModel:
     def write(
         self, texts: Sequence[str], *, max_length: int = 128, batch_size: int = 8
     ) -> list[Filled]:
-        """What an encoder-decoder writes into blanks, greedily.
+        """The text that an encoder-decoder writes into blanks, decoded greedily.
 
         Args:
-          texts: with `___` or `<extra_id_0>`, `<extra_id_1>`, ...
+          texts: each with `___` or `<extra_id_0>`, `<extra_id_1>`, ...
           max_length: tokens of an answer, all blanks of a text together.
-          batch_size: texts at once.
+          batch_size: how many texts are decoded at once.
 
         Raises:
           ValueError: the model is no encoder-decoder, knows no sentinels, or a text has no blank.
@@ -122,7 +122,7 @@ class LoadedModel:
     def hidden(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The last states of each text's tokens, special ones included: [tokens, d_model] each.
 
-        Those of the encoder, where there is one; float32.
+        They are the encoder's, where there is one; float32.
 
         Raises:
           ValueError: no vocabulary is known, or a text is longer than the model has positions.
@@ -138,8 +138,8 @@ class LoadedModel:
         """Writes the model for transformers: config.json, weights, tokenizer.
 
         Args:
-          directory: new, or without weights; an ELECTRA is written as two, in folders of it.
-          overwrite: replaces weights that are there.
+          directory: new, or without weights; an ELECTRA is written as two, in its subfolders.
+          overwrite: whether to replace existing weights.
 
         Returns:
           A line about each model that was written: its folder, its class, its step.
@@ -160,7 +160,7 @@ class LoadedModel:
         return self.vocabulary
 
     def _template(self) -> str:
-        """What stands around a text, as the family's tokenizers have it at Hugging Face."""
+        """The special tokens around a text, as in the family's tokenizers at Hugging Face."""
         from t5x_like.interop.hugging_face import families
         from t5x_like.interop.tokenizers.to_files import FAMILIES
 
@@ -170,7 +170,7 @@ class LoadedModel:
             return "cls:0 A:0 sep:0" if lacking(self.model, Decodable) else "A:0 eos:0"
 
     def _generator(self, max_length: int) -> Callable[[np.ndarray], np.ndarray]:
-        """From int32 [B, M] encoder tokens to int32 [B, max_length] decoder tokens."""
+        """A function from int32 [B, M] encoder tokens to int32 [B, max_length] decoder tokens."""
         from t5x_like.inference import decoding
 
         ids = self._known_vocabulary().token_ids
@@ -211,15 +211,15 @@ def load(
     """The model of a directory, with its parameters and its vocabulary.
 
     Args:
-      directory: of a run, of imported weights, or one that `save_pretrained` of transformers wrote.
+      directory: of a run, of imported weights, or of `save_pretrained` of transformers.
       step: of a run's checkpoint; the newest by default.
-      gin: settings in place of those a run was saved with: `["BATCH_SIZE=8"]`.
-      modules: modules or `.py` files that the configuration of the directory may name, because you
+      gin: settings that replace those saved with a run: `["BATCH_SIZE=8"]`.
+      modules: modules or `.py` files that the directory's configuration may name, because you
         trust them: nothing else is imported or run but t5x_like itself.
 
     Raises:
       ValueError, OSError: it holds no model that can be read, or no such step.
-      UntrustedError: its configuration names what it may not.
+      UntrustedError: its configuration names a module that is not allowed.
     """
     path = epath.Path(directory)
     if not run_directory.has_config(path) and (path / "config.json").exists():
@@ -234,7 +234,7 @@ def load(
 
 
 def _is_run(directory: epath.Path) -> bool:
-    """Whether it is a run's: imported weights have no task."""
+    """Whether the directory is a run's: imported weights have no task."""
     said = gin_text.read(run_directory.read_config(directory))
     return any(one.selector.rpartition(".")[2] == "Run" for one in said.bindings)
 

@@ -1,4 +1,4 @@
-"""A run that can be trained, and how one is made of a recipe, of gin files or of parts."""
+"""A run that can be trained, made from a recipe, from gin files or from parts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """A run, ready to start, to be resumed or to be extended: whichever its directory asks for.
+    """A run that starts, resumes or is extended, as its directory asks for.
 
     Attributes:
       run: its parts, which may also be put together by hand.
-      config: its configuration as gin text, which is saved; None: what its parts come to.
+      config: its configuration as gin text, which is saved; None: written from the parts.
       notes: lines for the log, such as settings that follow others.
-      callbacks: told of what happens (`Callback`).
+      callbacks: objects that are told what happens (`Callback`).
     """
 
     run: Run
@@ -35,16 +35,16 @@ class Pretraining:
     callbacks: Sequence[Callback] = ()
 
     def train(self, *, allow_change: Sequence[str] = ()) -> Outcome:
-        """Trains to the end; Ctrl-C saves the step that was reached, and leaves.
+        """Trains to the end; Ctrl-C saves the step that was reached, and stops.
 
         Args:
-          allow_change: what a run that is resumed may change: seed, batch_size, data.
+          allow_change: what a resumed run may change: seed, batch_size, data.
 
         Returns:
           How it ended, and after how many steps.
 
         Raises:
-          ValueError, OSError: something cannot work; what was saved before is as it was.
+          ValueError, OSError: the run cannot work; what was saved before is unchanged.
           NonFiniteError: a loss became nan or infinite; what was saved before is good.
         """
         return pretraining.pretrain(self.run, self.config, **self._options(allow_change))
@@ -85,25 +85,25 @@ def recipe(
     callbacks: Sequence[Callback] = (),
     gin: Sequence[str] = (),
 ) -> Pretraining:
-    """A published pretraining run, or its small twin, on a text of one's own.
+    """A published pretraining run, or its small twin, on your own text.
 
     Args:
       name: as `t5x_like recipes` lists them: `bert_base`, `bert-mini`.
       corpus: files to read: a path or glob, several, `tfds:<name>`, or {name: files} as a mixture.
-      task: or a corpus, task or mixture by name.
-      model_dir: of the run; a run that is there is resumed.
-      cache_dir: of vocabularies and caches.
-      train_steps: in all. Warm-up and phases keep their shares of it.
+      task: the name of a corpus, task or mixture, in place of `corpus`.
+      model_dir: the run's directory; a run that it holds is resumed.
+      cache_dir: directory of vocabularies and caches.
+      train_steps: all steps of the run. Warm-up and phases keep their shares of it.
       batch_size: rows of a step, over all devices.
-      learning_rate: the highest of the run, of recipes that have one (PEAK_LEARNING_RATE).
+      learning_rate: the peak, in recipes that have one (PEAK_LEARNING_RATE).
       objective: a preset's name, or an objective.
       vocabulary: `bytes`, a file or a directory; None trains one, or takes what there is.
-      vocab_size: pieces of one that is trained.
-      seed: of parameters, order, noise and dropout.
-      mesh: axes of devices: {"data": 4, "tensor": 2}; -1 takes the rest.
-      model: in place of the recipe's: `functools.partial(Bert, Config(...))`, called with `rngs`.
-      optimizer: in place of the recipe's.
-      callbacks: told of what happens.
+      vocab_size: pieces of a vocabulary that is trained.
+      seed: for parameters, order, noise and dropout.
+      mesh: sizes of the mesh axes: {"data": 4, "tensor": 2}; -1 takes the rest.
+      model: replaces the recipe's: `functools.partial(Bert, Config(...))`, called with `rngs`.
+      optimizer: replaces the recipe's.
+      callbacks: objects that are told what happens.
       gin: further settings as on the command line: `["EVAL_PERIOD=100"]`.
 
     Raises:
@@ -122,7 +122,7 @@ def recipe(
         parts["data"] = dataclasses.replace(found.run.data, objective=objective)
     if not parts:
         return found
-    # What gin says is no longer the run: its parts are written.
+    # Gin no longer describes the run, so its parts are written.
     return dataclasses.replace(found, run=dataclasses.replace(found.run, **parts), config=None)
 
 
@@ -133,16 +133,16 @@ def from_gin(
     *,
     callbacks: Sequence[Callback] = (),
 ) -> Pretraining:
-    """The run of gin files, then of bindings; leaves gin configured with it.
+    """The run that gin files and then bindings describe; leaves gin configured with it.
 
     Args:
       files: names of models and files, as `t5x_like train --gin_file` takes them.
       bindings: `NAME=value`, or `module.Thing.parameter=value`.
       folders: searched for files as well.
-      callbacks: told of what happens.
+      callbacks: objects that are told what happens.
 
     Raises:
-      ConfigError: a file, name or value that cannot be.
+      ConfigError: a file, name or value is not valid.
       UnreadError: a setting that nothing would read.
     """
     gin_config.load(files, bindings, folders)

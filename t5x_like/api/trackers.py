@@ -1,4 +1,4 @@
-"""Trackers of experiments as callbacks; each needs its own package, which is not ours."""
+"""Experiment trackers as callbacks; each needs its own package to be installed."""
 
 from __future__ import annotations
 

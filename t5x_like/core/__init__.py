@@ -1,1 +1,1 @@
-"""What every package of ours may import: protocols, meshes, and small things said once."""
+"""What every package may import: protocols, meshes, and small shared functions."""

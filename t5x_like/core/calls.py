@@ -11,9 +11,9 @@ R = TypeVar("R")
 
 
 def remembered(make: Callable[P, R]) -> Callable[P, R]:
-    """Gives what `make` returns an attribute `made_by`: a `functools.partial` of the call.
+    """Adds `made_by` to what `make` returns: a `functools.partial` of the call.
 
-    For functions that return functions, or named tuples with a field `made_by`.
+    `make` returns a function, or a named tuple with a field `made_by`.
     """
 
     @functools.wraps(make)

@@ -1,7 +1,7 @@
-"""Meshes, and which of their axes each named dimension of an array is split over.
+"""Device meshes, and the mesh axes that each named dimension of an array is split over.
 
 Models name dimensions ("embed", "mlp"); a `Layout` maps the names to mesh axes; nothing else in the
-package knows a mesh axis by name. Axes are Auto: XLA propagates, `constrain` only pins.
+package knows a mesh axis by name. Axes are Auto: XLA propagates layouts, `constrain` pins them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from t5x_like.core.spelling import nearest
 MeshAxes = str | tuple[str, ...] | None
 
 MESH_AXES = ("replica", "data", "fsdp", "sequence", "tensor")
-"""Outermost first, so that `tensor`, which talks most, gets the nearest devices."""
+"""Outermost first, so that `tensor`, which communicates most, gets the nearest devices."""
 
 DEFAULT_RULES: Mapping[str, MeshAxes] = {
     "batch": ("replica", "data", "fsdp"),
@@ -68,7 +68,7 @@ class Layout:
         return tuple(axis for axis in wanted if axis in self.mesh.shape)
 
     def spec(self, axes: Sequence[str | None], shape: Sequence[int]) -> PartitionSpec:
-        """How an array is split. Names are right-aligned; more leading dimensions are "layers".
+        """How an array is split. Names are right-aligned; extra leading dimensions are "layers".
 
         A mesh axis is used once, by the leftmost dimension that asks for it, and only where it
         divides the dimension: JAX up to 0.10 left such a dimension whole, 0.12 raises.
@@ -102,7 +102,7 @@ class Layout:
 
     @property
     def batch_shards(self) -> int:
-        """Into how many parts the batch is split."""
+        """The number of parts that the batch is split into."""
         return math.prod(self.mesh.shape[axis] for axis in self.mesh_axes("batch"))
 
     @contextlib.contextmanager
@@ -121,12 +121,12 @@ def make_layout(
     *,
     devices: Sequence[jax.Device] | None = None,
 ) -> Layout:
-    """A layout over a mesh such as `{"data": 4, "tensor": 2}`; one size may be -1, the rest.
+    """A layout over a mesh such as `{"data": 4, "tensor": 2}`; a size of -1 takes the rest.
 
     Args:
       mesh: size of each mesh axis, named as in `MESH_AXES`, in any order.
       rules: logical axis -> mesh axes, replacing single entries of `DEFAULT_RULES`.
-      devices: all of JAX's by default.
+      devices: all devices of JAX by default.
 
     Raises:
       ValueError: a name is unknown, or the sizes do not multiply to the number of devices.
@@ -156,7 +156,7 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
 
 
 def map_parameters(fn: Callable[[tuple, tuple], Any], params: nnx.State) -> dict[str, Any]:
-    """`fn(axes, shape)` of each parameter of a (possibly abstract) state, as a plain dict.
+    """A plain dict of `fn(axes, shape)` for each parameter of a (possibly abstract) state.
 
     Raises:
       ValueError: a parameter was made without the metadata `axes`.
@@ -188,7 +188,7 @@ def optimizer_shardings(
       layout: gives the mesh.
       opt_state: abstract optimizer state.
       params: abstract parameters, a plain dict.
-      shardings: of the parameters, same tree.
+      shardings: those of the parameters, same tree.
       stacked: how many leading dimensions of each parameter are stacked layers, same tree.
     """
     known = {
@@ -212,7 +212,7 @@ def optimizer_shardings(
         dropped = [d for d in range(depth, len(shape)) if leaf.shape == shape[:d] + shape[d + 1 :]]
         if not dropped:
             return layout.replicated
-        # Of a square matrix both are possible: rows average over the last dimension.
+        # In a square matrix both are possible: rows average over the last dimension.
         d = dropped[0] if "v_col" in jax.tree_util.keystr(path) else dropped[-1]
         return NamedSharding(layout.mesh, PartitionSpec(*spec[:d], *spec[d + 1 :]))
 
@@ -249,7 +249,7 @@ def to_global(
 
     Args:
       layout: where they go.
-      local: {name: [len(rows), ...]}, row i being row `rows[i]` of the global batch.
+      local: {name: [len(rows), ...]}; row i is row `rows[i]` of the global batch.
       rows: as `process_rows` gives them.
       batch_size: rows of the global batch.
 
@@ -259,7 +259,7 @@ def to_global(
 
     def one(name: str, x: np.ndarray) -> jax.Array:
         if x.shape[:1] != rows.shape:
-            raise ValueError(f"Feature {name!r} has shape {x.shape}, but {len(rows)} rows are due.")
+            raise ValueError(f"Feature {name!r} has shape {x.shape}, but {len(rows)} are expected.")
         shape = (batch_size, *x.shape[1:])
 
         def shard(index: tuple[slice, ...] | None) -> np.ndarray:
@@ -294,14 +294,14 @@ def _mesh_sizes(mesh: Mapping[str, int], num_devices: int) -> dict[str, int]:
 
 
 def _device_grid(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> np.ndarray:
-    """Devices as an array of the mesh's shape, `replica` outermost, over the slices."""
+    """The devices in the mesh's shape; between slices only `replica`, the outermost axis, runs."""
     shape = tuple(sizes.values())
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:
         return mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
     if sizes.get("replica", 1) % slices:
         raise ValueError(
-            f"The devices form {slices} slices, between which only `replica` may run: "
+            f"The devices form {slices} slices and only `replica` may run between them: "
             f"give `replica` a multiple of {slices}, not {sizes.get('replica', 1)}."
         )
     across = tuple(slices if name == "replica" else 1 for name in sizes)
@@ -310,5 +310,5 @@ def _device_grid(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> np.
 
 
 def _as_axes(rule: Any) -> MeshAxes:
-    """A rule as written in gin, where a list is as likely as a tuple."""
+    """Turns a rule that gin wrote as a list into a tuple."""
     return tuple(rule) if isinstance(rule, list) else rule

@@ -1,4 +1,4 @@
-"""Progress bars: on a terminal, and nowhere else, since a file is no place for `\\r`."""
+"""Progress bars, shown only on a terminal: a log file has no use for `\\r`."""
 
 from __future__ import annotations
 

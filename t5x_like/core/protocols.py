@@ -25,13 +25,13 @@ Carry = Any
 
 
 def metric_value(name: str, sums: Any, weights: Any) -> float:
-    """What a metric says, from the totals of its sums and of its weights.
+    """The value of a metric, from the totals of its sums and of its weights.
 
-    Their quotient. Of vectors, such as those of a loss of several terms, the quotients add up. A
-    name that ends in "perplexity" has sums of -log p, and is the exponential of their mean.
+    The value is sum / weight. In a vector, such as a loss with several terms, the quotients add up.
+    A metric whose name ends in "perplexity" has sums of -log p; its value is exp of their mean.
 
     Returns:
-      nan where nothing weighs.
+      nan where all weights are 0.
     """
     sums, weights = np.atleast_1d(sums), np.atleast_1d(weights)
     weighs = weights != 0
@@ -46,11 +46,11 @@ def metric_value(name: str, sums: Any, weights: Any) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class TokenIds:
-    """What an objective may know of a vocabulary: its size and its special ids.
+    """What an objective may know about a vocabulary: its size and its special ids.
 
     `vocab_size` counts the ids in use, extra ids included (32,100 for T5), not the rows of an
-    embedding table. `sentinels` of them, from the top down, stand for spans; None where there are
-    none. `named` are further special tokens by their text, such as `<eod>` or `[R]`.
+    embedding table. The top `sentinels` ids stand for spans, counted from the top down; None: there
+    are none. `named` are further special tokens by their text, such as `<eod>` or `[R]`.
     `word_starts` and `full_stops` are bool [vocab_size]: the pieces that begin a word (of a script
     without spaces, every piece), and those that end a sentence. `counts` is int64 [vocab_size]:
     how often each id occurs in the training text of a corpus; a vocabulary by itself has none.
@@ -81,10 +81,10 @@ class TokenIds:
         return tuple(sorted({i for i in (*single, *self.named.values()) if i is not None}))
 
     def given(self, name: str) -> int:
-        """The special id of a field, which an objective's `needs` say is there.
+        """The special id in a field that an objective `needs`.
 
         Raises:
-          ValueError: it is not.
+          ValueError: this vocabulary lacks it.
         """
         found: int | None = getattr(self, name)
         if found is None:
@@ -98,7 +98,7 @@ class TokenIds:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """All but the arrays, which are stored by whoever keeps them."""
+        """All fields but the arrays, which the caller stores."""
         return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
@@ -117,7 +117,7 @@ class FeatureSpec:
     """One feature of an example.
 
     Attributes:
-      length: values at most; None where the feature is a single number (an array of no axes).
+      length: the most values; None where the feature is a single number (an array of no axes).
       dtype: "int32" or "float32".
     """
 
@@ -132,7 +132,7 @@ class Objective(Protocol):
       kind: which models read its examples: "encoder_decoder", "encoder" or "decoder".
       needs: what the vocabulary must have: names of `TokenIds` fields or of its named tokens.
       steps: names of `data.late_steps.STEPS` that run on its features.
-      static: draws the same noise for a sample in every epoch.
+      static: whether a sample gets the same noise in every epoch.
     """
 
     @property
@@ -151,27 +151,26 @@ class Objective(Protocol):
         """Feature lengths that go together for a model that reads `tokens` tokens a row."""
 
     def geometry(self, lengths: Mapping[str, int]) -> Any:
-        """Which tokens make a sample, for these feature lengths (an `geometry` object).
+        """Which tokens make a sample, for these feature lengths: see `objectives.parts.geometry`.
 
         Raises:
           ValueError: the feature lengths do not fit the objective; says which would.
         """
 
     def features(self, lengths: Mapping[str, int]) -> Mapping[str, FeatureSpec]:
-        """What an example holds, at most: every feature after `steps`, end of sequence included."""
+        """Every feature that an example may hold after `steps`, end of sequence included."""
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """Features before `steps` run. Never drops a sample."""
+        """The features, before `steps` run. Never drops a sample."""
 
 
 @runtime_checkable
 class Vocabulary(Protocol):
-    """Text to ids and back. Pickles, so that worker processes can have it.
+    """Turns text into ids and back. It pickles, so that worker processes can receive it.
 
-    One with an attribute `releases_lock` that is true is tokenised with in threads, others in
-    processes.
+    Where an attribute `releases_lock` is true, threads tokenise with it; otherwise processes do.
     """
 
     @property
@@ -182,15 +181,15 @@ class Vocabulary(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Hex digest: equal exactly where every text gets equal ids."""
+        """A hex digest, equal exactly for vocabularies that give every text equal ids."""
 
     def encode(self, text: str) -> list[int]: ...
 
     def encode_batch(self, texts: Sequence[str]) -> Sequence[Sequence[int] | np.ndarray]:
-        """Ids of each text, in this thread; int32 arrays where they come faster than lists."""
+        """Ids of each text, in this thread; int32 arrays where they are faster than lists."""
 
     def encode_with_sentinels(self, text: str) -> list[int]:
-        """Like `encode`, with each written `<extra_id_n>` becoming its single id."""
+        """Like `encode`, but each written `<extra_id_n>` becomes its single id."""
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
@@ -204,15 +203,15 @@ class Vocabulary(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
     def save(self, directory: Path) -> None:
-        """Writes `vocabulary.json` and whatever file it needs, for `vocabularies.loading.load`."""
+        """Writes `vocabulary.json` and the files it needs, for `vocabularies.loading.load`."""
 
 
 class ModelConfig(Protocol):
-    """What is asked of a model's configuration."""
+    """What every model configuration has."""
 
     @property
     def vocab_size(self) -> int:
-        """Rows of the table of tokens: at least the ids of the vocabulary."""
+        """Rows of the token table: at least as many as the vocabulary has ids."""
 
 
 @runtime_checkable
@@ -220,15 +219,15 @@ class GoesOn(Protocol):
     """A vocabulary that changes how a text begins, as SentencePiece puts a space before it."""
 
     def encode_following(self, texts: Sequence[str]) -> Sequence[Sequence[int] | np.ndarray]:
-        """Like `encode_batch`, for texts each of which continues a line: nothing is put before."""
+        """Like `encode_batch`, for texts that each continue a line: puts nothing before them."""
 
 
 class Model(Protocol):
-    """A model is its loss. Terms carry their own denominators over the global batch.
+    """A model that can be trained. Loss terms have their own denominators over the global batch.
 
     Attributes:
-      config: what it was made of.
-      padding: the id that it takes for padding where a batch has no mask; None where it needs none.
+      config: what it was made from.
+      padding: the id that it treats as padding where a batch has no mask; None where it needs none.
     """
 
     @property
@@ -257,7 +256,7 @@ class Model(Protocol):
 
 
 class States(Protocol):
-    """What a body makes of a batch."""
+    """The states that a body computes from a batch."""
 
     @property
     def last(self) -> jax.Array:
@@ -292,14 +291,14 @@ class Decodable(Protocol):
     def decode_step(
         self, cache: Any, tokens_B: jax.Array, position: jax.Array
     ) -> tuple[jax.Array, Any]:
-        """Logits of the tokens after `tokens_B`, int32 [B], float32 [B, V], and the next cache."""
+        """Float32 [B, V] logits of the tokens after `tokens_B`, int32 [B], and the next cache."""
 
 
 class FeatureConverter(Protocol):
-    """From the examples of a task to the rows that a model reads.
+    """Turns the examples of a task into the rows that a model reads.
 
     Attributes:
-      kind: of models that read them, as of `Objective`.
+      kind: which models read the rows, as in `Objective`.
       task_features: names of features that examples must have.
       pack: whether a row holds several examples.
     """
@@ -320,7 +319,7 @@ class FeatureConverter(Protocol):
         features: Mapping[str, FeatureSpec],
         ids: TokenIds,
     ) -> dict[str, np.ndarray]:
-        """One row from the examples that share it; from none, a row of padding.
+        """Makes one row of the examples that share it; of none, a row of padding.
 
         Raises:
           ValueError: a feature is missing, or the examples do not fit the row.
@@ -328,21 +327,21 @@ class FeatureConverter(Protocol):
 
 
 class BatchCompleter(Protocol):
-    """Adds to each global batch what a model learns from besides the text, such as a teacher."""
+    """Adds to each global batch what a model learns from besides text, such as a teacher."""
 
     def check(self, vocabulary: Vocabulary) -> None:
         """Raises ValueError where it cannot be used with this vocabulary; reads nothing large."""
 
     def check_model(self, model: Any) -> None:
-        """Raises ValueError where a model, its parameters abstract, has no use for what it adds."""
+        """Raises ValueError where a model, with abstract parameters, does not use what it adds."""
 
     def identity(self) -> Any:
-        """JSON by which a resumed run knows that it is still the same one."""
+        """JSON that tells a resumed run whether it is still the same one."""
 
     def open(self, layout: Any) -> Callable[[Batch], Batch]:
-        """What completes a batch, split over the mesh as `layout` (a `Layout`) says."""
+        """A function that completes a batch, split over the mesh as `layout` (a `Layout`) says."""
 
 
 def lacking(one: Any, protocol: type) -> list[str]:
-    """What `one` has not, of all that a protocol of this module asks for."""
+    """The members of a protocol of this module that `one` lacks."""
     return [name for name in vars(protocol) if name[0] != "_" and not hasattr(one, name)]

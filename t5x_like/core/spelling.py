@@ -1,4 +1,4 @@
-"""The end of a message about a name that does not exist: the names that may have been meant."""
+"""The end of a message about an unknown name: the names that may have been meant."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 from etils import epath
 
 SUFFIX = ".tmp"
-"""The ending of what a killed writer leaves; nothing else has it."""
+"""The name ending of a file that a killed writer leaves; no other file has it."""
 
 
 def temporary_name(path: Any) -> Any:
@@ -24,7 +24,7 @@ def temporary_name(path: Any) -> Any:
 def writing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` once the block has ended without an error.
 
-    On a disk its bytes are there before its name is. Several processes may write one file at once.
+    On a disk, the bytes arrive before the name does. Several processes may write one file at once.
 
     Raises:
       OSError: it cannot be written; nothing is left of it.
@@ -52,10 +52,10 @@ def write(path: Path | epath.Path, content: bytes) -> None:
 
 
 def check_writable(directory: Path | epath.Path) -> None:
-    """Makes a folder, and a file in it for a moment; several processes may do so at once.
+    """Makes a folder and, for a moment, a file in it; several processes may do so at once.
 
     Raises:
-      OSError: one of both cannot be done.
+      OSError: one of the two failed.
     """
     directory.mkdir(parents=True, exist_ok=True)
     probe = temporary_name(directory / ".writable")

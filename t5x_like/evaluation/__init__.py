@@ -1,1 +1,1 @@
-"""evaluation of t5x_like."""
+"""Held-out metrics, and the baselines that a trained model must beat."""

@@ -1,6 +1,6 @@
-"""What a trained model must beat: frequencies of tokens and labels, itself with a blanked encoder.
+"""Baselines that a trained model must beat: frequencies, and its own results without text.
 
-Batches are NumPy's, of any kind of model. What is blanked, or scored in part, keeps its targets, so
+Batches are NumPy's, of any kind of model. Blanked or partly scored batches keep their targets, so
 that all figures are about the same tokens.
 """
 
@@ -19,7 +19,7 @@ NumpyBatch = Mapping[str, np.ndarray]
 
 
 def content_only(batch: NumpyBatch, ids: TokenIds) -> dict[str, np.ndarray]:
-    """The batch with loss weights on ordinary target tokens alone: no sentinel, no special token.
+    """The batch with loss weights only on ordinary target tokens: no sentinels or special tokens.
 
     Args:
       batch: `encoder_input_tokens` int32 [B, L]; `decoder_target_tokens` int32 and
@@ -33,9 +33,9 @@ def content_only(batch: NumpyBatch, ids: TokenIds) -> dict[str, np.ndarray]:
 
 
 def blank_encoder(batch: NumpyBatch, ids: TokenIds) -> dict[str, np.ndarray]:
-    """The batch with every ordinary encoder token padded away: the special ones stay in place.
+    """The batch with ordinary encoder tokens replaced by padding; special ones stay in place.
 
-    The model still sees how many blanks there are and where, and nothing of the text around them.
+    The model still sees the number and places of the blanks, but none of the text around them.
     """
     tokens = batch["encoder_input_tokens"]
     keep = _is_special(tokens, tokens, ids)
@@ -45,13 +45,13 @@ def blank_encoder(batch: NumpyBatch, ids: TokenIds) -> dict[str, np.ndarray]:
 def with_special_targets(
     counts: np.ndarray, rows: Sequence[NumpyBatch], ids: TokenIds
 ) -> np.ndarray:
-    """Occurrences of ids in text, and of the special ids that are predicted beside it.
+    """Counts of ids in text, with counts added for special ids that are predicted.
 
-    Text has no special ids, and some objectives predict them: RoBERTa's `<s>` and `</s>`, a
-    language model's separators. They are as frequent, beside text, as among the targets of `rows`.
+    Text has no special ids, but some objectives predict them: RoBERTa's `<s>` and `</s>`, a
+    language model's separators. They get the same frequency as among the targets of `rows`.
 
     Args:
-      counts: int [vocab_size], of the training text.
+      counts: int [vocab_size], counts in the training text.
       rows: batches that `unigram` can score.
       ids: the vocabulary's special ids.
 
@@ -71,9 +71,9 @@ def with_special_targets(
 
 
 def unigram(counts: np.ndarray) -> Callable[[Any, NumpyBatch], dict[str, Any]]:
-    """A step for `evaluator.evaluate`: each token as likely as it is frequent, one added to each.
+    """A step for `evaluator.evaluate` that predicts tokens by their counts plus one.
 
-    Its metrics are `loss`, `accuracy` (of the most frequent one) and `perplexity` of the targets of
+    Its metrics are `loss`, `accuracy` (of the most frequent id) and `perplexity` of the targets of
     a decoder, or of the masked tokens of an encoder, by their loss weights. It has no parameters.
 
     Args:
@@ -104,10 +104,10 @@ def _targets(batch: NumpyBatch) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_special(tokens: np.ndarray, encoder_tokens: np.ndarray, ids: TokenIds) -> np.ndarray:
-    """Bool like `tokens` [B, N]: sentinels, and special tokens other than padding and unknown ones.
+    """Marks, as bool [B, N], sentinels and special tokens other than padding and unknown ones.
 
     Sentinels count down from the top id without a gap, so a row's sentinels are the longest such
-    run in its encoder input; a byte vocabulary's other top bytes are then left as ordinary tokens.
+    run in its encoder input; a byte vocabulary's other top bytes are left as ordinary tokens.
     """
     special = np.isin(tokens, sorted({*ids.special} - {ids.pad, ids.unk}))
     if ids.sentinels is None:
@@ -120,15 +120,15 @@ def _is_special(tokens: np.ndarray, encoder_tokens: np.ndarray, ids: TokenIds) -
 
 
 def label_shares(rows: Sequence[NumpyBatch], found: Mapping[str, float]) -> dict[str, float]:
-    """What it is worth to know how common each label is, and nothing else.
+    """Metrics of knowing only how common each label is.
 
     Args:
-      rows: that were evaluated, with labels of pairs of sentences or without.
-      found: the model's metrics on them, which have the share of replaced tokens.
+      rows: the evaluated rows, with or without labels of pairs of sentences.
+      found: the model's metrics on them, which include the share of replaced tokens.
 
     Returns:
-      `sentence_loss` and `sentence_accuracy` of always giving the commoner label, and
-      `discriminator_text_loss` and `replaced_auc` of giving each token of the text the same chance.
+      `sentence_loss` and `sentence_accuracy` of always predicting the commoner label, and
+      `discriminator_text_loss` and `replaced_auc` of the same score for every token of the text.
     """
     shares: dict[str, float] = {}
     names = [name for name in SENTENCE_LABELS if name in rows[0]]

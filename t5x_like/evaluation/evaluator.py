@@ -27,11 +27,11 @@ def evaluate(
     Args:
       step: (params, global batch) -> {name: (sum, weight)}.
       params: the model's parameters.
-      batches: global batches, of JAX or NumPy as `step` wants them; rows that must not count carry
-        zero loss weights.
-      token_bytes: int32 [vocab_size], as of `text_bytes.token_bytes`. With it, language models get
-        `bits_per_byte`: of all their targets, by the bytes of text that these stand for. No model
-        does that reads part of the text and does not predict it.
+      batches: global batches, of JAX or NumPy as `step` needs them; rows that must not count have
+        loss weights of 0.
+      token_bytes: int32 [vocab_size], as in `text_bytes.token_bytes`. With it, language models get
+        `bits_per_byte`: over all their targets, per byte of the text that these stand for. A model
+        that reads part of the text without predicting it gets none.
 
     Returns:
       {name: `protocols.metric_value` of the sums and the weights of all batches}.
@@ -45,7 +45,7 @@ def evaluate(
             )
             found["bits_per_byte"] = (found["perplexity"][0] / math.log(2), jax.device_get(count))
         for name, pair in found.items():
-            # Float64 on the host: a sum over many batches must not lose the small ones.
+            # Float64 on the host: a sum over many batches must not lose small values.
             totals[name] = totals.get(name, 0.0) + np.asarray(pair, np.float64)
     return {name: metric_value(name, *pair) for name, pair in totals.items()}
 
@@ -56,5 +56,5 @@ def _predicts_whole_texts(batch: Mapping[str, Any]) -> bool:
 
 @jax.jit
 def _scored_bytes(targets_BL: jax.Array, weights_BL: jax.Array, bytes_V: jax.Array) -> jax.Array:
-    """Bytes of the targets that weigh something, int32 []: exact, and the same on all processes."""
+    """Bytes of the targets that have a weight, int32 []: exact, and equal on all processes."""
     return jnp.where(weights_BL > 0, jnp.asarray(bytes_V)[targets_BL], 0).sum()

@@ -1,4 +1,4 @@
-"""How many bytes of text an id stands for: what makes losses of different vocabularies compare."""
+"""The bytes of text that each id stands for: they make losses of vocabularies comparable."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SENTINEL = re.compile(r"<extra_id_\d+>")
 def token_bytes(vocabulary: Vocabulary) -> np.ndarray | None:
     """UTF-8 bytes of each id's text, int32 [vocab_size]; None where ids have no known text.
 
-    Special ids and sentinels stand for none; nor does the unknown token, so that a model of text
-    that its vocabulary cannot write never looks better for it. The bytes are those of the text as
-    the vocabulary normalises it: bytes and byte-level BPE change nothing; SentencePiece begins each
-    line with a space, which counts for the line's end; WordPiece has one before every word and
-    every punctuation mark, in lower case where the vocabulary is uncased.
+    Special ids and sentinels stand for no bytes. The unknown token stands for none either: a model
+    never looks better for text that its vocabulary cannot write. The bytes are those of the
+    normalised text: bytes and byte-level BPE change nothing; SentencePiece begins each line with a
+    space, which counts for the line's end; WordPiece has a space before every word and every
+    punctuation mark, and lower case where the vocabulary is uncased.
     """
     if isinstance(vocabulary, PassThroughVocabulary):
         return None

@@ -1,1 +1,1 @@
-"""What trained models are used for: decoding and filling in blanks."""
+"""Uses of trained models: decoding and filling in blanks."""

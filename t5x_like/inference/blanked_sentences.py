@@ -1,4 +1,4 @@
-"""Held-out sentences with blanks, made by the objective that a task is trained with."""
+"""Held-out sentences with blanks, made by the task's objective."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def blanked_sentences(task: Task, n: int) -> Iterator[tuple[str, str]]:
     """Up to `n` pairs (a sentence with `<extra_id_k>` blanks, sentence), spread over the split.
 
     Raises:
-      ValueError: the task has no held-out text, no sentence in it, or no objective that makes
-        blanks.
+      ValueError: the task has no held-out text, the text has no sentence, or the objective makes
+        no blanks.
     """
     vocabulary = task.vocabulary
     if task.objective is None or task.cache is None or not task.has("validation"):

@@ -26,8 +26,8 @@ def greedy(
 ) -> jax.Array:
     """The likeliest token at each position: int32 [B, max_length], `pad` after the first `eos`.
 
-    Stops when every row has ended. Ids from `vocab_size` on, rows of the table that no token has,
-    are never chosen. `start` is what the decoder reads first.
+    Stops when every row has ended. Ids from `vocab_size` on, which are rows of the table without a
+    token, are never chosen. The decoder reads `start` first.
     """
     batch = encoder_tokens_BM.shape[0]
     cache = model.init_cache(

@@ -1,4 +1,4 @@
-"""Filling in the blanks of texts, written `<extra_id_n>` or `___`, with a span-corruption model."""
+"""Fills the blanks of texts, `<extra_id_n>` or `___`, with a span-corruption model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LENGTH_STEP = 64  # input lengths are rounded up to it, so that few shapes are 
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """A text, what the model put into each of its blanks in turn, and both together."""
+    """A text, what the model put into each of its blanks, in order, and both together."""
 
     text: str
     blanks: tuple[str, ...]
@@ -41,12 +41,12 @@ def fill(
     Args:
       texts: each with at least one blank; blanks without a number get the lowest free ones.
       vocabulary: the model's.
-      generate: int32 [batch_size, length] encoder tokens, 0 padded, to int32 [batch_size, ...]
-        decoder tokens, as `decoding.greedy` gives them.
-      batch_size: rows given to `generate`, always; missing ones are padding.
+      generate: turns int32 [batch_size, length] encoder tokens, padded with 0, into int32
+        [batch_size, ...] decoder tokens, as `decoding.greedy` does.
+      batch_size: the rows of every call of `generate`; missing rows are padding.
 
     Raises:
-      ValueError: a text without a blank, or with more than the vocabulary has sentinels.
+      ValueError: a text has no blank, or more than the vocabulary has sentinels.
     """
     numbered = ((text, number_blanks(text)) for text in texts)
     while rows := list(itertools.islice(numbered, batch_size)):
@@ -61,7 +61,7 @@ def fill(
 
 
 def number_blanks(text: str) -> str:
-    """The text with each `___` replaced by `<extra_id_n>`, n counting over the numbers not used.
+    """The text with each `___` replaced by `<extra_id_n>`; n counts over the unused numbers.
 
     Raises:
       ValueError: the text has no blank of either kind.
@@ -98,13 +98,13 @@ def _filled(text: str, with_numbers: str, *, output: np.ndarray, vocabulary: Voc
 def spans_of(
     output: Sequence[int] | np.ndarray, vocabulary: Vocabulary, *, numbers: Sequence[int]
 ) -> dict[int, str]:
-    """What follows each sentinel of `numbers` in decoder tokens; empty where it does not occur.
+    """The text after each sentinel of `numbers` in decoder tokens; empty where it does not occur.
 
     Text keeps the space before it if the tokens say that a word begins. The sentinel after the last
     one ends its span.
     """
     ids = vocabulary.token_ids
-    # Only those that may occur: a byte vocabulary's other sentinels are bytes of text.
+    # Only sentinels that may occur: a byte vocabulary's others are bytes of text.
     sentinels = {ids.sentinel(n): n for n in [*numbers, max(numbers) + 1]}
     spans: dict[int, list[int]] = {n: [] for n in sentinels.values()}
     current: list[int] = []
@@ -119,7 +119,7 @@ def spans_of(
 
 
 def _text(number: int, span: list[int], vocabulary: Vocabulary) -> str:
-    # Decoded behind its sentinel, or a space that begins the span would be taken for a text's.
+    # Decoded after its sentinel: otherwise a space at its start is taken for the text's start.
     decoded = vocabulary.decode([vocabulary.token_ids.sentinel(number), *span])
     return decoded.removeprefix(f"<extra_id_{number}>")
 

@@ -1,4 +1,4 @@
-"""What a masked language model puts into the blanks of a text: `[MASK]` or `___`."""
+"""Guesses the blanks of a text, `[MASK]` or `___`, with a masked language model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _BLANK = re.compile(r"_{3,}|\[MASK\]|<mask>")
 
 
 class Guess(NamedTuple):
-    """A token for a blank, as text, and how likely the model finds it."""
+    """A token for a blank, as text, and its probability."""
 
     text: str
     probability: float
 
 
 class Guesses(NamedTuple):
-    """A text, the likeliest tokens of each of its blanks, and the text with the first of each."""
+    """A text, the likeliest tokens of each blank, and the text filled with the first ones."""
 
     text: str
     blanks: tuple[tuple[Guess, ...], ...]
@@ -40,15 +40,15 @@ def fill(
     """The `k` likeliest tokens of each blank; blanks of one text are guessed independently.
 
     Args:
-      texts: each with one blank at least.
-      model: predicts masked tokens: a BERT or its kin, an ELECTRA (its generator), an XLNet.
+      texts: each with at least one blank.
+      model: predicts masked tokens: a BERT or a relative, an ELECTRA (its generator), an XLNet.
       vocabulary: the model's.
-      k: guesses for a blank.
-      template: what stands around a text (`text_rows.framed`).
+      k: the number of guesses for a blank.
+      template: the tokens around a text (`text_rows.framed`).
 
     Raises:
-      ValueError: the model predicts no masked tokens, the vocabulary has no mask, a text has no
-        blank, or is longer than the model has positions.
+      ValueError: the model predicts no masked tokens, the vocabulary has no mask, or a text has no
+        blank or is longer than the model has positions.
     """
     predict = _predictor(model)
     ids = vocabulary.token_ids
@@ -79,7 +79,7 @@ def fill(
 
 
 def _encoded(pieces: Sequence[str], vocabulary: Vocabulary) -> list[int]:
-    """Tokens of the text around its blanks, each of which is the mask's one."""
+    """Tokens of the text, with a mask token at each blank."""
     first, *others = pieces
     found = [*vocabulary.encode(first.rstrip(" "))]
     for piece in others:
@@ -105,7 +105,7 @@ def _positions(blanks: np.ndarray) -> np.ndarray:
 
 
 def _predictor(model: Any) -> Callable[[Any, Any], jax.Array]:
-    """From the model and a batch with `masked_positions` to logits [B, K, V]."""
+    """A function from the model and a batch with `masked_positions` to logits [B, K, V]."""
     if hasattr(model, "whole_generator"):
         return _of_generator
     if hasattr(model, "mlm"):
@@ -113,7 +113,7 @@ def _predictor(model: Any) -> Callable[[Any, Any], jax.Array]:
     if hasattr(getattr(model, "encoder", None), "sights"):
         return _of_two_streams
     raise ValueError(
-        f"a {type(model).__name__} predicts no masked tokens: encoders that were pretrained so do, "
+        f"a {type(model).__name__} predicts no masked tokens: encoders pretrained on them do, "
         "and encoder-decoders fill blanks"
     )
 
@@ -128,13 +128,13 @@ def _of_head(model: Any, batch: Batch) -> jax.Array:
 def _of_generator(model: Any, batch: Batch) -> jax.Array:
     generator = model.whole_generator()
     if generator is None:
-        raise ValueError("the generator of this ELECTRA draws all tokens alike")
+        raise ValueError("the generator of this ELECTRA gives all tokens the same chance")
     return _of_head(generator, batch)
 
 
 @jax.jit
 def _of_two_streams(model: Any, batch: Batch) -> jax.Array:
-    """Each blank sees all of the text but the blanks."""
+    """Each blank sees all of the text except the blanks."""
     tokens_BL = batch["encoder_input_tokens"]
     return model.logits(
         {

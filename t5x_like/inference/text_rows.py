@@ -1,4 +1,4 @@
-"""Texts as rows of tokens, framed as a family's tokenizer would, and their states."""
+"""Texts as rows of tokens, framed as in a family's tokenizer, and their states."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from t5x_like.core.protocols import TokenIds
 
 ROWS = 8
-"""Texts that are read at once."""
+"""How many texts are read at once."""
 _LENGTH_STEP = 64  # lengths are rounded up to it, so that few shapes are compiled
 
 
 def framed(tokens: Sequence[int], ids: TokenIds, template: str) -> list[int]:
     """A text's tokens with the special ones of a template, such as "cls:0 A:0 sep:0".
 
-    What the vocabulary does not have is left out. Token types are not given: one text is of one.
+    Tokens that the vocabulary lacks are left out. Token types are not given: one text has one type.
     """
     found: list[int] = []
     for word in template.split():
@@ -41,11 +41,11 @@ def _special(role: str, ids: TokenIds) -> int | None:
 def batches(
     rows: Sequence[Sequence[int]], *, pad: int
 ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-    """Rows of nearly one length together: their numbers, and what an encoder reads.
+    """Groups rows of similar length: the rows' numbers, and what an encoder reads.
 
     Yields:
-      `encoder_input_tokens` and `encoder_attention_mask`, int32 [ROWS, length]; rows that are
-      missing are padding.
+      `encoder_input_tokens` and `encoder_attention_mask`, int32 [ROWS, length]; missing rows are
+      padding.
     """
     order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
     for start in range(0, len(order), ROWS):
@@ -62,10 +62,10 @@ def batches(
 def states(model: Any, rows: Sequence[Sequence[int]], *, pad: int) -> list[np.ndarray]:
     """The last states of each row's tokens, float32 [length, d_model] each.
 
-    Those of an encoder, where the model has one, else those of its decoder.
+    They are the encoder's, where the model has one, else the decoder's.
 
     Raises:
-      ValueError: the model shows no states, or a row is longer than it has positions.
+      ValueError: the model gives no states, or a row is longer than it has positions.
     """
     read = _reader(model)
     found: list[np.ndarray] = [np.zeros(0)] * len(rows)
@@ -77,7 +77,7 @@ def states(model: Any, rows: Sequence[Sequence[int]], *, pad: int) -> list[np.nd
 
 
 def _reader(model: Any) -> Any:
-    """From the model and a batch of `batches` to states [B, L, D]."""
+    """A function from the model and a batch of `batches` to states [B, L, D]."""
     if hasattr(model, "encode"):
         return jax.jit(
             lambda model, batch: (
@@ -94,7 +94,7 @@ def _reader(model: Any) -> Any:
         )
     if hasattr(_body(model), "hidden"):
         return jax.jit(lambda model, batch: _body(model).hidden(batch).last)
-    raise ValueError(f"a {type(model).__name__} shows no states")
+    raise ValueError(f"a {type(model).__name__} gives no states")
 
 
 def _body(model: Any) -> Any:

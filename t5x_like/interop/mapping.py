@@ -1,4 +1,4 @@
-"""Rules that say where each of our parameters is in a Hugging Face file, used in both directions.
+"""Rules that map our parameters to tensors of a Hugging Face file, used in both directions.
 
 Our parameters are named by their path in the model, such as `encoder/layers/mlp/wi/kernel`.
 """
@@ -17,7 +17,7 @@ Arrays = tuple[np.ndarray, ...]
 
 
 class Transform(NamedTuple):
-    """One array of theirs to one or several of ours, and back; of one layer, without stacking."""
+    """Turns one of their arrays into one or several of ours, and back; one layer at a time."""
 
     to_ours: Callable[[np.ndarray], Arrays]
     to_theirs: Callable[..., np.ndarray]
@@ -30,14 +30,14 @@ TRANSPOSED = Transform(lambda theirs: (theirs.T,), lambda ours: ours.T)
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Our parameters `ours` are their tensor `theirs`.
+    """Our parameters `ours` are the tensor `theirs` of Hugging Face.
 
     Attributes:
-      ours: a path, or the paths of what one tensor of theirs holds together.
-      theirs: a name. With `{i}` in it, or as a function of i, there is one for each of ours stacked
-        along the first dimension.
-      transform: between the two.
-      aliases: other names under which files have it (tied weights are stored once, anywhere).
+      ours: a path, or the paths of all parameters that the one tensor holds.
+      theirs: a name. With `{i}` in it, or as a function of i, it names one tensor for each of ours
+        that are stacked along the first dimension.
+      transform: between `theirs` and `ours`.
+      aliases: other names for it in files (tied weights are stored once, under any of them).
     """
 
     ours: str | tuple[str, ...]
@@ -54,7 +54,7 @@ class Rule:
         return not isinstance(self.theirs, str) or "{i}" in self.theirs
 
     def name(self, i: int) -> str:
-        """The name of layer `i`'s tensor; of the only one where nothing is stacked."""
+        """The name of layer `i`'s tensor, or of the only tensor where nothing is stacked."""
         return self.theirs.format(i=i) if isinstance(self.theirs, str) else self.theirs(i)
 
 
@@ -65,13 +65,13 @@ def linear(ours: str, theirs: str | Callable[[int], str], *, bias: bool = True) 
 
 
 def norm(ours: str, theirs: str | Callable[[int], str], *, bias: bool = True) -> list[Rule]:
-    """Rules for a `LayerNorm`, or without bias an `RMSNorm`."""
+    """Rules for a `LayerNorm`, or for an `RMSNorm` where there is no bias."""
     rules = [Rule(f"{ours}/scale", _ending(theirs, ".weight"))]
     return [*rules, Rule(f"{ours}/bias", _ending(theirs, ".bias"))] if bias else rules
 
 
 def under(rules: Iterable[Rule], *, ours: str = "", theirs: str = "") -> list[Rule]:
-    """The rules of a part, for a model that has it under these prefixes."""
+    """The rules of a part, for a model that holds it under these prefixes."""
     return [
         dataclasses.replace(
             rule,
@@ -96,12 +96,12 @@ class Names:
     """All rules of one model.
 
     Attributes:
-      rules: each parameter of ours is in exactly one.
+      rules: each of our parameters is in exactly one.
       prefix: of the body's names in a file with a head, such as `bert.`; a file of the body alone
         lacks it.
-      constants: tensors that Hugging Face keeps and we do not, as they are to be written.
-      unused: beginnings of names that a file may hold in vain (tied copies, buffers).
-      fresh: draws, while it is written, what they have and we do not; in a file it is left over.
+      constants: tensors, as they are written, that Hugging Face keeps and we do not.
+      unused: prefixes of names of tensors that a file may hold without use (tied copies, buffers).
+      fresh: draws, when writing, tensors that Hugging Face has and we do not; reading skips them.
     """
 
     rules: Sequence[Rule]
@@ -112,7 +112,7 @@ class Names:
 
 
 class Reader(Protocol):
-    """What tensors are read from: `safetensors_files.Weights`."""
+    """A source of tensors: `safetensors_files.Weights`."""
 
     def __contains__(self, name: object) -> bool: ...
 
@@ -131,14 +131,14 @@ def read(
 ) -> tuple[dict[str, Any], list[str]]:
     """The parameters of an abstract `model`, float32, as the nested dict that its state is.
 
-    One tensor is held besides what has been read. `rules` are those of `names`, where someone wants
-    to watch them go by.
+    Besides what has been read, it holds one tensor. `rules` are those of `names`; a caller can pass
+    an iterable that shows progress.
 
     Returns:
-      The parameters, and the names of tensors that the file holds in vain.
+      The parameters, and the names of the file's tensors that have no use.
 
     Raises:
-      ValueError: a tensor is missing or has another shape; or the rules are not the model's.
+      ValueError: a tensor is missing or has another shape; or the rules do not fit the model.
     """
     shapes = {path: leaf.shape for path, leaf in flat_parameters(model).items()}
     _check_complete(names.rules, shapes)
@@ -161,7 +161,7 @@ def read(
                 if array.shape != target.shape:
                     raise ValueError(
                         f"{name} gives {path} the shape {array.shape}, but the configuration "
-                        f"beside it says {target.shape}: they are not of one model"
+                        f"beside it says {target.shape}: they belong to different models"
                     )
                 target[...] = array
     if missing:
@@ -176,10 +176,10 @@ def read(
 
 
 def written(params: Any, model: nnx.Module, names: Names) -> Iterator[tuple[str, np.ndarray]]:
-    """Their tensors, float32, one by one, of our parameters as `read` returns them.
+    """Yields Hugging Face's float32 tensors, made from our parameters as `read` returns them.
 
     Raises:
-      ValueError: the rules are not the model's.
+      ValueError: the rules do not fit the model.
     """
     leaves = _flat(params)
     _check_complete(names.rules, leaves)
@@ -200,7 +200,7 @@ def _check_complete(rules: Iterable[Rule], ours: Iterable[str]) -> None:
 
 
 def _present(weights: Reader, rule: Rule, i: int, *, prefix: str) -> str | None:
-    """The name that the file has: with or without the body's prefix, old names of norms too."""
+    """The name in the file: with or without the body's prefix; old names of norms count too."""
     for name in (rule.name(i), *rule.aliases):
         bare = name.removeprefix(prefix)
         for whole in (name, bare, prefix + bare):

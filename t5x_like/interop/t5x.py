@@ -1,4 +1,4 @@
-"""T5X's checkpoints of T5: arrays as zarr folders beside one msgpack file; read, never written."""
+"""Reads T5X's checkpoints of T5, arrays in zarr folders beside one msgpack file; never writes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LAYER_SECOND = Transform(
     to_ours=lambda theirs: (np.moveaxis(theirs, 1, 0),),
     to_theirs=lambda ours: np.moveaxis(ours, 0, 1),
 )
-"""Scanned models hold the layers in the second dimension."""
+"""Scanned models stack the layers along the second dimension."""
 
 
 class Arrays:
-    """The arrays of a checkpoint by their dotted names, read when they are asked for.
+    """The arrays of a checkpoint by their dotted names, read when asked for.
 
     Raises:
-      FileNotFoundError: the directory is none of T5X's.
+      FileNotFoundError: the directory is no checkpoint of T5X.
       ValueError: its msgpack file is damaged, or it was written by Orbax.
     """
 
@@ -61,7 +61,7 @@ class Arrays:
         return tuple(sorted({*self._folders, *self._inline}))
 
     def read(self, name: str) -> np.ndarray:
-        """float32, whatever it was stored as."""
+        """The array as float32, whatever its stored type."""
         if name in self._folders:
             return _zarr(self._folders[name]).astype(np.float32, copy=False)
         return np.asarray(self._inline[name]).astype(np.float32, copy=False)
@@ -78,12 +78,12 @@ def _zarr(folder: Path) -> np.ndarray:
 
 
 def _inline(state: Path) -> dict[str, np.ndarray]:
-    """Arrays that are small enough to be in the msgpack file itself."""
+    """Arrays that are small enough to be stored in the msgpack file itself."""
     if not state.is_file():
         return {}
     try:
         tree = serialization.msgpack_restore(state.read_bytes())
-    except Exception as error:  # the library raises whatever its parser met
+    except Exception as error:  # the library raises whatever its parser raised
         raise ValueError(f"{state} is damaged, or not a state of T5X: {error!r}") from error
     tree = tree.get("optimizer", tree) if isinstance(tree, dict) else {}
     found: dict[str, np.ndarray] = {}
@@ -100,14 +100,14 @@ def _inline(state: Path) -> dict[str, np.ndarray]:
 
 
 def is_checkpoint(directory: Path) -> bool:
-    """Whether a directory looks like a checkpoint of T5X, of Orbax or of TensorFlow."""
+    """Whether a directory looks like a checkpoint written by T5X, Orbax or TensorFlow."""
     zarr = any(directory.glob(f"{_ROOT}*/.zarray"))
     known = (directory / _STATE).is_file() or zarr
     return known or _is_of_orbax(directory) or of_tensorflow(directory)
 
 
 def of_tensorflow(directory: Path) -> bool:
-    """Whether TensorFlow wrote it: pairs of files, and a text that names the newest of them."""
+    """Whether TensorFlow wrote it: pairs of files, and a text file that names the newest."""
     state = directory / _STATE
     if state.is_file() and state.read_bytes()[:22] == b"model_checkpoint_path:":
         return True
@@ -115,11 +115,11 @@ def of_tensorflow(directory: Path) -> bool:
 
 
 def _is_of_orbax(directory: Path) -> bool:
-    """Newer T5X writes so: a file of metadata, and all arrays in one database or each in zarr."""
+    """Whether it is newer T5X's: metadata, and all arrays in one database or each in zarr."""
     if (directory / _STATE).is_file():
         return False
     parts = [path for path in directory.glob("*") if path.is_dir()]
-    if any((part / _STATE).is_file() for part in parts):  # of its first releases
+    if any((part / _STATE).is_file() for part in parts):  # from its first releases
         return True
     return any((folder / name).exists() for folder in (directory, *parts) for name in _OF_ORBAX)
 
@@ -128,12 +128,12 @@ def read(directory: Path, config: t5.Config) -> tuple[functools.partial, Any]:
     """The constructor and the parameters of a T5 whose sizes are known.
 
     Args:
-      directory: of one step.
-      config: T5X keeps sizes in its gin files, so they are given.
+      directory: the directory of one step.
+      config: the sizes, which T5X keeps in its gin files.
 
     Raises:
       FileNotFoundError: it is no checkpoint of T5X.
-      ValueError: an array is missing, damaged, of another shape, or left over.
+      ValueError: an array is missing, damaged, left over, or of another shape.
     """
     arrays = Arrays(directory)
     make = functools.partial(t5.T5, config=config)
@@ -145,7 +145,7 @@ def read(directory: Path, config: t5.Config) -> tuple[functools.partial, Any]:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         raise ValueError(
             f"the model has no place for {', '.join(left[:4])}{more} of {directory}: choose one "
-            "with --model that has as many layers, and an output of its own where that is there"
+            "with --model that has as many layers and, if the checkpoint has one, its own output"
         )
     return make, params
 
@@ -163,7 +163,7 @@ def _names(model: t5.T5, *, scanned: bool) -> Names:
         raise ValueError(
             "this checkpoint has a relative position bias "
             + ("in every layer (a scanned model)" if scanned else "for all layers of a side")
-            + ", and the model has not: choose another with --model, or set "
+            + ", and the model does not: choose another with --model, or set "
             f"--gin.t5.Config.relative_bias_per_layer={scanned}"
         )
     mlp = ("wi_0", "wi_1", "wo") if hasattr(model.encoder.layers.mlp, "wi_0") else ("wi", "wo")

@@ -1,1 +1,1 @@
-"""Shared parts of models in Flax NNX: they know arrays and axis names, no model and no task."""
+"""Shared parts of models in Flax NNX: they know arrays and axis names, but no model or task."""

@@ -13,7 +13,7 @@ _Activation = Callable[[jax.Array], jax.Array]
 
 
 def _keeping_its_input(function: _Activation) -> _Activation:
-    """`function`, elementwise, whose slope is computed again rather than stored."""
+    """`function`, elementwise; its slope is computed again rather than stored."""
     kept = jax.custom_vjp(function)
 
     def backward(x: jax.Array, g: jax.Array) -> tuple[jax.Array]:
@@ -31,7 +31,7 @@ def _keeping_its_input(function: _Activation) -> _Activation:
 @_keeping_its_input
 def gelu(x: jax.Array) -> jax.Array:
     """x * P(Z < x) for a standard normal Z, exactly (Hendrycks and Gimpel, 2016)."""
-    # 1 + erf loses what is far below 1: not in 16 bits.
+    # 1 + erf loses values far below 1: not in 16 bits.
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     return (0.5 * wide * (1.0 + jax.lax.erf(wide * np.sqrt(0.5).astype(wide.dtype)))).astype(
         x.dtype

@@ -26,8 +26,8 @@ def param(
 ) -> nnx.Param:
     """A float32 parameter whose dimensions carry the logical names `axes`.
 
-    `axes` is a metadata key of ours, as flax's `out_sharding` needs a mesh to build a model.
-    Stacking layers adds leading dimensions and leaves `axes` alone: names are right-aligned.
+    `axes` is our own metadata key: flax's `out_sharding` needs a mesh to build a model.
+    Stacking layers adds leading dimensions and does not change `axes`: names are right-aligned.
     """
     if len(axes) != len(shape):
         raise ValueError(
@@ -50,7 +50,7 @@ class Linear(nnx.Module):
         bias: bool = False,
     ) -> None:
         self.kernel = param(init, shape, axes=axes, rngs=rngs)
-        # Split as the output is; one as wide as the model is whole, as norms are.
+        # Split as the output is; a bias as wide as the model is not split, as with norms.
         axis = None if axes[1] == "embed" else axes[1]
         self.bias = param(ZEROS, shape[1:], axes=(axis,), rngs=rngs) if bias else None
         self.dtype = dtype
@@ -61,7 +61,7 @@ class Linear(nnx.Module):
 
 
 class RMSNorm(nnx.Module):
-    """x / rms(x) * scale over the last dimension, not centred; the mean is taken in float32."""
+    """x / rms(x) * scale over the last dimension, not centred; float32 mean."""
 
     def __init__(
         self, d_model: int, *, dtype: DTypeLike, rngs: nnx.Rngs, epsilon: float = 1e-6
@@ -117,7 +117,7 @@ class Embedding(nnx.Module):
 
 
 class Logits(nnx.Module):
-    """An output matrix of its own (untied): x[B, L, D] -> float32 [B, L, V]."""
+    """A separate (untied) output matrix: x[B, L, D] -> float32 [B, L, V]."""
 
     def __init__(self, d_model: int, vocab_size: int, *, init: Init, rngs: nnx.Rngs) -> None:
         self.kernel = above(param(init, (d_model, vocab_size), axes=("embed", "vocab"), rngs=rngs))

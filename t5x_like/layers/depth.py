@@ -1,6 +1,6 @@
-"""Whether parameters come before a model's layers or after them, said on the parameters.
+"""Marks on parameters that come before a model's layers or after them.
 
-Learning rates that fall with depth (`layerwise`) read it. Parameters of the layers
+Learning rates that fall with depth (`layerwise`) read the marks. Parameters of the layers
 themselves need no mark: they are stacked.
 """
 
@@ -14,7 +14,7 @@ Part = TypeVar("Part", nnx.Module, nnx.Param)
 
 
 def below(part: Part) -> Part:
-    """Marks parameters that come before the layers, or that all of them read: embeddings."""
+    """Marks parameters that come before the layers, or that all layers read: embeddings."""
     return _marked(part, "below")
 
 

@@ -13,15 +13,15 @@ from t5x_like.core.partitioning import constrain
 
 @dataclasses.dataclass(frozen=True)
 class Dropouts:
-    """The rates of a layer, each in [0, 1), and how masks are shared.
+    """The dropout rates of a layer, each in [0, 1), and how masks are shared.
 
     Attributes:
-      hidden: of what is added to the residual stream.
-      attention: of attention probabilities.
-      mlp: inside the feed-forward part, after its activation.
+      hidden: rate for what is added to the residual stream.
+      attention: rate for attention probabilities.
+      mlp: rate inside the feed-forward part, after its activation.
       shared: T5 drops the same units at all positions of a row, and the same keys for all queries
-        of a head; elsewhere every element is drawn by itself.
-      after_attention: whether `hidden` applies to what attention adds (DistilBERT: not).
+        of a head; elsewhere every element is drawn independently.
+      after_attention: whether `hidden` applies to what attention adds (not in DistilBERT).
     """
 
     hidden: float = 0.0
@@ -37,7 +37,7 @@ _NUMBERS = 2**16
 
 
 def subkeys(key: jax.Array | None, n: int) -> Sequence[jax.Array | None]:
-    """`n` independent keys, or as many None: deterministic."""
+    """`n` independent keys; `n` times None where `key` is None (deterministic)."""
     return [None] * n if key is None else list(jax.random.split(key, n))
 
 
@@ -47,14 +47,14 @@ def dropout(
     """Zeroes elements with probability `rate` and scales the rest; `key` None changes nothing.
 
     One mask serves all positions along the dimensions `shared`. The rate is rounded to a multiple
-    of 2**-16, and the scale is of what it is then.
+    of 2**-16; the scale uses the rounded rate.
     """
     if key is None or rate == 0.0:
         return x
     shape = [1 if d in shared else size for d, size in enumerate(x.shape)]
     dropped = min(round(rate * _NUMBERS), _NUMBERS - 1)
     keep = _sixteen_bits(key, shape) >= dropped
-    # Else XLA may draw the numbers a second time for the backward pass.
+    # Otherwise XLA may draw the numbers a second time for the backward pass.
     keep = jax.lax.optimization_barrier(keep)
     return jnp.where(keep, x * (_NUMBERS / (_NUMBERS - dropped)), jnp.zeros((), x.dtype))
 
@@ -62,8 +62,8 @@ def dropout(
 def _sixteen_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
     """Uniform below 2**16, uint32: two from each random word.
 
-    Those of a word are half of the last dimension apart: hardly ever does a mesh split it, so that
-    putting the halves together moves nothing between devices.
+    The two of a word lie half of the last dimension apart. A mesh hardly ever splits that
+    dimension, so that joining the halves moves nothing between devices.
     """
     *leading, size = shape
     words = jax.random.bits(key, (*leading, -(-size // 2)), jnp.uint32)
@@ -71,7 +71,7 @@ def _sixteen_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
 
 
 def dropout_hidden(x_BLD: jax.Array, key: jax.Array | None, *, dropouts: Dropouts) -> jax.Array:
-    """Dropout of the residual stream or of what will be added to it."""
+    """Dropout of the residual stream, or of what will be added to it."""
     return dropout(x_BLD, key, rate=dropouts.hidden, shared=(1,) if dropouts.shared else ())
 
 

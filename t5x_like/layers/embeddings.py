@@ -1,4 +1,4 @@
-"""What a first layer reads: tokens, learned positions and token types, summed, normed, dropped.
+"""The input of a first layer: tokens, learned positions and types, summed, normed, dropped out.
 
 Suffixes: B batch, L length, E width of the embeddings, P positions.
 """
@@ -17,21 +17,21 @@ from t5x_like.layers.dropout import Dropouts, dropout_hidden
 
 
 def positions_in_row(tokens_BL: jax.Array) -> jax.Array:
-    """0, 1, 2, ... whatever the padding: int32 [1, L]."""
+    """0, 1, 2, ... regardless of padding: int32 [1, L]."""
     return jnp.arange(tokens_BL.shape[1], dtype=jnp.int32)[None]
 
 
 def positions_of_tokens(counts_BL: jax.Array, *, pad_id: int) -> jax.Array:
-    """pad_id + 1 for a row's first token that counts, then on; pad_id where none does (fairseq)."""
+    """pad_id + 1, + 2, ... for tokens that count, pad_id for the others (fairseq)."""
     counts_BL = (counts_BL > 0).astype(jnp.int32)
     return jnp.cumsum(counts_BL, axis=1) * counts_BL + pad_id
 
 
 def check_length(length: int, *, max_positions: int | None) -> None:
-    """Refuses rows of `length` tokens where there are fewer positions; None: there is no table.
+    """Refuses rows of `length` tokens where there are fewer positions; None: no table limits them.
 
     Raises:
-      ValueError: saying how many tokens fit.
+      ValueError: the rows are too long; says how many tokens fit.
     """
     if max_positions is not None and length > max_positions:
         raise ValueError(
@@ -42,7 +42,7 @@ def check_length(length: int, *, max_positions: int | None) -> None:
 class InputEmbedding(nnx.Module):
     """Token + position (+ type) vectors -> layer norm (where there is one) -> dropout.
 
-    A table of width E may be narrower than the model. `max_positions` rows of positions.
+    Its width E may be less than the model's. There are `max_positions` rows of positions.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class InputEmbedding(nnx.Module):
     ) -> jax.Array:
         """[B, L, E] in `dtype`.
 
-        `positions_BL`, int32 [B, L] or [1, L], are rows of the table, beyond which vectors are NaN;
-        types None are all 0.
+        `positions_BL`, int32 [B, L] or [1, L], are rows of the table; beyond it vectors are NaN.
+        Where types are None, all are 0.
         """
         x_BLE = self.tokens(tokens_BL, dtype=dtype)
         x_BLE += _position_vectors(self.positions[...], positions_BL).astype(dtype)
@@ -90,9 +90,9 @@ class InputEmbedding(nnx.Module):
 
 
 class PositionedInput(nnx.Module):
-    """Token vectors, from a table that several share, + position vectors -> layer norm -> dropout.
+    """Token vectors, from a shared table, + position vectors -> layer norm -> dropout.
 
-    `rows` of positions.
+    `rows` is the number of positions.
     """
 
     def __init__(
@@ -120,12 +120,12 @@ class PositionedInput(nnx.Module):
 
 
 def _position_vectors(table: jax.Array, positions_BL: jax.Array) -> jax.Array:
-    """NaN beyond the table: positions of packed rows are data, and none may pass unseen."""
+    """NaN beyond the table: positions of packed rows are data, and a wrong one must show."""
     return constrain(table, None, "embed_act").at[positions_BL].get(mode="fill", fill_value=jnp.nan)
 
 
 def _type_vectors(types: jax.Array, types_BL: jax.Array | None) -> jax.Array:
-    """Rows of a small table [T, E]; a product, as the gradient of a lookup is a scatter."""
+    """Rows of a small table [T, E], by a product: the gradient of a lookup is a scatter."""
     if types_BL is None:
         return types[0]
     return jax.nn.one_hot(types_BL, types.shape[0], dtype=types.dtype) @ types

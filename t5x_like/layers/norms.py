@@ -1,7 +1,7 @@
-"""Norms over the last dimension, each with a backward pass of its own that stores little.
+"""Norms over the last dimension, each with its own backward pass that stores little.
 
-What is kept is the input as it came and, for each vector, its statistics: derived automatically,
-every intermediate array is. Statistics are float32, or float64 of float64.
+The backward pass keeps the unchanged input and each vector's statistics; automatic derivatives
+would keep every intermediate array. Statistics are float32, or float64 for float64 input.
 """
 
 from __future__ import annotations
@@ -83,5 +83,5 @@ def _wide(dtype: DTypeLike) -> DTypeLike:
 
 
 def _to_vector(x: jax.Array, like: jax.Array) -> jax.Array:
-    """The gradient of a vector that all of x's last dimensions were combined with."""
+    """The gradient of a vector that was combined with all last dimensions of x."""
     return x.sum(axis=tuple(range(x.ndim - 1))).astype(like.dtype)

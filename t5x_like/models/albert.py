@@ -28,8 +28,8 @@ class Config(bert.Config):
     vocab_size: int = 30000
     d_embedding: int | None = 128  # None: as wide as the model, without a projection
     sharing: Sharing = "all"  # what the layers share: all, attention, ffn or none
-    num_groups: int = 1  # of layers that share
-    inner_layers: int = 1  # different layers of a group, each time run one after another
+    num_groups: int = 1  # groups of layers that share
+    inner_layers: int = 1  # different layers in a group, each run in turn
     dropout_rate: float = 0.0
     attention_dropout_rate: float = 0.0
     activation: Activation = activations.gelu_tanh
@@ -42,7 +42,7 @@ class Config(bert.Config):
             )
         if self.sharing == "none" and self.num_groups != 1:
             raise ValueError(
-                "albert.Config.num_groups is of layers that share, but sharing is 'none': got "
+                "albert.Config.num_groups counts groups that share, but sharing is 'none': got "
                 f"{self.num_groups}"
             )
         if self.num_groups > self.num_layers:
@@ -58,7 +58,7 @@ def _projection(config: Config, rngs: nnx.Rngs) -> Linear:
 
 
 class Trunk(bert.Trunk):
-    """From embeddings to states: a projection, and the layers."""
+    """Turns embeddings into states: a projection, then the layers."""
 
     stack: SharedStack
 
@@ -78,7 +78,7 @@ class Trunk(bert.Trunk):
 
 
 class Encoder(bert.Encoder):
-    """An ALBERT without heads; batches are as of BERT's."""
+    """An ALBERT without heads; it reads the batches of a BERT."""
 
     trunk: Trunk
 

@@ -1,4 +1,4 @@
-"""A pretrained body that answers with spans, each end chosen after its start, or not at all.
+"""A pretrained body that answers with a span, or says that there is no answer.
 
 Suffixes: B batch, L length.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Answering(TermLoss):
-    """A body, as of `finetuned.FineTuned`, and XLNet's head for answers.
+    """A body, as in `finetuned.FineTuned`, with XLNet's head: the end depends on the start.
 
-    Besides what the body reads, a batch holds, for the loss, int32 `start_positions` and
-    `end_positions`, [B] each, which are negative in rows to leave out, as those of padding are; it
-    may hold `answer_mask`, int32 [B, L], above 0 where an answer may start and end, and for the
-    loss `is_impossible`, [B], 1 where there is none.
+    A batch holds what the body reads. For the loss it also holds int32 `start_positions` and
+    `end_positions`, [B] each, negative in rows to leave out, such as padding. It may hold
+    `answer_mask`, int32 [B, L], above 0 where an answer may start and end, and for the loss
+    `is_impossible`, [B], 1 where there is no answer.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Answering(TermLoss):
         return None
 
     def answers(self, batch: Batch) -> Answers:
-        """The likeliest ones of each row."""
+        """The likeliest answers of each row."""
         return self.head.search(
             self.body.hidden(batch).last,
             counts_BL=batch["encoder_attention_mask"],
@@ -58,13 +58,13 @@ class Answering(TermLoss):
         )
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """Denominators: `spans` starts and ends, `answerable` rows."""
+        """Denominators: `spans` counts starts and ends, `answerable` counts rows."""
         rows = _rows(batch).sum()
         weights = {"spans": 2.0 * rows}
         return weights | {"answerable": rows} if "is_impossible" in batch else weights
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
-        """Starts and ends, and with half the weight whether there is an answer.
+        """Cross entropy of starts and ends, plus half that of whether there is an answer.
 
         Metrics: `accuracy` of starts and ends.
         """
@@ -87,13 +87,13 @@ class Answering(TermLoss):
         terms = {"spans": Term(sums.cross_entropy, 2.0 * here)}
         if "is_impossible" in batch:
             logit_B = scores.unanswerable
-            # -log of the chance of what is true: log(1 + e^x) is that of the contrary of x.
+            # With logit x, log(1 + e^x) is -log of the probability of the opposite.
             cross_entropy_B = jax.nn.softplus(logit_B) - logit_B * batch["is_impossible"]
             terms["answerable"] = Term((cross_entropy_B * rows_B).sum(), here, 0.5)
         return terms, {"accuracy": (sums.correct, 2.0 * here)}
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
-        """The tokens alone."""
+        """Counts tokens only."""
         return {"tokens": accounting.count(batch["encoder_attention_mask"])}
 
 

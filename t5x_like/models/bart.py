@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
 
 UNUSED_POSITIONS = 2
-"""Rows of a table of positions before that of the first token (fairseq)."""
+"""Rows of a position table before the row of the first token (fairseq)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Config(standard_parts.Config):
     num_encoder_layers: int = 6
     num_decoder_layers: int = 6
     max_positions: int = 1024  # tokens of a row or, in packed rows, of an example
-    pad_id: int = 1  # of the vocabulary; those trained here pad with 0
+    pad_id: int = 1  # vocabularies trained here pad with 0
     pre_norm: bool = False  # mBART: True, and a norm after each stack
     scale_embedding: bool = False  # mBART: True, token vectors times sqrt(d_model)
     logits_bias: bool = False  # added to the logits and not trained; published files hold zeros
@@ -62,18 +62,18 @@ class Config(standard_parts.Config):
 
 
 def token_table(config: Config, rngs: nnx.Rngs) -> Embedding:
-    """The embedding of a side's input, and of the logits."""
+    """The embedding of a side's input, which also gives the logits."""
     init = _zero_at(config.pad_id, config.init)
     return Embedding(config.vocab_size, config.d_model, init=init, rngs=rngs)
 
 
 def _zero_at(row: int, init: Init) -> Init:
-    """Padding's vector starts, and where nothing predicts it stays, at zero."""
+    """Starts padding's vector at zero; it stays there where padding is never predicted."""
     return lambda *args: init(*args).at[row].set(0.0)
 
 
 def positioned_input(config: Config, rngs: nnx.Rngs) -> PositionedInput:
-    """What follows the token vectors of a side."""
+    """Adds positions to a side's token vectors, and norms them."""
     return PositionedInput(
         UNUSED_POSITIONS + config.max_positions,
         config.d_model,
@@ -93,7 +93,7 @@ def embedded(
     config: Config,
     positions_BL: jax.Array | None,
 ) -> jax.Array:
-    """What the first layer of a side reads, [B, L, D]; arguments as of `EncoderDecoder.embedded`.
+    """What the first layer of a side reads, [B, L, D]; arguments as in `EncoderDecoder.embedded`.
 
     Raises:
       ValueError: the rows are longer than there are positions.
@@ -161,7 +161,7 @@ class Bart(EncoderDecoder):
 
 
 class Reader(nnx.Module):
-    """The body of a task: encoder and decoder read the same text (BART, section 3.1).
+    """A body for tasks: encoder and decoder read the same text (BART, section 3.1).
 
     A batch holds int32 `encoder_input_tokens` and, optionally, `encoder_attention_mask` (1 for
     tokens, 0 for padding), [B, L] each. The decoder reads the text's last token first: </s>, or

@@ -1,4 +1,4 @@
-"""BERT, and by other settings of the same parts RoBERTa (Devlin et al., 2019; Liu et al., 2019).
+"""BERT, and RoBERTa with other settings (Devlin et al., 2019; Liu et al., 2019).
 
 Suffixes: B batch, L length, D d_model, E width of the embeddings, C classes.
 """
@@ -40,17 +40,17 @@ class Config(standard_parts.Config):
     d_ff: int = 3072
     num_heads: int = 12
     num_layers: int = 12
-    d_embedding: int | None = None  # of the embeddings where they are narrower (ELECTRA)
+    d_embedding: int | None = None  # width of the embeddings where they are narrower (ELECTRA)
     max_positions: int = 512
     type_vocab_size: int = 2  # 0: no token types
-    relative_buckets: int = 0  # of T5's biases, besides the positions (COCO-LM, section 4)
-    relative_scale: float = 1.0  # of what they learn: Adam's steps are small ones for a logit
-    padding_position: int | None = None  # RoBERTa: 1; tokens are then counted from the next
-    # `activation` is exact, as of the weights published at Hugging Face; the original code has the
+    relative_buckets: int = 0  # of T5's biases, added to the positions (COCO-LM, section 4)
+    relative_scale: float = 1.0  # scales the biases: Adam's steps are small for a logit
+    padding_position: int | None = None  # RoBERTa: 1; the first token's is the next
+    # `activation` is exact, as in the weights published at Hugging Face; the original code has the
     # tanh form of gelu.
     sentence_head: bool = True  # with a pooler and a classifier of pairs of sentences
     norm_epsilon: float = 1e-12
-    # Of `init_std`, cut at two of them; RoBERTa: nnx.initializers.normal, which is not cut.
+    # Its std is `init_std`, cut at two std; RoBERTa: nnx.initializers.normal, which is not cut.
     initializer: Callable[..., Init] = nnx.initializers.truncated_normal
 
     may_be_zero: ClassVar = (
@@ -65,7 +65,7 @@ class Config(standard_parts.Config):
 
     @property
     def first_position(self) -> int:
-        """The row of a first token in the table of positions."""
+        """The first token's row in the position table."""
         return 0 if self.padding_position is None else self.padding_position + 1
 
     @property
@@ -107,7 +107,7 @@ def _projection(config: Config, rngs: nnx.Rngs) -> Linear:
 
 
 def parts(config: Config) -> Parts:
-    """What a layer is made of; a table of relative biases is its own."""
+    """The parts of a layer; each layer has its own table of relative biases."""
     made_of = standard_parts.parts(config, POST_NORM)
     if not config.relative_buckets:
         return made_of
@@ -124,7 +124,7 @@ def parts(config: Config) -> Parts:
 
 
 class Trunk(nnx.Module):
-    """From embeddings to states: a projection where they are narrower, and the layers."""
+    """Turns embeddings into states: a projection where they are narrower, then the layers."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.project = None if config.width == config.d_model else _projection(config, rngs)
@@ -139,7 +139,7 @@ class Trunk(nnx.Module):
         return_hidden: bool = False,
         return_attention: bool = False,
     ) -> Hidden:
-        """States; `counts_BL` is above 0 for tokens, which alone are seen."""
+        """The states; attention sees only tokens, where `counts_BL` is above 0."""
         return self.stack.encode(
             x_BLE if self.project is None else self.project(x_BLE),
             mask=masks.not_padding(counts_BL),
@@ -206,7 +206,7 @@ def embedded(
 
 
 def positions(tokens_BL: jax.Array, *, config: Config) -> jax.Array:
-    """Rows of the table of positions, int32 [B|1, L].
+    """Rows of the position table, int32 [B|1, L].
 
     Raises:
       ValueError: the rows are longer than there are positions.
@@ -249,7 +249,7 @@ class Bert(EncoderPretraining):
 
     @property
     def padding(self) -> int | None:
-        """The id that positions skip, which padding must then be; None: they skip none."""
+        """The id that positions skip, which must be padding's; None: they skip none."""
         return self.config.padding_position
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:

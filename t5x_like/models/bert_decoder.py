@@ -29,7 +29,7 @@ class Config(bert.Config):
 
 
 class BertDecoder(DecoderOnly):
-    """A `DecoderOnly` with the parts of a BERT, its head of masked tokens among them.
+    """A `DecoderOnly` with a BERT's parts, including its head for masked tokens.
 
     All tokens are of the first type. In packed rows, positions count from 0 in every example.
     """

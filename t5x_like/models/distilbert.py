@@ -1,4 +1,4 @@
-"""DistilBERT: half of a BERT's layers, taught by the whole of them (Sanh et al., 2019).
+"""DistilBERT: a BERT with half the layers that learns from a full one (Sanh et al., 2019).
 
 Suffixes: B batch, L length, D d_model, K masked positions, V vocabulary.
 """
@@ -37,7 +37,7 @@ class Config(bert.Config):
     kl_weight: float = 5.0
     mlm_weight: float = 2.0
     cosine_weight: float = 1.0
-    kl_of_masked_only: bool = False  # otherwise of all tokens
+    kl_of_masked_only: bool = False  # False: of all tokens
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,19 +48,19 @@ class Config(bert.Config):
 
     @property
     def dropouts(self) -> Dropouts:
-        """None of what attention adds (the published code)."""
+        """No dropout of what attention adds (the published code)."""
         return dataclasses.replace(super().dropouts, after_attention=False)
 
 
 class DistilBert(bert.Bert):
-    """A student: a BERT without token types and pooler, whose loss asks a teacher.
+    """A student: a BERT without token types and pooler, whose loss needs a teacher.
 
-    A batch also holds what the teacher makes of it, which `teach` adds: `teacher_logits`
+    A batch also holds the teacher's outputs, which `teach` adds: `teacher_logits`
     [B, L, V] and `teacher_states` [B, L, D].
     """
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """Denominators: `mlm` masked tokens, `cosine` all tokens, `kl` the one or the other."""
+        """Denominators: `mlm` masked tokens, `cosine` all tokens, `kl` one of the two."""
         masked = super().weights(batch)
         tokens = accounting.count(batch["encoder_attention_mask"])
         kl = masked["mlm"] if self.config.kl_of_masked_only else tokens
@@ -73,8 +73,8 @@ class DistilBert(bert.Bert):
         states.
 
         Raises:
-          ValueError: the batch lacks what a teacher makes, or that is of another width or of
-            another number of ids.
+          ValueError: the batch lacks the teacher's outputs, or they have another width or another
+            number of ids.
         """
         teacher_BLV, teacher_BLD = _taught(batch, self.config)
         config, weights = self.config, self.weights(batch)
@@ -96,7 +96,7 @@ class DistilBert(bert.Bert):
         }, metrics
 
     def flops(self, batch: Batch) -> jax.Array:
-        """The operations of a BERT and of the logits that are compared, without the teacher's."""
+        """A BERT's operations and those of the logits that are compared, without the teacher's."""
         if self.config.kl_of_masked_only:
             return super().flops(batch)
         each = accounting.matrix_size(self.mlm) + float(self.encoder.tokens.table.size)

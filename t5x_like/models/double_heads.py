@@ -1,4 +1,4 @@
-"""A decoder that continues to predict tokens while it learns to choose (Radford et al., 2018).
+"""A decoder that learns to choose while it keeps predicting tokens (Radford et al., 2018).
 
 Suffixes: B batch, A alternatives of a choice, N = B * A texts, L length, V vocabulary.
 """
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class DoubleHeads(TermLoss):
-    """A body, whose token table gives the logits of a language model, and a head for choices.
+    """A body, whose token table gives a language model's logits, and a head for choices.
 
     A batch holds what the body reads, and its targets and their weights, [B, A, L] each; int32
-    `labels` [B], the alternative that is right; and, where the head does not read the last token
-    that is not padding, int32 `choice_positions` [B, A], where it does.
+    `labels` [B], the right alternative; and optionally int32 `choice_positions` [B, A], where the
+    head reads, instead of at the last token that is not padding.
 
     Attributes:
-      lm_weight: of the language model's mean; the choice's is 1 (GPT, sections 3.2 and 4.1).
+      lm_weight: of the language model's mean; the choice's weight is 1 (GPT, sections 3.2, 4.1).
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class DoubleHeads(TermLoss):
 
     @property
     def padding(self) -> int | None:
-        """The body's."""
+        """The body's padding id."""
         return self.body.padding
 
     def scores(self, batch: Batch, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
@@ -88,7 +88,7 @@ class DoubleHeads(TermLoss):
         }
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
-        """Tokens, and floating point operations: the body's, with all logits, and the head's."""
+        """Tokens, and floating point operations of the body, with all logits, and the head."""
         texts = _texts(batch)
         counts_NL = self._counts(texts)
         heads = counts_NL.any(axis=1).sum() * accounting.matrix_size(self.head)
@@ -99,7 +99,7 @@ class DoubleHeads(TermLoss):
         }
 
     def _language_model(self, logits_BALV: jax.Array, batch: Batch) -> tuple[Term, TokenSums]:
-        """Its term, and what there is to say of it besides."""
+        """The language model's term, and its token sums for metrics."""
         config, length = self.config, logits_BALV.shape[2]
         weights_NL = batch["decoder_loss_weights"].reshape(-1, length)
         sums = token_sums(
@@ -112,10 +112,10 @@ class DoubleHeads(TermLoss):
         return Term(total, weights_NL.sum(), self.lm_weight), sums
 
     def _counts(self, batch: Batch) -> jax.Array:
-        """Above 0 for tokens: all of them where nothing tells which is padding."""
+        """Above 0 for tokens; all count where nothing marks padding."""
         return batch["decoder_input_tokens"] != (-1 if self.padding is None else self.padding)
 
 
 def _texts(batch: Batch) -> dict[str, jax.Array]:
-    """What a batch holds of each text, [N, ...]."""
+    """The arrays of a batch by text, [N, ...]."""
     return {name: x.reshape(-1, *x.shape[2:]) for name, x in batch.items() if x.ndim > 1}

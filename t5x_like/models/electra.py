@@ -37,25 +37,25 @@ SHARED: dict[str, tuple[str, ...]] = {
     "embeddings": ("encoder.embedding",),
     "all": ("encoder.embedding", "encoder.trunk"),
 }
-"""Parts of the discriminator that the generator uses: its norm is one of the embeddings."""
+"""Parts of the discriminator that the generator uses; the norm belongs to the embeddings."""
 
 _SEED = 0
 
 
 class Encoder(bert.Encoder):
-    """An ELECTRA without heads; batches are as of BERT's."""
+    """An ELECTRA without heads; it reads the batches of a BERT."""
 
 
 class Generator(bert.Bert):
-    """Predicts masked tokens: a BERT without pooler. A `Model` of its own."""
+    """Predicts masked tokens: a BERT without pooler. It is also a `Model` by itself."""
 
 
 class Discriminator(Pretraining):
     """Tells tokens that were replaced from those that were not.
 
-    A `Model` of its own for batches that hold, besides what a BERT reads, the int32
+    It is also a `Model` by itself. Its batches hold what a BERT reads and int32
     `encoder_original_tokens` [B, L]. It is scored on all tokens, or by the float32
-    `discriminator_loss_weights` [B, L] where there are some.
+    `discriminator_loss_weights` [B, L] where a batch has them.
     """
 
     def __init__(self, config: bert.Config, *, rngs: nnx.Rngs) -> None:
@@ -78,7 +78,7 @@ class Discriminator(Pretraining):
 
         Metrics: `discriminator_accuracy` by tokens, and the precision and recall of finding
         replaced ones, `replaced_precision` and `replaced_recall`. Where `text_weights` [B, L] tell
-        text from special tokens, which are never replaced, also of scored text alone:
+        text from special tokens (never replaced), these are measured over scored text alone:
         `discriminator_text_loss`, `replaced_share` and, in evaluation, `replaced_auc`.
         """
         weights_BL, logits_BL = scored(batch), self.logits(batch, key)
@@ -115,7 +115,7 @@ class Discriminator(Pretraining):
 class AllTokens(bert.Bert):
     """Predicts every original token, or copies what it reads: All-Tokens MLM (section 3.5).
 
-    Stands in a discriminator's place. The gate is a product with one vector.
+    It replaces a discriminator. The gate is a product with one vector.
     """
 
     def __init__(self, config: bert.Config, *, rngs: nnx.Rngs) -> None:
@@ -129,7 +129,7 @@ class AllTokens(bert.Bert):
         return {"mlm": scored(batch).sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
-        """`mlm`: -log p of the original tokens; `mlm_accuracy`."""
+        """`mlm`: -log p of the original tokens. Metrics: `mlm_accuracy`."""
         weights_BL = scored(batch)
         x_BLD = self.encoder.hidden(batch, key).last
         nll_BL, correct_BL = copied_or_predicted(
@@ -158,7 +158,7 @@ def scored(batch: Batch) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(bert.Config):
-    """Architecture of a discriminator, and what its generator has of it; the defaults are base's.
+    """Architecture of a discriminator and its generator; the defaults are base's.
 
     The paper's ablations replace the `discriminator`, at a weight of 1: `bert.Bert`, which predicts
     the masked tokens from a text with samples in it (Replace MLM), or `AllTokens`.
@@ -168,9 +168,9 @@ class Config(bert.Config):
     generator_width: float = 1 / 3  # times d_model, d_ff and num_heads
     generator_depth: float = 1.0  # times num_layers
     uniform_generator: bool = False  # all tokens equally likely; without parameters
-    sharing: Sharing = "embeddings"  # of both: none, tokens, embeddings, or all: the layers too
-    temperature: float = 1.0  # of the samples
-    exclude_original: bool = False  # from the samples
+    sharing: Sharing = "embeddings"  # none, tokens, embeddings, or all (also the layers)
+    temperature: float = 1.0  # of sampling
+    exclude_original: bool = False  # samples never equal the original token
     discriminator: Callable[..., Any] = Discriminator
     discriminator_weight: float = 50.0  # the paper's lambda; the generator's is 1
 
@@ -195,7 +195,7 @@ class Config(bert.Config):
 
     @property
     def of_generator(self) -> bert.Config:
-        """Its embeddings are as wide as the discriminator's where it shares some."""
+        """The generator's; where it shares embeddings, they are as wide as the discriminator's."""
         return dataclasses.replace(
             self.of_discriminator,
             d_model=round(self.d_model * self.generator_width),
@@ -215,9 +215,9 @@ class Electra(Pretraining):
     """Generator and discriminator, trained together (ELECTRA, section 2).
 
     A batch holds what a BERT reads, masked for the generator, and `discriminator_loss_weights`
-    where the discriminator is not scored on all tokens. `key` None draws the samples from a fixed
-    key and the row's tokens, and drops nothing. Where two masked positions are one, the later
-    sample counts; the published code takes the mean of the ids, which is another word.
+    where the discriminator is not scored on all tokens. With `key` None, samples depend on a fixed
+    key and the row's tokens, and there is no dropout. Where two masked positions are the same, the
+    later sample counts; the published code takes the mean of the ids, which is another word.
     """
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
@@ -227,17 +227,17 @@ class Electra(Pretraining):
 
     @property
     def encoder(self) -> bert.Encoder:
-        """The discriminator's, which is kept after pretraining."""
+        """The discriminator's encoder, which is kept after pretraining."""
         return self.discriminator.encoder
 
     def hidden(self, batch: Batch, key: jax.Array | None = None, **wanted: bool) -> Hidden:
-        """The discriminator's states of the tokens as they are; as of `bert.Encoder`."""
+        """The discriminator's states of the batch's tokens, as `bert.Encoder` gives them."""
         return self.encoder.hidden(batch, key, **wanted)
 
     def whole_generator(self) -> Generator | None:
-        """The generator with what it shares: a model of its own. None where it is uniform.
+        """The generator with what it shares, as a separate model. None where it is uniform.
 
-        Not to be stored beside this model: what they share would be two.
+        Do not store it beside this model: what they share would be stored twice.
         """
         if self.generator is None:
             return None

@@ -1,4 +1,4 @@
-"""A pretrained body, alone or with the head of a task: classes, numbers, choices, tags, answers.
+"""A pretrained body, alone or with a task head: classes, numbers, choices, tags, answers.
 
 Suffixes: B batch, A alternatives of a choice, L length, C classes.
 """
@@ -24,8 +24,8 @@ class FineTuned(TermLoss):
     """A body and a head.
 
     The body has a `config`, with `d_model` and `dtype`, and `hidden(batch, key)`. A batch holds
-    what the body reads, and for the loss what the task does (`task_losses`). Of a choice, every
-    array that the body reads has the alternatives as its second dimension, [B, A, ...].
+    what the body reads and, for the loss, what the task needs (`task_losses`). For a choice,
+    every array that the body reads has the alternatives as its second dimension, [B, A, ...].
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class FineTuned(TermLoss):
         self.config = config
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        """What the head says: float32 [B, C], [B, L, C], or [B, A] of a choice."""
+        """The head's logits: float32 [B, C], [B, L, C], or [B, A] for a choice."""
         alternatives = None
         if _read(batch).ndim == 3:
             alternatives = _read(batch).shape[1]
@@ -67,24 +67,24 @@ class FineTuned(TermLoss):
         return {"task": task_losses.label_weights(batch, self._counts(batch)).sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
-        """The task's, and its metrics."""
+        """The task's term and its metrics."""
         weighed = task_losses.label_weights(batch, self._counts(batch))
         term, metrics = self.task(self.logits(batch, key), batch, weighed)
         return {"task": term}, dict(metrics)
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
-        """The tokens alone."""
+        """Counts tokens only."""
         return {"tokens": accounting.count(self._counts(batch))}
 
     def _counts(self, batch: Batch) -> jax.Array:
-        """Above 0 for tokens: all of them where nothing tells which is padding."""
+        """Above 0 for tokens; all count where nothing marks padding."""
         if "encoder_attention_mask" in batch:
             return batch["encoder_attention_mask"]
         return _read(batch) != (-1 if self.padding is None else self.padding)
 
 
 def _read(batch: Batch) -> Any:
-    """The tokens that a head pools over: the encoder's, or of a decoder alone its own."""
+    """The tokens that a head pools over: the encoder's, or those of a lone decoder."""
     return batch[
         "encoder_input_tokens" if "encoder_input_tokens" in batch else "decoder_input_tokens"
     ]

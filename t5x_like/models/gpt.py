@@ -33,7 +33,7 @@ class Config(standard_parts.Config):
     num_layers: int = 12
     max_positions: int = 1024  # tokens of a row or, in packed rows, of an example
     pre_norm: bool = True  # with a last norm and smaller residual weights; GPT: False
-    pad_id: int | None = None  # fills rows up: only heads of tasks need to know
+    pad_id: int | None = None  # fills up rows; only heads of tasks need it
     activation: Activation = activations.gelu_tanh
     z_loss: float = 0.0
     label_smoothing: float = 0.0
@@ -42,7 +42,7 @@ class Config(standard_parts.Config):
 
     @property
     def residual_init(self) -> Init:
-        """Draws what is added to the residual stream, 2 L times (GPT-2, section 2.3)."""
+        """Initialises what is added to the residual stream, 2 L times (GPT-2, section 2.3)."""
         if not self.pre_norm:
             return self.init
         return nnx.initializers.normal(self.init_std * (2 * self.num_layers) ** -0.5)
@@ -71,7 +71,7 @@ class Gpt(DecoderOnly):
 
     @property
     def padding(self) -> int | None:
-        """The id that fills rows up, where it matters."""
+        """The id that fills up rows; None where nothing needs it."""
         return self.config.pad_id
 
     def embedded(

@@ -40,8 +40,8 @@ class Config(bert.Config):
 class BoundaryHead(nnx.Module):
     """[state before the span; state after it; offset] -> two dense layers, each activated, normed.
 
-    From the second on it is a masked language model's head: the token table and an own bias score
-    (SpanBERT, section 3.2).
+    From the second layer on it is a masked language model's head: the token table and its own bias
+    score (SpanBERT, section 3.2).
     """
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
@@ -76,7 +76,7 @@ class SpanBert(bert.Bert):
     """A BERT with the span-boundary objective.
 
     A batch also holds int32 `boundary_left_positions`, `boundary_right_positions` and
-    `boundary_offsets`, float32 `boundary_loss_weights`, [B, K] each, of the masked positions.
+    `boundary_offsets`, and float32 `boundary_loss_weights`, [B, K] each, for the masked positions.
     """
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
@@ -84,7 +84,7 @@ class SpanBert(bert.Bert):
         self.boundary = BoundaryHead(config, rngs=rngs)
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """Denominators: also `boundary`, the masked tokens that boundaries predict."""
+        """Denominators, among them `boundary`: the masked tokens that boundaries predict."""
         return {**super().weights(batch), "boundary": _boundary_weights(batch).sum()}
 
     def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
@@ -97,7 +97,7 @@ class SpanBert(bert.Bert):
         return terms, metrics
 
     def flops(self, batch: Batch) -> jax.Array:
-        """The operations of a BERT, and those of what boundaries predict."""
+        """A BERT's operations, and those of the boundary head."""
         each = accounting.matrix_size(self.boundary) + float(self.encoder.tokens.table.size)
         predicted = accounting.count(_boundary_weights(batch))
         return super().flops(batch) + accounting.step_flops(predicted * each)

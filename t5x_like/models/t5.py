@@ -1,4 +1,4 @@
-"""T5 and its kin: 1.0, 1.1, mT5, umT5, ByT5 (Raffel et al., 2020; Shazeer, 2020; Xue et al., 2021).
+"""T5 1.0 and 1.1, mT5, umT5, ByT5 (Raffel et al., 2020; Shazeer, 2020; Xue et al., 2021).
 
 Suffixes: B batch, L length, D d_model, H heads, V vocabulary.
 """
@@ -67,7 +67,7 @@ def _relative(config: Config, *, bidirectional: bool) -> Callable[[nnx.Rngs], Re
 
 
 def parts(config: Config, *, bidirectional: bool) -> Parts:
-    """What a layer is made of, initialised so that queries hold the 1 / sqrt(d_kv)."""
+    """The parts of a layer; the initial queries include the factor 1 / sqrt(d_kv)."""
     d_model, d_kv, dtype = config.d_model, config.d_kv, config.dtype
     normal = nnx.initializers.normal
     inits = Inits(
@@ -96,14 +96,14 @@ def parts(config: Config, *, bidirectional: bool) -> Parts:
 
 
 def shared_relative(config: Config, *, bidirectional: bool, rngs: nnx.Rngs) -> RelativeBias | None:
-    """The table of a whole side, unless every layer has its own."""
+    """The bias table of a whole side; None where every layer has its own."""
     if config.relative_bias_per_layer:
         return None
     return _relative(config, bidirectional=bidirectional)(rngs)
 
 
 def own_output(config: Config, rngs: nnx.Rngs) -> Logits | None:
-    """The matrix of the logits, where they are not tied."""
+    """The matrix of the logits; None where they are tied."""
     if config.tied_logits:
         return None
     init = nnx.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
@@ -111,7 +111,7 @@ def own_output(config: Config, rngs: nnx.Rngs) -> Logits | None:
 
 
 def scored(x_BLD: jax.Array, embedding: Embedding, output: Logits | None) -> jax.Array:
-    """Logits of last states, float32 [B, L, V]; `output` None: by the token table."""
+    """Logits of last states, float32 [B, L, V]; from the token table where `output` is None."""
     if output is not None:
         return output(x_BLD)
     # The table has unit variance: scaled here, where it is cheaper than at the logits.
@@ -119,7 +119,7 @@ def scored(x_BLD: jax.Array, embedding: Embedding, output: Logits | None) -> jax
 
 
 class _Sides(EncoderDecoder):
-    """The embedding and the encoder, and what both sides of a T5 do alike."""
+    """The embedding and the encoder, and what both sides of a T5 share."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         made_of = parts(config, bidirectional=True)

@@ -1,4 +1,4 @@
-"""XLNet: predicting tokens in a random order, with memory of the text before (Yang et al., 2019).
+"""XLNet: predicts tokens in a random order and remembers earlier text (Yang et al., 2019).
 
 Suffixes: B batch, L length, P predicted positions, Q queries (L or P), S = L + P states, M memory,
 F directions, C relative positions, D d_model, N layers, V vocabulary.
@@ -50,16 +50,16 @@ class Config(transformer_config.Transformer):
     num_layers: int = 12
     dropout_rate: float = 0.1
     attention_dropout_rate: float = 0.1
-    # Exact, as of the weights published at Hugging Face; the original code has the tanh form.
+    # Exact, as in the weights published at Hugging Face; the original code has the tanh form.
     activation: Activation = activations.gelu
     norm_epsilon: float = 1e-12
     init_std: float = 0.02
-    mem_len: int = 0  # positions of the text before that pretraining remembers
-    reuse_len: int | None = None  # of a row, its first, that are remembered: 0 all, None half
-    causal: bool = False  # positions see only those before: attn_type "uni"
-    same_length: bool = False  # causal, and as many of them as there is memory
-    clamp_len: int | None = None  # the largest distance told apart
-    untie_r: bool = True  # each layer has its own biases of queries
+    mem_len: int = 0  # positions of earlier text that pretraining remembers
+    reuse_len: int | None = None  # first positions of a row that are remembered: 0 all, None half
+    causal: bool = False  # positions see only earlier ones: attn_type "uni"
+    same_length: bool = False  # causal; each position sees as many as the memory holds
+    clamp_len: int | None = None  # larger distances count as this one
+    untie_r: bool = True  # each layer has its own query biases
 
     may_be_zero: ClassVar = ("scan_unroll", "mem_len", "reuse_len")
 
@@ -123,7 +123,7 @@ class Encoder(nnx.Module):
             )
 
         self.tokens = Embedding(config.vocab_size, config.d_model, init=init, rngs=rngs)
-        # What a predicted position starts from; the published code leaves it to TensorFlow.
+        # The start state of a predicted position; the published code leaves it to TensorFlow.
         glorot, shape = nnx.initializers.glorot_uniform(), (1, config.d_model)
         self.predicted = below(param(glorot, shape, axes=(None, "embed"), rngs=rngs))
         self.biases = None if config.untie_r else below(biases(rngs))
@@ -140,7 +140,7 @@ class Encoder(nnx.Module):
         return_hidden: bool = False,
         return_attention: bool = False,
     ) -> Hidden:
-        """States [B, L, D] of the content stream alone; `key` None: without dropout."""
+        """States [B, L, D] of the content stream; without dropout where `key` is None."""
         return self.read(
             content_alone(batch),
             key=key,
@@ -157,7 +157,7 @@ class Encoder(nnx.Module):
         return_hidden: bool = False,
         return_attention: bool = False,
     ) -> TwoStreams:
-        """Both streams, or without targets one; memory, which every position sees, may be empty."""
+        """Both streams, or without targets one. Every position sees the memory, maybe empty."""
         config, keys = self.config, subkeys(key, 4)
         length = reading.tokens.shape[1]
         memory_len = 0 if memory_BNMD is None else memory_BNMD.shape[2]
@@ -168,7 +168,7 @@ class Encoder(nnx.Module):
             backward_B=reading.backward,
             clamp=config.clamp_len,
         )
-        # One draw for all rows, as in Transformer-XL: each row's own would have to be projected.
+        # One draw for all rows, as in Transformer-XL: a draw a row would need a projection a row.
         vectors = dropout(positions.vectors, keys[0], rate=config.dropout_rate)
         positions = positions._replace(vectors=vectors.astype(config.dtype))
         x_BSD = self.tokens(reading.tokens, dtype=config.dtype)
@@ -196,7 +196,7 @@ class Encoder(nnx.Module):
         return streams._replace(query=dropped(streams.query))
 
     def sights(self, reading: Reading, memory_len: int) -> tuple[Sight, ...]:
-        """Who sees whom, by stream."""
+        """What each stream's positions see."""
         return sights(
             reading,
             memory_len=memory_len,
@@ -211,9 +211,9 @@ class XLNet(nnx.Module):
     A batch holds what `Encoder` reads; int32 `masked_positions` and `masked_targets`, float32
     `masked_loss_weights`, [B, P] each; int32 `permutation_query_order` and `permutation_key_order`,
     [B, L] each: position i may not see j where query[i] <= key[j]; int32 [B] `backward`, 1 for rows
-    of reversed text, and with memory `reset_memory`, 1 for rows that begin again.
+    of reversed text; and with memory `reset_memory`, 1 for rows that start a new text.
 
-    The carry is the memory, [B, N, M, D]: what each layer read before, 0 where that is nothing.
+    The carry is the memory, [B, N, M, D]: what each layer read before, 0 where there is nothing.
     """
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
@@ -240,7 +240,7 @@ class XLNet(nnx.Module):
     def loss(
         self, batch: Batch, key: jax.Array | None, carry: Carry, weights: dict[str, jax.Array]
     ) -> tuple[jax.Array, Metrics, Carry]:
-        """The mean over predicted tokens, and the memory of the next step.
+        """The mean over predicted tokens, and the memory for the next step.
 
         Metrics `loss`, `accuracy` and `pseudo_perplexity` are weighted by predicted tokens;
         `tokens` (all that are not padding) and `flops` count this batch.
@@ -263,7 +263,7 @@ class XLNet(nnx.Module):
         return scalar, metrics, carry
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        """At the predicted positions, from an empty memory: float32 [B, P, V]."""
+        """Logits at the predicted positions, from an empty memory: float32 [B, P, V]."""
         rows = batch["encoder_input_tokens"].shape[0]
         return self._predicted(batch, key, self.initial_carry(rows))[0]
 
@@ -274,8 +274,8 @@ class XLNet(nnx.Module):
     def flops(self, batch: Batch) -> jax.Array:
         """Floating point operations of a training step on this batch, float32 [].
 
-        Matrix products only, backward twice forward; padding and slots that weigh nothing are not
-        counted, and of pairs of positions those that the masks let through.
+        It counts matrix products only, backward twice forward. It leaves out padding, slots without
+        weight, and pairs of positions that the masks hide.
         """
         config, layers = self.config, self.encoder.stack.layers
         attention = layers.attention
@@ -307,7 +307,7 @@ class XLNet(nnx.Module):
 
 
 def _pairs(sight: Sight, counts_BQ: jax.Array) -> jax.Array:
-    """How many keys are seen by queries that count: float32 []."""
+    """The number of keys that queries see, over queries that count: float32 []."""
     assert sight.mask is not None  # the orders make one
     seen = sight.mask & counts_BQ[:, None, :, None]
     return seen.sum(axis=(1, 2, 3)).astype(jnp.float32).sum()

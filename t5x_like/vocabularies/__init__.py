@@ -1,1 +1,1 @@
-"""vocabularies of t5x_like."""
+"""Vocabularies: text to ids and back, by bytes, characters, pieces or subwords."""

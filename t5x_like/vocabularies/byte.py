@@ -1,4 +1,4 @@
-"""UTF-8 bytes as ids (ByT5, section 3.1): nothing to train, no unknown text."""
+"""UTF-8 bytes as ids (ByT5, section 3.1): nothing to train, and no unknown text."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from t5x_like.vocabularies.text import pieces
 _SPECIAL = 3
 _SHARED_SENTINELS = 100
 _IN_NO_TEXT = 11
-"""UTF-8 has none of the bytes from 0xF5 on."""
+"""UTF-8 text has no bytes from 0xF5 on."""
 _INVALID = re.compile("[\udc80-\udcff]")
 
 
 class ByteVocabulary:
     """Byte b has id b + 3, after padding (0), end (1) and unknown (2).
 
-    Without `extra_ids` the sentinels are the top 100 byte ids, as in ByT5: 8 of them can occur
-    in no UTF-8 text, the others are lead bytes of rarer scripts. With `extra_ids` they lie above.
+    Without `extra_ids`, the sentinels are the top 100 byte ids, as in ByT5: 8 of them occur in no
+    UTF-8 text, the others are lead bytes of rarer scripts. With `extra_ids`, they lie above.
     """
 
     def __init__(self, extra_ids: int = 0) -> None:
@@ -67,7 +67,7 @@ class ByteVocabulary:
         return [self.encode(text) for text in texts]
 
     def encode_with_sentinels(self, text: str) -> list[int]:
-        """Like `encode`, with each written `<extra_id_n>` becoming its id.
+        """Like `encode`, but each written `<extra_id_n>` becomes its id.
 
         Raises:
           ValueError: the vocabulary has no such sentinel.
@@ -77,10 +77,10 @@ class ByteVocabulary:
         )
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text before the first end of sequence; special and foreign ids are dropped.
+        """Text before the first end of sequence; special ids and ids out of range are dropped.
 
-        Bytes that are not valid UTF-8 where they stand are written as the sentinels they share
-        their ids with, or dropped where the sentinels have ids of their own.
+        Bytes that are not valid UTF-8 where they are become the sentinels that share their ids, or
+        are dropped where the sentinels have their own ids.
         """
         text, run = "", bytearray()
         for raw in ids:
@@ -105,7 +105,7 @@ class ByteVocabulary:
     def piece(self, i: int) -> str:
         """Byte, special token or sentinel i.
 
-        Where sentinels share their ids with bytes, those ids that occur in no text are sentinels.
+        Where sentinels share ids with bytes, the ids that occur in no text are sentinels.
 
         Raises:
           IndexError: there is no id i.

@@ -1,4 +1,4 @@
-"""Byte-level BPE (GPT-2, section 2.2; RoBERTa, BART): reading `vocab.json` with `merges.txt`."""
+"""Byte-level BPE (GPT-2, section 2.2; RoBERTa, BART): reads `vocab.json` with `merges.txt`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from t5x_like.vocabularies.text import byte_level
 from t5x_like.vocabularies.tokenizer_json import describe
 
 FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-"""Names of the pair: Hugging Face's and OpenAI's."""
+"""Names of the pair of files: Hugging Face's and OpenAI's."""
 
 _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
 _SUFFIX = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -31,9 +31,9 @@ PATTERNS: Mapping[str, str | None] = {
         ]
     ),
 }
-"""What no merge crosses. GPT-2's, which the `tokenizers` library has and RoBERTa and BART use,
-takes a combining mark for punctuation, and so cuts the words of Hindi, Thai and other scripts at
-vowels. GPT-4o's (the encoding o200k_base) keeps marks with letters, and has numbers in threes."""
+"""Patterns of words; no merge crosses their ends. GPT-2's, which the `tokenizers` library has and
+RoBERTa and BART use, treats a combining mark as punctuation, and so cuts the words of Hindi, Thai
+and other scripts at vowels. GPT-4o's (o200k_base) keeps marks with letters, numbers in threes."""
 
 
 def read(vocab_file: Path, merges_file: Path, *, extra_ids: int = 0) -> SubwordVocabulary:
@@ -41,7 +41,7 @@ def read(vocab_file: Path, merges_file: Path, *, extra_ids: int = 0) -> SubwordV
 
     Raises:
       FileNotFoundError: one of them is missing.
-      ValueError: one is not what its name says.
+      ValueError: a file does not hold what its name says.
     """
     try:
         vocab = json.loads(Path(vocab_file).read_bytes())
@@ -66,7 +66,7 @@ def read(vocab_file: Path, merges_file: Path, *, extra_ids: int = 0) -> SubwordV
 
 
 def divide(pattern: str) -> dict[str, Any]:
-    """The `pre_tokenizer` of a `tokenizer.json` for one of `PATTERNS`; puts no space before a text.
+    """The `pre_tokenizer` for one of `PATTERNS` in a `tokenizer.json`; adds no space before a text.
 
     Raises:
       ValueError: there is no such pattern.
@@ -83,7 +83,7 @@ def divide(pattern: str) -> dict[str, Any]:
 def tokenizer_json(
     vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], *, pattern: str = "gpt2"
 ) -> str:
-    """The text of a `tokenizer.json`; text is divided into words by one of `PATTERNS`."""
+    """The text of a `tokenizer.json`; one of `PATTERNS` divides text into words."""
     model = {
         "type": "BPE",
         "dropout": None,

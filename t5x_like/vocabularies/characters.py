@@ -1,4 +1,4 @@
-"""Unicode characters as ids: the frequent ones of a text, after special tokens by name."""
+"""Unicode characters as ids: a text's frequent characters, after named special tokens."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _REPLACEMENT = "\ufffd"
 
 @dataclasses.dataclass(frozen=True)
 class CharacterVocabulary:
-    """`special_tokens.TRAINED`, then these characters, then `extra_ids` sentinels from the top.
+    """`special_tokens.TRAINED`, then these characters, then `extra_ids` sentinels at the top.
 
-    Other characters are unknown. A word begins at white space, as with bytes.
+    Other characters are unknown. A word begins at white space, as in bytes.
     """
 
     characters: str = dataclasses.field(repr=False)
@@ -65,7 +65,7 @@ class CharacterVocabulary:
         return [self.encode(text) for text in texts]
 
     def encode_with_sentinels(self, text: str) -> list[int]:
-        """Like `encode`, with each written `<extra_id_n>` becoming its id.
+        """Like `encode`, but each written `<extra_id_n>` becomes its id.
 
         Raises:
           ValueError: the vocabulary has no such sentinel.
@@ -73,9 +73,9 @@ class CharacterVocabulary:
         return sentinels.encode(text, self.encode, vocab_size=self.vocab_size, count=self.extra_ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text before the first end of sequence, sentinels written out, unknown ones as `\ufffd`.
+        """Text before the first end of sequence, sentinels written out, unknown ids as `\ufffd`.
 
-        Other special ids, and foreign ones, are dropped.
+        Other special ids, and ids out of range, are dropped.
         """
         text = ""
         for part in sentinels.runs(
@@ -95,7 +95,7 @@ class CharacterVocabulary:
         return _REPLACEMENT if i == self.token_ids.unk else ""
 
     def piece(self, i: int) -> str:
-        """Character i as people read it, `▁` for a space; special tokens by name.
+        """Character i in readable form, `▁` for a space; special tokens by name.
 
         Raises:
           IndexError: there is no id i.

@@ -1,4 +1,4 @@
-"""Writing a vocabulary's files so that no reader ever sees half of one."""
+"""Writes a vocabulary's files so that no reader ever sees half of one."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def write_atomically(path: Path, content: bytes) -> None:
 def save(
     directory: Path, fields: Mapping[str, Any], *, parts: Mapping[str, bytes] | None = None
 ) -> None:
-    """Writes the parts, by file name, then the description, which marks a whole save."""
+    """Writes the parts, by file name, then the description, which marks a complete save."""
     for name, content in (parts or {}).items():
         write_atomically(Path(directory) / name, content)
     write_atomically(Path(directory) / DESCRIPTION, json.dumps(dict(fields), indent=2).encode())
 
 
 def save_whole(vocabulary: Vocabulary, directory: Path) -> None:
-    """Saves in a new directory that appears when it is complete.
+    """Saves into a new directory, which appears when it is complete.
 
     Raises:
-      OSError: the directory cannot be made, or has files in it.
+      OSError: the directory cannot be made, or already has files in it.
     """
     unfinished = whole_files.temporary_name(directory)
     try:
@@ -51,10 +51,10 @@ def save_whole(vocabulary: Vocabulary, directory: Path) -> None:
 
 
 def check_writable(path: Path, *, as_file: bool = False) -> None:
-    """Makes the folder of `path`, and a file beside it for a moment.
+    """Makes the folder of `path` and, for a moment, a file beside it.
 
     Raises:
-      OSError: that cannot be done; or `path` is to be a file (`as_file`) and is a directory.
+      OSError: that failed; or `path` is to be a file (`as_file`) and is a directory.
     """
     if as_file and path.is_dir():
         raise IsADirectoryError(

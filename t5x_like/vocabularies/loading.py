@@ -1,4 +1,4 @@
-"""A vocabulary from what a user wrote: `bytes`, a file, or a directory of files."""
+"""Loads a vocabulary from what a user names: `bytes`, a file, or a directory of files."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
 
     Args:
       spec: `bytes`, a SentencePiece `.model` file, BERT's `vocab.txt`, a `tokenizer.json`, or a
-        directory: one that a vocabulary was saved in, or with `tokenizer.json`, `vocab.json` and
-        `merges.txt`, or `vocab.txt`.
+        directory: one where a vocabulary was saved, or one with `tokenizer.json`, `vocab.json` and
+          `merges.txt`, or `vocab.txt`.
       extra_ids: sentinels to add; None for the usual number (100 for a `.model` file, none for the
-        others). A saved vocabulary has its own, which it must agree with.
+        others). A saved vocabulary has its own number, which `extra_ids` must match.
 
     Raises:
-      FileNotFoundError: nothing of this name; says what is there.
-      ValueError: the file or directory is not a vocabulary, or not the one that was saved; or
+      FileNotFoundError: nothing has this name; says what is there.
+      ValueError: the file or directory is not a vocabulary, or not the saved one; or
         `extra_ids` is negative.
     """
     if extra_ids is not None and extra_ids < 0:

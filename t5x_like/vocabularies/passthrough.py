@@ -13,7 +13,7 @@ from t5x_like.vocabularies.text import pieces
 
 
 class PassThroughVocabulary:
-    """Its texts are ids in decimal, separated by spaces."""
+    """A vocabulary whose texts are decimal ids, separated by spaces."""
 
     def __init__(self, size: int, eos: int | None = None) -> None:
         self._size = size
@@ -34,7 +34,7 @@ class PassThroughVocabulary:
 
     @property
     def token_ids(self) -> TokenIds:
-        # Unknown here, and taken on trust: a task whose spans become sentinels brings them.
+        # Unknown here: a task whose spans become sentinels must bring them.
         return TokenIds(
             vocab_size=self._size, eos=self._eos, unk=None, sentinels=sentinels.USUAL_EXTRA_IDS
         )
@@ -44,7 +44,7 @@ class PassThroughVocabulary:
         return hashlib.sha256(f"PassThrough {self._size} {self._eos}".encode()).hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        """The ids that are written in the text.
+        """The ids written in the text.
 
         Raises:
           ValueError: something in it is not an id of this vocabulary.
@@ -55,7 +55,7 @@ class PassThroughVocabulary:
             ids = [-1]
         if any(not 0 <= i < self._size for i in ids):
             raise ValueError(
-                f"{text[:60]!r} is not a row of ids below {self._size}: this vocabulary is known "
+                f"{text[:60]!r} is not a list of ids below {self._size}: this vocabulary is known "
                 "by its ids alone and cannot encode text"
             )
         return ids

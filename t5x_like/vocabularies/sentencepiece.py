@@ -20,7 +20,7 @@ from t5x_like.vocabularies.text import lower_case, pieces
 _WORD_START = pieces.SPACE
 _OWN_SENTINEL = re.compile(rf"{_WORD_START}?<extra_id_(\d+)>")
 
-# Serialised protobufs merge when concatenated: these four bytes are a ModelProto that says only
+# Serialised protobufs merge when concatenated: these four bytes are a ModelProto that sets only
 # normalizer_spec (field 3) { add_dummy_prefix (field 3): false }.
 _NO_SPACE_BEFORE = b"\x1a\x02\x18\x00"
 
@@ -28,13 +28,13 @@ _NO_SPACE_BEFORE = b"\x1a\x02\x18\x00"
 class SentencePieceVocabulary:
     """Pieces of a `.model` file, then `extra_ids` sentinels; `<extra_id_0>` has the highest id.
 
-    The special ids are the model's, and those of pieces with a special token's name; where there
-    is no pad piece, id 0 is the padding, as in SeqIO. A model whose own top pieces already are
-    the sentinels (umT5) gets no more of them. Text for a model of ALBERT's is cleaned up first.
+    The special ids are the model's own and those of pieces with a special token's name; where there
+    is no pad piece, id 0 is padding, as in SeqIO. A model whose top pieces are already sentinels
+    (umT5) gets no more of them. Text for an ALBERT model is cleaned up first.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it is not a SentencePiece model, or holds sentinels elsewhere than at its top.
+      ValueError: it is not a SentencePiece model, or has sentinels that are not its top ids.
     """
 
     releases_lock = True
@@ -68,7 +68,7 @@ class SentencePieceVocabulary:
 
     @functools.cached_property
     def _continuing(self) -> spm.SentencePieceProcessor:
-        """Encodes what follows a sentinel without a space: no word start is put before it."""
+        """Encodes what follows a sentinel without a space: adds no word start before it."""
         return spm.SentencePieceProcessor(model_proto=self._model + _NO_SPACE_BEFORE)
 
     @functools.cached_property
@@ -85,7 +85,7 @@ class SentencePieceVocabulary:
 
     @property
     def cleans_text(self) -> bool:
-        """Whether text is changed before the model file's own rules change it (ALBERT)."""
+        """Whether text is changed before the model file's own rules apply (ALBERT)."""
         return self._clean is not None
 
     @functools.cached_property
@@ -110,7 +110,7 @@ class SentencePieceVocabulary:
             "unk": self._processor.unk_id(),
             "bos": self._processor.bos_id(),
         }
-        # SentencePiece gives -1 for what the model lacks.
+        # SentencePiece gives -1 for ids that the model lacks.
         given = {role: i for role, i in ids_of_model.items() if i >= 0}
         special = special_tokens.by_role(self._special) | given
         named = special_tokens.named(self._special, special)
@@ -132,7 +132,7 @@ class SentencePieceVocabulary:
         )
 
     def _text(self, i: int, piece: str) -> str:
-        """A piece's text; a byte's, `<0xE4>`, as a lone surrogate."""
+        """A piece's text; that of a byte, `<0xE4>`, is a lone surrogate."""
         if self._processor.is_byte(i):
             return bytes([int(piece[3:5], 16)]).decode(errors="surrogateescape")
         return piece.replace(_WORD_START, " ")
@@ -147,15 +147,14 @@ class SentencePieceVocabulary:
         return self._processor.encode(self._clean(text) if self._clean else text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """int32 ids of each text, in this thread: callers parallelise over threads or processes."""
+        """int32 ids of each text, in this thread: callers use threads or processes for speed."""
         cleaned = list(map(self._clean, texts) if self._clean else texts)
         return self._processor.encode(cleaned, num_threads=1, return_type="numpy")
 
     def encode_following(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Like `encode_batch`, for texts each of which continues a line.
+        """Like `encode_batch`, for texts that each continue a line.
 
-        Those that begin with a space begin a word, as in the line; before others no word start is
-        put.
+        Texts that begin with a space begin a word, as in the line; the others get no word start.
         """
         cleaned = list(map(self._clean, texts) if self._clean else texts)
         spaced = [self._strips and text[:1].isspace() for text in texts]
@@ -167,19 +166,19 @@ class SentencePieceVocabulary:
 
     @functools.cached_property
     def _strips(self) -> bool:
-        """Whether a text's first space is the same as none, as with most models."""
+        """Whether a leading space changes nothing, as in most models."""
         return bool(self._processor.encode(" a") == self._processor.encode("a"))
 
     def encode_with_sentinels(self, text: str) -> list[int]:
-        """Like `encode`, with each written `<extra_id_n>` becoming its id.
+        """Like `encode`, but each written `<extra_id_n>` becomes its id.
 
-        Space before a sentinel is dropped: corruption replaces a word with the space before it.
+        The space before a sentinel is dropped: corruption replaces a word with the space before it.
 
         Raises:
           ValueError: the vocabulary has no such sentinel.
         """
         ids: list[int] = []
-        # Sentinels are lower-case: cleaning leaves them as they are.
+        # Sentinels are lower-case, so that cleaning does not change them.
         cleaned = self._clean(text) if self._clean else text
         for part in sentinels.split(cleaned, count=self.num_sentinels):
             if isinstance(part, int):
@@ -191,7 +190,7 @@ class SentencePieceVocabulary:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text before the first end of sequence; sentinels written out, foreign ids as unknown."""
+        """Text before the first end of sequence; sentinels written out, other ids as unknown."""
         unknown = max(self._processor.unk_id(), 0)
         known = range(self.vocab_size - self.num_sentinels)
         text = ""
@@ -211,7 +210,7 @@ class SentencePieceVocabulary:
         return text
 
     def piece(self, i: int) -> str:
-        """Piece i as the model has it, sentinels as they are written.
+        """Piece i as in the model; sentinels as they are written.
 
         Raises:
           IndexError: there is no id i.
@@ -237,7 +236,7 @@ class SentencePieceVocabulary:
 
 
 def _own_sentinels(model_pieces: Sequence[str], model_file: str | Path) -> int:
-    """How many sentinels the model itself has, counting down from its top id."""
+    """The number of sentinels in the model itself, counting down from its top id."""
     matches = ((i, _OWN_SENTINEL.fullmatch(piece)) for i, piece in enumerate(model_pieces))
     found = {i: int(match[1]) for i, match in matches if match}
     if found != {len(model_pieces) - 1 - n: n for n in range(len(found))}:

@@ -1,4 +1,4 @@
-"""Written sentinels, `<extra_id_n>`: finding them in text and writing them back."""
+"""Written sentinels, `<extra_id_n>`: finds them in text and writes them back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _WRITTEN = re.compile(r"<extra_id_(\d+)>")
 
 
 def written(n: int) -> str:
-    """How sentinel n is written in text."""
+    """The written form of sentinel n."""
     return f"<extra_id_{n}>"
 
 
 def split(text: str, *, count: int) -> list[str | int]:
-    """Cuts text at its written sentinels: texts (possibly empty) and sentinel numbers, in turn.
+    """Cuts text at written sentinels: texts (maybe empty) and sentinel numbers alternate.
 
     Raises:
-      ValueError: a sentinel of a number that a vocabulary with `count` sentinels does not have.
+      ValueError: a vocabulary with `count` sentinels lacks one of the numbers.
     """
     parts: list[str | int] = list(_WRITTEN.split(text))
     for place in range(1, len(parts), 2):
@@ -42,13 +42,13 @@ def encode(
     count: int,
     drop_space: bool = False,
 ) -> list[int]:
-    """Ids of a text with written sentinels, which have the top ids of the vocabulary.
+    """Ids of a text with written sentinels, which are the top ids of the vocabulary.
 
     Args:
       text: the text.
-      pieces: encodes what stands between sentinels.
-      vocab_size: of the vocabulary.
-      count: its sentinels.
+      pieces: encodes the text between sentinels.
+      vocab_size: the vocabulary's size.
+      count: its number of sentinels.
       drop_space: whether one space before a sentinel is dropped.
 
     Raises:
@@ -69,7 +69,7 @@ def runs(
 ) -> Iterator[list[int] | int]:
     """Cuts ids at their sentinels, the reverse of `split`: runs of ids, and sentinel numbers.
 
-    Ends before the first `eos`. Runs are not empty; foreign ids stay in them.
+    Ends before the first `eos`. Runs are not empty; ids out of range stay in them.
     """
     run: list[int] = []
     for raw in ids:

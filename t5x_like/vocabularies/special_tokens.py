@@ -1,4 +1,4 @@
-"""Special tokens by name: what each published family calls them, and those of ours."""
+"""Special tokens by name: those of each published family, and ours."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ROLES: dict[str, tuple[str, ...]] = {
     "sep": ("[SEP]", "<sep>"),
     "mask": ("[MASK]", "<mask>"),
 }
-"""Fields of `TokenIds`, and the names a vocabulary may have for each; the first found counts."""
+"""Fields of `TokenIds`, and the possible names of each token; the first that is found counts."""
 
 NAMED = ("[R]", "[S]", "[X]", "<eod>", "<eop>")
-"""Special tokens without a field of their own: UL2's modes, XLNet's ends."""
+"""Special tokens without their own field: UL2's modes, XLNet's ends."""
 
 TRAINED = ("<pad>", "</s>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "[R]", "[S]", "[X]", "<eod>")
 """The first ids of every vocabulary trained here: one cache serves every objective."""
@@ -26,15 +26,15 @@ _NAMES = frozenset(NAMED).union(*ROLES.values())
 
 
 def is_special(token: str) -> bool:
-    """Whether a vocabulary that holds this very token means it as a special one."""
+    """Whether a vocabulary that holds exactly this token uses it as a special one."""
     return token in _NAMES
 
 
 def by_role(ids: Mapping[str, int]) -> dict[str, Any]:
-    """A field of `TokenIds` to the id of its token, None where there is no such token.
+    """Maps fields of `TokenIds` to their tokens' ids; None where there is no such token.
 
     Args:
-      ids: special tokens of a vocabulary.
+      ids: a vocabulary's special tokens.
     """
     found = {
         role: next((ids[name] for name in names if name in ids), None)
@@ -47,5 +47,5 @@ def by_role(ids: Mapping[str, int]) -> dict[str, Any]:
 
 
 def named(ids: Mapping[str, int], roles: Mapping[str, Any]) -> dict[str, int]:
-    """The special tokens that have none of the roles, by their text."""
+    """The special tokens without any of the roles, by their text."""
     return {name: i for name, i in ids.items() if i not in roles.values()}

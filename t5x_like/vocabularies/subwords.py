@@ -15,26 +15,26 @@ from t5x_like.core.protocols import TokenIds
 from t5x_like.vocabularies import files, sentinels, special_tokens, tokenizer_json
 from t5x_like.vocabularies.text import byte_level, pieces
 
-# Callers spread over threads or processes; threads of the library as well would be too many for
-# the cores, and none of them survives a fork.
+# Callers use threads or processes; threads of the library as well would be too many for the
+# cores, and none of them survives a fork.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class SubwordVocabulary:
     """The tokens of a `tokenizer.json` with its ids, then `extra_ids` sentinels from the top.
 
-    Special tokens are known by name; raw text never becomes one, however it is written. Where no
-    token pads, the end of the text does (GPT-2). Nothing is put around a text.
+    Special tokens are recognised by name; raw text never becomes one. Where no token is padding,
+    the end of text is (GPT-2). Nothing is put around a text.
 
     Raises:
-      ValueError: it is not such a file, or one of another kind than WordPiece and byte-level BPE.
+      ValueError: it is not such a file, or is neither WordPiece nor byte-level BPE.
     """
 
     releases_lock = True
     """The library encodes without Python's lock."""
 
     def __init__(self, text: str, extra_ids: int = 0, *, origin: str | Path = "this") -> None:
-        """`text` is the file's, `origin` its name in errors."""
+        """`text` is the file's content, `origin` its name in errors."""
         self._json = text
         self._extra_ids = extra_ids
         self._prefix = tokenizer_json.continuing_prefix(text, origin)
@@ -55,14 +55,14 @@ class SubwordVocabulary:
     @functools.cached_property
     def _tokenizer(self) -> tokenizers.Tokenizer:
         tokenizer = tokenizers.Tokenizer.from_str(self._json)
-        tokenizer.encode_special_tokens = True  # What looks like a special token is text.
+        tokenizer.encode_special_tokens = True  # text that looks like a special token stays text
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer
 
     @functools.cached_property
     def _tokens(self) -> list[str | None]:
-        """By id; None where the file skips an id."""
+        """Tokens by id; None where the file skips an id."""
         places = self._tokenizer.get_vocab(with_added_tokens=True)
         tokens: list[str | None] = [None] * (max(places.values()) + 1)
         for token, i in places.items():
@@ -80,12 +80,12 @@ class SubwordVocabulary:
 
     @property
     def is_wordpiece(self) -> bool:
-        """Whether it is WordPiece, or else byte-level BPE."""
+        """Whether it is WordPiece; otherwise it is byte-level BPE."""
         return self._prefix is not None
 
     @property
     def tokenizer_json(self) -> str:
-        """The text of its file."""
+        """The content of its file."""
         return self._json
 
     @property
@@ -115,7 +115,7 @@ class SubwordVocabulary:
         )
 
     def _text(self, token: str) -> str:
-        """A token's text, with the space that it begins with."""
+        """A token's text, including its leading space."""
         if self._prefix is None:
             return byte_level.to_bytes(token).decode(errors="surrogateescape")
         return token.removeprefix(self._prefix) if token.startswith(self._prefix) else f" {token}"
@@ -130,12 +130,12 @@ class SubwordVocabulary:
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, in this thread: callers parallelise over threads or processes."""
+        """Ids of each text, in this thread: callers use threads or processes for speed."""
         encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
     def encode_with_sentinels(self, text: str) -> list[int]:
-        """Like `encode`, with each written `<extra_id_n>` becoming its id.
+        """Like `encode`, but each written `<extra_id_n>` becomes its id.
 
         One space before a sentinel is dropped: corruption replaces a word with the space before it.
 
@@ -151,9 +151,9 @@ class SubwordVocabulary:
         )
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text before the first end of sequence, sentinels written out.
+        """Text before the first end of sequence, with sentinels written out.
 
-        Special ids other than the unknown token, and foreign ones, are dropped.
+        Other special ids, except the unknown token, and ids out of range are dropped.
         """
         text = ""
         dropped = set(self._special.values()) - {self.token_ids.unk}
@@ -168,12 +168,12 @@ class SubwordVocabulary:
                 continue
             kept = [i for i in part if 0 <= i < len(self._tokens) and i not in dropped]
             words = self._tokenizer.decode(kept, skip_special_tokens=False)
-            # The words of WordPiece have lost the spaces between them.
+            # WordPiece's words have lost the spaces between them.
             text += " " * bool(text and words and self._prefix is not None) + words
         return text
 
     def piece(self, i: int) -> str:
-        """Token i as people read it, `▁` for a space: before a token without WordPiece's `##`, too.
+        """Token i in readable form; `▁` is a space, also before WordPiece's tokens without `##`.
 
         Raises:
           IndexError: there is no id i.
@@ -206,9 +206,9 @@ class SubwordVocabulary:
 
 
 def read(path: Path, *, extra_ids: int = 0) -> SubwordVocabulary:
-    """A `tokenizer.json`.
+    """Reads a `tokenizer.json`.
 
     Raises:
-      FileNotFoundError, ValueError: as the class says.
+      FileNotFoundError, ValueError: as in `SubwordVocabulary`.
     """
     return SubwordVocabulary(path.read_text(encoding="utf-8"), extra_ids, origin=path)

@@ -1,4 +1,4 @@
-"""The `tokenizer.json` files of the `tokenizers` library: writing one, telling what one holds."""
+"""The `tokenizer.json` files of the `tokenizers` library: writes one, or tells its kind."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def describe(
     """The text of a `tokenizer.json`.
 
     Args:
-      model: its fields except for the vocabulary.
-      vocab: tokens and their ids; those with the name of a special one are marked as such.
+      model: its fields without the vocabulary.
+      vocab: tokens and their ids; tokens with a special token's name are marked as special.
       **steps: `normalizer`, `pre_tokenizer` and `decoder`.
     """
     added: list[dict[str, Any]] = [
@@ -39,22 +39,22 @@ def describe(
 
 
 def with_words(text: str, added: Mapping[str, int]) -> str:
-    """The text of a `tokenizer.json` of WordPiece with more tokens, {token: id}."""
+    """The text of a WordPiece `tokenizer.json` with more tokens, {token: id}."""
     fields = json.loads(text)
     fields["model"]["vocab"] |= added
     return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
 
 def continuing_prefix(text: str, origin: str | Path) -> str | None:
-    """The mark of a WordPiece token that continues with a word; None for byte-level BPE.
+    """WordPiece's mark of a token that continues a word; None for byte-level BPE.
 
     Raises:
-      ValueError: the text is no `tokenizer.json`, or of another kind; names `origin`.
+      ValueError: the text is not a `tokenizer.json`, or is of another kind; names `origin`.
     """
     try:
         fields = json.loads(text)
         model = fields["model"]
-        # Older files do not name the kind of their model.
+        # Older files do not name their model's kind.
         kind = model.get("type") or ("BPE" if "merges" in model else None)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(

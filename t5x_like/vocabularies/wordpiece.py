@@ -1,4 +1,4 @@
-"""WordPiece (BERT): reading `vocab.txt`, cased or uncased."""
+"""WordPiece (BERT): reads `vocab.txt`, cased or uncased."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PREFIX = "##"
 def read(
     vocab_file: Path, *, extra_ids: int = 0, lowercase: bool | None = None
 ) -> SubwordVocabulary:
-    """The vocabulary of a file with a token a line.
+    """The vocabulary of a file with one token a line.
 
     Args:
       vocab_file: BERT's `vocab.txt`.
       extra_ids: sentinels to add.
-      lowercase: whether text is lower-cased and stripped of accents; None where no token of the
-        file has a capital letter.
+      lowercase: whether text is lower-cased and stripped of accents; None: it is where no token of
+        the file has a capital letter.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -41,7 +41,7 @@ def read(
 
 
 def tokenizer_json(vocab: Mapping[str, int], *, lowercase: bool) -> str:
-    """The text of a `tokenizer.json`: BERT's clean-up, splitting and longest match first."""
+    """The text of a `tokenizer.json`: BERT's clean-up and splitting, then longest match first."""
     normalizer = {
         "type": "BertNormalizer",
         "clean_text": True,

@@ -1,4 +1,4 @@
-"""The library in ten lines: in a script without a guard, by flags and by gin files alike."""
+"""The library in ten lines: in a script without a guard, by flags and by gin files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ print(model.export(f"{folder}/hf"))
 
 
 def recipe(text: Path, folder: Path, **more) -> t5x.Pretraining:
-    """bert-mini in small; runs of one `folder` share their cache."""
+    """A small bert-mini; runs of one `folder` share their cache."""
     settings = {"model_dir": str(folder / "run"), "cache_dir": str(folder / "cache"), **SMALL}
     gin = ["CORPUS_SEPARATOR='line'", "LOG_PERIOD=1", *more.pop("gin", [])]
     return t5x.recipe("bert-mini", corpus=str(text), gin=gin, **{**settings, **more})
@@ -92,7 +92,7 @@ def test_a_run_is_resumed_from_the_other_side(text, tmp_path, cli) -> None:
 
 @pytest.mark.slow
 def test_parts_stand_in_for_names_and_the_command_line_goes_on(text, tmp_path, cli) -> None:
-    """What was put together in Python writes itself as gin text, its optimizer included."""
+    """What was put together in Python writes itself as gin text, with its optimizer."""
     from t5x_like.training.optimization import optimizers, schedules
 
     told: list[tuple] = []
@@ -134,7 +134,7 @@ def test_parts_stand_in_for_names_and_the_command_line_goes_on(text, tmp_path, c
 
 
 def test_two_runs_in_one_process_do_not_mix(text: Path, tmp_path: Path) -> None:
-    """Gin has one configuration for the process; a run keeps what it was made of."""
+    """Gin has one configuration for the process; a run keeps the one it was made from."""
     before = gin_config.given_settings()
     first = recipe(text, tmp_path, gin=["mlm.NextSentence.masked_rate=0.3"])
     second = t5x.recipe("ul2-mini", corpus=str(text), model_dir=str(tmp_path / "second"))
@@ -171,7 +171,7 @@ def test_importing_the_package_imports_and_changes_nothing() -> None:
 
 
 def test_what_a_model_calls_later_is_set_and_read(tmp_path: Path) -> None:
-    """A kernel is called in the midst of a step: nothing has asked for its settings before."""
+    """A kernel is called inside a step: nothing has read its settings before."""
     (tmp_path / "kernel.gin").write_text(
         "from __gin__ import dynamic_registration\n"
         "from t5x_like.layers.attention import attention_kernels\n"

@@ -1,4 +1,4 @@
-"""The trackers call what their packages offer, which stand-ins record; they are not installed."""
+"""The trackers call their packages; stand-ins record the calls, as none is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUN = {"model_dir": "runs/x", "config": "X = 1", "step": 0, "total_steps": 2}
 
 
 class Recorder(types.ModuleType):
-    """A module, or what its functions return, that notes every call."""
+    """A stand-in for a module or for a function's result, which records every call."""
 
     def __init__(self, name: str, calls: list) -> None:
         super().__init__(name)

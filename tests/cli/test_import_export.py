@@ -75,10 +75,10 @@ def test_nothing_is_overwritten_and_errors_say_what_to_do(
     assert "has no config.json" in cli("import", f"--from={tiny.root}", target).err
     config = json.loads((exported / "config.json").read_text())
     for change, message in (
-        ({"model_type": "t6"}, "'t6', which is none of ours; nearest: t5"),
+        ({"model_type": "t6"}, "'t6', which is not supported; nearest: t5"),
         ({"architectures": []}, "names no class"),
         ({"architectures": ["T5ForNothing"]}, "T5ForNothing is not supported"),
-        ({"d_ff": 65}, "they are not of one model"),
+        ({"d_ff": 65}, "they belong to different models"),
     ):
         (exported / "config.json").write_text(json.dumps(config | change))
         refused = cli("import", f"--from={exported}", target)

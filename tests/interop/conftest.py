@@ -1,4 +1,4 @@
-"""Vocabularies of every kind, trained on Python's own library, and text to compare by."""
+"""Vocabularies of every kind, trained on Python's own library, and text to compare them on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def texts(documents: list[str]) -> list[str]:
 def vocabularies(
     tmp_path_factory: pytest.TempPathFactory, documents: list[str]
 ) -> dict[str, Vocabulary]:
-    """By kind."""
+    """Trained vocabularies, by kind."""
     folder = tmp_path_factory.mktemp("vocabularies")
     made: dict[str, Vocabulary] = {"bytes": ByteVocabulary(), "bytes_100": ByteVocabulary(100)}
     named = {kind: {"kind": kind} for kind in vocabulary_recipe.KINDS}

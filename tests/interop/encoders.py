@@ -1,4 +1,4 @@
-"""Batches for encoders, theirs and ours, and what all families of encoders are compared by."""
+"""Batches for encoders, theirs and ours, and comparisons for all families of encoders."""
 
 import functools
 
@@ -47,7 +47,7 @@ def masked(batch):
 
 
 def same_loss(model, batch, their_model, out):
-    """And the same gradient of every parameter."""
+    """Asserts the same gradient of every parameter, too."""
     out.loss.backward()
     loss, grads = parity.loss_and_gradients(model, batch)
     np.testing.assert_allclose(loss, out.loss.item(), rtol=1e-5)
@@ -55,7 +55,7 @@ def same_loss(model, batch, their_model, out):
 
 
 def same_states(body, batch, out):
-    """The same states of every layer, padding included, and attention."""
+    """Asserts the same states of every layer, padding included, and attention."""
     hidden = functools.partial(body.hidden, return_hidden=True, return_attention=True)
     found = jax.jit(hidden)(batch)
     for got, want in zip(found.states, out.hidden_states, strict=True):
@@ -65,7 +65,7 @@ def same_states(body, batch, out):
 
 
 def same_labels(their_model, directory, *, labels, **kind):
-    """Of classes, numbers (with one label), choices or tags, by the class of their model."""
+    """Labels for classes, numbers (with one label), choices or tags, by their model's class."""
     model = parity.ours_of(their_model, directory)
     name = type(their_model).__name__
     inputs, batch = read(alternatives=3 if name.endswith("MultipleChoice") else None, **kind)
@@ -82,9 +82,9 @@ def same_labels(their_model, directory, *, labels, **kind):
 
 
 def same_answers(their_model, directory, **kind):
-    """Where an answer starts and ends.
+    """The start and end of an answer.
 
-    The loss of rows without padding: they score padding too, but its row of the table never learns.
+    Uses the loss of rows without padding: they score padding too, but its vector never learns.
     """
     model = parity.ours_of(their_model, directory)
     for full in (False, True):

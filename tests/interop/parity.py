@@ -1,4 +1,4 @@
-"""Comparing models of ours with transformers' of the same weights."""
+"""Compares our models with transformers' models of the same weights."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers")
 
 
 def random_model(cls, config, std=0.25):
-    """Of a class of transformers, with no parameter zero or one."""
+    """A model of a transformers class, with no parameter zero or one."""
     torch.manual_seed(0)
     model = cls(config).eval()
     with torch.no_grad():
@@ -24,7 +24,7 @@ def random_model(cls, config, std=0.25):
 
 
 def ours_of(their_model, directory, **more):
-    """The same model here, by way of a directory."""
+    """The same model here, through a directory."""
     their_model.save_pretrained(directory)
     found = model_directory.read(directory, **more)
     graph = nnx.graphdef(nnx.eval_shape(lambda: found.make(rngs=nnx.Rngs(0))))
@@ -36,7 +36,7 @@ def params_of(model):
 
 
 def close(got, want, where=None, atol=2e-5):
-    """Within 2e-5, where it counts."""
+    """Asserts equality within 2e-5, where it counts."""
     got, want = np.asarray(got), np.asarray(want.detach())
     if where is not None:
         got, want = got[np.asarray(where)], want[np.asarray(where)]
@@ -51,7 +51,7 @@ def loss_and_gradients(model, batch):
 
 
 def same_gradients(grads, model, their_model):
-    """Of every parameter of theirs, within 1e-4 of its largest; where all are near 0, 1e-6."""
+    """Asserts equality of all their gradients within 1e-4 of the largest; near 0, within 1e-6."""
     names = families.of_model(model).names(model)
     made_up = names.constants.keys() | dict(names.fresh()).keys()
     got = dict(mapping.written(params_of(grads), model, names))
@@ -64,7 +64,7 @@ def same_gradients(grads, model, their_model):
 
 
 def exported(model, directory, **more):
-    """What transformers opens of our model: complete, with nothing left over."""
+    """What transformers opens of our model, complete and with nothing left over."""
     name = model_directory.write(directory, model, params_of(model), **more)
     back, report = getattr(transformers, name).from_pretrained(directory, output_loading_info=True)
     assert not any(report[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -72,7 +72,7 @@ def exported(model, directory, **more):
 
 
 def there_and_back(their_model, directory):
-    """Asserts that import and export give the very same weights and the same configuration."""
+    """Asserts that import and export give exactly the same weights and configuration."""
     model = ours_of(their_model, directory / "theirs")
     back = exported(model, directory / "ours")
     assert type(back) is type(their_model)

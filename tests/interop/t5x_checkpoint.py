@@ -1,4 +1,4 @@
-"""Writes what T5X writes: a zarr folder for each large array, small ones in a msgpack file."""
+"""Writes checkpoints like T5X: a zarr folder for each large array, small ones in msgpack."""
 
 import jax
 import numpy as np
@@ -7,7 +7,7 @@ from flax import serialization
 
 
 def tree_of(params, config, *, scanned=False):
-    """Our parameters of a T5 under T5X's names, `target/` of its state."""
+    """Our T5 parameters under T5X's names, `target/` of its state."""
     target = {"token_embedder": {"embedding": params["embedding"]["table"]}}
     parts = {
         "encoder": {"attention_norm": "pre_attention_layer_norm", "attention": "attention"},

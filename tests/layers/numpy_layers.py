@@ -1,4 +1,4 @@
-"""Layers in NumPy and float64, from the parameters of ours, and what tests make ours of."""
+"""Layers in NumPy and float64, with our layers' parameters, and what tests make our layers of."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ NORMAL = nnx.initializers.normal(0.4)
 
 
 def parts(placement, *, relative=False, dropouts=NO_DROPOUT, **options):
-    """Of a small layer with bias vectors everywhere; `options` of its attention."""
+    """Parts of a small layer with bias vectors everywhere; `options` go to its attention."""
 
     def bias(rngs):
         return RelativeBias(HEADS, bidirectional=False, rngs=rngs, num_buckets=4, max_distance=6)
@@ -39,7 +39,7 @@ def parts(placement, *, relative=False, dropouts=NO_DROPOUT, **options):
 
 
 def built(make):
-    """`make()`, with noise on all parameters, as biases of 0 and scales of 1 hide mistakes."""
+    """`make()` with noise on all parameters: biases of 0 and scales of 1 hide mistakes."""
 
     def noisy(path, x):
         key = jax.random.key(sum(map(ord, jax.tree_util.keystr(path))))
@@ -48,12 +48,12 @@ def built(make):
     def parameters():
         return jax.tree_util.tree_map_with_path(noisy, nnx.to_pure_dict(nnx.state(make())))
 
-    # Compiled as one program: faster than an operation at a time.
+    # Compiled as one program: faster than one operation at a time.
     return nnx.merge(nnx.graphdef(nnx.eval_shape(make)), jax.jit(parameters)())
 
 
 def exact(module):
-    """Its parameters, a dict of float64 arrays."""
+    """A module's parameters, a dict of float64 arrays."""
     pure = nnx.to_pure_dict(nnx.state(module))
     return jax.tree.map(lambda x: np.asarray(x, np.float64), pure)
 

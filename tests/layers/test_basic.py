@@ -26,7 +26,7 @@ def test_parameter_needs_a_name_for_each_dimension():
 def test_norm_of_zeros_is_zeros_and_of_anything_else_has_unit_root_mean_square():
     norm = RMSNorm(8, dtype="float32", rngs=nnx.Rngs(0))
     np.testing.assert_array_equal(norm(jnp.zeros((2, 8))), 0)
-    # Not centred: a constant vector stays one.
+    # Not centred: a constant vector stays constant.
     x = jnp.stack([jnp.full(8, 3.0), jnp.arange(8.0)])
     np.testing.assert_allclose(jnp.square(norm(x)).mean(-1), 1, rtol=1e-5)
     np.testing.assert_allclose(norm(x)[0], 1, rtol=1e-6)
@@ -64,14 +64,14 @@ def test_layer_norm_is_the_definition_in_float64(epsilon):
     norm = LayerNorm(24, dtype="float32", rngs=nnx.Rngs(0), epsilon=epsilon)
     norm.scale[...] = jax.random.normal(jax.random.key(1), (24,))
     norm.bias[...] = jax.random.normal(jax.random.key(2), (24,))
-    # Far from zero: the mean must be taken off before squaring.
+    # Far from zero: the mean must be subtracted before squaring.
     x = 50 + jax.random.normal(jax.random.key(0), (3, 5, 24))
     want = layer_norm(x, norm.scale[...], norm.bias[...], epsilon)
     np.testing.assert_allclose(norm(x), want, atol=3e-5)
 
 
 def test_layer_norm_of_bfloat16_has_float32_statistics():
-    # Each is a bfloat16 number; their sum, and that of their squares, is not near one.
+    # Each is a bfloat16 number; their sum and the sum of their squares are not near one.
     x = (256 + 2.0 * jnp.arange(128)).astype(jnp.bfloat16)
     norm = LayerNorm(128, dtype="bfloat16", rngs=nnx.Rngs(0))
     got = norm(x)
@@ -92,7 +92,7 @@ def test_layer_norm_of_a_constant_is_its_bias_with_finite_gradients():
     [
         (("embed", "mlp"), ("mlp",)),
         (("embed", "joined_kv"), ("joined_kv",)),
-        (("mlp", "embed"), (None,)),  # what every device needs whole
+        (("mlp", "embed"), (None,)),  # what every device needs in full
         (("embed", None), (None,)),
     ],
 )

@@ -36,7 +36,7 @@ def test_subkeys_are_all_different_or_all_none():
 def test_the_residual_stream_shares_its_mask_over_positions_where_asked(shared):
     y = np.asarray(dropout_hidden(X, jax.random.key(0), dropouts=Dropouts(0.5, shared=shared)))
     assert (y == y[:, :1]).all() == shared
-    assert len(np.unique(y[:, 0], axis=0)) == 8  # never over rows
+    assert len(np.unique(y[:, 0], axis=0)) == 8  # never shared over rows
 
 
 def test_each_site_has_its_own_rate():
@@ -65,13 +65,13 @@ def test_the_mean_is_kept_exactly_whatever_the_rate_is_rounded_to():
     for rate in (1e-3, 0.1, 0.3, 0.9):
         y = dropout(jnp.ones((1000, 1001)), jax.random.key(1), rate=rate)
         kept = y != 0
-        spread = np.sqrt(rate / (1 - rate) / y.size)  # of the mean
+        spread = np.sqrt(rate / (1 - rate) / y.size)  # std of the mean
         assert abs(float(kept.mean()) - (1 - rate)) < 5 * np.sqrt(rate * (1 - rate) / y.size)
         assert abs(float(y.mean(dtype=jnp.float32)) - 1) < 5 * spread
 
 
 def test_elements_of_a_row_are_drawn_independently():
-    # Wherever two numbers come from one random word, neither says anything of the other.
+    # Where two numbers come from one random word, neither predicts the other.
     keep = np.asarray(dropout(jnp.ones((20_000, 8)), jax.random.key(2), rate=0.5) != 0)
     correlation = np.corrcoef(keep.T.astype(float))
     np.testing.assert_allclose(correlation, np.eye(8), atol=5 / np.sqrt(20_000))

@@ -34,7 +34,7 @@ PAIRS = {
 
 def arguments(dtype, shape=(2, 5, D)):
     keys = jax.random.split(jax.random.key(0), 3)
-    # Away from 0, so that taking off the mean matters.
+    # Away from 0, so that subtracting the mean matters.
     x = 2 + jax.random.normal(keys[0], shape).astype(dtype)
     wide = jnp.promote_types(dtype, jnp.float32)
     return (x, *(jax.random.normal(key, (shape[-1],), wide) for key in keys[1:]))

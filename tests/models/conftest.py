@@ -25,7 +25,7 @@ def tiny() -> t5.Config:
         d_model=16,
         d_ff=32,
         num_heads=4,
-        d_kv=6,  # 4 * 6 is not 16: the inner width is its own
+        d_kv=6,  # 4 * 6 is not 16: the inner width differs
         num_encoder_layers=3,
         num_decoder_layers=2,
     )
@@ -41,7 +41,7 @@ def shift_right(targets: np.ndarray, segments: np.ndarray | None = None) -> np.n
 
 @pytest.fixture
 def padded_batch():
-    """Three rows of lengths up to 12 and 9, the rest of each row being padding."""
+    """Three rows of lengths up to 12 and 9; the rest of each row is padding."""
     rng = np.random.default_rng(0)
     inputs, targets = rng.integers(2, VOCAB, (3, 12)), rng.integers(2, VOCAB, (3, 9))
     inputs[0, 7:] = inputs[1, 11:] = 0
@@ -76,9 +76,9 @@ def packed_batch():
 
 @pytest.fixture
 def filled():
-    """Called with a function that makes a model: that model, its parameters drawn here.
+    """Called with a function that makes a model: returns it, with parameters drawn here.
 
-    Compiling what a model draws its own with takes seconds. Scales are around 1.
+    Compiling a model's own initialisation takes seconds. Scales are around 1.
     """
 
     def fill(make):
@@ -97,9 +97,9 @@ def filled():
 
 @pytest.fixture
 def encoder_batch():
-    """Rows of 12, 9, 6 and 3 tokens, of which 1, 2, 3 and 1 are masked; the last is padding alone.
+    """Rows of 12, 9, 6 and 3 tokens, of which 1, 2, 3 and 1 are masked; the last is only padding.
 
-    Slots that weigh nothing point at position 0.
+    Slots without weight point at position 0.
     """
     rng = np.random.default_rng(2)
     counts = (np.arange(12) < np.array([12, 9, 6, 3, 0])[:, None]).astype(np.int32)
@@ -123,7 +123,7 @@ def encoder_batch():
 
 @pytest.fixture
 def assert_microbatches_add_up():
-    """Called with a model and a batch: gradients and metrics in B microbatches are those in one."""
+    """Called with a model and a batch: checks that B microbatches give the same as one batch."""
 
     def check(model, batch):
         graph, state = nnx.split(model)

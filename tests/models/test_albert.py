@@ -39,7 +39,7 @@ def make(**changes):
 
 
 def batch_of(rows=4, seed=0):
-    """Rows of 12, 9, 6, ... tokens with 1, 2, 3, ... masked ones, and pairs of either order."""
+    """Rows of 12, 9, 6, ... tokens with 1, 2, 3, ... masked ones, and pairs in both orders."""
     rng = np.random.default_rng(seed)
     lengths, masked = 12 - 3 * (np.arange(rows) % 4), 1 + np.arange(rows) % 4
     counts = (np.arange(12) < lengths[:, None]).astype(np.int32)
@@ -149,7 +149,7 @@ def test_the_masked_heads_width_is_that_of_the_embeddings():
     assert model.mlm.dense.kernel.shape == (16, 8)
     assert model.encoder.trunk.project.bias.shape == (16,)
     assert abstract(dataclasses.replace(TINY, d_embedding=None)).encoder.trunk.project is None
-    mapped = abstract(dataclasses.replace(TINY, d_embedding=16))  # as Hugging Face's of that width
+    mapped = abstract(dataclasses.replace(TINY, d_embedding=16))  # as Hugging Face's of this width
     assert mapped.encoder.trunk.project.kernel.shape == (16, 16)
 
 
@@ -187,7 +187,7 @@ def test_one_batch_overfits():
     [
         ({"sharing": "norms"}, "sharing must be one of all, attention, ffn, none"),
         ({"num_groups": 4}, "num_groups must be at most num_layers=3"),
-        ({"num_groups": 2, "sharing": "none"}, "num_groups is of layers that share"),
+        ({"num_groups": 2, "sharing": "none"}, "num_groups counts groups that share"),
         ({"inner_layers": 0}, "inner_layers must be at least 1"),
     ],
 )

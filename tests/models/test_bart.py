@@ -38,7 +38,7 @@ def make(filled):
 
 @pytest.fixture
 def batch():
-    """Two rows of 10 and 7 inputs, 6 and 9 targets, the rest of each row being padding."""
+    """Two rows of 10 and 7 inputs, 6 and 9 targets; the rest of each row is padding."""
     rng = np.random.default_rng(0)
 
     def text(lengths, width):
@@ -159,12 +159,12 @@ def test_the_bias_of_the_logits_is_added_and_not_trained(batch, make):
 @pytest.mark.slow
 def test_scaled_embeddings_are_those_of_a_larger_table(batch, make):
     model, scaled = make(), make(scale_embedding=True)
-    model.embedding.table[...] *= 4  # the root of d_model
+    model.embedding.table[...] *= 4  # the square root of d_model
     states_of = jax.jit(lambda model: model.hidden(batch).last)
     np.testing.assert_allclose(states_of(scaled), states_of(model), atol=1e-5)
 
 
-# Embeddings of both sides and two and three parts of their layers; one and two with attention.
+# Embeddings of both sides, and two and three parts of their layers; one and two with attention.
 @pytest.mark.parametrize(("name", "places"), [("dropout_rate", 7), ("attention_dropout_rate", 3)])
 def test_a_rate_reaches_its_places(name, places, make, batch, monkeypatch):
     rates = []
@@ -177,7 +177,7 @@ def test_a_rate_reaches_its_places(name, places, make, batch, monkeypatch):
     for layer in ("attention.multi_head", "dropout", "mlp"):
         monkeypatch.setattr(f"t5x_like.layers.{layer}.dropout", record)
     model = make(**{name: 0.3}, activation_dropout_rate=0.2)
-    # Scanned layers are seen once.
+    # Scanned layers are traced once.
     jax.eval_shape(model.logits, batch, jax.random.key(0))
     assert rates.count(0.3) == places
     assert rates.count(0.2) == 2

@@ -58,7 +58,7 @@ logits_of = jax.jit(lambda model, batch, key=None: model.logits(batch, key))
 @jax.jit
 @jax.grad
 def logit_grads(model, batch):
-    """Of the logits of the second row's first token."""
+    """Gradients of the logits of the second row's first token."""
     return jnp.square(model.logits(batch)[1, 0]).sum()
 
 
@@ -87,7 +87,7 @@ def test_a_token_sees_all_tokens_of_its_row_and_no_padding(encoder_batch, make):
     batch = {**encoder_batch, "encoder_input_tokens": tokens}
     model = make(type_vocab_size=0)
     grads = logit_grads(model, batch)
-    # The head scores with the table: its own gradient of the logits reaches every row of it.
+    # The head scores with the table: that gradient alone reaches every row of the table.
     embedded = jax.jit(
         jax.grad(lambda m: jnp.square(m.encoder.hidden(batch).last[1, 0] @ jnp.ones(16)).sum())
     )(model)
@@ -184,7 +184,7 @@ def test_dropout_needs_a_key_and_falls_where_it_should(encoder_batch, monkeypatc
         monkeypatch.setattr(f"t5x_like.layers.{module}.dropout", record)
     jax.eval_shape(model.logits, encoder_batch, jax.random.key(0))
     x = ((5, 12, 16), 0.1)
-    # The embedding; then of a layer (scanned: seen once) attention and what its parts add.
+    # The embedding; then in a layer (scanned: traced once) attention and what its parts add.
     assert sites == [x, ((5, 4, 12, 12), 0.2), x, x]
 
 

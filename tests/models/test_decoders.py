@@ -1,4 +1,4 @@
-"""Decoders made of parts of BERT and BART: positions in packed rows, operations of a step."""
+"""Decoders made from BERT and BART: positions in packed rows, operations of a step."""
 
 import functools
 

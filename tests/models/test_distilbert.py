@@ -135,7 +135,7 @@ def test_nothing_is_dropped_of_what_attention_adds(make, encoder_batch, monkeypa
     model = make(dropout_rate=0.1, attention_dropout_rate=0.2)
     jax.eval_shape(model.logits, encoder_batch, jax.random.key(0))
     x = ((5, 12, 16), 0.1)
-    # The embedding; of a layer (scanned: seen once) probabilities and what feed-forward adds.
+    # The embedding; in a layer (scanned: traced once) probabilities and what feed-forward adds.
     assert sites == [x, ((5, 4, 12, 12), 0.2), x]
 
 

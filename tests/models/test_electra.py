@@ -28,7 +28,7 @@ ALL_TOKENS = {"discriminator": electra.AllTokens, "discriminator_weight": 1.0}
 
 @pytest.fixture
 def make(filled):
-    """A tiny ELECTRA with given changes, of parameters that depend on its shapes alone."""
+    """A tiny ELECTRA with the given changes; its parameters depend only on its shapes."""
 
     def made(**changes):
         config = dataclasses.replace(TINY, **changes)
@@ -39,7 +39,7 @@ def make(filled):
 
 @pytest.fixture
 def batch(encoder_batch):
-    """With a position that two slots share."""
+    """A batch with a position that two slots share."""
     positions = encoder_batch["masked_positions"].at[2].set(jnp.array([3, 1, 3]))
     targets = encoder_batch["masked_targets"].at[2].set(jnp.array([20, 30, 20]))
     return {**encoder_batch, "masked_positions": positions, "masked_targets": targets}
@@ -64,7 +64,7 @@ def count(module):
 
 
 def originals(batch):
-    """Row by row: the tokens of the batch with the masked ones put back."""
+    """Row by row, the batch's tokens with the masked ones put back."""
     tokens = np.array(batch["encoder_input_tokens"])
     for row, slot in np.argwhere(batch["masked_loss_weights"] > 0):
         tokens[row, batch["masked_positions"][row, slot]] = batch["masked_targets"][row, slot]
@@ -113,7 +113,7 @@ def test_the_loss_is_the_generators_plus_50_times_the_discriminators(make, batch
     ids=["electra", "replace_mlm", "all_tokens"],
 )
 def test_microbatches_with_unequal_masks_add_up(changes, make, batch, assert_microbatches_add_up):
-    # Cold enough for the likeliest token to be the sample, whatever the key.
+    # Cold enough that the likeliest token is the sample, whatever the key.
     assert_microbatches_add_up(make(**changes, temperature=1e-6), batch)
 
 
@@ -306,7 +306,7 @@ def test_flops_count_both_halves_without_padding_and_empty_slots(make):
     generator = encoder(8, 16) + 2 * (8 * 8 + 8 * 50)
     discriminator = encoder(16, 32) + 5 * (16 * 16 + 16)
     model = make()
-    # As wide as its embeddings, the generator needs no projection.
+    # A generator as wide as its embeddings needs no projection.
     assert model.flops(batch) == 6 * (generator - 5 * 8 * 8 + discriminator)
     everywhere = encoder(16, 32) + 5 * (16 * 8 + 8 * 50 + 16)
     model = make(**ALL_TOKENS)

@@ -1,4 +1,4 @@
-"""What holds for every model that is pretrained: microbatches, meshes, ways to run the layers."""
+"""Facts about every pretrained model: microbatches, meshes, ways to run the layers."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ MESH = make_layout({"data": 4, "tensor": 2})
 
 
 def losses(family, layout, *, start=None, steps=3, microbatches=1, **changes):
-    """Of a few steps from `start`, else from the family's own, and what the last ends with."""
+    """Losses of a few steps from `start` or the family's own state, and the last state."""
     program = built(family, layout, microbatches=microbatches, **changes)
     if start is None:
         state = program.init(jax.random.key(0))
@@ -67,11 +67,11 @@ def same(state, other, atol=2e-6):
     )
 
 
-# Each microbatch would draw samples of its own: test_electra.py takes the likeliest ones.
+# Each microbatch would draw its own samples: test_electra.py takes the likeliest ones.
 SAMPLING = ("electra", "electra_all_tokens")
 
-# Of the families with the same kind of layers, one tells how these are run and typed: an encoder,
-# one whose layers share, two streams, an encoder-decoder, a decoder.
+# Of families with the same kind of layers, one is tested: an encoder, one whose layers share,
+# two streams, an encoder-decoder, a decoder.
 KINDS_OF_LAYERS = ("bert", "albert", "xlnet", "t5", "gpt")
 
 
@@ -92,7 +92,7 @@ def test_eight_devices_train_as_one(name):
 
 @pytest.mark.parametrize("name", KINDS_OF_LAYERS)
 def test_unrolled_and_computed_again_is_the_same(name):
-    """With dropout, whose keys are by layer."""
+    """Dropout is on; its keys differ by layer."""
     rates = {"dropout_rate": 0.1} | ({} if name == "t5" else {"attention_dropout_rate": 0.1})
     changes = {"scan_unroll": 0, "remat": jax.checkpoint_policies.nothing_saveable}
     run = functools.partial(losses, FAMILIES[name], ONE, start=fresh(name), steps=2, **rates)
@@ -136,7 +136,7 @@ def in_bfloat16(name):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_in_bfloat16_parameters_and_metrics_stay_float32(name):
-    """Traced, not run: types that do not fit each other are found all the same."""
+    """The loss is traced, not run: types that do not fit are found all the same."""
     program = built(FAMILIES[name], ONE, dtype="bfloat16")
     batch = FAMILIES[name].batch(np.random.default_rng(0))
     state, metrics = jax.eval_shape(program.step, program.abstract_state, batch, jax.random.key(1))

@@ -44,7 +44,7 @@ def make(config=GPT2, **changes):
 
 
 def batch_of(*rows, pack=False):
-    """Rows as the data pipeline makes them, of examples of these lengths; the end is 1."""
+    """Rows as the data pipeline makes them, from examples of these lengths; the end is 1."""
     rng = np.random.default_rng(0)
     ids, features = TokenIds(50, pad=0, eos=1), {"targets": FeatureSpec(12)}
     laid = [

@@ -31,7 +31,7 @@ def make(name):
 
 
 def batch_of(*rows, pack=False):
-    """Rows as the data pipeline makes them, of examples of these lengths of inputs and targets."""
+    """Rows as the data pipeline makes them, from examples with these input and target lengths."""
     rng = np.random.default_rng(0)
     ids = TokenIds(50, pad=0, eos=1)
     features = {"inputs": FeatureSpec(8), "targets": FeatureSpec(6)}
@@ -64,7 +64,7 @@ def test_inputs_see_one_another_and_no_target(name):
         other = {**batch, "decoder_input_tokens": tokens.at[0, position].set(49)}
         return np.abs(logits_of(model, other) - logits)[0].max(axis=-1) > 1e-6
 
-    # The start and five inputs are read from both sides, the last of them at position 5.
+    # The start and five inputs are read from both sides; the last is at position 5.
     assert first_change(5)[:9].all()
     assert first_change(6)[:9].tolist() == [False] * 6 + [True] * 3
 

@@ -15,14 +15,14 @@ RUN = 6
 
 
 def is_text(statement: ast.stmt) -> bool:
-    """Whether a statement is a docstring, or text where one would stand."""
+    """Whether a statement is a docstring, or text in a docstring's place."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def blocks(source: str) -> Iterator[list[str]]:
     """The statements of each block inside functions, nested ones too, without docstrings.
 
-    A statement with blocks of its own counts whole where it stands, and its blocks count again.
+    A statement that has blocks counts as a whole in its place, and its blocks count again.
     """
     functions = [
         node
@@ -41,7 +41,7 @@ def blocks(source: str) -> Iterator[list[str]]:
 
 
 def runs(source: str) -> set[tuple[str, ...]]:
-    """All runs of `RUN` statements that follow each other in a block."""
+    """All runs of `RUN` statements in a row in a block."""
     return {
         tuple(block[start : start + RUN])
         for block in blocks(source)
@@ -79,7 +79,7 @@ def function(statements: list[str], *, indent: str = "    ") -> str:
     ],
 )
 def test_a_copy_is_found_wherever_and_however_it_is_written(copy):
-    # The layout of the source and its comments do not hide it.
+    # Source layout and comments do not hide it.
     source = function(STATEMENTS)
     assert runs(source) & runs(copy.replace(",\n)", "\n)")) == {tuple(STATEMENTS)}
 

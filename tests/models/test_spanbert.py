@@ -42,7 +42,7 @@ loss_and_grads = jax.jit(jax.value_and_grad(loss_of))
 
 
 def dense_gelu_norm(x, dense, norm):
-    """Of a vector, float64: the activation comes before the norm."""
+    """Dense, gelu, norm for a vector, float64: the activation comes before the norm."""
     x = x @ np.asarray(dense.kernel[...], np.float64) + dense.bias[...]
     x = np.asarray(jax.nn.gelu(x, approximate=False), np.float64)
     return (x - x.mean()) / x.std() * norm.scale[...] + norm.bias[...]
@@ -58,7 +58,7 @@ def test_the_boundary_term_is_its_definition(make, encoder_batch):
     states = np.asarray(model.encoder.hidden(batch).last, np.float64)
     head, table = model.boundary, np.asarray(model.encoder.tokens.table[...], np.float64)
     nll = []
-    # (row, masked slot): the others weigh nothing, or are in the middle of a cut-off span
+    # (row, masked slot): the others have no weight, or are in the middle of a cut-off span
     for row, slot in [(0, 0), (1, 0), (2, 0), (2, 2), (3, 0)]:
         left = states[row, batch["boundary_left_positions"][row, slot]]
         right = states[row, batch["boundary_right_positions"][row, slot]]
@@ -82,7 +82,7 @@ def test_the_boundary_term_is_its_definition(make, encoder_batch):
 def test_the_boundary_term_alone_reads_its_head(make, encoder_batch):
     _, grads = loss_and_grads(make(), encoder_batch)
     rows = np.abs(grads.boundary.offsets[...]).max(axis=1)
-    assert set(np.flatnonzero(rows)) == {0, 1}  # offset 2 is only of a slot that weighs nothing
+    assert set(np.flatnonzero(rows)) == {0, 1}  # offset 2 is only in a slot without weight
     nothing = {**encoder_batch, "boundary_loss_weights": jnp.zeros((5, 3))}
     loss, grads = loss_and_grads(make(), nothing)
     assert all(np.all(x == 0) for x in jax.tree.leaves(grads.boundary))

@@ -17,7 +17,7 @@ UNTIED = {"mlp": GatedMlp, "tied_logits": False}
 
 @functools.cache
 def made(config):
-    # Compiled as one program: faster than an operation at a time.
+    # Compiled as one program: faster than one operation at a time.
     return jax.jit(lambda: nnx.to_pure_dict(nnx.state(t5.T5(config, rngs=nnx.Rngs(0)))))()
 
 
@@ -69,7 +69,7 @@ def test_initial_scales(tiny):
 
 
 def distinct_batch(packed: bool) -> dict[str, jax.Array]:
-    """Two rows without a token in common anywhere, as two examples each or with padding."""
+    """Two rows with no token in common, as two examples each or with padding."""
     encoder = jnp.array([[1, 1, 1, 1, 2, 2, 2, 0, 0]] * 2)
     decoder = jnp.array([[1, 1, 1, 2, 2, 2, 0]] * 2)
     inputs, targets = jnp.arange(1, 19).reshape(2, 9), jnp.arange(21, 35).reshape(2, 7)
@@ -168,7 +168,7 @@ def test_dropout_sites(tiny, padded_batch, monkeypatch):
     jax.eval_shape(model.logits, padded_batch, jax.random.key(0))
     x, y = (3, 12, 16), (3, 9, 16)
     assert sites == [
-        (x, (1,)),  # embedded inputs, then a layer (scanned: seen once), then the last norm
+        (x, (1,)),  # embedded inputs, then a layer (scanned: traced once), then the last norm
         ((3, 4, 12, 12), (2,)),
         (x, (1,)),
         ((3, 12, 32), (1,)),
@@ -264,7 +264,7 @@ def test_every_mesh_gives_the_same_loss_and_gradients(tiny):
         shardings = map_parameters(layout.sharding, state)
         rows = {k: layout.sharding(("batch", "length"), x.shape) for k, x in batch.items()}
         with layout.active():
-            # A program of its own: a layout is read when tracing.
+            # A separate program: a layout is read when tracing.
             program = jax.jit(functools.partial(step))
             got = program(jax.device_put(params, shardings), jax.device_put(batch, rows))
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), got, want)

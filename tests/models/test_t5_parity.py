@@ -1,4 +1,4 @@
-"""T5's logits against the same architecture written again in NumPy, in float64."""
+"""T5's logits against the same architecture written in NumPy, in float64."""
 
 import dataclasses
 import operator
@@ -54,7 +54,7 @@ def mlp(p, x):
 
 
 def layers(p, side, count):
-    """Each layer's parameters and its table: the layer's own or the one its side shares."""
+    """Each layer's parameters and its table: its own, or the one that its side shares."""
     for i in range(count):
         layer = jax.tree.map(operator.itemgetter(i), p[side]["layers"])
         table = layer["relative"] if "relative" in layer else p[f"{side}_relative"]
@@ -134,7 +134,7 @@ def test_logits_equal_those_of_the_numpy_forward_pass(variant, batch, tiny, requ
 
 @pytest.fixture
 def long_batch():
-    """Far enough for the last buckets of both sides."""
+    """Long enough for the last buckets of both sides."""
     rng = np.random.default_rng(2)
     inputs, targets = rng.integers(2, 50, (1, 110)), rng.integers(2, 50, (1, 125))
     return {

@@ -38,7 +38,7 @@ def make(filled):
 
 @pytest.fixture
 def batch():
-    """Orders as the objective draws them: the first half sees nothing of the second."""
+    """Orders as the objective draws them: the first half sees nothing of the second half."""
     rng = np.random.default_rng(0)
     orders = []
     for targets in TARGETS:

@@ -48,7 +48,7 @@ class Family:
 
 
 def masked(rng: np.random.Generator) -> Batch:
-    """For encoders: rows of different lengths; one of padding alone."""
+    """For encoders: rows of different lengths; one is only padding."""
     lengths = rng.integers(6, LENGTH + 1, ROWS)
     lengths[-1] = 0
     counts = (np.arange(LENGTH) < lengths[:, None]).astype(np.int32)
@@ -113,7 +113,7 @@ def written(rng: np.random.Generator) -> Batch:
 
 
 def chosen(rng: np.random.Generator) -> Batch:
-    """Two texts a row, of which one is right; no choice in the last row."""
+    """Two texts a row, of which one is right; the last row has no choice."""
     texts = [written(rng) for _ in range(2)]
     batch = {name: np.stack([text[name] for text in texts], axis=1) for name in texts[0]}
     labels = rng.integers(0, 2, ROWS).astype(np.int32)

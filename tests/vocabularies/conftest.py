@@ -25,7 +25,7 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Vocabulary]:
-    """By kind."""
+    """Trained vocabularies, by kind."""
     sizes = {"unigram": 60, "wordpiece": 150, "byte_bpe": 330}
     folder = tmp_path_factory.mktemp("trained")
     made = {}

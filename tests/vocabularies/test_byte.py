@@ -26,7 +26,7 @@ def test_words_start_at_white_space():
     text = "one two\nthree\tfour."
     assert [text[i] for i, b in enumerate(vocabulary.encode(text)) if starts[b]] == [*" \n\t"]
     assert not starts[:3].any()
-    # Of those that no ASCII character is, the bytes that begin a Chinese or Japanese character.
+    # Of bytes that are no ASCII character, those that begin a Chinese or Japanese character.
     assert (np.flatnonzero(starts[128:]) + 128 - 3).tolist() == list(range(0xE3, 0xEA))
     assert np.flatnonzero(vocabulary.token_ids.full_stops).tolist() == vocabulary.encode("!.?")
 

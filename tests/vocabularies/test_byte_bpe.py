@@ -28,7 +28,7 @@ def write(directory: Path, *special: str, names: tuple[str, str] = byte_bpe.FILE
 def test_a_pair_of_files(tmp_path, names):
     vocabulary = loading.load(write(tmp_path, "<|endoftext|>", names=names))
     ids = vocabulary.token_ids
-    # GPT-2 has one special token for all: it pads too.
+    # GPT-2 has one special token for all roles, padding too.
     assert (ids.bos, ids.eos, ids.pad) == (0, 0, 0)
     assert ids.unk is ids.cls is ids.mask is None
     pieces = [vocabulary.piece(i) for i in vocabulary.encode("he the . é\n##")]
@@ -103,7 +103,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads as Linux does")
 def test_a_batch_takes_no_threads(tmp_path):
-    # Workers of a cache are a process for each core already.
+    # A cache already has a worker process for each core.
     write(tmp_path, "<s>")
     usual = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
     command = [sys.executable, "-c", ENCODE, tmp_path]
@@ -131,7 +131,7 @@ def test_broken_files_are_named(tmp_path):
     (tmp_path / "merges.txt").write_text("x yz\n")
     with pytest.raises(ValueError, match=r"merges\.txt merges 'yz'"):
         loading.load(tmp_path)
-    # GPT-1's files have these names too, and no bytes.
+    # GPT-1's files have these names too, but no bytes.
     (tmp_path / "vocab.json").write_text('{"x": 0, "yz</w>": 1}')
     (tmp_path / "merges.txt").write_text("x yz</w>\n")
     with pytest.raises(ValueError, match=r"vocab\.json is not of byte-level BPE: no token"):

@@ -1,4 +1,4 @@
-"""What byte-level BPE divides text into before merges, in scripts with combining marks."""
+"""How byte-level BPE divides text before merges, in scripts with combining marks."""
 
 import json
 

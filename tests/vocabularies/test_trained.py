@@ -1,4 +1,4 @@
-"""What holds for a trained vocabulary of every kind, and for bytes."""
+"""Facts about a trained vocabulary of every kind, and about bytes."""
 
 import pickle
 
@@ -14,7 +14,7 @@ from t5x_like.vocabularies.learning import vocabulary_recipe
 KNOWN = st.text(st.sampled_from("the quickbrown walking.\n"), max_size=40)
 LOOKALIKES = " ".join([*special_tokens.TRAINED, "[PAD]", "[UNK]", "<s>", "<mask>", "##s", "▁the"])
 LOSSLESS = ["byte_bpe", "characters"]
-# Each trained size is small: only the words of the training text are there whole.
+# Trained sizes are small: only the words of the training text are whole.
 settings = hypothesis.settings(
     max_examples=50, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
@@ -83,7 +83,7 @@ def test_words_survive(vocabulary):
     assert vocabulary.decode(ids) == text
     starts, stops = vocabulary.token_ids.word_starts[ids], vocabulary.token_ids.full_stops[ids]
     assert stops.tolist() == [False] * (len(ids) - 1) + [True]
-    # In the first word a space need not come first.
+    # The first word needs no space before it.
     assert 7 <= np.count_nonzero(starts[1:]) <= 8
 
 

@@ -1,4 +1,4 @@
-"""BERT's vocab.txt: reading it, its rules of text."""
+"""BERT's vocab.txt: reading it, and its rules for text."""
 
 from pathlib import Path
 

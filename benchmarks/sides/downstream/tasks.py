@@ -1,4 +1,4 @@
-"""Text-to-text tasks that findings are measured on: files in the working directory."""
+"""Text-to-text tasks that measure findings: files in the working directory."""
 
 from t5x_like.tasks.text import text
 

@@ -1,4 +1,4 @@
-"""Activation functions by the names that Hugging Face's configurations give them."""
+"""Activation functions under their names in Hugging Face's configurations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_NAME = {
 
 
 def read(name: str) -> Activation:
-    """Ours of that name.
+    """The activation function of this name.
 
     Raises:
       ValueError: there is none.
@@ -31,7 +31,7 @@ def read(name: str) -> Activation:
 
 
 def written(activation: Activation) -> str:
-    """The first of its names; by its own name, as gin wraps the functions it refers to.
+    """The activation's first name there; compared by name, as gin wraps the functions it refers to.
 
     Raises:
       ValueError: Hugging Face has no name for it.

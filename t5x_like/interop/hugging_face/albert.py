@@ -24,7 +24,7 @@ _PRETRAINED = "ForPreTraining"
 _MASKED = "ForMaskedLM"
 _MAPPING = "encoder.embedding_hidden_mapping_in"
 
-# Ours: theirs, in config.json, and what they take where it is not given.
+# Our setting: its name in config.json, and Hugging Face's default.
 _SETTINGS = {
     "vocab_size": ("vocab_size", 30000),
     "d_embedding": ("embedding_size", 128),
@@ -44,7 +44,7 @@ _SETTINGS = {
 IDS = {"albert": {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}}
 _CLASSIFIER_DROPOUT = ("classifier_dropout_prob", 0.1)
 
-# Ours: theirs.
+# Our name: Hugging Face's name.
 _LAYER = {
     "attention/query": "attention.query",
     "attention/key": "attention.key",
@@ -57,7 +57,7 @@ _NORMS = {"attention_norm": "attention.LayerNorm", "mlp_norm": "full_layer_layer
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Makes a model with the heads of pretraining or one of them, that of a task, or without.
+    """Makes a model with the pretraining heads or one of them, with a task's head, or without.
 
     Raises:
       ValueError: another head, or a setting that is not supported.
@@ -91,7 +91,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     """config.json of a (possibly abstract) model; None if it is of another family.
 
     Raises:
-      ValueError: layers share one of their parts, which a file of theirs cannot say.
+      ValueError: layers share one of their parts, which config.json cannot express.
     """
     config = getattr(model, "config", None)
     if not isinstance(config, albert.Config):
@@ -187,7 +187,7 @@ def _config(config: Mapping[str, Any], *, sentence: bool) -> albert.Config:
 
 
 def _ending(model: Any) -> str:
-    """The end of the name of the model's class."""
+    """The end of the model's class name."""
     if isinstance(model, FineTuned):
         return task_heads.ending_of(model)
     return _MASKED if model.sentence is None else _PRETRAINED

@@ -29,10 +29,10 @@ _SIDES = ("encoder", "decoder")
 _LOGITS_BIAS = "final_logits_bias"
 _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
 _UNUSED = (_LOGITS_BIAS, *_COPIES, *(_PREFIX + name for name in _COPIES))
-_EPSILON = 1e-5  # of every norm there
+_EPSILON = 1e-5  # of every norm in Hugging Face's BART
 _ONE_ROW = Transform(lambda theirs: (theirs[0],), lambda ours: ours[None])
 
-# Our norm and attention: their attention, whose norm is named after it.
+# Our norm and attention: Hugging Face's attention, whose norm is named after it.
 _ATTENTIONS = {
     "encoder": [("attention_norm", "attention", "self_attn")],
     "decoder": [
@@ -42,7 +42,7 @@ _ATTENTIONS = {
 }
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
 
-# Ours: theirs, in config.json, and what they take where it is not given.
+# Our setting: its name in config.json, and Hugging Face's default.
 _SETTINGS = {
     "vocab_size": ("vocab_size", 50265),
     "d_model": ("d_model", 1024),
@@ -57,7 +57,7 @@ _SETTINGS = {
     "init_std": ("init_std", 0.02),
 }
 _ENDS = {"bos_token_id": 0, "eos_token_id": 2, "forced_eos_token_id": None}
-# mBART's decoder starts with a language; generation is not made to end.
+# mBART's decoder starts with a language; nothing forces generation to end.
 IDS: dict[str, dict[str, int | None]] = {
     "bart": {**_ENDS, "decoder_start_token_id": 2},
     "mbart": {**_ENDS, "decoder_start_token_id": None},
@@ -70,7 +70,7 @@ _FIXED = {
     "tie_word_embeddings": True,
     "is_decoder": False,
 }
-# Of a decoder alone, which the class itself makes one.
+# For a lone decoder; the class itself makes it a decoder.
 _FIXED_DECODER = {
     "decoder_layerdrop": 0.0,
     "tie_word_embeddings": True,
@@ -81,7 +81,7 @@ _FIXED_DECODER = {
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
     """Makes a model with the head for generation, for classes or numbers, for answers, or without.
 
-    Or of its decoder alone.
+    It may also be the decoder alone.
 
     Raises:
       ValueError: another head, or a setting that is not supported.
@@ -110,12 +110,12 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
         config=config,
         default_labels=_DEFAULT_LABELS[kind],
     )
-    assert made is not None  # `_TASKS` are among those that it knows
+    assert made is not None  # the class knows all of `_TASKS`
     return made
 
 
 def settled(make: functools.partial, weights: Any) -> functools.partial:
-    """The constructor of what the weights hold: a bias of zeros, a buffer there, is none here."""
+    """The constructor for what the weights hold: a bias of zeros, a buffer there, is none here."""
     if make.func is not bart.Bart or _LOGITS_BIAS not in weights:
         return make
     if np.any(weights.read(_LOGITS_BIAS)):
@@ -125,7 +125,7 @@ def settled(make: functools.partial, weights: Any) -> functools.partial:
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
-    """Names of a BART as it is pretrained, its decoder alone, or its body with or without a head.
+    """config.json of a pretrained BART, a lone decoder, or a body with or without a head.
 
     Raises:
       ValueError: norms have another epsilon, or there is no class with this head.
@@ -146,7 +146,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     for ours, (name, _) in _OF_EACH_SIDE.items():
         theirs |= {f"{side}_{name}": getattr(config, ours) for side in _SIDES}
     if decodes:
-        # Their cache has as many layers as the encoder would.
+        # Hugging Face's cache has as many layers as the encoder would have.
         theirs |= {"is_decoder": True, "encoder_layers": config.num_decoder_layers}
     return {
         "model_type": kind,
@@ -192,7 +192,7 @@ def _body(config: bart.Config) -> list[Rule]:
 
 
 def _decoder(config: bart.Config) -> list[Rule]:
-    """Its layers are an encoder's here, as they attend to nothing but themselves."""
+    """The layers are those of an encoder here, as they attend only to themselves."""
     names = ("shared.weight", *_COPIES)
     table = Rule("embedding/table", "decoder.embed_tokens.weight", aliases=names)
     parts = ("entry", "norm", "stack")
@@ -202,7 +202,7 @@ def _decoder(config: bart.Config) -> list[Rule]:
 def _side(
     config: bart.Config, side: str, parts: Sequence[str], *, attentions: list[tuple[str, str, str]]
 ) -> list[Rule]:
-    """Rules for the parts of a side of theirs; `parts` says what ours are called."""
+    """Rules for the parts of one of Hugging Face's sides; `parts` gives our names."""
     entry, last_norm, stack = parts
     rules = [Rule(f"{entry}/positions", f"{side}.embed_positions.weight")]
     rules += norm(f"{entry}/norm", f"{side}.layernorm_embedding")
@@ -223,7 +223,7 @@ def _layer(attentions: list[tuple[str, str, str]]) -> list[Rule]:
 
 
 def _cross_attention(config: bart.Config) -> Iterator[tuple[str, np.ndarray]]:
-    """What their decoder has and does not use where there is no encoder, as they would draw it."""
+    """Weights that Hugging Face's lone decoder has and does not use, as it would draw them."""
     rng, size = np.random.default_rng(0), config.d_model
     for i in range(config.num_decoder_layers):
         start = f"{_PREFIX}decoder.layers.{i}.encoder_attn"
@@ -266,7 +266,7 @@ def _same_for_all(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _head(model: Any) -> str:
-    """The end of the name of the model's class."""
+    """The end of the model's class name."""
     if isinstance(model, bart_decoder.BartDecoder):
         return _DECODER
     return _GENERATION if isinstance(model, bart.Bart) else task_heads.ending_of(model)

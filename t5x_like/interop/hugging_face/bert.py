@@ -1,4 +1,4 @@
-"""BERT and RoBERTa at Hugging Face: settings and names of weights; SpanBERT goes out as a BERT."""
+"""BERT and RoBERTa at Hugging Face: settings and names of weights; SpanBERT is saved as a BERT."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MASKED = "ForMaskedLM"
 _PAIRS = "ForNextSentencePrediction"
 _BARE = "Model(add_pooling_layer=False)"  # transformers has no name for it
 
-# Ours: theirs, in config.json, and what they take where it is not given.
+# Our setting: its name in config.json, and Hugging Face's default.
 _SETTINGS = {
     "d_model": ("hidden_size", 768),
     "d_ff": ("intermediate_size", 3072),
@@ -46,7 +46,7 @@ class _Kind:
     """What differs between the two model types."""
 
     model_type: str
-    classes: str  # beginning of their names
+    classes: str  # beginning of class names
     vocab_size: int
     pad_id: int
     mlm: Mapping[str, str]
@@ -87,7 +87,7 @@ IDS = {"bert": {"pad_token_id": 0}, "roberta": {"bos_token_id": 0, "eos_token_id
 
 _POOLED: dict[str, Any] = {"pool": label_heads.first, "activation": activations.tanh}
 
-# Ours: theirs.
+# Our name: Hugging Face's name.
 _LAYER = {
     "attention/query": "attention.self.query",
     "attention/key": "attention.self.key",
@@ -100,10 +100,10 @@ _NORMS = {"attention_norm": "attention.output.LayerNorm", "mlp_norm": "output.La
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Makes a model with the heads of pretraining or one of them, that of a task, or without.
+    """Makes a model with the pretraining heads or one of them, with a task's head, or without.
 
-    `BertModel(add_pooling_layer=False)` is one without a pooler. A class for decoders, which
-    sees both sides where `is_decoder` is not set, is then a masked language model.
+    `BertModel(add_pooling_layer=False)` has no pooler. A class for decoders sees both sides where
+    `is_decoder` is not set, and is then a masked language model.
 
     Raises:
       ValueError: another head, or a setting that is not supported.
@@ -137,9 +137,9 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
 
 
 def _heads(given: float | None, ours: bert.Config, *, ending: str, kind: _Kind) -> task_heads.Heads:
-    """With dropout as `given` or, as everywhere by default, that of the body.
+    """Heads with the dropout rate `given`, or the body's, which is the default everywhere.
 
-    RoBERTa's classes have it before the pooler too, and its choices have the body's in any case.
+    RoBERTa's classes also drop before the pooler; their choices always have the body's rate.
     """
     is_choice = kind is _ROBERTA and ending == task_heads.CHOICES
     rate = ours.dropout_rate if given is None or is_choice else given
@@ -156,7 +156,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     """config.json of a (possibly abstract) model; None if it is of another family.
 
     Raises:
-      ValueError: the configuration cannot be said in theirs.
+      ValueError: Hugging Face's configuration cannot express this one.
     """
     if not _is_ours(model):
         return None
@@ -180,7 +180,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
         "type_vocab_size": max(1, config.type_vocab_size),
         "hidden_act": activation,
-        # RoBERTa's positions are counted from it.
+        # RoBERTa's positions are counted from the padding id.
         **({} if kind is _BERT else {"pad_token_id": config.padding_position}),
         **({"is_decoder": True} if decodes else {}),
         **_of_head(model),
@@ -214,14 +214,14 @@ def names(model: Any) -> Names:
         )
     if ending == _BARE:
         constants |= _fresh_pooler(config)
-    # Older files have buffers, and copies of what is tied.
+    # Older files have buffers, and copies of tied weights.
     buffers = ("embeddings.position_ids", "embeddings.token_type_ids")
     unused = (*buffers, *(kind.prefix + name for name in buffers), kind.mlm["decoder"])
     return Names(rules, prefix=kind.prefix, constants=constants, unused=unused)
 
 
 def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
-    """A SpanBERT without the head of its boundaries, for which there is no class."""
+    """A SpanBERT without its boundary head, for which there is no class."""
     if type(model) is not spanbert.SpanBert:
         return None
     fields = dataclasses.fields(bert.Config)
@@ -233,7 +233,7 @@ def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
 def body(config: bert.Config, *, decoder: str, trunk: str = "trunk/") -> list[Rule]:
     """Rules for a BERT's encoder; `decoder` is the name of a copy of the token table in a head.
 
-    `trunk` is where our layers are.
+    `trunk` is the path of our layers.
     """
     rules = [
         Rule("embedding/tokens/table", "embeddings.word_embeddings.weight", aliases=(decoder,)),
@@ -264,7 +264,7 @@ def _task_head(ending: str, kind: _Kind, theirs: str) -> list[Rule]:
 
 
 def _fresh_pooler(config: bert.Config) -> dict[str, np.ndarray]:
-    """What transformers would draw for a file that has none, with a warning."""
+    """The weights that transformers would draw, with a warning, for a file without a pooler."""
     size = config.d_model
     kernel = np.random.default_rng(0).normal(0, config.init_std, (size, size))
     return {
@@ -303,7 +303,7 @@ def _check_activation(kind: _Kind, name: str) -> None:
 
 
 def _is_ours(model: Any) -> bool:
-    """Other families are made of parts of this one, with configurations of their own."""
+    """Other families contain parts of this one, with their own configurations."""
     configs = (bert.Config, spanbert.Config)
     if isinstance(model, FineTuned):
         return type(model.body) is bert.Encoder and type(model.config) in configs
@@ -315,7 +315,7 @@ def _kind(model: Any) -> _Kind:
 
 
 def _ending(model: Any) -> str:
-    """The end of the name of the model's class."""
+    """The end of the model's class name."""
     if isinstance(model, bert.Bert):
         return _MASKED if model.sentence is None else _PRETRAINED
     if isinstance(model, bert_decoder.BertDecoder):

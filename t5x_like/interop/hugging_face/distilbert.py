@@ -22,11 +22,11 @@ MODEL_TYPES = ("distilbert",)
 _CLASSES = "DistilBert"
 _PREFIX = "distilbert."
 _MASKED = "ForMaskedLM"
-_EPSILON = 1e-12  # of every norm there
+_EPSILON = 1e-12  # of every norm in Hugging Face's DistilBERT
 _SEQUENCE_DROPOUT = ("seq_classif_dropout", 0.2)
 _ANSWERS_DROPOUT = ("qa_dropout", 0.1)
 
-# Ours: theirs, in config.json, and what they take where it is not given.
+# Our setting: its name in config.json, and Hugging Face's default.
 _SETTINGS = {
     "vocab_size": ("vocab_size", 30522),
     "d_model": ("dim", 768),
@@ -39,7 +39,7 @@ _SETTINGS = {
     "init_std": ("initializer_range", 0.02),
 }
 IDS = {"distilbert": {"pad_token_id": 0}}
-# What cannot be said in theirs.
+# Settings that config.json cannot express.
 _FIXED = {
     "type_vocab_size": 0,
     "relative_buckets": 0,
@@ -49,7 +49,7 @@ _FIXED = {
     "norm_epsilon": _EPSILON,
 }
 
-# Ours: theirs.
+# Our name: Hugging Face's name.
 _LAYER = {
     "attention/query": "attention.q_lin",
     "attention/key": "attention.k_lin",
@@ -62,9 +62,9 @@ _NORMS = {"attention_norm": "sa_layer_norm", "mlp_norm": "output_layer_norm"}
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Makes a student with its head, of a model with the head of a task, or without.
+    """Makes a student with its head, a model with a task's head, or a body without a head.
 
-    Fixed positions, which are weights there all the same, are learned on here.
+    Fixed positions are weights there too; here they continue to be learned.
 
     Raises:
       ValueError: another head, or a setting that is not supported.
@@ -104,7 +104,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     """config.json of a (possibly abstract) model; None if it is of another family.
 
     Raises:
-      ValueError: the configuration cannot be said in theirs.
+      ValueError: Hugging Face's configuration cannot express this one.
     """
     config = getattr(model, "config", None)
     if not isinstance(config, distilbert.Config):
@@ -161,7 +161,7 @@ def _body() -> list[Rule]:
 
 
 def _ending(model: Any) -> str:
-    """The end of the name of the model's class."""
+    """The end of the model's class name."""
     return task_heads.ending_of(model) if isinstance(model, FineTuned) else _MASKED
 
 

@@ -1,4 +1,4 @@
-"""ELECTRA at Hugging Face: settings and names of weights; a joint model goes out as two."""
+"""ELECTRA at Hugging Face: settings and names of weights; a joint model is saved as two."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DISCRIMINATOR = "ForPreTraining"
 _GENERATOR = "ForMaskedLM"
 _DECODER = "ForCausalLM"
 
-# Ours: theirs, in config.json, and what they take where it is not given.
+# Our setting: its name in config.json, and Hugging Face's default.
 _SETTINGS = {
     "vocab_size": ("vocab_size", 30522),
     "width": ("embedding_size", 128),
@@ -40,13 +40,13 @@ _SETTINGS = {
     "init_std": ("initializer_range", 0.02),
 }
 IDS = {"electra": {"pad_token_id": 0}}
-# The only values that are read, where there is a head for choices.
+# The only values that are read where there is a head for choices.
 _SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}
 _LAST_DROPOUT = "summary_last_dropout"
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Makes a generator, a discriminator, or the body of either with the head of a task or without.
+    """Makes a generator, a discriminator, or the body of either, with a task's head or without.
 
     Where `is_decoder` is not set, the class for decoders sees both sides: it is then a generator.
 
@@ -87,10 +87,10 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
 def to_hf(model: Any) -> dict[str, Any] | None:
     """config.json of a (possibly abstract) model; None if it is of another family.
 
-    That of a joint model is its discriminator's; `halves` has both.
+    For a joint model it is the discriminator's; `halves` has both.
 
     Raises:
-      ValueError: the configuration cannot be said in theirs.
+      ValueError: Hugging Face's configuration cannot express this one.
     """
     if isinstance(model, electra.Electra):
         return to_hf(model.discriminator) or {}
@@ -136,7 +136,7 @@ def names(model: Any) -> Names:
 def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
     """`discriminator` and `generator`, each with a copy of what they share.
 
-    In a discriminator's place, a network that predicts tokens goes out as a generator does, without
+    A network that predicts tokens in a discriminator's place is saved like a generator, without
     the gate that copies.
     """
     if not isinstance(model, electra.Electra):
@@ -211,7 +211,7 @@ def _is_ours(model: Any) -> bool:
 
 
 def _ending(model: Any) -> str:
-    """The end of the name of the model's class."""
+    """The end of the model's class name."""
     if isinstance(model, FineTuned):
         return task_heads.ending_of(model)
     if isinstance(model, bert_decoder.ElectraDecoder):

@@ -1,14 +1,14 @@
-"""Which module knows a family's names at Hugging Face: found by model type, or by our model.
+"""Finds the module that knows a family's names at Hugging Face, by model type or by our model.
 
 A module of a family has
 
 - `MODEL_TYPES`: values of `model_type` in config.json that it reads;
-- `from_hf(config, architecture)`: from the contents of config.json and one of its architectures, a
+- `from_hf(config, architecture)`: turns config.json and one of its architectures into a
   `functools.partial` of one of our models, to be called with `rngs`; ValueError where a setting is
   not supported;
-- `to_hf(model)`: the contents of config.json that a (possibly abstract) model of ours determines,
-  `model_type` and `architectures` among them; None where the model is not of this family;
-- `IDS`: by model type, the published special ids that config.json names and no model knows;
+- `to_hf(model)`: the contents of config.json that our (possibly abstract) model determines,
+  including `model_type` and `architectures`; None where the model is not of this family;
+- `IDS`: by model type, the published special ids that config.json names and no model has;
 - `names(model)`: its `mapping.Names`;
 - `halves(model, params)`, only where a model is exported as several: {name: (model, params)}.
 """
@@ -28,7 +28,7 @@ from t5x_like.interop import hugging_face
 
 
 def _modules() -> list[ModuleType]:
-    """The modules here that name model types: adding a family adds a file."""
+    """The modules here that name model types; a new family is a new file."""
     names = [found.name for found in pkgutil.iter_modules(hugging_face.__path__)]
     modules = [
         importlib.import_module(f"{hugging_face.__name__}.{name}")
@@ -42,23 +42,23 @@ def of_config(config: Mapping[str, Any]) -> ModuleType:
     """The family that reads a config.json.
 
     Raises:
-      ValueError: none does; names the nearest that are known.
+      ValueError: no family does; names the nearest that are known.
     """
     known = {kind: module for module in _modules() for kind in module.MODEL_TYPES}
     kind = config.get("model_type")
     if kind in known:
         return known[kind]
     raise ValueError(
-        f"config.json is of model_type {kind!r}, which is none of ours"
+        f"config.json is of model_type {kind!r}, which is not supported"
         + nearest(str(kind), sorted(known), of="model types")
     )
 
 
 def of_model(model: nnx.Module) -> ModuleType:
-    """The family that a model of ours is exported by.
+    """The family that exports one of our models.
 
     Raises:
-      ValueError: none; says so.
+      ValueError: no family does.
     """
     for module in _modules():
         if module.to_hf(model) is not None:

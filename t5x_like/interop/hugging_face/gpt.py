@@ -24,13 +24,13 @@ _PRETRAINED = "LMHeadModel"
 _DOUBLE = "DoubleHeadsModel"
 _STEMS = {"gpt2": "GPT2", "openai-gpt": "OpenAIGPT"}
 _ACTIVATION = {"gpt2": ("activation_function", "gelu_new"), "openai-gpt": ("afn", "gelu")}
-_TANH_FORM = {"gpt2": "gelu_new", "openai-gpt": "gelu"}  # GPT's has no name for the exact one
+_TANH_FORM = {"gpt2": "gelu_new", "openai-gpt": "gelu"}  # GPT's code has no name for exact gelu
 _TABLES = {
     "gpt2": {"tokens/table": "wte", "positions": "wpe"},
     "openai-gpt": {"tokens/table": "tokens_embed", "positions": "positions_embed"},
 }
 
-# Ours: theirs, in config.json.
+# Our setting: its name in config.json.
 _SETTINGS = {
     "vocab_size": "vocab_size",
     "d_model": "n_embd",
@@ -61,12 +61,12 @@ IDS: dict[str, dict[str, Any]] = {
     "gpt2": {"pad_token_id": None, "bos_token_id": 50256, "eos_token_id": 50256},
     "openai-gpt": {"pad_token_id": None},
 }
-# The classes for tasks that there are.
+# The task classes that exist.
 _TASKS = {
     "gpt2": (task_heads.CLASSES, task_heads.TAGS, task_heads.SPANS),
     "openai-gpt": (task_heads.CLASSES,),
 }
-# The only values that are read: where there are two heads, and of every model.
+# The only values that are read: with two heads, and in every model.
 _OF_SUMMARY = {
     "summary_type": "cls_index",
     "summary_use_proj": True,
@@ -84,7 +84,7 @@ _FIXED = {
 
 
 def _joined(axis: int) -> Transform:
-    """Queries, keys and values, which they hold one after another along `axis`."""
+    """Queries, keys and values, which Hugging Face joins in this order along `axis`."""
     return Transform(
         lambda theirs: tuple(np.split(theirs, 3, axis=axis)),
         lambda *ours: np.concatenate(ours, axis=axis),
@@ -92,7 +92,7 @@ def _joined(axis: int) -> Transform:
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Makes a language model, alone or with a head for choices, or of its body with that of a task.
+    """Makes a language model, alone or with a head for choices, or a body with a task's head.
 
     Raises:
       ValueError: another head, or a setting that is not supported.
@@ -198,7 +198,7 @@ def _body(config: gpt.Config) -> list[Rule]:
     for our, their in (("kernel", "weight"), ("bias", "bias")):
         joined = tuple(f"{path}/{our}" for path in attention)
         rules.append(Rule(joined, f"{of_layer}.attn.c_attn.{their}", _joined(-1)))
-        # Their matrices are [in, out], as ours are.
+        # Hugging Face's matrices are [in, out], as ours are.
         for part, name in (
             ("attention/out", "attn.c_proj"),
             ("mlp/wi", "mlp.c_fc"),
@@ -234,7 +234,7 @@ def _kind(config: gpt.Config) -> str:
 
 
 def _ending(model: Any) -> str:
-    """The end of the name of the model's class."""
+    """The end of the model's class name."""
     if isinstance(model, DoubleHeads):
         return _DOUBLE
     return task_heads.ending_of(model) if isinstance(model, FineTuned) else _PRETRAINED

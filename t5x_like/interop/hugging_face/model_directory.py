@@ -1,4 +1,4 @@
-"""A directory of Hugging Face's, with config.json and weights, to a model of ours and back."""
+"""Reads and writes a Hugging Face directory: config.json and weights, as one of our models."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class ImportedModel:
     Attributes:
       make: constructs the model from `rngs`.
       params: a plain dict of float32 arrays.
-      architecture: the class in transformers whose weights they are.
-      unused: tensors of the file that the class has no use for.
+      architecture: the transformers class that the weights belong to.
+      unused: tensors of the file that the class does not use.
     """
 
     make: functools.partial
@@ -46,15 +46,15 @@ class ImportedModel:
 
 
 def read(directory: Path, *, architecture: str | None = None) -> ImportedModel:
-    """The model of a directory; memory stays near one copy of its weights.
+    """Reads a directory's model; memory stays near one copy of its weights.
 
     Args:
-      directory: with config.json, and model.safetensors or its shards.
-      architecture: a class of transformers, in place of the one that config.json names.
+      directory: has config.json, and model.safetensors or its shards.
+      architecture: a transformers class, in place of the one that config.json names.
 
     Raises:
       FileNotFoundError: a file is not there.
-      ValueError: a setting or a class that has no counterpart here, or weights that do not fit.
+      ValueError: a setting or class has no counterpart here, or the weights do not fit.
     """
     config = read_config(directory)
     family = families.of_config(config)
@@ -80,7 +80,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
     Raises:
       FileNotFoundError: there is none.
-      ValueError: it is no JSON object.
+      ValueError: it is not a JSON object.
     """
     path = directory / CONFIG
     if not path.is_file():
@@ -101,7 +101,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def halves(model: nnx.Module, params: Any) -> dict[str, tuple[nnx.Module, Any]]:
-    """What a model is exported as: one model, named "", or several by the names of folders."""
+    """The models to export: one, named "", or several by the names of their folders."""
     family = families.of_model(model)
     several = getattr(family, "halves", None)
     found = several(model, params) if several else None
@@ -120,22 +120,21 @@ def write(
 ) -> str:
     """Writes config.json and the weights, in shards where they are large.
 
-    What the model itself determines counts for most in config.json. What else there is to say, such
-    as special ids, names of labels and settings of generation, is as in `original`, where that was
-    of the same class; of special ids that it does not name, the vocabulary's; and the published
-    ones where no vocabulary is given.
+    In config.json, what the model itself determines comes first. Other entries, such as special
+    ids, names of labels and settings of generation, come from `original` if its class is the same.
+    Special ids that it does not name come from the vocabulary, or else from the published ones.
 
     Args:
-      directory: made where it is not there.
+      directory: created if it does not exist.
       model: abstract or not.
       params: its parameters as a plain dict.
-      ids: of the vocabulary it was trained with, which config.json then names.
+      ids: those of the vocabulary it was trained with, which config.json then names.
       original: the contents of the config.json that the model was imported with.
-      overwrite: whether weights that are there may be replaced.
-      shard_bytes: of a file of weights at most.
+      overwrite: whether existing weights may be replaced.
+      shard_bytes: the most bytes in a file of weights.
 
     Returns:
-      The class in transformers that opens it.
+      The transformers class that opens it.
 
     Raises:
       FileExistsError: there are weights already.
@@ -155,7 +154,7 @@ def write(
 
 
 def max_length(model: nnx.Module) -> int | None:
-    """How many tokens a text may have, special ones included; None where there is no limit."""
+    """The most tokens of a text, special ones included; None where there is no limit."""
     config: Any = getattr(model, "config", None)
     found = getattr(config, "room", None) or getattr(config, "max_positions", None)
     return found if isinstance(found, int) else None
@@ -168,21 +167,21 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 def _config(
     family: ModuleType, model: nnx.Module, *, ids: TokenIds | None, original: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The contents of config.json, as `write` says."""
+    """The contents of config.json, as `write` describes."""
     known = family.to_hf(model)
     config = with_ids(family.IDS[known["model_type"]], ids)
     if (original.get("architectures") or [None])[0] == known["architectures"][0]:
         config |= original
     if len(config.get("id2label") or ()) != known.get("num_labels"):
         config = {name: config[name] for name in config.keys() - {"id2label", "label2id"}}
-    config.pop("torch_dtype", None)  # the old name of what comes now
+    config.pop("torch_dtype", None)  # the old name of `dtype`
     return {**config, **known, "dtype": "float32"}
 
 
 def with_ids(published: Mapping[str, int | None], ids: TokenIds | None) -> dict[str, Any]:
-    """The special ids of a family, as a vocabulary has them: None for those that it lacks.
+    """A family's special ids, as a vocabulary has them; None for those that it lacks.
 
-    A vocabulary without padding fills rows up with another of its ids, which is not named.
+    A vocabulary without padding fills up rows with another of its ids, which is not named.
     """
     if ids is None:
         return dict(published)

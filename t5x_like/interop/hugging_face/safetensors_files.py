@@ -19,18 +19,18 @@ SHARD_BYTES = 1 << 29
 
 _PARTIAL = ".partial"
 _FOREIGN = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.ckpt.index")
-# Having jnp.bfloat16 at hand also makes the type known to NumPy, which the library relies on.
+# Importing jnp.bfloat16 also makes the type known to NumPy, which the library relies on.
 _FLOATS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": jnp.bfloat16}
 
 
 class Weights:
     """The tensors of a directory's `model.safetensors`, or of the shards that its index names.
 
-    Files are mapped into memory; a tensor is read when it is asked for. A tensor that a model
-    shares under several names is stored under one of them: the others are absent.
+    Files are mapped into memory; a tensor is read when asked for. A tensor that a model shares
+    under several names is stored under one of them; the others are absent.
 
     Raises:
-      FileNotFoundError: no such directory, no weights in it that can be read, or a shard missing.
+      FileNotFoundError: the directory, readable weights in it, or a shard is missing.
       ValueError: a file is damaged, or the index names a tensor that its shard lacks.
     """
 
@@ -43,7 +43,7 @@ class Weights:
             if name not in present[shard]:
                 raise ValueError(
                     f"{self._directory / INDEX} says that {name} is in {shard.name}, which lacks "
-                    "it: the files are not of one model; fetch or save the directory again"
+                    "it: the files belong to different models; fetch or save the directory again"
                 )
 
     def __contains__(self, name: object) -> bool:
@@ -54,7 +54,7 @@ class Weights:
         return tuple(sorted(self._shard_of))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Without reading the tensor.
+        """The tensor's shape, without reading the tensor.
 
         Raises:
           ValueError: there is no such tensor.
@@ -62,10 +62,10 @@ class Weights:
         return tuple(self._slice(name).get_shape())
 
     def read(self, name: str) -> np.ndarray:
-        """float32: half precisions are widened.
+        """The tensor as float32: half precisions are widened.
 
         Raises:
-          ValueError: there is no such tensor, or its numbers are no floats (quantised weights).
+          ValueError: there is no such tensor, or it is not floating point (quantised weights).
         """
         kind = self._slice(name).get_dtype()
         if kind not in _FLOATS:
@@ -143,17 +143,17 @@ def write(
     overwrite: bool = False,
     shard_bytes: int = SHARD_BYTES,
 ) -> None:
-    """Writes `model.safetensors`, or shards and their index where there are more bytes than one's.
+    """Writes `model.safetensors`, or shards and an index where there are more than `shard_bytes`.
 
-    At most one shard and one tensor are held in memory, besides what `tensors` holds. The files
-    have their names only once all of them are complete.
+    Besides what `tensors` holds, at most one shard and one tensor are in memory. The files get
+    their names only once all of them are complete.
 
     Args:
-      directory: made where it is not there.
+      directory: created if it does not exist.
       tensors: names and arrays in the order of the shards; each is taken when the one before it
-        has been, and nothing is taken where the directory is not free.
-      overwrite: whether weights that are there are replaced.
-      shard_bytes: of a shard at most, except for one that a single larger tensor makes.
+        has been written, and none is taken where the directory is not free.
+      overwrite: whether existing weights are replaced.
+      shard_bytes: the most bytes in a shard, unless a single tensor is larger.
 
     Raises:
       FileExistsError: the directory has weights, and `overwrite` is False.
@@ -172,7 +172,7 @@ def write(
             save_file(shard, _partial(folder, number), metadata={"format": "pt"})
             weight_map |= dict.fromkeys(shard, number)
             total += sum(tensor.nbytes for tensor in shard.values())
-            shard.clear()  # Or it would be held while the next one is filled.
+            shard.clear()  # otherwise it is held while the next one is filled
         _publish(folder, weight_map, total)
     finally:
         _remove(folder.glob(f"*{_PARTIAL}"))
@@ -181,7 +181,7 @@ def write(
 def _shards(
     tensors: Iterable[tuple[str, np.ndarray]], shard_bytes: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """At least one, which is empty where there are no tensors."""
+    """Yields at least one shard, which is empty where there are no tensors."""
     shard: dict[str, np.ndarray] = {}
     size, seen = 0, set()
     for name, tensor in tensors:
@@ -198,7 +198,7 @@ def _shards(
 
 
 def _publish(folder: Path, weight_map: dict[str, int], total: int) -> None:
-    """Gives the complete files their names, last the one by which readers find the others."""
+    """Gives the complete files their names; the file that readers look for first comes last."""
     count = max(weight_map.values(), default=0) + 1
     readable = 0o666 & ~_umask()  # the library writes files that only their owner may read
     for number in range(count):
@@ -227,7 +227,7 @@ def _umask() -> int:
 
 
 def _weights(folder: Path) -> list[Path]:
-    """Files of weights by their final names, first those by which readers find the others."""
+    """The final files of weights; those that readers look for come first."""
     doors = [path for path in (folder / INDEX, folder / SINGLE) if path.is_file()]
     return doors + sorted(folder.glob("model-*-of-*.safetensors"))
 

@@ -19,7 +19,7 @@ MODEL_TYPES = ("t5", "mt5", "umt5")
 
 _GENERATION = "ForConditionalGeneration"
 _ENCODER = "EncoderModel"
-# By the encoder alone, or by both sides.
+# From the encoder alone, or from both sides.
 _OF_ENCODER = (_ENCODER, task_heads.TAGS)
 _OF_BOTH = (task_heads.BODY, task_heads.CLASSES, task_heads.SPANS)
 _OLD_NAMES = {"T5WithLMHeadModel": "T5ForConditionalGeneration"}
@@ -31,7 +31,7 @@ _OLD = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.",)
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
-    """As `families` says."""
+    """Makes the model of a config.json; see `families`."""
     start = _CLASS_PREFIX[config["model_type"]]
     known = [start + suffix for suffix in (_GENERATION, *_OF_BOTH, *_OF_ENCODER)]
     architecture = _OLD_NAMES.get(architecture, architecture)
@@ -55,7 +55,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
     )
     ending = task_heads.BODY if suffix == _ENCODER else suffix
     made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
-    assert made is not None  # all that are left are among those that it knows
+    assert made is not None  # all that are left are among those it knows
     return made
 
 
@@ -77,7 +77,7 @@ def _config(config: Mapping[str, Any], *, with_output: bool) -> t5.Config:
         num_encoder_layers=config["num_layers"],
         num_decoder_layers=config.get("num_decoder_layers") or config["num_layers"],
         mlp=mlp,
-        # Without an output nothing tells, and there is no matrix to be read.
+        # Without an output nothing says whether it is tied, and there is no matrix to read.
         tied_logits=not with_output or (config["model_type"] == "t5" and scaled),
         relative_bias_per_layer=config["model_type"] == "umt5",
         relative_buckets=config.get("relative_attention_num_buckets", 32),
@@ -88,7 +88,7 @@ def _config(config: Mapping[str, Any], *, with_output: bool) -> t5.Config:
 
 
 def to_hf(model: nnx.Module) -> dict[str, Any] | None:
-    """As `families` says."""
+    """config.json of a model; see `families`."""
     body = model.body if isinstance(model, finetuned.FineTuned) else model
     if not isinstance(body, t5.T5 | t5.Encoder):
         return None
@@ -142,7 +142,7 @@ def _suffix(model: nnx.Module) -> str:
 
 
 def names(model: nnx.Module) -> Names:
-    """As `families` says."""
+    """The names of a model's weights; see `families`."""
     if isinstance(model, t5.T5 | t5.Encoder):
         return Names(_body(model), unused=(*_OLD, "encoder.embed", "decoder.embed", "lm_head."))
     suffix = _suffix(model)

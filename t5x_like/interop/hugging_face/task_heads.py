@@ -25,7 +25,7 @@ SPANS = "ForQuestionAnswering"
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-    """What the heads of a family are made with, beside the number of labels."""
+    """What a family's heads are made with, besides the number of labels."""
 
     of_sequence: Callable[..., nnx.Module]
     of_tokens: Callable[..., nnx.Module] = label_heads.TokenHead
@@ -39,10 +39,10 @@ def fine_tuned(
     config: Mapping[str, Any],
     default_labels: int = 2,
 ) -> Make[nnx.Module] | None:
-    """The body as a class with this ending has it; None where none of the above ends so.
+    """The body with the head that this class ending means; None where no such ending is known.
 
-    With one label, rows are given a number. `default_labels` are those of a config.json that does
-    not tell.
+    With one label, the head predicts a number. `default_labels` is used where config.json has
+    none.
 
     Raises:
       ValueError: rows have several labels at once, or several numbers.
@@ -67,7 +67,7 @@ def fine_tuned(
 
 
 def ending_of(model: FineTuned) -> str:
-    """The inverse of `fine_tuned`."""
+    """The inverse of `fine_tuned`: the ending for a model."""
     if model.head is None or isinstance(model.head, label_heads.PooledState):
         return BODY
     if isinstance(model.head, label_heads.TokenHead):
@@ -77,7 +77,7 @@ def ending_of(model: FineTuned) -> str:
 
 
 def settings(model: FineTuned) -> dict[str, Any]:
-    """How many labels a model has, as config.json says it; their names it does not know."""
+    """The number of labels, as config.json writes it; the model does not know their names."""
     return {"num_labels": _num_labels_of(model)} if ending_of(model) in (CLASSES, TAGS) else {}
 
 
@@ -87,5 +87,5 @@ def _num_labels_of(model: Any) -> int:
 
 
 def _does(model: FineTuned, task: Callable[..., Any]) -> bool:
-    """Whether that is the task of a model; by name, as gin wraps the functions it refers to."""
+    """Whether the model has this task; compared by name, as gin wraps functions it refers to."""
     return getattr(model.task, "__name__", None) == task.__name__

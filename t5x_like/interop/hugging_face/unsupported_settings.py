@@ -1,4 +1,4 @@
-"""Settings that change what a model computes, and have one value here or there: refused."""
+"""Refuses settings that change what a model computes and have only one value here or there."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ENCODER = {
     "add_cross_attention": False,
     "tie_word_embeddings": True,
 }
-"""Settings of BERT and its kin."""
+"""Settings of BERT and similar models."""
 
 DECODER = {**ENCODER, "is_decoder": True}
-"""Settings of the same, run as decoders."""
+"""Settings of the same models, run as decoders."""
 
 
 def check(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
-    """Raises ValueError where a setting is given and is not the one of `fixed`."""
+    """Raises ValueError where a setting is given and differs from `fixed`."""
     for name, wanted in fixed.items():
         if config.get(name, wanted) != wanted:
             raise ValueError(f"config.json has {name} {config[name]!r}: only {wanted!r} is read")

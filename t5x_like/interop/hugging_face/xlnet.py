@@ -24,10 +24,10 @@ MODEL_TYPES = ("xlnet",)
 _PREFIX = "transformer."
 _PRETRAINED = "LMHeadModel"
 _ANSWERS = "ForQuestionAnswering"
-# Theirs, and the ending that other families have for it.
+# Hugging Face's ending, and the one that other families use for it.
 _ENDINGS = {"ForQuestionAnsweringSimple": task_heads.SPANS}
 
-# Ours: theirs, in config.json, and what they take where it is not given.
+# Our setting: its name in config.json, and Hugging Face's default.
 _SETTINGS = {
     "vocab_size": ("vocab_size", 32000),
     "d_model": ("d_model", 1024),
@@ -40,11 +40,11 @@ _SETTINGS = {
     "same_length": ("same_length", False),
 }
 IDS = {"xlnet": {"pad_token_id": 5, "bos_token_id": 1, "eos_token_id": 2}}
-# The only values that are read: of every model, and of those with a pooled state.
+# The only values that are read: in every model, and in those with a pooled state.
 _FIXED = {"untie_r": True, "bi_data": False, "tie_word_embeddings": True}
 _OF_SUMMARY = {"summary_type": "last", "summary_use_proj": True, "summary_activation": "tanh"}
 
-# Ours: theirs.
+# Our name: Hugging Face's name.
 _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "relative": "r"}
 _BIASES = {"content": "r_w_bias", "position": "r_r_bias", "segment": "r_s_bias"}
 _NORMS = {"attention_norm": "rel_attn.layer_norm", "mlp_norm": "ff.layer_norm"}
@@ -64,7 +64,7 @@ _OF_ANSWERS = {
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
-    """Makes a model with the head of pretraining, of a task, or without.
+    """Makes a model with the pretraining head, with a task's head, or without.
 
     Raises:
       ValueError: another head, or a setting that is not supported.
@@ -96,12 +96,12 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
 def to_hf(model: Any) -> dict[str, Any] | None:
     """config.json of a (possibly abstract) model; None if it is of another family.
 
-    How much pretraining remembers is written only where it is a number of positions: there is no
-    word for half of a row.
+    The number of positions that pretraining remembers is written only where it is a number:
+    config.json cannot express half of a row.
 
     Raises:
-      ValueError: all layers share the biases of queries, or attention has a rate of dropout of its
-        own, for which there are no settings.
+      ValueError: all layers share the biases of queries, or attention has its own dropout rate;
+        config.json has no settings for either.
     """
     config = getattr(model, "config", None)
     if not isinstance(config, xlnet.Config):
@@ -171,7 +171,7 @@ def _body(config: xlnet.Config) -> list[Rule]:
 
 
 def _joined(config: xlnet.Config, *, transposed: bool = False) -> Transform:
-    """Theirs are [D, heads, d_kv], ours [D, heads * d_kv] or that transposed."""
+    """Hugging Face's are [D, heads, d_kv], ours [D, heads * d_kv] or that transposed."""
     shape = (config.d_model, config.num_heads, config.d_kv)
 
     def to_ours(theirs: np.ndarray) -> tuple[np.ndarray]:
@@ -209,7 +209,7 @@ def _summary(config: Mapping[str, Any]) -> functools.partial[nnx.Module]:
 
 
 def _head(model: Any) -> str:
-    """The end of the name of the model's class."""
+    """The end of the model's class name."""
     if isinstance(model, xlnet.XLNet):
         return _PRETRAINED
     if isinstance(model, Answering):
@@ -219,7 +219,7 @@ def _head(model: Any) -> str:
 
 
 def _of_head(model: Any) -> dict[str, Any]:
-    """The settings of a head."""
+    """A head's settings."""
     if isinstance(model, xlnet.XLNet):
         return {}
     if isinstance(model, Answering):

@@ -1,1 +1,1 @@
-"""Vocabularies from and to the tokenizer files of Hugging Face."""
+"""Reads and writes vocabularies as the tokenizer files of Hugging Face."""

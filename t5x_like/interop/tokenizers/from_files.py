@@ -1,4 +1,4 @@
-"""The vocabulary of a Hugging Face directory, from whichever tokenizer files it has."""
+"""Finds the vocabulary of a Hugging Face directory in whatever tokenizer files it has."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SENTINEL = re.compile(rb"<extra_id_(\d+)>")
 
 
 def find(directory: str | Path) -> tuple[Vocabulary | None, str]:
-    """The vocabulary, None where there is none that can be used, and a line on what was done.
+    """The vocabulary, or None where no usable one is found, and a line that says what was done.
 
-    A directory that was exported from here gives the very vocabulary that was exported.
+    A directory that was exported from here gives exactly the exported vocabulary.
     """
     folder = Path(directory)
     try:
@@ -59,7 +59,7 @@ def _found(folder: Path) -> tuple[Vocabulary, Path]:
 
 
 def _sentinels(folder: Path, config: dict[str, Any], model_config: dict[str, Any]) -> int:
-    """How many sentinels the tokenizer adds to the pieces of its `.model` file."""
+    """The number of sentinels that the tokenizer adds to the pieces of its `.model` file."""
     numbers = [
         int(number)
         for name in _NAMING_TOKENS
@@ -73,7 +73,7 @@ def _sentinels(folder: Path, config: dict[str, Any], model_config: dict[str, Any
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """What the file says; nothing where there is none."""
+    """The content of a JSON file; empty where there is no file."""
     if not path.is_file():
         return {}
     fields = json.loads(path.read_bytes())

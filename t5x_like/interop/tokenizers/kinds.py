@@ -1,4 +1,4 @@
-"""A vocabulary as a `tokenizer.json` that gives its ids, of whatever kind it is."""
+"""Describes any kind of vocabulary as a `tokenizer.json` that gives the same ids."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from t5x_like.vocabularies.sentinels import written
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.text import byte_level
 
-# The bytes' ids that a vocabulary of bytes alone has for sentinels are bytes here.
+# The bytes' ids start here; those that a byte vocabulary uses as sentinels stay bytes.
 _BYTES_FROM = 3
 
 
 def describe(vocabulary: Vocabulary, saved: Path) -> dict[str, Any]:
-    """The fields of the file: nothing is put around a text, special tokens in it are special.
+    """The fields of the file: it puts nothing around a text; special tokens in it are special.
 
     Args:
-      vocabulary: of text.
-      saved: the directory that it was saved in.
+      vocabulary: one of text.
+      saved: the directory where it was saved.
 
     Raises:
-      ValueError: there is no such file for the vocabulary.
+      ValueError: no such file can describe the vocabulary.
     """
     match vocabulary:
         case SubwordVocabulary():
@@ -67,7 +67,7 @@ def _add_sentinels(fields: dict[str, Any], vocabulary: Vocabulary, count: int) -
 
 
 def _swallow_spaces(fields: dict[str, Any], vocabulary: SubwordVocabulary) -> None:
-    """A mask or a sentinel stands for a word with the space before it."""
+    """Makes a mask or a sentinel stand for a word with the space before it."""
     ids = vocabulary.token_ids
     first_sentinel = ids.vocab_size - vocabulary.num_sentinels
     for token in fields["added_tokens"]:
@@ -97,7 +97,7 @@ def _of_bytes() -> dict[str, Any]:
 
 
 def _of_characters(vocabulary: CharacterVocabulary) -> dict[str, Any]:
-    """Every character a word."""
+    """Each character is a word."""
     vocab = {name: i for i, name in enumerate((*special_tokens.TRAINED, *vocabulary.characters))}
     special = special_tokens.TRAINED
     unknown = special[vocabulary.token_ids.given("unk")]

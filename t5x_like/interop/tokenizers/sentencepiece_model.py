@@ -1,6 +1,6 @@
-"""What a SentencePiece `.model` file says: its pieces, and how it was made to treat text.
+"""The content of a SentencePiece `.model` file: its pieces, and how it treats text.
 
-The `sentencepiece` library uses all of it and tells half of it.
+The `sentencepiece` library uses all of it but shows only half of it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Algorithm(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """A piece; the best score is the highest."""
+    """A piece; a higher score is better."""
 
     text: str
     score: float
@@ -53,10 +53,10 @@ class Model:
 
     Attributes:
       pieces: by id.
-      algorithm: that cuts text into them.
+      algorithm: how text is cut into them.
       byte_fallback: whether unknown characters become their bytes.
       space_after: whether the space between words belongs to the first of them.
-      characters: the table of what becomes of characters first; empty where nothing does.
+      characters: the table that maps characters first; empty where nothing is mapped.
       space_first: whether a space is put before a text.
       fewer_spaces: whether spaces around a text are dropped, and others become one.
     """
@@ -78,7 +78,7 @@ def parse(content: bytes) -> Model:
     for field, value in _fields(content):
         if field == _PIECE:
             pieces.append(_piece(dict(_fields(value))))
-        elif field == _TRAINER:  # What comes again adds to what came before.
+        elif field == _TRAINER:  # a repeated field adds to the earlier one
             trainer.update(_fields(value))
         elif field == _NORMALIZER:
             normalizer.update(_fields(value))

@@ -1,9 +1,9 @@
-"""What a SentencePiece model does to text, as the steps of a `tokenizer.json`.
+"""The steps of a `tokenizer.json` that treat text as a SentencePiece model does.
 
-The ids are SentencePiece's except for two kinds of text. What a unigram model can cut in several
-ways of equal score, such as a long row of dashes, may be cut in another of them: SentencePiece adds
-up scores in single precision, the `tokenizers` library in double. And a letter with several
-accents, which Unicode composes to no single letter, may be composed differently.
+The ids are SentencePiece's except for two kinds of text. Text that a unigram model can cut in
+several ways of equal score, such as a long row of dashes, may be cut in another of these ways:
+SentencePiece adds up scores in single precision, the `tokenizers` library in double. A letter with
+several accents, which Unicode has no single letter for, may be composed differently.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def describe(model: Model, names: Sequence[str], *, clean: bool) -> dict[str, An
 
     Args:
       model: the `.model` file.
-      names: of all ids, the model's pieces first; those beyond are sentinels.
-      clean: whether text is cleaned up first as ALBERT's is.
+      names: all ids' names, the model's pieces first; the others are sentinels.
+      clean: whether text is cleaned up first, as for ALBERT.
 
     Raises:
-      ValueError: the model does what the `tokenizers` library cannot.
+      ValueError: the `tokenizers` library cannot do what the model does.
     """
     types = {piece.type for piece in model.pieces}
     made = {Algorithm.UNIGRAM: _unigram, Algorithm.BPE: _bpe}.get(model.algorithm)
@@ -44,7 +44,7 @@ def describe(model: Model, names: Sequence[str], *, clean: bool) -> dict[str, An
         or (made is _bpe and Type.USER_DEFINED in types)
     ):
         raise ValueError(
-            "a tokenizer.json cannot say what this SentencePiece model does: it is "
+            "a tokenizer.json cannot express what this SentencePiece model does: it is "
             f"{model.algorithm.name.lower()}, with pieces of the types "
             f"{', '.join(sorted(one.name.lower() for one in types))}"
             f"{' and the space after a word' * model.space_after}"
@@ -65,10 +65,10 @@ def describe(model: Model, names: Sequence[str], *, clean: bool) -> dict[str, An
 
 
 def _where_space_is_put(model: Model, clean: bool) -> str:
-    """Before the whole text, so that what follows a sentinel without a space continues with a word.
+    """Before the whole text, so that text after a sentinel without a space continues a word.
 
-    Cleaned text has it after special tokens, too: where quotes at its start were replaced, the
-    library no longer sees that it is the start. ALBERT's models have no sentinels.
+    Cleaned text has a space after special tokens, too: where quotes at its start were replaced,
+    the library no longer sees the start. ALBERT's models have no sentinels.
     """
     if not model.space_first:
         return "never"
@@ -81,7 +81,7 @@ def _normalizers(model: Model, clean: bool) -> list[dict[str, Any]]:
         table = base64.b64encode(model.characters).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": table})
     if model.fewer_spaces:
-        # The one space that is left at a text's start stands for that which is put there.
+        # The one space that is left at a text's start is the one that is put there.
         for pattern, content in ((r" +\z", ""), (" {2,}", " ")):
             steps.append({"type": "Replace", "pattern": {"Regex": pattern}, "content": content})
     return steps
@@ -92,7 +92,7 @@ def _unigram(model: Model, names: Sequence[str]) -> dict[str, Any]:
     vocab: list[list[Any]] = [[name, 0.0] for name in names]
     for entry, piece in zip(vocab, model.pieces, strict=False):
         if piece.type == Type.USER_DEFINED:
-            # SentencePiece's rule, by which no cut into other pieces is better.
+            # SentencePiece's rule: no cut into other pieces is better.
             entry[1] = len(piece.text.encode()) * best - 0.1
         else:
             entry[1] = piece.score

@@ -1,4 +1,4 @@
-"""Tokenizer files for a Hugging Face directory, of a vocabulary and a family of models."""
+"""Writes tokenizer files for a Hugging Face directory, from a vocabulary and a model family."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from t5x_like.interop.tokenizers import kinds
 from t5x_like.vocabularies import files, special_tokens
 
 SAVED = "vocabulary"
-"""The folder that has the vocabulary as it is, for whoever imports the directory again."""
+"""The folder with the unchanged vocabulary, for when the directory is imported again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,18 +66,18 @@ def write(
 
     They are `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
 
-    `transformers.AutoTokenizer` then gives the vocabulary's ids, with what the family puts around
-    a text. Special tokens are those of the vocabulary; unlike there, a text that has one written
-    out, such as [MASK], gets its id, as people expect of Hugging Face's tokenizers.
+    `transformers.AutoTokenizer` then gives the vocabulary's ids, with the family's tokens around a
+    text. The special tokens are the vocabulary's. Unlike in the vocabulary, one written in a text,
+    such as [MASK], gets its id, as in Hugging Face's tokenizers.
 
     Args:
-      vocabulary: of text.
-      directory: made where it is not there; what was written before is replaced.
+      vocabulary: one of text.
+      directory: created if it does not exist; earlier files are replaced.
       model_type: one of `FAMILIES`.
-      max_length: ids that the model has positions for; None for any number.
+      max_length: the number of ids that the model has positions for; None for any number.
 
     Raises:
-      ValueError: there is no such family, or no tokenizer for such a vocabulary.
+      ValueError: there is no such family, or such a vocabulary can have no tokenizer.
       OSError: the directory cannot be written to.
     """
     if model_type not in FAMILIES:
@@ -89,10 +89,10 @@ def write(
     fields["post_processor"] = _template(family, roles, vocabulary.token_ids)
     types = ["token_type_ids"] * family.token_types
     config = {
-        # The name that every release knows; their newest ones call it TokenizersBackend.
+        # Every release knows this name; the newest call it TokenizersBackend.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
-        "do_lower_case": _lower_cases(fields["normalizer"]),  # For BertTokenizer and the like.
+        "do_lower_case": _lower_cases(fields["normalizer"]),  # for BertTokenizer and the like
         "model_input_names": ["input_ids", *types, "attention_mask"],
         **({} if max_length is None else {"model_max_length": max_length}),
         **{f"{role}_token": name for role, name in roles.items()},
@@ -117,17 +117,17 @@ def _lower_cases(normalizer: Mapping[str, Any] | None) -> bool:
 
 
 def _roles(vocabulary: Vocabulary, special: set[str]) -> dict[str, str]:
-    """The special token of each role that the vocabulary has one for."""
+    """The special token of each role, where the vocabulary has one."""
     ids = vocabulary.token_ids
     by_role = {role: getattr(ids, role) for role in special_tokens.ROLES}
-    if ids.pad == ids.unk:  # A vocabulary without padding of its own: 0 stands in for it.
+    if ids.pad == ids.unk:  # a vocabulary without padding uses 0 in its place
         by_role["pad"] = None
     names = {role: vocabulary.piece(i) for role, i in by_role.items() if i is not None}
     return {role: name for role, name in names.items() if name in special}
 
 
 def _template(family: Family, roles: Mapping[str, str], ids: TokenIds) -> dict[str, Any]:
-    """A post-processor; a token that the vocabulary lacks is left out."""
+    """A post-processor; it leaves out tokens that the vocabulary lacks."""
     used: dict[str, int] = {}
 
     def steps(text: str) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
-"""Ways to compute attention: one signature, so that any serves any model.
+"""Ways to compute attention; all have one signature, so that any model can use any of them.
 
 A kernel takes queries [B, L, H, K] that are scaled, keys and values [B, M, H, K], a bool `mask` and
-a float `bias` that broadcast to [B, H, L, M], and `drop`, dropout of the probabilities or None. In
-all of them a query that sees no key gets the mean of the values.
+a float `bias` that broadcast to [B, H, L, M], and `drop`: dropout of the probabilities or None.
+In all of them, a query that sees no key gets the mean of the values.
 
 Suffixes: B batch, L queries, M keys, H heads, K d_kv; N blocks of C keys.
 """
@@ -26,7 +26,7 @@ class KeysValues(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """Values [B, L, ...] and, where the kernel forms them, probabilities [B, H, L, M] undropped."""
+    """Values [B, L, ...] and, if the kernel forms them, probabilities [B, H, L, M], undropped."""
 
     values: jax.Array
     probabilities: jax.Array | None
@@ -54,7 +54,7 @@ def plain(
     bias: jax.Array | None,
     drop: Callable[[jax.Array], jax.Array] | None,
 ) -> Attended:
-    """Forms all logits; float32 softmax. Knows everything: bias, dropout, probabilities."""
+    """Forms all logits; float32 softmax. Supports bias, dropout and probabilities."""
     logits_BHLM = _logits(q_BLHK, memory.keys, mask=mask, bias=bias)
     p_BHLM = jax.nn.softmax(logits_BHLM, axis=-1).astype(memory.values.dtype)
     dropped_BHLM = p_BHLM if drop is None else drop(p_BHLM)
@@ -69,18 +69,18 @@ def fused(
     bias: jax.Array | None,
     drop: Callable[[jax.Array], jax.Array] | None,
 ) -> Attended:
-    """cuDNN's flash attention through JAX where it can compute it, elsewhere as `plain`.
+    """cuDNN's flash attention through JAX where it can compute it; elsewhere the same as `plain`.
 
     It can on a GPU, for 16-bit floats, d_kv a multiple of 8 up to 128, and even lengths.
 
     Raises:
-      ValueError: with dropout of the probabilities, which are not formed.
+      ValueError: the probabilities, which are not formed, would need dropout.
     """
     _no_dropout(drop)
     if not _suits_cudnn(q_BLHK, memory.keys):
         values_BLHK, _ = plain(q_BLHK, memory, mask=mask, bias=bias, drop=None)
         return Attended(values_BLHK, None)
-    pairs = (q_BLHK.shape[1], memory.keys.shape[1])  # which cuDNN wants whole, and in one dtype
+    pairs = (q_BLHK.shape[1], memory.keys.shape[1])  # cuDNN wants them in full and in one dtype
     values_BLHK = jax.nn.dot_product_attention(
         q_BLHK,
         *memory,
@@ -101,13 +101,13 @@ def blocked(
     drop: Callable[[jax.Array], jax.Array] | None,
     block: int = 512,
 ) -> Attended:
-    """`block` keys at a time, forwards and backwards: memory grows with L + M, not with L * M.
+    """Takes `block` keys at a time, in both passes: memory grows with L + M, not with L * M.
 
-    The softmax is put together block by block (Rabe and Staats, 2021; FlashAttention, section 3.1);
-    the backward pass computes each block's logits again. A `bias` of [L, M] is what remains large.
+    The softmax is combined block by block (Rabe and Staats, 2021; FlashAttention, section 3.1);
+    the backward pass computes each block's logits again. Only a `bias` of [L, M] stays large.
 
     Raises:
-      ValueError: with dropout of the probabilities, which are not formed; no positive `block`.
+      ValueError: there is dropout of the probabilities, which are not formed, or `block` < 1.
     """
     _no_dropout(drop)
     if block < 1:
@@ -116,7 +116,7 @@ def blocked(
     block = min(block, keys)
 
     def split(x: jax.Array, axis: int) -> jax.Array:
-        """[N, ..., C, ...] of [..., M, ...], filled up with zeros."""
+        """Turns [..., M, ...] into [N, ..., C, ...], filled up with zeros."""
         x = jnp.pad(x, [(0, -keys % block if d == axis else 0) for d in range(x.ndim)])
         x = x.reshape(*x.shape[:axis], -1, block, *x.shape[axis + 1 :])
         return jnp.moveaxis(x, axis, 0)
@@ -132,13 +132,13 @@ def blocked(
 
 
 class _Blocks(NamedTuple):
-    """What belongs to keys, in blocks; `exists` is false where the last one is filled up."""
+    """Keys and what belongs to them, in blocks; `exists` is false where the last is filled up."""
 
     keys: jax.Array  # [N, B, C, H, K]
     values: jax.Array  # [N, B, C, H, K]
     exists: jax.Array | None  # bool [N, C]; None where all blocks are full
     mask: jax.Array | None  # bool, broadcasts to [N, B, H, L, C]
-    bias: jax.Array | None  # float, as the mask
+    bias: jax.Array | None  # float, broadcasts like the mask
 
     def logits(self, q_BLHK: jax.Array) -> jax.Array:
         """The logits of one block, float32 [B, H, L, C]."""
@@ -148,7 +148,7 @@ class _Blocks(NamedTuple):
 
 @jax.custom_vjp
 def _over_blocks(q_BLHK: jax.Array, blocks: _Blocks) -> jax.Array:
-    """Float32 [B, L, H, K]."""
+    """The values of all blocks, weighted: float32 [B, L, H, K]."""
     return _over_blocks_fwd(q_BLHK, blocks)[0]
 
 
@@ -158,7 +158,7 @@ def _over_blocks_fwd(q_BLHK: jax.Array, blocks: _Blocks) -> tuple[jax.Array, Any
         logits_BHLC = block.logits(q_BLHK)
         new_top_BHL = jnp.maximum(top_BHL, logits_BHLC.max(axis=-1))
         p_BHLC = jnp.exp(logits_BHLC - new_top_BHL[..., None])
-        # What was summed so far was relative to the largest logit so far.
+        # The sums so far are relative to the largest logit so far.
         rescale_BHL = jnp.exp(top_BHL - new_top_BHL)
         total_BHL = total_BHL * rescale_BHL + p_BHLC.sum(axis=-1)
         sum_BLHK = sum_BLHK * _to_queries(rescale_BHL) + _mix(p_BHLC, block.values)
@@ -176,7 +176,7 @@ def _over_blocks_fwd(q_BLHK: jax.Array, blocks: _Blocks) -> tuple[jax.Array, Any
 
 def _over_blocks_bwd(saved: Any, g_BLHK: jax.Array) -> tuple[jax.Array, _Blocks]:
     q_BLHK, blocks, top_BHL, total_BHL, y_BLHK = saved
-    # The softmax passes on what is above the mean of its row.
+    # The gradient of a softmax subtracts the mean of its row.
     mean_BHL = jnp.einsum("blhk,blhk->bhl", g_BLHK, y_BLHK)
     g_BLHK = g_BLHK.astype(blocks.values.dtype)
 
@@ -199,14 +199,14 @@ _over_blocks.defvjp(_over_blocks_fwd, _over_blocks_bwd)
 
 
 def _products(x_BLHK: jax.Array, y_BMHK: jax.Array) -> jax.Array:
-    """The logits of each pair, float32 [B, H, L, M]."""
+    """The logits of each query and key, float32 [B, H, L, M]."""
     return jnp.einsum("blhk,bmhk->bhlm", x_BLHK, y_BMHK, preferred_element_type=jnp.float32)
 
 
 def _logits(
     q_BLHK: jax.Array, keys_BMHK: jax.Array, *, mask: jax.Array | None, bias: jax.Array | None
 ) -> jax.Array:
-    """Float32 [B, H, L, M]."""
+    """Products with bias, masked: float32 [B, H, L, M]."""
     logits_BHLM = _products(q_BLHK, keys_BMHK)
     if bias is not None:
         logits_BHLM += bias
@@ -224,12 +224,12 @@ def _mix(p_BHLM: jax.Array, values_BMHK: jax.Array) -> jax.Array:
 
 
 def _to_queries(x_BHL: jax.Array) -> jax.Array:
-    """The rows as factors of [B, L, H, K]."""
+    """Turns [B, H, L] into factors for [B, L, H, K]."""
     return x_BHL.swapaxes(1, 2)[..., None]
 
 
 def _broadcast(x: jax.Array, pairs: tuple[int, int]) -> jax.Array:
-    """Four dimensions, of which the last two are at least `pairs`."""
+    """Four dimensions, the last two of which are at least `pairs`."""
     x = x.reshape((1,) * (4 - x.ndim) + x.shape)
     return jnp.broadcast_to(x, (*x.shape[:2], *map(max, x.shape[2:], pairs)))
 
@@ -248,6 +248,6 @@ def _suits_cudnn(q_BLHK: jax.Array, keys_BMHK: jax.Array) -> bool:
 def _no_dropout(drop: object) -> None:
     if drop is not None:
         raise ValueError(
-            "this attention kernel forms no probabilities to drop: set attention_dropout_rate (of "
+            "this attention kernel forms no probabilities to drop: set attention_dropout_rate (in "
             "T5: dropout_rate) to 0, or use attention_kernels.plain"
         )

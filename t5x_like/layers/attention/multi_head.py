@@ -1,4 +1,4 @@
-"""Multi-head attention with an additive bias and a mask, over keys and values given or cached.
+"""Multi-head attention with an additive bias and a mask; keys and values may come from a cache.
 
 Suffixes: B batch, L queries, M keys, D d_model, H heads, K d_kv, J = H * K joined heads.
 """
@@ -21,7 +21,7 @@ from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, dropout
 
 
 class Inits(NamedTuple):
-    """How the four projections start."""
+    """Initialisers of the four projections."""
 
     query: Init
     key: Init
@@ -43,10 +43,10 @@ def attend(
     key: jax.Array | None = None,
     kernel: Kernel = attention_kernels.plain,
 ) -> Attended:
-    """softmax(q k + bias) v -> [B, L, H, K] in the dtype of v; q comes scaled.
+    """softmax(q k + bias) v -> [B, L, H, K] in the dtype of v; q is already scaled.
 
     `mask`, bool, and `bias`, float, broadcast to [B, H, L, M]. Logits and softmax are float32. A
-    query that sees no key gets the mean of the values. The `kernel` decides how it is computed.
+    query that sees no key gets the mean of the values. The `kernel` decides the way of computing.
     """
     drop: Callable[[jax.Array], jax.Array] | None = None
     if key is not None and dropouts.attention:
@@ -58,7 +58,7 @@ def attend(
 class Attention(nnx.Module):
     """The projections around `attend`.
 
-    `scale` multiplies the queries: 1 / sqrt(d_kv), or 1 where the initialiser holds it (T5).
+    `scale` multiplies the queries: 1 / sqrt(d_kv), or 1 where the initialiser includes it (T5).
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Attention(nnx.Module):
         self.kernel = kernel
 
     def keys_values(self, x_BMD: jax.Array) -> KeysValues:
-        """Computed once and used by any number of queries."""
+        """Keys and values, computed once for any number of queries."""
         # The length is not split here: each query needs every key.
         return KeysValues(
             constrain(self._heads(self.key(x_BMD)), "batch", None, "heads", "kv"),

@@ -21,9 +21,9 @@ def relative_bucket(
 ) -> jax.Array:
     """The bucket, int32, of each distance (key position minus query position).
 
-    Half of the buckets of a direction hold one distance each, the others grow by a constant factor
-    up to `max_distance`, and the last takes all that is farther. `bidirectional` gives half of the
-    buckets to keys after the query; otherwise all of those share bucket 0.
+    Half of a direction's buckets hold one distance each. The others grow by a constant factor up to
+    `max_distance`, and the last takes all larger ones. `bidirectional` gives half of the buckets to
+    keys after the query; otherwise all of those share bucket 0.
     """
     if bidirectional:
         num_buckets //= 2
@@ -33,7 +33,7 @@ def relative_bucket(
         first = jnp.zeros_like(distance)
         back = jnp.maximum(-distance, 0)
     exact = num_buckets // 2
-    # max: a logarithm of 0 would be cast to an integer below, which is undefined.
+    # max: otherwise the logarithm of 0 is cast to an integer below, which is undefined.
     growth = jnp.log(jnp.maximum(back, exact) / exact) / math.log(max_distance / exact)
     far = exact + (growth * (num_buckets - exact)).astype(jnp.int32)
     bucket = jnp.where(back < exact, back, jnp.minimum(far, num_buckets - 1))
@@ -81,9 +81,9 @@ class RelativeBias(nnx.Module):
 
 
 def _toeplitz(bias_HR: jax.Array, num_queries: int, num_keys: int) -> jax.Array:
-    """out[h, i, j] = bias[h, j - i + L - 1], [H, L, M], by repeating and reshaping alone.
+    """out[h, i, j] = bias[h, j - i + L - 1], [H, L, M], by repeating and reshaping only.
 
-    A gather would give the same, but its gradient is a scatter of L * M elements: slow everywhere.
+    A gather gives the same, but its gradient is a scatter of L * M elements: slow everywhere.
     """
     zero = num_queries - 1  # where distance 0 is
     period = num_queries + num_keys
@@ -91,7 +91,7 @@ def _toeplitz(bias_HR: jax.Array, num_queries: int, num_keys: int) -> jax.Array:
         [bias_HR[:, zero:], jnp.zeros_like(bias_HR[:, :1]), bias_HR[:, :zero]], axis=1
     )
     heads = bias_HR.shape[0]
-    # Rows of one element less than the period: each starts one distance earlier than the last.
+    # A row is one element shorter than the period: each starts one distance earlier than the last.
     flat = jnp.broadcast_to(row_HP[:, None], (heads, num_queries, period)).reshape(heads, -1)
     skewed = flat[:, : num_queries * (period - 1)].reshape(heads, num_queries, period - 1)
     return skewed[:, :, :num_keys]

@@ -1,4 +1,4 @@
-"""Attention that sees content, relative position and segment, of positions in a row or of a few.
+"""Attention by content, relative position and segment; all positions of a row ask, or a few.
 
 Suffixes: B batch, L positions of a row, P of them that are queries, Q queries (L or P), M memory,
 T = M + L keys, C = T + L rows of relative positions, F directions, D d_model, H heads, K d_kv.
@@ -26,9 +26,9 @@ class Sight(NamedTuple):
     """What the queries of a stream see.
 
     Attributes:
-      mask: bool [B|1, 1, Q, T], true where a query sees a key; None: everywhere.
-      differs: bool [B, 1, Q, T], true where their segments differ; None: nowhere.
-      positions: int32 [B, Q], where in the row the queries are; None: they are the row.
+      mask: bool [B|1, 1, Q, T], true where a query sees a key; None: it sees all.
+      differs: bool [B, 1, Q, T], true where their segments differ; None: all are equal.
+      positions: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
     """
 
     mask: jax.Array | None
@@ -40,7 +40,7 @@ class Positions(NamedTuple):
     """Vectors of relative positions; row c stands for a key T - c positions before the query.
 
     Attributes:
-      vectors: [F, C, D], of text from left to right and, where rows may be backward, reversed.
+      vectors: [F, C, D], for text from left to right and, where rows may be backward, reversed.
       backward: bool [B], true for rows that hold reversed text; None: there are none.
     """
 
@@ -58,8 +58,8 @@ def relative_positions(
 ) -> Positions:
     """Sines, then cosines of distances from `num_keys` down to 1 - `length`: float32.
 
-    Transformer-XL, appendix B. `clamp` is the largest distance told apart. In a backward row a key
-    on the left is one that is read later.
+    Transformer-XL, appendix B. `clamp`: larger distances count as this one. In a backward row, a
+    key on the left is read later.
     """
     distance_C = jnp.arange(num_keys, -length, -1, dtype=jnp.float32)
     if clamp is not None:
@@ -74,7 +74,7 @@ def relative_positions(
 def of_row(x_BHLC: jax.Array, num_keys: int) -> jax.Array:
     """out[..., i, j] = x[..., i, L - i + j], [B, H, L, T]: from relative to absolute positions.
 
-    By reshaping alone (Transformer-XL, appendix B): in the flat array, each query's numbers start
+    It only reshapes (Transformer-XL, appendix B): in the flat array, each query's numbers start
     one earlier than a row later.
     """
     *leading, length, columns = x_BHLC.shape
@@ -94,9 +94,9 @@ def of_positions(x_BHPC: jax.Array, positions_BP: jax.Array, num_keys: int) -> j
 
 
 class Biases(nnx.Module):
-    """What is added to a query that looks at content, at positions and at segments: [H, K] each.
+    """Added to a query that looks at content, at positions and at segments: [H, K] each.
 
-    r_w, r_r and r_s of the published code.
+    They are r_w, r_r and r_s of the published code.
     """
 
     def __init__(self, num_heads: int, d_kv: int, *, init: Init, rngs: nnx.Rngs) -> None:
@@ -105,9 +105,9 @@ class Biases(nnx.Module):
 
 
 class RelativeAttention(Attention):
-    """Attention whose logits sum what a query makes of a key's content, position and segment.
+    """Attention whose logits sum a query's products with a key's content, position and segment.
 
-    XLNet, section 2.2 and 2.4, and appendix A.2. With all segments equal, they add nothing.
+    XLNet, sections 2.2 and 2.4, and appendix A.2. Where all segments are equal, they add nothing.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class RelativeAttention(Attention):
         )
         joined = (d_model, num_heads * d_kv)
         self.relative = Linear(joined, ("embed", "joined_kv"), init=init, dtype=dtype, rngs=rngs)
-        # Of a key of the same segment and of one of another.
+        # For a key of the same segment, and for one of another.
         shape, axes = (2, num_heads, d_kv), (None, "heads", "kv")
         self.segments = param(init, shape, axes=axes, rngs=rngs)
 
@@ -142,8 +142,8 @@ class RelativeAttention(Attention):
         return constrain(self._heads(self.query(x_BQD)), "batch", "length", "heads", "kv")
 
     def position_keys(self, positions: Positions, batch_size: int) -> jax.Array:
-        """What queries are multiplied with to know how far away a key is: [B, H, C, K]."""
-        # Heads first, as products want them: cheaper done before each row has its own.
+        """Projected position vectors, which queries are multiplied with: [B, H, C, K]."""
+        # Heads come first, as products need them: cheaper before each row has its own copy.
         r_FHCK = self._heads(self.relative(positions.vectors)).swapaxes(1, 2)
         if positions.backward is None:
             r_BHCK = jnp.broadcast_to(r_FHCK, (batch_size, *r_FHCK.shape[1:]))
@@ -163,7 +163,7 @@ class RelativeAttention(Attention):
         dropouts: Dropouts,
         key: jax.Array | None,
     ) -> Attended:
-        """What some queries see: values [B, Q, H, K], and the probabilities."""
+        """Looks up what queries see: values [B, Q, H, K], and the probabilities."""
         content, position = (
             (q_BQHK + bias[...].astype(q_BQHK.dtype)) * self.scale
             for bias in (biases.content, biases.position)
@@ -177,7 +177,7 @@ class RelativeAttention(Attention):
         else:
             bias_BHQT = of_positions(bias_BHQC, sight.positions, num_keys)
         if sight.differs is not None:
-            # The same for all keys of the query's own segment, which a softmax does not notice.
+            # Relative to the own segment's: a constant for all keys does not change a softmax.
             other_HK = (self.segments[1] - self.segments[0]) * self.scale
             segment_BHQ = jnp.einsum(
                 "bqhk,hk->bhq",
@@ -198,6 +198,6 @@ class RelativeAttention(Attention):
         )
 
     def project(self, y_BQHK: jax.Array) -> jax.Array:
-        """From all heads to [B, Q, D]."""
+        """Joins all heads to [B, Q, D]."""
         y_BQJ = y_BQHK.reshape(*y_BQHK.shape[:2], -1)
         return self.out(constrain(y_BQJ, "batch", "length", "joined_kv"))

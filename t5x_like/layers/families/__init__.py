@@ -1,1 +1,1 @@
-"""What the models of a family share: from a batch to its loss."""
+"""What the models of a family share: the way from a batch to its loss."""

@@ -1,4 +1,4 @@
-"""What GPT and a prefix language model have in common: one stack that reads what it has written.
+"""What GPT and a prefix language model share: one stack that reads what it has written.
 
 Suffixes: B batch, L length, T cache length, D d_model, H heads, K d_kv, N layers, V vocabulary.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class DecoderOnly(TargetLoss):
-    """A stack whose queries see the keys before them, and those of a prefix one another.
+    """A stack whose queries see earlier keys; inside a prefix, all see each other.
 
     A batch holds int32 `decoder_input_tokens`, and for the loss `decoder_target_tokens` and float32
     `decoder_loss_weights`, [B, L] each; when rows are packed, `decoder_segment_ids` (0 is padding)
     and `decoder_positions`; and where prefixes are seen from both sides,
-    `decoder_causal_attention`, 1 in them (T5, figure 4). Rows are filled up at their end.
+    `decoder_causal_attention`, 1 in a prefix (T5, figure 4). Rows are filled up at their end.
 
     A subclass sets the attributes below, and may give the stack a bias and a last norm.
     """
@@ -46,16 +46,16 @@ class DecoderOnly(TargetLoss):
     ) -> jax.Array:
         """What the first layer reads, [B, L, D].
 
-        `positions_BL`, int32 [B, L] or [1, L], say where tokens stand if not at 0, 1, 2, ...
+        `positions_BL`, int32 [B, L] or [1, L], are the tokens' positions if not 0, 1, 2, ...
         """
         raise NotImplementedError
 
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None) -> jax.Array:
-        """What follows the last layer: nothing, unless a family says otherwise."""
+        """What follows the last layer; nothing by default."""
         return x_BLD
 
     def bias(self, length: int, *, position: jax.Array | None = None) -> jax.Array | None:
-        """The bias of attention, [1, H, L, L]; of the one query at `position`, [1, H, 1, L]."""
+        """The attention bias, [1, H, L, L], or that of the query at `position`, [1, H, 1, L]."""
         return None
 
     def hidden(
@@ -80,7 +80,7 @@ class DecoderOnly(TargetLoss):
         return finished(hidden, self.normed(hidden.last, last))
 
     def init_cache(self, batch_size: int, *, max_length: int) -> KeysValues:
-        """Keys and values of no position yet, [N, B, T, H, K] each.
+        """A cache without any keys and values yet, [N, B, T, H, K] each.
 
         Raises:
           ValueError: `max_length` exceeds the model's positions.
@@ -95,8 +95,8 @@ class DecoderOnly(TargetLoss):
         """Reads prompts of one length L at once; positions from L on are then decoded.
 
         Args:
-          batch: as of `hidden`.
-          max_length: T, of the cache.
+          batch: as in `hidden`.
+          max_length: T, the cache's length.
 
         Returns:
           Logits after the last token, float32 [B, V], and the cache.
@@ -137,7 +137,7 @@ class DecoderOnly(TargetLoss):
         return accounting.count(_segments(batch))
 
     def flops(self, batch: Batch) -> jax.Array:
-        """Counts like an `EncoderDecoder`, with the logits of every token."""
+        """Counts operations like an `EncoderDecoder`, with the logits of every token."""
         segments_BL = _segments(batch)
         config, stack = self.config, self.stack
         products = accounting.encoder_products(
@@ -157,7 +157,7 @@ class DecoderOnly(TargetLoss):
 
 
 def _visible(batch: Batch) -> jax.Array:
-    """The mask of attention, bool [B|1, 1, L, L]."""
+    """The attention mask, bool [B|1, 1, L, L]."""
     mask = masks.causal(batch["decoder_input_tokens"].shape[1])
     if "decoder_causal_attention" in batch:
         prefix_BL = batch["decoder_causal_attention"] > 0
@@ -169,7 +169,7 @@ def _visible(batch: Batch) -> jax.Array:
 
 
 def _segments(batch: Batch) -> jax.Array:
-    """Which example each token belongs to, from 1; 0 is padding, what follows all that weighs."""
+    """Each token's example, from 1; 0 is padding, which follows everything with a weight."""
     if "decoder_segment_ids" in batch:
         return batch["decoder_segment_ids"]
     scored_BL = (batch["decoder_loss_weights"] > 0).astype(jnp.int32)

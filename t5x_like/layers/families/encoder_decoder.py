@@ -1,4 +1,4 @@
-"""What T5 and BART have in common: an encoder, a decoder, the loss of its targets, decoding.
+"""What T5 and BART share: an encoder, a decoder, the loss of its targets, decoding.
 
 Suffixes: B batch, L target length, M input length, D d_model, V vocabulary.
 """
@@ -30,13 +30,13 @@ class EncoderDecoder(TargetLoss):
     A batch holds int32 `encoder_input_tokens` [B, M], `decoder_input_tokens` and
     `decoder_target_tokens` [B, L], float32 `decoder_loss_weights` [B, L], and, when rows are
     packed, `encoder_segment_ids` and `decoder_segment_ids` (0 is padding) and, for learned
-    positions, `encoder_positions` and `decoder_positions`. No query sees a token
-    `padding`; where there is an `encoder_attention_mask` [B, M], it says what counts instead.
+    positions, `encoder_positions` and `decoder_positions`. No query sees a `padding` token;
+    an `encoder_attention_mask` [B, M], where there is one, says what counts instead.
 
     A subclass sets the attributes below, and may give its sides positions, biases and last norms.
     """
 
-    padding: int  # the id that fills rows up
+    padding: int  # the id that fills up rows
     encoder: EncoderStack
     decoder: DecoderStack
     max_positions: int | None = None  # of a side, where positions have a table
@@ -51,12 +51,12 @@ class EncoderDecoder(TargetLoss):
     ) -> jax.Array:
         """What the first layer reads, [B, L, D].
 
-        `positions_BL`, int32 [B, L] or [1, L], say where tokens stand if not at 0, 1, 2, ...
+        `positions_BL`, int32 [B, L] or [1, L], are the tokens' positions if not 0, 1, 2, ...
         """
         raise NotImplementedError
 
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None, *, side: Side) -> jax.Array:
-        """What follows the last layer of a side: nothing, unless a family says otherwise."""
+        """What follows the last layer of a side; nothing by default."""
         return x_BLD
 
     def bias(
@@ -109,7 +109,7 @@ class EncoderDecoder(TargetLoss):
         return_hidden: bool = False,
         return_attention: bool = False,
     ) -> Hidden:
-        """The encoder's states; `mask_BM`, where given, is above 0 for the tokens that count.
+        """The encoder's states; `mask_BM`, if given, is above 0 for the tokens that count.
 
         `positions_BM` are as in `embedded`.
         """
@@ -138,7 +138,7 @@ class EncoderDecoder(TargetLoss):
         return_hidden: bool = False,
         return_attention: bool = False,
     ) -> Decoded:
-        """The decoder's states; `masks` are of self- and of cross-attention."""
+        """The decoder's states; `masks` are those of self-attention and of cross-attention."""
         first, stack, last = subkeys(key, 3)
         hidden = self.decoder.decode(
             self.embedded(tokens_BL, first, side="decoder", positions_BL=positions_BL),
@@ -190,8 +190,9 @@ class EncoderDecoder(TargetLoss):
     def flops(self, batch: Batch) -> jax.Array:
         """As `TermLoss.counted` has them.
 
-        Pairs of positions count where the masks let them through; computing again under `remat`
-        does not count.
+        It counts matrix products only, two operations a multiply-add, backward twice forward,
+        over tokens that are not padding and pairs of positions that the masks let through. It does
+        not count what `remat` computes again.
         """
         encoder, decoder = self.encoder.layers, self.decoder.layers
         cross = decoder.cross_attention
@@ -201,7 +202,7 @@ class EncoderDecoder(TargetLoss):
         per_target = accounting.matrix_size(decoder) - accounting.matrix_size(
             cross.key, cross.value
         )
-        # Two products a pair, with the keys and with the values.
+        # Two products a pair: one with the keys, one with the values.
         per_pair = 2 * self.config.num_heads * self.config.d_kv
         encoder_pairs = masks.visible_pairs(encoder_BM, encoder_BM)
         decoder_pairs = masks.visible_pairs(decoder_BL, decoder_BL, causal=True)
@@ -213,7 +214,7 @@ class EncoderDecoder(TargetLoss):
         )
 
     def _segments(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        """Which example each token belongs to, from 1; 0 is padding."""
+        """Each token's example, from 1; 0 is padding."""
         if "encoder_segment_ids" in batch:
             return batch["encoder_segment_ids"], batch["decoder_segment_ids"]
         inputs, targets = batch["encoder_input_tokens"], batch["decoder_target_tokens"]

@@ -1,4 +1,4 @@
-"""What encoders are pretrained with: masked tokens, and where there is a head, pairs of sentences.
+"""The pretraining of encoders: masked tokens and, where there is a head, pairs of sentences.
 
 Suffixes: B batch, L length, D d_model, K masked positions.
 """
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 SENTENCE_LABELS = ("next_sentence_label", "sentence_order_label")
-"""What objectives call the label of a pair, of next sentence and of sentence order."""
+"""Objectives' names for the label of a pair: next sentence and sentence order."""
 
 
 class PretrainedEncoder(Body, Protocol):
-    """What a family's encoder offers to its pretraining."""
+    """What a family's encoder must have to be pretrained."""
 
     @property
     def tokens(self) -> Embedding:
@@ -39,7 +39,7 @@ class PretrainedEncoder(Body, Protocol):
 
 
 class Pretraining(TermLoss):
-    """What is pretrained on batches as of `EncoderPretraining`."""
+    """A model that is pretrained on the batches of `EncoderPretraining`."""
 
     @property
     def padding(self) -> int | None:
@@ -49,8 +49,8 @@ class Pretraining(TermLoss):
     def flops(self, batch: Batch) -> jax.Array:
         """Floating point operations of a training step on this batch, float32 [].
 
-        Matrix products only, backward twice forward; padding and masked slots that weigh nothing
-        are not counted.
+        It counts matrix products only, backward twice forward, without padding and masked slots
+        that have no weight.
         """
         raise NotImplementedError
 
@@ -64,9 +64,8 @@ class EncoderPretraining(Pretraining):
 
     A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
     padding) and `encoder_token_type_ids`, [B, L] each; int32 `masked_positions` and
-    `masked_targets`, float32 `masked_loss_weights`, [B, K] each; and where there is a head for it
-    int32 [B] of the objective's sentence task, one of `SENTENCE_LABELS`. A row of padding weighs
-    nothing.
+    `masked_targets`, float32 `masked_loss_weights`, [B, K] each; and, where there is a head for it,
+    the label of a pair, int32 [B], under one of `SENTENCE_LABELS`. A row of padding has weight 0.
     """
 
     config: Any
@@ -80,14 +79,14 @@ class EncoderPretraining(Pretraining):
         return masked if self.sentence is None else masked | {"sentence": row_weights(batch).sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
-        """`mlm`, by masked tokens, and where there is a head `sentence`, by rows.
+        """`mlm`, over masked tokens, and where there is a head `sentence`, over rows.
 
         Metrics: `mlm_accuracy`, `mlm_pseudo_perplexity`, `sentence_accuracy`.
         """
         return self.terms_of(self.encoder.hidden(batch, key).last, batch)
 
     def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
-        """Makes `terms` from the encoder's states; a family with more terms adds them here."""
+        """Computes `terms` from the encoder's states; a family with more terms adds them here."""
         masked = batch["masked_loss_weights"].astype(jnp.float32).sum()
         sums = masked_sums(self.mlm, x_BLD, self.encoder.tokens, batch=batch)
         terms = {"mlm": Term(sums.cross_entropy, masked)}

@@ -1,4 +1,4 @@
-"""What a model of two streams reads, and who sees whom: by orders, padding, segments and memory.
+"""What a two-stream model reads, and what each position sees: orders, padding, segments, memory.
 
 Suffixes: B batch, L length, P predicted positions, Q queries (L or P), M memory, T = M + L keys.
 """
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Targets(NamedTuple):
-    """Positions to predict, int32 [B, P], and what is seen for it, bool [B|1, P, L]; None: all."""
+    """Positions to predict, int32 [B, P], and what they see, bool [B|1, P, L]; None: everything."""
 
     positions: jax.Array
     mask: jax.Array | None = None
 
 
 class Reading(NamedTuple):
-    """What a pass of the model reads.
+    """The input of a pass of the model.
 
     Attributes:
       tokens: int32 [B, L].
-      types: int32 [B, L], segments, of which only equality matters; None: one. Memory is of 0.
+      types: int32 [B, L], segments, compared only for equality; None: one. Memory is in segment 0.
       mask: bool [B|1, L, L], what each position sees of the row; None: all.
       targets: None where nothing is predicted.
       backward: bool [B], rows of reversed text; None: none.
@@ -52,9 +52,9 @@ def content_alone(batch: Batch) -> Reading:
 def permuted(batch: Batch) -> Reading:
     """Positions see what comes before them in an order (XLNet, section 2.3).
 
-    Position i sees j where `permutation_query_order[i] > permutation_key_order[j]`, int32 [B, L]
-    each, and j is not padding; and itself, unless it is one of the `masked_positions` and being
-    predicted.
+    Position i sees itself, and every j that is not padding where
+    `permutation_query_order[i] > permutation_key_order[j]`, int32 [B, L] each. A position among
+    `masked_positions` does not see itself while it is being predicted.
     """
     positions_BP, query_BL = batch["masked_positions"], batch["permutation_query_order"]
     counts_BL = batch["encoder_attention_mask"] > 0
@@ -73,13 +73,13 @@ def permuted(batch: Batch) -> Reading:
 def sights(
     reading: Reading, *, memory_len: int, causal: bool, same_length: bool
 ) -> tuple[Sight, ...]:
-    """What the content sees, and the predicted positions, if any; memory is seen by all.
+    """What the content and, if any, the predicted positions see; all of them see the memory.
 
     Args:
-      reading: of rows without memory.
+      reading: the rows, without memory.
       memory_len: M.
       causal: whether keys after a query are hidden.
-      same_length: whether those more than M before it are, too.
+      same_length: whether keys more than M before a query are hidden, too.
     """
     length = reading.tokens.shape[1]
     types_BT = None

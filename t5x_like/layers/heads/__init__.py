@@ -1,1 +1,1 @@
-"""What turns states into predictions."""
+"""Heads: modules that turn states into predictions."""

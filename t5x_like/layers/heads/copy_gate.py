@@ -1,4 +1,4 @@
-"""Predicting a token, or copying the one that is read: All-Tokens MLM (ELECTRA, section 3.5).
+"""All-Tokens MLM: predicts a token, or copies the one that is read (ELECTRA, section 3.5).
 
 Suffixes: B batch, L length, V vocabulary.
 """

@@ -1,4 +1,4 @@
-"""Heads for tasks: of a whole sequence, of each token, of an answer's span.
+"""Heads for tasks: for a whole sequence, for each token, for an answer's span.
 
 Suffixes: B batch, L length, D d_model, C classes.
 """
@@ -21,7 +21,7 @@ from t5x_like.layers.mlp import Activation
 NORMAL = nnx.initializers.truncated_normal(0.02)
 
 Pool = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-"""From states [B, L, D], tokens [B, L] and what counts [B, L] to the one state [B, D] of a row."""
+"""From states [B, L, D], tokens [B, L] and what counts [B, L] to one state a row, [B, D]."""
 
 
 def first(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
@@ -73,7 +73,7 @@ class Pooler(nnx.Module):
 
 
 class PooledState(nnx.Module):
-    """What a `Pooler` makes of the one state of a row, for whoever wants it as a feature."""
+    """A `Pooler` of the one state of a row, as a feature."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class PooledState(nnx.Module):
 
 
 class SequenceHead(nnx.Module):
-    """Classes (or with one class a number, or a choice's score) from one state of a row.
+    """Classes (or, with one class, a number or a choice's score) from one state of a row.
 
     pool -> dropout -> pooler -> dropout -> dense; the families leave out some of these.
     """
@@ -147,7 +147,7 @@ class SequenceHead(nnx.Module):
 
 
 class TokenHead(nnx.Module):
-    """Classes of each token, or with two the start and the end of an answer."""
+    """Classes of each token; with two classes, the start and the end of an answer."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Predicting tokens at masked positions: gathering their states, the head, the sums of the loss.
+"""Predicts tokens at masked positions: gathers their states, scores them, sums the loss.
 
 Suffixes: B batch, L length, K masked positions, D width of a state, E width of the token table,
 V vocabulary.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def at_positions(x_BLD: jax.Array, positions_BK: jax.Array) -> jax.Array:
-    """States [B, K, D] of some positions, int32 [B, K]."""
+    """The states [B, K, D] at positions, int32 [B, K]."""
     x_BKD = jnp.take_along_axis(x_BLD, positions_BK[..., None], axis=1)
     return constrain(x_BKD, "batch", None, "embed_act")
 
@@ -61,7 +61,7 @@ class MaskedLanguageHead(nnx.Module):
 def masked_sums(
     head: MaskedLanguageHead, x_BLD: jax.Array, embedding: Embedding, *, batch: Batch
 ) -> TokenSums:
-    """Sums over `masked_positions` of predicting `masked_targets`, by `masked_loss_weights`."""
+    """Sums over `masked_positions` of the loss of `masked_targets`, with `masked_loss_weights`."""
     logits_BKV = head(at_positions(x_BLD, batch["masked_positions"]), embedding)
     weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
     return token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)

@@ -1,4 +1,4 @@
-"""Replaced tokens: sampled, put into a text, and told apart from the others (ELECTRA, section 2).
+"""Replaced tokens: samples them, puts them into a text, and detects them (ELECTRA, section 2).
 
 Suffixes: B batch, L length, K masked positions, D d_model, V vocabulary, N blocks, S block size.
 """
@@ -22,7 +22,7 @@ _BLOCK = 128
 def row_keys(key: jax.Array, tokens_BL: jax.Array) -> jax.Array:
     """A key for each row, [B], from `key` and the row's tokens.
 
-    Where the row is in its batch does not matter: a batch in parts gives what it gives whole.
+    The row's place in its batch does not matter: a batch in parts gives the same as the whole.
     """
     factors_L = jax.random.bits(key, tokens_BL.shape[1:])
     sums_B = (tokens_BL.astype(jnp.uint32) * factors_L).sum(axis=1)
@@ -38,9 +38,9 @@ def sampled(
 ) -> jax.Array:
     """Tokens, int32 [B, K], from softmax(logits / temperature), never those `excluded_BK`.
 
-    Twice the largest of log p + Gumbel noise: among blocks of the vocabulary, then among the tokens
-    of the block. That is the same distribution as at once, with 70 times fewer random numbers. No
-    gradient passes.
+    Takes the largest of log p + Gumbel noise twice: among blocks of the vocabulary, then among the
+    tokens of the block. The distribution is the same as at once; random numbers are 70 times fewer.
+    No gradient passes.
     """
     logits_BKV = jax.lax.stop_gradient(logits_BKV) / temperature
     vocab_size = logits_BKV.shape[-1]
@@ -62,10 +62,10 @@ def sampled(
 def put(
     tokens_BL: jax.Array, values_BK: jax.Array, *, positions_BK: jax.Array, weights_BK: jax.Array
 ) -> jax.Array:
-    """`tokens_BL` with `values_BK` at positions that weigh something; of two at one, the later."""
+    """`tokens_BL` with `values_BK` at positions that have a weight; a later value wins."""
     slots_K = jnp.arange(1, values_BK.shape[1] + 1)
     slots_BK = jnp.where(weights_BK > 0, slots_K, 0)
-    # Compared rather than scattered, which is slow on TPUs and leaves open which value is last.
+    # Compared, not scattered: a scatter is slow on TPUs and leaves open which value wins.
     is_here_BKL = positions_BK[..., None] == jnp.arange(tokens_BL.shape[1])
     slots_BL = jnp.where(is_here_BKL, slots_BK[..., None], 0).max(axis=1)
     found_BL = jnp.take_along_axis(values_BK, jnp.maximum(slots_BL - 1, 0), axis=1)
@@ -103,10 +103,10 @@ class ReplacedTokenHead(nnx.Module):
 def concordant(
     logits_BL: jax.Array, is_replaced_BL: jax.Array, *, weights_BL: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """How many pairs of a replaced and an original token the logits put in order, and of how many.
+    """The number of (replaced, original) pairs that the logits order rightly, and of all pairs.
 
-    Their quotient is the area under the ROC curve: 0.5 for who knows nothing, whatever the share of
-    replaced tokens. Equal logits count half. Of tokens that weigh something, float32 [] each.
+    Their quotient is the area under the ROC curve: 0.5 without any knowledge, whatever the share
+    of replaced tokens. Equal logits count half. Only tokens with a weight count; float32 [] each.
     """
     original_N = ((weights_BL > 0) & ~is_replaced_BL).ravel()
     replaced_N = ((weights_BL > 0) & is_replaced_BL).ravel()
@@ -120,7 +120,7 @@ def concordant(
 
 
 class DetectionSums(NamedTuple):
-    """Sums over weighted tokens, float32 []. `found` are both `replaced` and `suspected`."""
+    """Sums over weighted tokens, float32 []; `found` are both `replaced` and `suspected`."""
 
     cross_entropy: jax.Array
     correct: jax.Array
@@ -132,7 +132,7 @@ class DetectionSums(NamedTuple):
 def detection_sums(
     logits_BL: jax.Array, is_replaced_BL: jax.Array, *, weights_BL: jax.Array
 ) -> DetectionSums:
-    """How well the sign of the logits tells what is replaced, bool, from what is not."""
+    """Counts how well the sign of the logits tells replaced tokens (bool) from the others."""
     suspected_BL = logits_BL > 0
 
     def total(x_BL: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Answers as spans of which the end depends on the start, and whether there is one (XLNet's head).
+"""XLNet's head for answers: spans whose end depends on the start, and whether there is one.
 
 Suffixes: B batch, L length, S starts, E ends of each, D d_model.
 """
@@ -21,7 +21,7 @@ _NO_ANSWER = -1e30
 
 
 class Answers(NamedTuple):
-    """The likeliest answers of each row, best starts first, and of each its best ends first.
+    """The likeliest answers of each row: best starts first, and for each start its best ends first.
 
     Attributes:
       starts: int32 [B, S] positions.
@@ -39,7 +39,7 @@ class Answers(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Logits where the start is known: float32 [B, L], [B, L] and [B]."""
+    """Logits where the start is known, float32: [B, L], [B, L] and [B]."""
 
     start: jax.Array
     end: jax.Array
@@ -47,9 +47,9 @@ class Scores(NamedTuple):
 
 
 class ConditionalSpanHead(nnx.Module):
-    """Scores of starts, of ends given a start, and of there being no answer.
+    """Scores starts, ends given a start, and whether there is no answer.
 
-    The last token of a row stands for it whole: rows end with <cls>, wherever padding is.
+    The last token of a row stands for the whole row: rows end with <cls>, wherever padding is.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ConditionalSpanHead(nnx.Module):
         counts_BL: jax.Array,
         allowed_BL: jax.Array | None = None,
     ) -> Scores:
-        """With the true start of each row, as in training.
+        """Scores with the true start of each row, as in training.
 
         Args:
           x_BLD: states.
@@ -103,9 +103,9 @@ class ConditionalSpanHead(nnx.Module):
     def search(
         self, x_BLD: jax.Array, *, counts_BL: jax.Array, allowed_BL: jax.Array | None = None
     ) -> Answers:
-        """The likeliest starts, and for each the likeliest ends; arguments as of `given`.
+        """The likeliest starts, and for each the likeliest ends; arguments as in `given`.
 
-        That there is no answer is judged from the mean of the states, by their chance as a start.
+        The score of no answer uses the mean of the states, weighted by their chance to be a start.
         """
         p_BL = jax.nn.softmax(self._starts(x_BLD, allowed_BL), axis=-1)
         start_probabilities, starts_BS = jax.lax.top_k(p_BL, self.num_starts)
@@ -122,7 +122,7 @@ class ConditionalSpanHead(nnx.Module):
     def _ends(
         self, x_BLD: jax.Array, starts_BSD: jax.Array, allowed_BL: jax.Array | None
     ) -> jax.Array:
-        """Float32 [B, S, L]."""
+        """Logits of ends: float32 [B, S, L]."""
         shape = (*starts_BSD.shape[:2], *x_BLD.shape[1:])
         both_BSLD = [
             jnp.broadcast_to(x_BLD[:, None], shape),

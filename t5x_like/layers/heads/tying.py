@@ -1,6 +1,6 @@
-"""A module that uses parts of another, which alone stores them.
+"""Modules that use parts of another module, which alone stores them.
 
-A parameter that two modules of a tree held would be two: their gradients would not add up.
+If two modules of a tree held one parameter, it would be two: their gradients would not add up.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _Module = TypeVar("_Module", bound=nnx.Module)
 
 
 def without(module: _Module, parts: Sequence[str]) -> _Module:
-    """`module`, from now on without `parts`: attributes such as `encoder.embedding`."""
+    """Removes `parts` from `module`: attributes such as `encoder.embedding`. Returns `module`."""
     for part in parts:
         delattr(*_place(module, part))
     return module
 
 
 def completed(module: _Module, owner: nnx.Module, parts: Sequence[str]) -> _Module:
-    """A copy of `module` with the same `parts` of `owner` in it: to be called, not to be stored."""
+    """A copy of `module` with `parts` of `owner` in it: for calls, not to be stored."""
     whole = nnx.merge(*nnx.split(module))
     for part in parts:
         setattr(*_place(whole, part), operator.attrgetter(part)(owner))

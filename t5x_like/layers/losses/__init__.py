@@ -1,1 +1,1 @@
-"""Losses, and what is counted beside them."""
+"""Losses, and the counts that are reported beside them."""

@@ -1,4 +1,4 @@
-"""Loss terms with denominators of their own, and what a step did, as metrics that add up.
+"""Loss terms with their own denominators, and counts of a step, as metrics that add up.
 
 Suffixes: B batch, L length.
 """
@@ -15,7 +15,7 @@ from t5x_like.layers.attention import masks
 
 
 class Term(NamedTuple):
-    """One term of a loss, float32 [] each: a sum, what it weighs here, and its coefficient."""
+    """One term of a loss, float32 [] each: its sum, its weight here, and its coefficient."""
 
     sum: jax.Array
     weight: jax.Array
@@ -28,12 +28,12 @@ def combine(
     """The loss, sum over terms of coefficient * sum / weight, and metrics.
 
     Args:
-      terms: of this batch, by name.
+      terms: those of this batch, by name.
       weights: each term's denominator over the global batch, of which this may be a part.
 
     Returns:
       The scalar; `<name>_loss` of each term, and `loss`, a vector over the terms where there are
-      several: each has a denominator of its own over batches, too (`protocols.metric_value`).
+      several: each has its own denominator over batches, too (`protocols.metric_value`).
     """
     denominators = {name: at_least_one(weights[name]) for name in terms}
     scalar = sum(
@@ -49,17 +49,17 @@ def combine(
 
 
 def at_least_one(weight: jax.Array) -> jax.Array:
-    """A denominator; 1 where nothing is weighted, so that a sum of nothing gives 0."""
+    """A denominator; 1 where all weights are 0, so that the mean is then 0."""
     return jnp.where(weight > 0, weight, 1.0)
 
 
 def count(weights: jax.Array) -> jax.Array:
-    """How many are above 0: float32 []."""
+    """The number of weights above 0: float32 []."""
     return (weights > 0).sum().astype(jnp.float32)
 
 
 def matrix_size(*modules: Any) -> float:
-    """Number of elements of the kernels: what each token is multiplied with."""
+    """The number of elements in the kernels that each token is multiplied with."""
     return float(
         sum(
             leaf.size
@@ -70,15 +70,15 @@ def matrix_size(*modules: Any) -> float:
 
 
 def step_flops(products: jax.Array) -> jax.Array:
-    """Operations of a training step: two a multiply-add, backward twice forward."""
+    """Operations of a training step: two for a multiply-add, backward twice forward."""
     return 3.0 * 2.0 * products
 
 
 def totals(*, share: jax.Array, **counted: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
-    """Metrics of a batch that count it whole, such as `tokens` and `flops`.
+    """Metrics that count a whole batch, such as `tokens` and `flops`.
 
-    Their weight is `share`, the batch's share of what the loss is divided by: over the microbatches
-    of a batch it adds up to 1, and the sums to the batch's.
+    Their weight is `share`, the batch's share of the loss's denominator: over the microbatches
+    of a batch it adds up to 1, and the sums add up to the batch's.
     """
     return {name: (count, share) for name, count in counted.items()}
 
@@ -90,11 +90,11 @@ def encoder_products(
 
     Args:
       layers: the modules that every token passes, each once.
-      counts_BL: above 0 for tokens; equal numbers see each other.
-      num_layers: how many attend.
+      counts_BL: above 0 for tokens; tokens with equal numbers see each other.
+      num_layers: how many layers attend.
       width: of all heads together.
       causal: whether keys after the query are hidden.
     """
     pairs = masks.visible_pairs(counts_BL, counts_BL, causal=causal)
-    # Two products a pair, with the keys and with the values.
+    # Two products a pair: one with the keys, one with the values.
     return matrix_size(layers) * count(counts_BL) + 2.0 * width * num_layers * pairs

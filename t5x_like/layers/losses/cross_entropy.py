@@ -15,7 +15,7 @@ import jax.numpy as jnp
 class TokenSums(NamedTuple):
     """Sums over weighted tokens, float32 []. Divide them once, at the end.
 
-    `nll`, of -log p(target), is `cross_entropy` without label smoothing.
+    `nll` sums -log p(target): it is `cross_entropy` without label smoothing.
     """
 
     cross_entropy: jax.Array
@@ -33,9 +33,9 @@ def token_sums(
 ) -> TokenSums:
     """Sums of -log p(target), of the square of log Z and of right predictions.
 
-    Label smoothing e gives 1 - e to the target and e / (V - 1) to each other id, and takes off the
-    entropy of that distribution, so that 0 can be reached (T5X). A target that ties for the largest
-    logit counts as right.
+    Label smoothing e gives 1 - e to the target and e / (V - 1) to each other id, and subtracts the
+    entropy of that distribution, so that the least value is 0 (T5X). A target that ties for the
+    largest logit counts as right.
     """
     logits_BLV = logits_BLV.astype(jnp.float32)
     log_z_BL, target_BL, top_BL = reduced(logits_BLV, targets_BL)
@@ -60,8 +60,8 @@ def token_sums(
 def reduced(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """log Z, the target's logit and the largest logit (which passes no gradient), each [B, L].
 
-    Its own derivative keeps the logits alone for the backward pass and needs one sweep over them,
-    without a scatter: derived automatically, both cost another array of the size of the logits.
+    Its own derivative keeps only the logits for the backward pass and sweeps over them once,
+    without a scatter; automatic derivatives would store another array of the size of the logits.
     """
     top_BL = logits_BLV.max(axis=-1)
     log_z_BL = top_BL + jnp.log(jnp.exp(logits_BLV - top_BL[..., None]).sum(axis=-1))

@@ -1,4 +1,4 @@
-"""How far a student is from its teacher: of the logits and of the states of each position.
+"""Distances of a student from its teacher: of the logits and the states at each position.
 
 Suffixes: B batch, L length, D d_model, V vocabulary.
 """
@@ -16,7 +16,7 @@ def kl_divergences(
 ) -> jax.Array:
     """T^2 KL(softmax(teacher / T) || softmax(student / T)), float32 [B, L].
 
-    The factor keeps the scale of the gradient whatever the temperature T (Hinton et al., 2015).
+    The factor keeps the scale of the gradient at any temperature T (Hinton et al., 2015).
     """
     teacher_BLV = jax.nn.log_softmax(teacher_BLV.astype(jnp.float32) / temperature)
     student_BLV = jax.nn.log_softmax(student_BLV.astype(jnp.float32) / temperature)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class TargetLoss(TermLoss):
     """A model whose loss is the cross entropy of `decoder_target_tokens`, int32 [B, L].
 
-    `decoder_loss_weights`, float32 [B, L], weigh the targets. A subclass has the methods that are
-    not implemented here.
+    `decoder_loss_weights`, float32 [B, L], weigh the targets. A subclass defines the methods that
+    raise `NotImplementedError` here.
     """
 
-    config: Any  # with `z_loss` and `label_smoothing`
+    config: Any  # has `z_loss` and `label_smoothing`
 
     def score(self, x_BLD: jax.Array) -> jax.Array:
         """Logits of last states, float32 [B, L, V]."""
@@ -43,7 +43,7 @@ class TargetLoss(TermLoss):
         raise NotImplementedError
 
     def tokens(self, batch: Batch) -> jax.Array:
-        """How many there are that are not padding, float32 []."""
+        """The number of tokens that are not padding, float32 []."""
         raise NotImplementedError
 
     def flops(self, batch: Batch) -> jax.Array:
@@ -54,7 +54,7 @@ class TargetLoss(TermLoss):
         return {"tokens": self.tokens(batch), "flops": self.flops(batch)}
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        """Float32 [B, L, V]; `key` None: without dropout."""
+        """Logits, float32 [B, L, V]; without dropout where `key` is None."""
         return self.score(self.hidden(batch, key).last)
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:

@@ -1,6 +1,6 @@
-"""Losses of tasks: from a head's logits and a batch's labels to a term and metrics.
+"""Losses of tasks: a head's logits and a batch's labels make a term and metrics.
 
-A row of padding, which fills a batch up, has no labels. Nor has padding in a row, of tags.
+Rows of padding, which fill up a batch, have no labels. In tags, padding in a row has none either.
 
 Suffixes: B batch, A alternatives of a choice, L length, C classes.
 """
@@ -18,18 +18,18 @@ from t5x_like.layers.losses.cross_entropy import token_sums
 
 Metrics = Mapping[str, tuple[jax.Array, jax.Array]]
 Task = Callable[[jax.Array, Any, jax.Array], tuple[Term, Metrics]]
-"""(logits, batch, `label_weights` of it) -> the term of the loss, and metrics beside it."""
+"""(logits, batch, its `label_weights`) -> the loss term, and metrics."""
 
 
 def label_weights(batch: Any, counts: jax.Array) -> jax.Array:
-    """1 for each label that is one: not negative, where it is a class, and not padding's.
+    """1 for each valid label: a class is not negative, and no label is padding's.
 
     Args:
-      batch: with `labels`, or with `start_positions` and `end_positions`.
-      counts: above 0 for tokens, [B, L], or of a choice [B, A, L].
+      batch: has `labels`, or `start_positions` and `end_positions`.
+      counts: above 0 for tokens, [B, L], or for a choice [B, A, L].
 
     Returns:
-      Float32 [B], of tags [B, L], of starts and ends [B, 2].
+      Float32 [B]; for tags [B, L]; for starts and ends [B, 2].
     """
     rows_B = (counts > 0).any(axis=tuple(range(1, counts.ndim)))
     if "labels" not in batch:
@@ -60,7 +60,7 @@ def numbers(logits_BC: jax.Array, batch: Any, weights_B: jax.Array) -> tuple[Ter
 
 
 def tags(logits_BLC: jax.Array, batch: Any, weights_BL: jax.Array) -> tuple[Term, Metrics]:
-    """Cross entropy of `labels`, int32 [B, L], as a mean over those that are not negative."""
+    """Cross entropy of `labels`, int32 [B, L], as a mean over labels that are not negative."""
     return _cross_entropy(logits_BLC, batch["labels"], weights_BL)
 
 
@@ -77,7 +77,7 @@ def _ends(batch: Any) -> jax.Array:
 def _cross_entropy(
     logits: jax.Array, labels: jax.Array, weights: jax.Array
 ) -> tuple[Term, Metrics]:
-    """The term of labels and weights [B, n] and logits [B, n, C]."""
+    """The loss term for labels and weights [B, n] and logits [B, n, C]."""
     sums = token_sums(logits, jnp.maximum(labels, 0), weights_BL=weights)
     weight = weights.sum()
     return Term(sums.cross_entropy, weight), {"accuracy": (sums.correct, weight)}

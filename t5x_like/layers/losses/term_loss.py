@@ -1,4 +1,4 @@
-"""A loss that is the sum of the means of several terms, of a model without memory."""
+"""A loss that sums the means of several terms, for a model without memory."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 class TermLoss(nnx.Module):
-    """A model that says what terms its loss has; they are for its subclasses to say."""
+    """A model whose loss has several terms, which its subclasses define."""
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """Each term's denominator, as of `protocols.Model`."""
+        """Each term's denominator, as in `protocols.Model`."""
         raise NotImplementedError
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
-        """The terms of the loss by the names of `weights`, and further metrics."""
+        """The terms of the loss under the names of `weights`, and further metrics."""
         raise NotImplementedError
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
-        """What a training step on this batch does, float32 [] each.
+        """Counts of a training step on this batch, float32 [] each.
 
-        `tokens`, all that are not padding, and where that is known `flops`: floating point
-        operations, of matrix products only, backward twice forward, without padding.
+        `tokens`, all that are not padding, and where known `flops`: floating point operations of
+        matrix products only, backward twice forward, without padding.
         """
         raise NotImplementedError
 
@@ -45,8 +45,8 @@ class TermLoss(nnx.Module):
     ) -> tuple[jax.Array, Metrics, tuple[()]]:
         """The sum of the terms' means, each times its coefficient.
 
-        Metrics: `loss` and `<name>_loss` of each term, unless the terms come with a `loss` of their
-        own; what else comes with the terms; what is `counted`.
+        Metrics: `loss`; `<name>_loss` of each term, unless the terms bring a `loss` of their own;
+        what else the terms add; what `counted` returns.
         """
         terms, metrics = self.terms(batch, key)
         scalar, losses = accounting.combine(terms, weights)

@@ -1,4 +1,4 @@
-"""Encoder and decoder layers, which norm before each part (T5, GPT-2) or after it (BERT, BART).
+"""Encoder and decoder layers that norm before each part (T5, GPT-2) or after it (BERT, BART).
 
 Suffixes: B batch, L target length, M input length, T cache length, D d_model, H heads, K d_kv.
 """
@@ -22,7 +22,7 @@ Make = Callable[[nnx.Rngs], nnx.Module]
 
 
 class Placement(NamedTuple):
-    """Where the norm of a part is: what is applied to its input, and to the sum after it."""
+    """Where a part is normed: a norm of its input, and a norm of the sum after it."""
 
     before: Callable[[nnx.Module, jax.Array], jax.Array]
     after: Callable[[nnx.Module, jax.Array], jax.Array]
@@ -45,7 +45,7 @@ POST_NORM = Placement(before=_skip, after=_apply)
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """How to make what a layer consists of; `relative` None: the layer has no bias of its own."""
+    """The parts of a layer, as constructors; `relative` None: the layer has no own bias."""
 
     norm: Make
     attention: Callable[[nnx.Rngs], Attention]
@@ -76,7 +76,7 @@ class _Layer(nnx.Module):
         bias: jax.Array | None = None,
         key: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """One part with attention, to `memory` or to itself: [B, L, D] and the probabilities."""
+        """An attention part, over `memory` or over itself: [B, L, D] and the probabilities."""
         keys = subkeys(key, 2)
         h_BLD = self.placement.before(norm, x_BLD)
         if memory is None:
@@ -89,7 +89,7 @@ class _Layer(nnx.Module):
         return self.placement.after(norm, x_BLD), p_BHLM
 
     def feed_forward(self, x_BLD: jax.Array, key: jax.Array | None = None) -> jax.Array:
-        """The last part, [B, L, D]."""
+        """The feed-forward part, [B, L, D]."""
         keys = subkeys(key, 2)
         h_BLD = self.placement.before(self.mlp_norm, x_BLD)
         h_BLD = self.mlp(h_BLD, dropouts=self.dropouts, key=keys[0])
@@ -105,13 +105,13 @@ class _Layer(nnx.Module):
         *,
         position: jax.Array,
     ) -> tuple[KeysValues, KeysValues]:
-        """Keys and values of the token at `position`, and the past with them."""
+        """Keys and values of the token at `position`, and the past that includes them."""
         new = attention.keys_values(self.placement.before(norm, x_B1D))
         return new, insert(past, new, position=position, axis=1)
 
 
 class EncoderLayer(_Layer):
-    """Self-attention and feed-forward; with a causal mask, a layer of a decoder without encoder."""
+    """Self-attention and feed-forward; with a causal mask, a layer of a lone decoder."""
 
     def __init__(self, parts: Parts, *, rngs: nnx.Rngs) -> None:
         super().__init__(parts, rngs=rngs)
@@ -126,7 +126,7 @@ class EncoderLayer(_Layer):
         bias: jax.Array | None,
         key: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """[B, M, D] and the probabilities; `bias` is used where the layer has none of its own."""
+        """[B, M, D] and the probabilities; `bias` is used where the layer has no own bias."""
         keys = subkeys(key, 2)
         if self.relative is not None:
             bias = self.relative(x_BMD.shape[1], x_BMD.shape[1])
@@ -146,7 +146,7 @@ class EncoderLayer(_Layer):
     ) -> tuple[jax.Array, KeysValues]:
         """The layer at one position: its output and its own new keys and values, [B, 1, H, K].
 
-        `past` has room for T positions, of which those before `position` (int32 []) are filled;
+        `past` has room for T positions; those before `position` (int32 []) are filled;
         `mask`, bool, broadcasts to [B, H, 1, T].
         """
         if self.relative is not None:
@@ -158,7 +158,7 @@ class EncoderLayer(_Layer):
 
 
 class DecoderLayer(_Layer):
-    """Causal self-attention, attention to the encoder's output, feed-forward."""
+    """Causal self-attention, attention to the encoder's output, and feed-forward."""
 
     def __init__(self, parts: Parts, *, rngs: nnx.Rngs) -> None:
         super().__init__(parts, rngs=rngs)
@@ -179,7 +179,7 @@ class DecoderLayer(_Layer):
     ) -> tuple[jax.Array, tuple[jax.Array | None, jax.Array | None]]:
         """[B, L, D], and the probabilities of self-attention and of cross-attention.
 
-        `bias` is used in self-attention where the layer has none of its own.
+        `bias` is used in self-attention where the layer has no own bias.
         """
         keys = subkeys(key, 3)
         if self.relative is not None:

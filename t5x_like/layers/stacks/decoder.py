@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Decoded(NamedTuple):
-    """Like `encoder.Hidden`: `attention` to targets [N, B, H, L, L], `cross` [N, B, H, L, M]."""
+    """Like `encoder.Hidden`; `attention` to targets [N, B, H, L, L], `cross` [N, B, H, L, M]."""
 
     last: jax.Array
     states: jax.Array | None = None
@@ -54,7 +54,7 @@ class DecoderStack(Stack):
         return_hidden: bool = False,
         return_attention: bool = False,
     ) -> Decoded:
-        """Runs the layers; `masks` are of self- and of cross-attention.
+        """Runs the layers; `masks` are those of self-attention and of cross-attention.
 
         Raises:
           ValueError: `return_attention` with a kernel that forms no probabilities.
@@ -89,7 +89,7 @@ class DecoderStack(Stack):
     def step(
         self, x_B1D: jax.Array, cache: Cache, *, position: jax.Array, bias: jax.Array | None
     ) -> tuple[jax.Array, Cache]:
-        """All layers at one position (int32 [], from 0), and the cache with it."""
+        """All layers at one position (int32 [], from 0), and the cache that includes it."""
 
         def body(layer: DecoderLayer, x_B1D: jax.Array, layer_cache: tuple) -> tuple:
             return layer.step(
@@ -104,7 +104,7 @@ class DecoderStack(Stack):
 def decoder_stack(
     config: Transformer, made_of: Parts, *, num_layers: int, rngs: nnx.Rngs
 ) -> DecoderStack:
-    """Layers of these parts, run as `config` says."""
+    """A stack of layers with these parts, run as `config` says."""
     return DecoderStack(
         lambda rngs: DecoderLayer(made_of, rngs=rngs),
         num_layers,

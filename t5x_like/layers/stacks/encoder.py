@@ -1,4 +1,4 @@
-"""A stack of layers that read one sequence: an encoder, or with a causal mask a decoder alone.
+"""A stack of layers that read one sequence: an encoder or, with a causal mask, a lone decoder.
 
 Suffixes: B batch, L length, T cache length, D d_model, H heads, N layers.
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Hidden(NamedTuple):
-    """What a stack computes, float [B, L, D]; more of it where it was asked for.
+    """What a stack computes, float [B, L, D], and more if asked for.
 
     `states` are the input of the first layer and the output of each, [N + 1, B, L, D];
-    `attention` the probabilities of each layer, [N, B, H, L, L], before dropout.
+    `attention` holds the probabilities of each layer, [N, B, H, L, L], before dropout.
     """
 
     last: jax.Array
@@ -35,7 +35,7 @@ _Hidden = TypeVar("_Hidden", bound=Any)
 
 
 def finished(hidden: _Hidden, last_BLD: jax.Array) -> _Hidden:
-    """`hidden` (this or a decoder's) with what a last norm made of its last state."""
+    """`hidden` (this or a decoder's) with its last state after the last norm."""
     states = hidden.states
     if states is not None:
         states = jnp.concatenate([states[:-1], last_BLD[None]])
@@ -45,10 +45,10 @@ def finished(hidden: _Hidden, last_BLD: jax.Array) -> _Hidden:
 def kept(
     x_BLD: jax.Array, states: jax.Array | None, attention: Any, *, return_attention: bool
 ) -> jax.Array | None:
-    """Where there are states of layers [N, B, L, D], those with what the first read before them.
+    """Puts the first layer's input before the layers' states [N, B, L, D], if there are any.
 
     Raises:
-      ValueError: `return_attention`, but there is none: the kernel forms no probabilities.
+      ValueError: `return_attention` with a kernel that forms no probabilities.
     """
     if return_attention and attention is None:
         raise ValueError(
@@ -70,7 +70,7 @@ class EncoderStack(Stack):
         return_hidden: bool = False,
         return_attention: bool = False,
     ) -> Hidden:
-        """Runs the layers; arguments as of a layer.
+        """Runs the layers; arguments as in a layer.
 
         Raises:
           ValueError: `return_attention` with a kernel that forms no probabilities.
@@ -93,9 +93,9 @@ class EncoderStack(Stack):
         mask: jax.Array,
         bias: jax.Array | None = None,
     ) -> tuple[jax.Array, KeysValues]:
-        """All layers at one position; the past, [N, B, T, H, K] each, with it.
+        """All layers at one position, and the past, [N, B, T, H, K] each, that includes it.
 
-        Arguments as of `EncoderLayer.step`.
+        Arguments as in `EncoderLayer.step`.
         """
 
         def body(layer: EncoderLayer, x_B1D: jax.Array, past: KeysValues) -> tuple:
@@ -108,7 +108,7 @@ class EncoderStack(Stack):
 def encoder_stack(
     config: Transformer, made_of: Parts, *, num_layers: int, rngs: nnx.Rngs
 ) -> EncoderStack:
-    """Layers of these parts, run as `config` says."""
+    """A stack of layers with these parts, run as `config` says."""
     return EncoderStack(
         lambda rngs: EncoderLayer(made_of, rngs=rngs),
         num_layers,

@@ -1,6 +1,6 @@
-"""A stack whose layers share parameters: all of them, or those of one part (ALBERT, section 3.1).
+"""A stack whose layers share parameters: all, or those of one part (ALBERT, section 3.1).
 
-Suffixes: N layers as they run, C copies of what they share.
+Suffixes: N layers as they run, C copies of what is shared.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _ONE_PART = {"attention": _ATTENTION, "ffn": _FFN}
 
 
 def copies_in_groups(num_layers: int, *, num_groups: int, inner_layers: int) -> tuple[int, ...]:
-    """The copy that each layer has, in the order of running.
+    """The index of the copy that each layer uses, in running order.
 
-    `num_groups` equal parts of `num_layers` have a group of `inner_layers` copies each, which run
-    one after another: N is num_layers * inner_layers.
+    `num_layers` falls into `num_groups` equal parts. Each has a group of `inner_layers` copies that
+    run one after another: N is num_layers * inner_layers.
     """
     groups = [i * num_groups // num_layers for i in range(num_layers)]
     return tuple(group * inner_layers + j for group in groups for j in range(inner_layers))
 
 
 class SharedStack(EncoderStack):
-    """Encoder layers that are stored as often as they differ.
+    """Encoder layers that store shared parameters once.
 
     What is shared is stored [C, ...], the rest [N, ...]. Norms belong to the part that they norm.
     """
@@ -58,7 +58,7 @@ class SharedStack(EncoderStack):
         self.copies = tuple(copies)
 
     def __call__(self, body: Body, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
-        # What is shared stays outside of the loop: it is not copied for each layer, and its
+        # What is shared stays outside the loop: it is not copied for each layer, and its
         # gradients add up in one place.
         leaves, structure = jax.tree.flatten(self.layers)
         own = [leaf if len(leaf) == self.num_layers else None for leaf in leaves]
@@ -74,7 +74,7 @@ class SharedStack(EncoderStack):
         return self.run(of_copy, x, own, (jnp.array(self.copies), xs))
 
     def matrix_size(self) -> float:
-        """Number of elements of the kernels of all layers as they run."""
+        """The number of elements in the kernels of all layers as they run."""
         one = jax.eval_shape(lambda x: jax.tree.map(lambda leaf: leaf[0], x), self.layers)
         return self.num_layers * accounting.matrix_size(one)
 

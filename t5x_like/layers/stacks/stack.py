@@ -1,4 +1,4 @@
-"""A stack of equal layers, run as a loop that is compiled once, partly unrolled or unrolled."""
+"""A stack of equal layers, run as a loop that is compiled once, or unrolled partly or wholly."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Policy = Callable[..., bool]
 
 
 class Stack(nnx.Module):
-    """N layers whose parameters are stored stacked, [N, ...], however they are run.
+    """N layers whose parameters are always stored stacked, [N, ...].
 
     `unroll` layers are compiled one after another: 1 scans (fast to compile), 0 or N unrolls all
     (compiles longer, lets layers overlap). `remat`, one of `jax.checkpoint_policies`, says which
-    intermediate results of a layer the backward pass finds stored, the rest being computed again;
-    None stores all.
+    results of a layer are stored for the backward pass; it computes the others again. None stores
+    all.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Stack(nnx.Module):
         return self.run(body, x, self.layers, xs)
 
     def run(self, body: Body, x: jax.Array, layers: Any, xs: Any) -> tuple[jax.Array, Any]:
-        """Does what a call does, with any tree [N, ...] for the layers."""
+        """Does what a call does, with any tree [N, ...] as the layers."""
         unrolled = self.unroll == 0 or self.unroll >= self.num_layers
         if self.remat is not None:
-            # In a loop XLA cannot merge the second computation with the first.
+            # In a loop, XLA cannot merge the second computation with the first.
             body = jax.checkpoint(body, policy=self.remat, prevent_cse=unrolled)
         if not unrolled:
             return jax.lax.scan(
@@ -65,12 +65,12 @@ class Stack(nnx.Module):
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves), *ys)
 
     def keys(self, key: jax.Array | None) -> jax.Array | None:
-        """One key a layer, [N], as `xs` of a call; None for None."""
+        """One key for each layer, [N], as `xs` of a call; None for None."""
         return None if key is None else jax.random.split(key, self.num_layers)
 
 
 def _unstack(stacked: Any, n: int) -> list[Any]:
-    """The n trees of slices [i]; the gradient is one concatenation, not n padded additions."""
+    """The n slices [i] as trees; the gradient is one concatenation, not n padded additions."""
     leaves, structure = jax.tree.flatten(stacked)
     slices = [jnp.unstack(leaf) for leaf in leaves]
     return [jax.tree.unflatten(structure, [s[i] for s in slices]) for i in range(n)]

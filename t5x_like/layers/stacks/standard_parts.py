@@ -1,4 +1,4 @@
-"""The layer of the Transformer paper as BERT, BART and GPT have it, with biases and layer norms."""
+"""The Transformer paper's layer as in BERT, BART and GPT, with biases and layer norms."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from t5x_like.layers.stacks.blocks import Parts, Placement
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(transformer_config.Transformer):
-    """What these families say of their layers, besides sizes."""
+    """What these families configure, besides sizes."""
 
-    attention_dropout_rate: float = 0.1  # of attention probabilities
+    attention_dropout_rate: float = 0.1  # dropout of attention probabilities
     activation: Activation = activations.gelu
     norm_epsilon: float = 1e-5
     init_std: float = 0.02
@@ -44,13 +44,13 @@ def norm(config: Config, rngs: nnx.Rngs, *, width: int | None = None) -> LayerNo
 
 
 def parts(config: Config, placement: Placement, *, residual_init: Init | None = None) -> Parts:
-    """What a layer is made of (Transformer, section 3).
+    """The parts of a layer (Transformer, section 3).
 
     Args:
-      config: of a family.
-      placement: of the norms.
-      residual_init: of the matrices whose products are added to the residual stream, where it is
-        not that of the others.
+      config: a family's configuration.
+      placement: where the norms are.
+      residual_init: for the matrices whose products are added to the residual stream; None: as for
+        the others.
     """
     init = config.init
     out = init if residual_init is None else residual_init

@@ -1,4 +1,4 @@
-"""What the configurations of all families share: common fields, and checks before any work."""
+"""What the configurations of all families share: common fields, and early checks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from t5x_like.layers.stacks.stack import Policy
 class Transformer:
     """Fields that every family has; a family adds its own and sets other defaults.
 
-    Whole numbers must be at least 1, or at least 0 where `may_be_zero` names them; rates, which are
-    the fields named so, and `label_smoothing` in [0, 1); `z_loss` at least 0; `pad_id` a row of the
-    table. The heads share the width evenly, unless `d_kv` is a field too.
+    Whole numbers must be at least 1, or at least 0 where `may_be_zero` names them. Rates (fields
+    named so) and `label_smoothing` must be in [0, 1), `z_loss` at least 0, and `pad_id` a row of
+    the table. The heads share the width evenly, unless `d_kv` is a field too.
     """
 
-    vocab_size: int  # rows of the table: at least the ids of the vocabulary
+    vocab_size: int  # rows of the table: at least as many as the vocabulary's ids
     d_model: int
     d_ff: int
     num_heads: int
-    dropout_rate: float = 0.1  # of the residual stream
-    dtype: DTypeLike = "float32"  # of the computation; parameters are float32
+    dropout_rate: float = 0.1  # dropout of the residual stream
+    dtype: DTypeLike = "float32"  # computation's dtype; parameters are float32
     scan_unroll: int = 1  # layers compiled in a row: 1 scans, 0 unrolls the whole stack
-    remat: Policy | None = None  # what the backward pass finds stored; None: everything
+    remat: Policy | None = None  # what is stored for the backward pass; None: everything
     kernel: Kernel = attention_kernels.plain  # how attention is computed
 
     may_be_zero: ClassVar[tuple[str, ...]] = ("scan_unroll",)

@@ -1,4 +1,4 @@
-"""XLNet's layers: the states of a row, and beside them those that predict some of its positions.
+"""XLNet's layers: the states of a row, and those that predict some of its positions.
 
 Suffixes: B batch, L length, P predicted positions, S = L + P states, M memory, T = M + L keys,
 Q queries (L or P), D d_model, H heads, N layers.
@@ -30,10 +30,10 @@ class Scene(NamedTuple):
     """What all layers share.
 
     Attributes:
-      sights: what the row's own states see; then, where something is predicted, what the states at
-        predicted positions see.
+      sights: what the row's own states see; then, where something is predicted, what the states
+        at predicted positions see.
       positions: the vectors of relative positions.
-      biases: of the queries, where layers have none of their own.
+      biases: of the queries, where layers have no own biases.
     """
 
     sights: tuple[Sight, ...]
@@ -48,10 +48,10 @@ class Scene(NamedTuple):
 
 
 class TwoStreams(NamedTuple):
-    """What the layers compute: of the row, of predicted positions, and what is remembered.
+    """What the layers compute: states of the row, states at predicted positions, and the memory.
 
-    `query` is None where nothing is predicted, `memory` ([B, N, M, D], no gradient passes) where
-    none was given. `attention` of both goes over memory and row: [N, B, H, Q, T].
+    `query` is None where nothing is predicted. `memory` ([B, N, M, D], no gradient passes) is None
+    where none was given. `attention` of both streams covers memory and row: [N, B, H, Q, T].
     """
 
     content: Hidden
@@ -62,8 +62,8 @@ class TwoStreams(NamedTuple):
 class TwoStreamLayer(nnx.Module):
     """Attention of both streams to the content, and a feed-forward part; norms after each.
 
-    The streams have one set of weights: their states lie side by side, [B, S, D], and only what
-    they see is computed apart (XLNet, section 2.3).
+    The streams share their weights. Their states lie side by side, [B, S, D]; only what they see is
+    computed apart (XLNet, section 2.3).
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class TwoStreamLayer(nnx.Module):
         attention = self.attention
         biases = self.biases or scene.biases
         if biases is None:
-            raise ValueError("neither the layer nor the model has biases of queries")
+            raise ValueError("neither the layer nor the model has query biases")
         length = x_BSD.shape[1] - scene.num_predicted
         seen_BTD = x_BSD[:, :length]
         if memory_BMD is not None:
@@ -157,12 +157,11 @@ class TwoStreamStack(Stack):
         """Runs the layers.
 
         Args:
-          x_BSD: the embedded row, and after it the predicted positions.
-          memory_BNMD: what each layer read before; its first positions are forgotten as others
-            come.
+          x_BSD: the embedded row, then the predicted positions.
+          memory_BNMD: what each layer read before; new positions push out the first ones.
           scene: what the streams see.
-          reuse_len: how many positions of the row are remembered, from its first.
-          key: of dropout.
+          reuse_len: how many positions of the row are remembered, starting at its first.
+          key: for dropout.
           return_hidden: whether to return `states`, and
           return_attention: `attention` of each stream.
 
@@ -181,7 +180,7 @@ class TwoStreamStack(Stack):
 
         memory = None if memory_BNMD is None else memory_BNMD.swapaxes(0, 1)
         last, (states, attention, new) = self(body, x_BSD, (self.keys(key), memory))
-        formed = attention and attention[0]  # of both streams by one kernel
+        formed = attention and attention[0]  # one kernel for both streams
         states = kept(x_BSD, states, formed, return_attention=return_attention)
         length = x_BSD.shape[1] - scene.num_predicted
         streams = [
@@ -200,7 +199,7 @@ class TwoStreamStack(Stack):
 
 
 def remembered(memory_BMD: jax.Array, x_BLD: jax.Array) -> jax.Array:
-    """The last M of the memory with new states after it; no gradient passes (section 2.5)."""
+    """The last M of the memory followed by new states; no gradient passes (section 2.5)."""
     x_BLD = x_BLD.astype(memory_BMD.dtype)
     both = jnp.concatenate([memory_BMD, x_BLD], axis=1)[:, x_BLD.shape[1] :]
     return constrain(jax.lax.stop_gradient(both), "batch", None, "embed_act")

@@ -1,1 +1,1 @@
-"""Learning a vocabulary from text."""
+"""Learns a vocabulary from text."""

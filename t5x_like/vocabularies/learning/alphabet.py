@@ -1,4 +1,4 @@
-"""The characters that a vocabulary has of its own, by how much of the text they cover."""
+"""The characters that a vocabulary needs to cover a share of the text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 
 def alphabet(texts: Iterable[str], *, coverage: float) -> list[str]:
-    """The fewest characters that make up `coverage` of the texts, the most frequent first.
+    """The fewest characters that make up `coverage` of the texts, most frequent first.
 
-    White space is left out. Equally frequent characters come in the order of their code points.
+    White space is left out. Equally frequent characters are in the order of their code points.
     """
     counts: Counter[str] = Counter()
     for text in texts:

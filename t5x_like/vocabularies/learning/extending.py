@@ -1,4 +1,4 @@
-"""A vocabulary that continues from another: the words that it writes in pieces, as new ids."""
+"""Extends a vocabulary with whole words that it would write in pieces, as new ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from t5x_like.core.protocols import Vocabulary
 from t5x_like.vocabularies import tokenizer_json
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 
-# What occurs once in a sample is no word of the language.
+# A word that occurs once in a sample is no word of the language.
 _MIN_FREQUENCY = 2
 
 
@@ -19,7 +19,7 @@ def check(base: Vocabulary, size: int) -> SubwordVocabulary:
     """`base`, if it can be extended to `size` ids.
 
     Raises:
-      ValueError: it is not WordPiece, has sentinels, or as many ids.
+      ValueError: it is not WordPiece, has sentinels, or already has `size` ids.
     """
     if not isinstance(base, SubwordVocabulary) or not base.is_wordpiece or base.num_sentinels:
         raise ValueError(
@@ -35,17 +35,17 @@ def check(base: Vocabulary, size: int) -> SubwordVocabulary:
 
 
 def extended(base: Vocabulary, sentences: Iterable[str], *, size: int) -> SubwordVocabulary:
-    """`base` with the words that, as ids of their own, shorten the text most.
+    """`base` with the words that shorten the text most when each gets an id.
 
-    All its ids keep their meanings, so that a model can continue from its parameters.
+    The old ids keep their meanings, so that a model can continue from its parameters.
 
     Args:
       base: a WordPiece vocabulary without sentinels, which would have to stay the top ids.
-      sentences: of the text that it is to write in fewer ids.
-      size: ids at most; a word that occurs once is not added.
+      sentences: of the text that needs fewer ids.
+      size: the most ids; a word that occurs once is not added.
 
     Raises:
-      ValueError: as `check`.
+      ValueError: as in `check`.
     """
     base = check(base, size)
     tokenizer = Tokenizer.from_str(base.tokenizer_json)
@@ -61,7 +61,7 @@ def extended(base: Vocabulary, sentences: Iterable[str], *, size: int) -> Subwor
 
 
 def _words(tokenizer: Tokenizer, sentences: Iterable[str]) -> Counter[str]:
-    """Words and punctuation marks, normalised, and how often each occurs."""
+    """Counts words and punctuation marks, normalised."""
     found: Counter[str] = Counter()
     for sentence in sentences:
         normal = tokenizer.normalizer.normalize_str(sentence)

@@ -1,4 +1,4 @@
-"""A bounded, uniform sample of a corpus's lines to train a vocabulary on."""
+"""A bounded, uniform sample of a corpus's lines, to train a vocabulary on."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from t5x_like.core import progress
 
 MAX_SENTENCE = 1000
-"""Characters after which a line is cut, at a space where it has one."""
+"""Characters after which a line is cut; the cut is at a space if there is one."""
 MAX_SAMPLE = 100_000_000
-"""Characters of a whole sample; a trainer takes about 10 bytes for each."""
+"""The most characters of a sample; a trainer takes about 10 bytes for each."""
 MAX_SENTENCES = 1_000_000
-"""Lines of a sample, where nothing else is said."""
+"""The default number of lines in a sample."""
 
 
 def sample(documents: Iterable[str], *, max_sentences: int, seed: int, progress: bool) -> list[str]:
-    """Does what `sample_sentences` does, with a bar where there is to be one.
+    """Like `sample_sentences`, with a progress bar if `progress`.
 
     Raises:
       ValueError: there is no text.
@@ -58,7 +58,7 @@ def sample_sentences(documents: Iterable[str], *, max_sentences: int, seed: int)
 
 
 def _within(sentences: list[str], rng: random.Random) -> list[str]:
-    """A uniform part of the sentences with at most MAX_SAMPLE characters."""
+    """A uniform part of the sentences, with at most MAX_SAMPLE characters."""
     if sum(map(len, sentences)) <= MAX_SAMPLE:
         return sentences
     rng.shuffle(sentences)

@@ -1,4 +1,4 @@
-"""Training a SentencePiece vocabulary on a bounded sample of a corpus."""
+"""Trains a SentencePiece vocabulary on a bounded sample of a corpus."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from t5x_like.vocabularies.learning import sampling
 
 MODEL_TYPES = ("unigram", "bpe")
 
-# The trainer divides its sums by thread: a number that depended on the machine would make the
-# model depend on it too.
+# The trainer divides its sums by thread: a number of threads that depends on the machine would
+# make the model depend on it too.
 _NUM_THREADS = 16
 
 
@@ -32,22 +32,22 @@ def train_sentencepiece(
     num_threads: int | None = None,
     progress: bool = True,
 ) -> Path:
-    """Writes a model whose first ids are T5's (padding 0, end 1, unknown 2), then the others.
+    """Writes a model whose first ids are T5's (padding 0, end 1, unknown 2), then other specials.
 
     The special tokens are `special_tokens.TRAINED`, so that one cache serves every objective.
 
-    The same documents and arguments give the same bytes. Memory is bounded whatever the corpus:
+    The same documents and arguments give the same bytes. Memory is bounded for any corpus:
     at most `max_sentences` lines, drawn uniformly, and `sampling.MAX_SAMPLE` characters are kept.
 
     Args:
       documents: texts; their lines are the sentences.
-      model_file: where the model goes, whole or not at all.
-      vocab_size: pieces, special ids included, sentinels not.
-      num_threads: of the trainer; changes the last digits of a unigram model's scores.
+      model_file: where the model is written, whole or not at all.
+      vocab_size: pieces, with special ids but without sentinels.
+      num_threads: threads of the trainer; changes the last digits of a unigram model's scores.
 
     Raises:
       ValueError: no text, or not enough for `vocab_size` (says the largest possible).
-      OSError: `model_file` cannot be written; found before any document is read.
+      OSError: `model_file` cannot be written; raised before any document is read.
     """
     path = Path(model_file)
     if model_type not in MODEL_TYPES:
@@ -79,7 +79,7 @@ def train_sentencepiece(
 
 
 def _explained(error: RuntimeError, vocab_size: int, sample: list[str]) -> Exception:
-    """The trainer's errors, those about size in the user's terms."""
+    """The trainer's errors; those about size in the user's terms."""
     characters = sum(map(len, sample))
     text = f"a sample of {len(sample):,} sentences and {characters:,} characters"
     if match := re.search(r"set it to a value <= (\d+)", str(error)):

@@ -1,4 +1,4 @@
-"""Training WordPiece, byte-level BPE and character vocabularies on a sample of sentences."""
+"""Trains WordPiece, byte-level BPE and character vocabularies on a sample of sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x_like.vocabularies.learning.alphabet import alphabet
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 
 _BERTS_NAMES = {"<pad>": "[PAD]", "<unk>": "[UNK]"}
-# What occurs once in a sample is no piece of the language.
+# A piece that occurs once in a sample is no piece of the language.
 _MIN_FREQUENCY = 2
 
 
@@ -26,15 +26,15 @@ def train_wordpiece(
     character_coverage: float,
     lowercase: bool,
 ) -> SubwordVocabulary:
-    """At most `size` tokens: special ones with BERT's names, characters, pieces by frequency.
+    """Trains at most `size` tokens: special ones with BERT's names, characters, frequent pieces.
 
     Raises:
       ValueError: `size` is too small for the characters.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     letters = alphabet(map(normalizer.normalize_str, sentences), coverage=character_coverage)
-    # The trainer numbers these in the order of a hash table, and settles ties by the numbers:
-    # told them beforehand, it always makes the same vocabulary.
+    # The trainer numbers these in the order of a hash table, and the numbers settle ties: given
+    # beforehand, they always make the same vocabulary.
     fixed = [_BERTS_NAMES.get(name, name) for name in special_tokens.TRAINED]
     fixed += letters + [wordpiece.PREFIX + letter for letter in letters]
     _check_size(size, at_least=len(fixed), why=f"the {len(letters):,} characters of the text")
@@ -60,9 +60,9 @@ def train_wordpiece(
 def train_byte_bpe(
     sentences: Sequence[str], *, size: int, extra_ids: int, pattern: str = "gpt2"
 ) -> SubwordVocabulary:
-    """At most `size` tokens: special ones, the 256 bytes, then merges by frequency.
+    """Trains at most `size` tokens: special ones, the 256 bytes, then merges by frequency.
 
-    No merge crosses what `pattern` (of `byte_bpe.PATTERNS`) divides text into.
+    No merge crosses the words that `pattern` (of `byte_bpe.PATTERNS`) makes of text.
 
     Raises:
       ValueError: `size` is too small for the bytes.
@@ -88,7 +88,7 @@ def train_byte_bpe(
 
 
 def _divider(pattern: str) -> pre_tokenizers.PreTokenizer:
-    """What divides text before merges, as in the vocabulary's file."""
+    """Divides text before merges, as the vocabulary's file does."""
     empty = byte_bpe.tokenizer_json({}, [], pattern=pattern)
     return Tokenizer.from_str(empty).pre_tokenizer
 
@@ -96,7 +96,7 @@ def _divider(pattern: str) -> pre_tokenizers.PreTokenizer:
 def train_characters(
     sentences: Sequence[str], *, size: int, extra_ids: int, character_coverage: float
 ) -> CharacterVocabulary:
-    """At most `size` ids: special tokens, space, the end of a line, characters by frequency."""
+    """At most `size` ids: special tokens, space, end of line, characters by frequency."""
     white_space = " \n"
     room = size - len(special_tokens.TRAINED) - len(white_space)
     letters = alphabet(sentences, coverage=character_coverage)
@@ -106,7 +106,7 @@ def train_characters(
 def _trained(
     tokenizer: Tokenizer, trainer: trainers.Trainer, sentences: Sequence[str], **steps: Any
 ) -> dict[str, Any]:
-    """The model as `tokenizer.json` has it."""
+    """The trained model, as in a `tokenizer.json`."""
     for name, step in steps.items():
         setattr(tokenizer, name, step)
     tokenizer.train_from_iterator(sentences, trainer=trainer, length=len(sentences))

@@ -1,4 +1,4 @@
-"""What a trained vocabulary is to be, of whatever kind, and making it."""
+"""How a vocabulary of any kind is trained, and the training itself."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from t5x_like.vocabularies.subwords import SubwordVocabulary
 
 KINDS = (*sentencepiece_training.MODEL_TYPES, "wordpiece", "byte_bpe", "characters")
 MIN_SIZE = len(special_tokens.TRAINED) + 3
-"""Special tokens, space, the end of a line, and something to say."""
+"""Special tokens, space, the end of a line, and one character."""
 
 CHARACTER_COVERAGE = 0.9995
 PATTERN = "gpt4o"
-"""The pattern of byte-level BPE where no other is named: the one that suits every script."""
+"""The default pattern of byte-level BPE: it suits every script."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,16 +33,16 @@ class Recipe:
 
     Attributes:
       kind: one of `KINDS`; the first two are SentencePiece's.
-      size: pieces, special ids included, sentinels not. The most there can be of them, except for
-        SentencePiece, which makes exactly so many or none.
+      size: pieces, with special ids but without sentinels. It is an upper limit, except for
+        SentencePiece, which makes exactly this many or fails.
       extra_ids: sentinels that are saved with it; a SentencePiece model gets them when loaded.
-      max_sentences: lines to sample.
-      seed: of the sample.
-      character_coverage: share of the text whose characters the vocabulary has (byte-level BPE has
-        all bytes).
-      byte_fallback: SentencePiece alone: spells other characters as bytes.
-      lowercase: WordPiece alone: lower-cases text and strips accents.
-      pattern: byte-level BPE alone: what no piece crosses, one of `byte_bpe.PATTERNS`.
+      max_sentences: the number of lines to sample.
+      seed: for the sample.
+      character_coverage: share of the text whose characters get ids (byte-level BPE has all
+        bytes).
+      byte_fallback: only for SentencePiece: spells other characters as bytes.
+      lowercase: only for WordPiece: lower-cases text and strips accents.
+      pattern: only for byte-level BPE: one of `byte_bpe.PATTERNS`; no piece crosses its words.
     """
 
     kind: str = "unigram"
@@ -86,20 +86,20 @@ class Recipe:
 
     @property
     def makes_file(self) -> bool:
-        """Whether the vocabulary is a `.model` file; else it is a directory."""
+        """Whether the vocabulary is a `.model` file; otherwise it is a directory."""
         return self.kind in sentencepiece_training.MODEL_TYPES
 
 
 def train(
     documents: Iterable[str], path: str | Path, recipe: Recipe, *, progress: bool = True
 ) -> Path:
-    """Trains on a bounded sample; writes a file or directory for `loading.load`, whole or not.
+    """Trains on a bounded sample; writes all of a file or directory for `loading.load`, or nothing.
 
     The same documents and recipe give the same bytes.
 
     Raises:
-      ValueError: no text, or a size that the text does not allow.
-      OSError: `path` cannot be written, or is a directory with something in it; found before any
+      ValueError: there is no text, or the text does not allow this size.
+      OSError: `path` cannot be written, or is a directory that is not empty; raised before any
         document is read.
     """
     if recipe.makes_file:
@@ -135,9 +135,9 @@ def extend(
     """Writes `base` with words of a bounded sample, as `extending.extended` chooses them.
 
     Raises:
-      ValueError: no text, or a vocabulary or size that does not allow it; the latter before any
-        document is read.
-      OSError: as `train`.
+      ValueError: there is no text, or the vocabulary or size does not allow it; the latter is
+        raised before any document is read.
+      OSError: as in `train`.
     """
     directory = _checked(path)
     extending.check(base, size)
@@ -149,7 +149,7 @@ def extend(
 
 
 def _checked(path: str | Path) -> Path:
-    """The directory to write, which is not there yet or empty."""
+    """The directory to write, which must be missing or empty."""
     directory = Path(path)
     files.check_writable(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):

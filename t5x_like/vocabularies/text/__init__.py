@@ -1,1 +1,1 @@
-"""What vocabularies do to text before and after it becomes ids."""
+"""What vocabularies do to text before encoding and after decoding."""

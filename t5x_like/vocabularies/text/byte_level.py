@@ -1,4 +1,4 @@
-"""The printable characters that byte-level BPE writes bytes as (GPT-2, section 2.2)."""
+"""The printable characters that byte-level BPE writes for bytes (GPT-2, section 2.2)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _BYTES = {chr(byte): byte for byte in _PRINTABLE} | {
 }
 
 CHARACTERS = "".join(_BYTES)
-"""One for each byte."""
+"""One character for each byte."""
 
 
 def to_bytes(token: str) -> bytes:
     """The bytes that a token of a vocabulary file stands for.
 
-    A character that stands for no byte, as in tokens added later, stands for itself.
+    A character that stands for no byte, as in later added tokens, stands for itself.
     """
     if all(c in _BYTES for c in token):
         return bytes(_BYTES[c] for c in token)

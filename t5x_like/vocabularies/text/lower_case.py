@@ -1,4 +1,4 @@
-"""Vocabularies of lower-cased text: how they are recognised, and ALBERT's clean-up of text."""
+"""Lower-cased vocabularies: how they are recognised, and ALBERT's clean-up of text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _ALBERT = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 
 
 def has_no_capitals(tokens: Iterable[str]) -> bool:
-    """Whether no token but the special ones, such as `[MASK]`, has a capital letter."""
+    """Whether no token except special ones, such as `[MASK]`, has a capital letter."""
     return not any(
         token != token.lower() for token in tokens if not special_tokens.is_special(token)
     )
 
 
 def is_alberts(pieces: Sequence[str]) -> bool:
-    """Whether a SentencePiece model is one of ALBERT's, which were made of cleaned-up text.
+    """Whether a SentencePiece model is ALBERT's, which was trained on cleaned-up text.
 
     The file does not say so: it begins with ALBERT's special tokens and has no capitals.
     """
@@ -26,9 +26,9 @@ def is_alberts(pieces: Sequence[str]) -> bool:
 
 
 def alberts(text: str) -> str:
-    """Text as ALBERT reads it: quotes made plain, accents stripped, lower case.
+    """Text as ALBERT reads it: plain quotes, no accents, lower case.
 
-    The model file normalises what remains (Unicode NFKC, white space).
+    The model file normalises the rest (Unicode NFKC, white space).
     """
     text = text.replace("``", '"').replace("''", '"')
     if text.isascii():
@@ -37,7 +37,7 @@ def alberts(text: str) -> str:
 
 
 class _Plain(dict[int, str | None]):
-    """A table for `str.translate` that fills itself: marks to nothing, letters to lower case."""
+    """A table for `str.translate` that fills itself: removes marks, lower-cases letters."""
 
     def __missing__(self, code_point: int) -> str | None:
         character = chr(code_point)

@@ -1,9 +1,9 @@
-"""What is to be known of a piece by its text: does it begin a word, end a sentence, how to show it.
+"""Facts about a piece from its text: if it begins a word or ends a sentence, and how to show it.
 
-One rule for all vocabularies: a piece begins a word where its text begins with white space, or with
-a character of a script that puts none between words (Chinese, Japanese, Thai, ...): there every
-piece is a word. SentencePiece and WordPiece vocabularies have the mark in the piece (`▁`, no `##`).
-There, as in ALBERT and XLNet, punctuation is a word of its own; an apostrophe belongs to the word
+All vocabularies have one rule: a piece begins a word where its text begins with white space or a
+character of a script without spaces between words (Chinese, Japanese, Thai, ...): there every
+piece is a word. SentencePiece and WordPiece vocabularies mark it in the piece (`▁`, no `##`). In
+them, as in ALBERT and XLNet, punctuation is a separate word; an apostrophe belongs to the word
 before it.
 """
 
@@ -27,10 +27,10 @@ def marks(
     """`word_starts` and `full_stops` of `TokenIds`, bool [vocab_size] each.
 
     Args:
-      texts: of each id from 0 on, white space included, bytes that are no whole character as lone
-        surrogates; None for what is no piece of text.
-      vocab_size: ids beyond `texts` are no pieces of text.
-      punctuation: whether pieces of nothing but punctuation begin a word.
+      texts: the text of each id from 0 on, white space included; bytes of incomplete characters are
+        lone surrogates; None for ids without text.
+      vocab_size: ids beyond `texts` have no text.
+      punctuation: whether pieces of punctuation only begin a word.
     """
     starts, stops = np.zeros([2, vocab_size], dtype=bool)
     for i, text in enumerate(texts):
@@ -45,7 +45,7 @@ def marks(
 
 
 def is_punctuation(text: str) -> bool:
-    """Whether all of it is punctuation or symbols (Unicode P and S) other than apostrophes."""
+    """Whether the whole text is punctuation or symbols (Unicode P and S), without apostrophes."""
     return all(unicodedata.category(c)[0] in "PS" and c not in _APOSTROPHES for c in text)
 
 
@@ -56,7 +56,7 @@ def check_id(i: int, vocab_size: int) -> None:
 
 
 def readable(data: bytes) -> str:
-    """UTF-8 text as people read it: `▁` for a space, `<0x0A>` for a byte that shows nothing."""
+    """UTF-8 text in readable form: `▁` for a space, `<0x0A>` for a byte that shows nothing."""
     return "".join(map(_shown, data.decode(errors="surrogateescape")))
 
 

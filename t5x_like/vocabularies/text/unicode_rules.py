@@ -1,11 +1,11 @@
-"""Which characters are of a script without spaces between words, and which end sentences."""
+"""Which characters belong to scripts without spaces between words, and which end sentences."""
 
 from __future__ import annotations
 
 import functools
 import unicodedata
 
-# As the names of their characters begin.
+# The scripts, as the names of their characters begin.
 _WITHOUT_SPACES = (
     "CJK",
     "IDEOGRAPHIC",
@@ -25,12 +25,12 @@ _WITHOUT_SPACES = (
     "JAVANESE",
     "BALINESE",
 )
-# UTF-8 of these begins so, and no other script's does: U+3000 to U+9FFF.
+# Lead bytes in UTF-8 that only these scripts have: U+3000 to U+9FFF.
 _LEADS = range(0xE3, 0xEA)
-# U+0E00 to U+0FFF, Thai, Lao and Tibetan, and U+1000 to U+109F, Myanmar: the first two bytes.
+# U+0E00 to U+0FFF (Thai, Lao and Tibetan) and U+1000 to U+109F (Myanmar): the first two bytes.
 _PAIRS = {(0xE0, second) for second in range(0xB8, 0xC0)} | {(0xE1, 0x80), (0xE1, 0x81)}
 
-# Unicode's property Sentence_Terminal, and the full stop of Khmer.
+# Unicode's property Sentence_Terminal, and the Khmer full stop.
 _TERMINAL = frozenset(
     "!.?\u0589\u061d\u061e\u061f\u06d4\u0700\u0701\u0702\u07f9\u0837\u0839\u083d\u083e\u0964"
     "\u0965\u104a\u104b\u1362\u1367\u1368\u166e\u1735\u1736\u17d4\u17d5\u1803\u1809\u1944"
@@ -43,17 +43,17 @@ _TERMINAL = frozenset(
 
 @functools.lru_cache(1 << 16)
 def is_unspaced(character: str) -> bool:
-    """Whether it is of a script that puts no spaces between words, and no mark on another one."""
+    """Whether its script has no spaces between words; false for combining marks."""
     name = unicodedata.name(character, "")
     return name.startswith(_WITHOUT_SPACES) and not unicodedata.category(character).startswith("M")
 
 
 def begins_unspaced(text: str) -> bool:
-    """Whether a character of such a script begins, or some bytes that only begin one.
+    """Whether the text begins with a character of such a script, or with some bytes of one.
 
-    Bytes that are no whole character are lone surrogates in `text` (`errors="surrogateescape"`).
-    Two bytes are needed to tell Thai, Lao, Tibetan and Myanmar from scripts with spaces, and three
-    for the others but Chinese and Japanese.
+    Bytes of incomplete characters are lone surrogates in `text` (`errors="surrogateescape"`). It
+    takes two bytes to recognise Thai, Lao, Tibetan and Myanmar, one for Chinese and Japanese, and
+    three for the others.
     """
     first, second = (_byte(text[i : i + 1]) for i in (0, 1))
     if first is None:
@@ -67,5 +67,5 @@ def _byte(character: str) -> int | None:
 
 
 def ends_sentence(text: str) -> bool:
-    """Whether it is nothing but marks that end a sentence, such as `.`, `?!` or Hindi's danda."""
+    """Whether the text is nothing but marks that end a sentence: `.`, `?!`, Hindi's danda, ..."""
     return bool(text) and all(character in _TERMINAL for character in text)

@@ -130,10 +130,11 @@ def test_edited_geometries_and_those_of_one_name_have_plans_of_their_own(
 
 
 def test_what_decides_a_table_is_the_same_in_every_process():
-    code = (
-        "from t5x_like.objectives.lm import PRESETS; from t5x_like.data.samples.plans import identity; "
-    )
-    code += "print(identity(PRESETS['lm']), end='')"
+    code = """
+from t5x_like.data.samples import plans
+from t5x_like.objectives.lm import PRESETS
+print(plans.identity(PRESETS["lm"]), end="")
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == plans.identity(PRESETS["lm"])
 

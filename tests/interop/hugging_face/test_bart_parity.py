@@ -46,7 +46,7 @@ pytestmark = pytest.mark.slow
 
 
 def theirs(name, head, **more):
-    """A random model in which nothing is zero or one."""
+    """A random model in which no parameter is zero or one."""
     kind, switches = SWITCHES[name]
     config = getattr(transformers, f"{kind}Config")(**SIZES, **switches, **more)
     model = parity.random_model(getattr(transformers, kind + head), config)
@@ -117,7 +117,7 @@ def test_generation_model(name, tmp_path):
 def test_greedy_decoding(name, tmp_path):
     kind, switches = SWITCHES[name]
     torch.manual_seed(0)
-    # Spread so widely that what a model says depends on what it reads.
+    # Spread so widely that what a model writes depends on what it reads.
     config = getattr(transformers, f"{kind}Config")(**SIZES, **switches, init_std=1.0)
     their_model = getattr(transformers, f"{kind}ForConditionalGeneration")(config).eval()
     their_model.final_logits_bias.normal_()
@@ -131,7 +131,7 @@ def test_greedy_decoding(name, tmp_path):
         return np.asarray(their_model.generate(**inputs_of(their_model, batch)))[:, 1:]
 
     endless = generated(None)
-    # An end that some rows come to, and others do not.
+    # An end that some rows reach and others do not.
     eos = next(i for i in range(4, 60) if 2 < (endless == i).any(axis=1).sum() < 10)
     want, tokens = generated(eos), batch["encoder_input_tokens"]
     got = greedy(model, tokens, max_length=16, start=EOS, eos=eos, pad=pad)
@@ -158,7 +158,7 @@ def test_classes_and_numbers(name, labels, tmp_path):
     same_loss(model, batch, their_model, out)
 
 
-# Padding is a place of the answer, too, but what it reads is never trained there.
+# Padding may be an answer's place, too, but its input is never trained there.
 @pytest.mark.parametrize(
     ("name", "shortest"), [("bart", 2), ("bart", LENGTHS["inputs"]), ("mbart", LENGTHS["inputs"])]
 )
@@ -221,7 +221,7 @@ def test_a_model_made_here_has_zeros_for_the_bias_that_it_lacks(tmp_path):
     )
     back = parity.exported(bart.Bart(config, rngs=nnx.Rngs(0)), tmp_path)
     assert not back.final_logits_bias.any()
-    # Nor has it one when it comes back: theirs is a buffer.
+    # It has none after the round trip either: theirs is a buffer.
     again = model_directory.read(tmp_path)
     assert again.make.args[0].logits_bias is False
     assert "logits_bias" not in again.params

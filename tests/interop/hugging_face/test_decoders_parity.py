@@ -1,4 +1,4 @@
-"""Encoders run as decoders, and decoders alone, compute what transformers' do; there and back."""
+"""Encoders run as decoders, and lone decoders, match transformers; weights round-trip."""
 
 import functools
 
@@ -25,10 +25,10 @@ OF_BART = {
     "decoder_ffn_dim": 24,
     "decoder_attention_heads": 4,
     "decoder_layers": 3,
-    "encoder_layers": 3,  # of their cache, too
+    "encoder_layers": 3,  # also in their cache
     "max_position_embeddings": 12,
 }
-# By name: the class, the beginning of its configuration's, and settings.
+# By name: the class, the prefix of its configuration's class, and settings.
 MODELS = {
     "bert": ("BertLMHeadModel", "Bert", {"hidden_act": "relu", "max_position_embeddings": 12}),
     "roberta": ("RobertaForCausalLM", "Roberta", {"max_position_embeddings": 14}),
@@ -73,7 +73,7 @@ def test_language_model(name, tmp_path):
     following = np.pad(np.where(counts, inputs["input_ids"], -100)[:, 1:], ((0, 0), (0, 1)))
     weights = np.pad(counts[:, 1:], ((0, 0), (0, 1)))
     following = np.where(weights, following, -100)
-    # Those of BART are not moved on by the model.
+    # The model does not shift BART's.
     labels = following if name in BARTS else np.where(counts, inputs["input_ids"], -100)
     out = their_model(
         **inputs, labels=torch.tensor(labels), output_hidden_states=True, output_attentions=True
@@ -90,7 +90,7 @@ def test_language_model(name, tmp_path):
     encoders.same_loss(model, batch, their_model, out)
 
 
-# Not against `generate`, which counts RoBERTa's positions otherwise than the model does.
+# Not against `generate`, which counts RoBERTa's positions differently from the model.
 @pytest.mark.parametrize("name", MODELS)
 def test_decoding_one_by_one(name, tmp_path):
     their_model = theirs(name)

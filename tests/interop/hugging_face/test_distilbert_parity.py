@@ -55,14 +55,14 @@ def theirs(head, name="published", **more):
 
 
 def reweighed(model, **weights):
-    """The same student, whose loss weighs its terms otherwise."""
+    """The same student with other weights of its loss terms."""
     config = dataclasses.replace(model.config, **weights)
     graph = nnx.graphdef(nnx.eval_shape(lambda: distilbert.DistilBert(config, rngs=nnx.Rngs(0))))
     return nnx.merge(graph, parity.params_of(model))
 
 
 def taught(batch):
-    """The batch with a teacher's logits and states, drawn."""
+    """The batch with random logits and states of a teacher."""
     rng = np.random.default_rng(5)
     shape = (encoders.ROWS, encoders.LENGTH)
     made = {
@@ -75,7 +75,7 @@ def taught(batch):
 @pytest.mark.parametrize("name", SWITCHES)
 def test_masked_language_model(name, tmp_path):
     their_model = theirs("ForMaskedLM", name)
-    their_model.requires_grad_(True)  # fixed positions have none otherwise
+    their_model.requires_grad_(True)  # fixed positions get no gradient otherwise
     model = reweighed(parity.ours_of(their_model, tmp_path), **NO_TEACHER)
     inputs, batch = encoders.read(types=None)
     batch, labels = encoders.masked(batch)
@@ -129,7 +129,7 @@ def test_a_teacher_there_and_here_makes_the_same(tmp_path):
 
 @pytest.mark.parametrize("transform", [False, True])
 def test_a_student_that_starts_from_its_teacher_has_the_published_weights(transform, tmp_path):
-    """The published code takes the head's layer by an option."""
+    """In the published code, an option names the head's layer."""
     config = transformers.BertConfig(
         vocab_size=encoders.VOCAB,
         hidden_size=16,

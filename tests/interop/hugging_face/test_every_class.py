@@ -1,4 +1,4 @@
-"""Every class that transformers has for a family is read, by its default configuration."""
+"""Every class that transformers has for a family can be read, from its default configuration."""
 
 import importlib
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def test_every_class_is_read(model_type):
     config = transformers.AutoConfig.for_model(model_type)
     module = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
-    # Not layers, nor what the classes have in common.
+    # Neither layers nor base classes.
     names = [
         name
         for name in module.__all__

@@ -1,4 +1,4 @@
-"""What an exported directory holds besides weights, as transformers' users meet it."""
+"""The files of an exported directory besides weights, as transformers' users see them."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ def test_what_generates_says_with_which_ids(vocabularies, tmp_path):
     ids = vocabulary.token_ids
     assert (found.eos_token_id, found.pad_token_id) == (ids.eos, ids.pad)
     assert found.decoder_start_token_id == ids.pad
-    # It has no positions that could run out.
+    # It has no limit of positions.
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert len(tokenizer("a few words " * 500, truncation=True).input_ids) > 1000

@@ -118,7 +118,7 @@ def test_tags(tmp_path):
     same_loss(model, batch, their_model, out)
 
 
-# Without positions, the last token of a text speaks for it: theirs has no padding before it.
+# Without positions, the head reads a text's last token: theirs has no padding before it.
 @pytest.mark.parametrize("positions", [True, False])
 @pytest.mark.parametrize("name", ["gpt2", "gpt"])
 def test_two_heads(name, positions, tmp_path):
@@ -156,7 +156,7 @@ def test_padding_does_not_speak_for_a_text(tmp_path):
     np.testing.assert_array_equal(found, want)
 
 
-# Padding is a place of the answer, too, but what it reads is never trained there.
+# Padding may be an answer's place, too, but its input is never trained there.
 @pytest.mark.parametrize("full", [False, True])
 def test_answers(full, tmp_path):
     their_model = theirs("gpt2", "ForQuestionAnswering")

@@ -1,4 +1,4 @@
-"""What no family has for itself: config.json as a whole, and models as gin text."""
+"""What all families share: config.json as a whole, and models as gin text."""
 
 import dataclasses
 import json
@@ -47,8 +47,8 @@ TASKS = (CLASSES, TAGS, CHOICES, SPANS)
 OF_T5 = ("ForConditionalGeneration", "Model", "EncoderModel", CLASSES, TAGS, SPANS)
 OF_BART = ("ForConditionalGeneration", "Model", "ForCausalLM", CLASSES, SPANS)
 OF_GPT = ("LMHeadModel", "Model", "DoubleHeadsModel", CLASSES)
-# By model type: the beginning of the classes' names, their ends, and a small config.json. Heads are
-# the same on bodies of one make.
+# By model type: the prefix of class names, their endings, and a small config.json. Heads are
+# the same on bodies of the same kind.
 FAMILIES = {
     "bert": (
         "Bert",
@@ -75,7 +75,7 @@ FAMILIES = {
     "gpt2": ("GPT2", (*OF_GPT, TAGS, SPANS), {**GPT, "n_inner": 6}),
     "openai-gpt": ("OpenAIGPT", OF_GPT, GPT),
 }
-# Encoders that see one side where this is set.
+# Encoders that see only one side where this is set.
 DECODERS = {"bert": "LMHeadModel", "roberta": "ForCausalLM", "electra": "ForCausalLM"}
 
 
@@ -138,7 +138,7 @@ def test_what_an_import_knew_comes_back(tmp_path):
     )
     for name in ("architectures", "id2label", "label2id", "problem_type"):
         assert found[name] == SENTIMENT[name], name
-    # The model counts for more, and what the original does not name is the vocabulary's.
+    # The model comes first, and what the original does not name comes from the vocabulary.
     assert (found["dim"], found["dtype"], found["pad_token_id"]) == (4, "float32", 3)
     assert "torch_dtype" not in found
 

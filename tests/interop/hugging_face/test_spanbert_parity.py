@@ -1,4 +1,4 @@
-"""SpanBERT goes out as a BERT, and comes in from one."""
+"""SpanBERT is exported as a BERT, and imported from one."""
 
 import encoders
 import jax
@@ -30,7 +30,7 @@ def model():
 
 
 def exported(model, directory):
-    """What transformers opens: our model without the head of the boundaries."""
+    """What transformers opens: our model without the boundary head."""
     ((name, (plain, params)),) = model_directory.halves(model, parity.params_of(model)).items()
     assert name == ""
     graph = nnx.graphdef(plain)
@@ -68,7 +68,7 @@ def test_the_masked_term_has_their_gradients(model, tmp_path):
 
 
 def test_the_boundary_head_is_that_of_the_published_code(model):
-    """Two layers, each dense, gelu, norm; then the token table and a bias of its own."""
+    """Two layers, each dense, gelu, norm; then the token table and its own bias."""
     _, batch = encoders.read(full=True)
     rng = np.random.default_rng(0)
     left, right, offsets = (rng.integers(0, size, (5, 3)) for size in (12, 12, 15))

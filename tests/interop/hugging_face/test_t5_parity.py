@@ -43,7 +43,7 @@ def theirs(name, head, **more):
     config = getattr(transformers, f"{kind}Config")(**{**SIZES, **switches, **more})
     model = parity.random_model(getattr(transformers, kind + head), config)
     if head == "ForConditionalGeneration" and kind != "T5":
-        # Their configurations tie the output, whatever is asked; loaded weights are not.
+        # Their configurations always tie the output; loaded weights are not tied.
         model.lm_head.weight = torch.nn.Parameter(torch.randn(60, 24))
     return model
 
@@ -142,7 +142,7 @@ def test_classes_and_numbers(labels, tmp_path):
 
 
 def read_alone(batch):
-    """What transformers makes of inputs alone: they are the decoder's targets too."""
+    """What transformers makes of inputs alone: they are also the decoder's targets."""
     tokens = np.asarray(batch["encoder_input_tokens"])
     return {
         "encoder_input_tokens": jnp.asarray(tokens),
@@ -168,7 +168,7 @@ def test_tags(tmp_path):
     parity.same_gradients(grads, model, their_model)
 
 
-# Padding is a place of the answer, too, but what it reads is never trained there.
+# Padding may be an answer's place, too, but its input is never trained there.
 @pytest.mark.parametrize("full", [False, True])
 def test_answers(full, tmp_path):
     their_model = theirs("t5", "ForQuestionAnswering")
@@ -196,7 +196,7 @@ HEADS = ("ForConditionalGeneration", "ForSequenceClassification", "ForTokenClass
 @pytest.mark.parametrize("head", [*HEADS, "ForQuestionAnswering", "Model", "EncoderModel"])
 def test_there_and_back(name, head, tmp_path):
     their_model = theirs(name, head)
-    if name == "mt5":  # goes out as a T5 that is not tied, which computes the same
+    if name == "mt5":  # exported as a T5 that is not tied, which computes the same
         model = parity.ours_of(their_model, tmp_path / "theirs")
         back = parity.exported(model, tmp_path / "ours")
     else:

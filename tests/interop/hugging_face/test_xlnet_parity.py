@@ -42,8 +42,8 @@ pytestmark = pytest.mark.slow
 def theirs(head, name="bi", **more):
     config = transformers.XLNetConfig(**{**SIZES, **SWITCHES[name]}, **more)
     model = parity.random_model(getattr(transformers, f"XLNet{head}"), config)
-    # The model keeps what it was made with. Which rows are reversed is a feature of ours, and a
-    # configuration that reverses half of every batch is not read.
+    # The model keeps its configuration. Which rows are reversed is our feature; their configuration
+    # that reverses half of every batch is not read.
     model.config.bi_data = False
     return model
 
@@ -62,7 +62,7 @@ def rows(rng, count=ROWS):
 
 
 def count_of(model):
-    """Their causal mask cannot be added to those of several rows."""
+    """Their causal mask cannot be added to masks of several rows."""
     return 1 if model.config.attn_type == "uni" else ROWS
 
 
@@ -86,19 +86,19 @@ def mapping_of(positions):
 
 
 def memories(rng, model):
-    """Theirs, a list of [M, B, D]; ours, [B, N, M, D]."""
+    """Their memory, a list of [M, B, D]; ours, [B, N, M, D]."""
     shape = (model.config.n_layer, MEMORY, count_of(model), model.config.d_model)
     both = rng.normal(size=shape).astype(np.float32)
     return [torch.tensor(x) for x in both], jnp.asarray(both.transpose(2, 0, 1, 3))
 
 
 def positions_of(rng, model):
-    """Of each row some, in no order."""
+    """Some positions of each row, in no order."""
     return np.stack([rng.permutation(LENGTH)[:PREDICTED] for _ in range(count_of(model))])
 
 
 def backward_of(model):
-    """As they have it: the second half of the batch."""
+    """Reversed rows as they have them: the second half of the batch."""
     return jnp.arange(ROWS) >= ROWS // 2 if model.transformer.bi_data else None
 
 
@@ -176,7 +176,7 @@ def test_pretraining_loss_gradients_and_next_memory(name, rng, tmp_path):
     their_memory, memory = memories(rng, their_model)
     query, key = (np.asarray(batch[f"permutation_{end}_order"]) for end in ("query", "key"))
     weights = np.asarray(batch["masked_loss_weights"])
-    # Slots that hold nothing have no row in the mapping, which is why ours go unread, too.
+    # Empty slots have no row in the mapping; ours are therefore not read either.
     out = their_model(
         **tensors(arrays),
         perm_mask=torch.tensor((query[:, :, None] <= key[:, None]).astype(np.float32)),
@@ -218,7 +218,7 @@ def test_body(name, with_types, rng, tmp_path):
 
 
 def same_task(their_model, arrays, labels, directory, batch):
-    """Asserts equal losses and gradients; our model, and what theirs says."""
+    """Asserts equal losses and gradients; returns our model and their output."""
     out = their_model(**tensors(arrays), **tensors(labels))
     out.loss.backward()
     model = parity.ours_of(their_model, directory)
@@ -292,7 +292,7 @@ def test_answers_whose_end_depends_on_the_start(answerable, rng, tmp_path):
     answers = jax.jit(model.answers)(batch)
     np.testing.assert_array_equal(answers.starts, out.start_top_index)
     parity.close(answers.start_probabilities, out.start_top_log_probs)
-    # Theirs are by the rank of the end first.
+    # Theirs are sorted by the rank of the end first.
     ends = np.asarray(out.end_top_index).reshape(ROWS, 2, 3).swapaxes(1, 2)
     np.testing.assert_array_equal(answers.ends, ends)
     chances = out.end_top_log_probs.reshape(ROWS, 2, 3).transpose(1, 2)

@@ -12,7 +12,7 @@ BERTS = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfox\n##es\n"
 
 @pytest.fixture
 def spiece(vocabularies, tmp_path):
-    """A directory with a SentencePiece model of 1200 pieces, as T5, ALBERT and XLNet have it."""
+    """A directory with a SentencePiece model of 1200 pieces, as for T5, ALBERT and XLNet."""
     vocabularies["unigram"].save(tmp_path / "saved")
     folder = tmp_path / "hf"
     folder.mkdir()

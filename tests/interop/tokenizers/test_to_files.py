@@ -45,7 +45,7 @@ def test_the_same_ids_on_real_text_and_odd_text(vocabularies, texts, tmp_path, n
     if not name.startswith("unigram"):
         assert [plain[i] for i in differing] == []
         return
-    # What can be cut in several ways of equal score, such as a row of dashes, rounding settles.
+    # Rounding settles what can be cut in several ways of equal score, such as a row of dashes.
     pieces = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
     assert len(differing) <= len(plain) / 100
     for i in differing:
@@ -94,7 +94,7 @@ def test_a_mask_stands_for_a_word_with_its_space(vocabularies, tmp_path):
 
 
 def frame(vocabulary, tokenizer):
-    """What is put around `a` and around `a`, `b`: names of special tokens, and token types."""
+    """The special tokens around `a` and around `a`, `b`, and token types."""
     a, b = encode_ours(vocabulary, ["a", "b"])
     texts = {tuple(a): "a", tuple(b): "b"}
     shown = []
@@ -124,7 +124,7 @@ def test_what_a_family_puts_around_text(vocabularies, tmp_path, model_type, sing
 
 
 def published_byte_bpe(folder):
-    """With RoBERTa's special tokens."""
+    """A vocabulary with RoBERTa's special tokens."""
     names = ["<s>", "<pad>", "</s>", "<unk>", *byte_level.CHARACTERS, "<mask>"]
     (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
@@ -238,7 +238,7 @@ def test_what_was_exported_comes_back(vocabularies, tmp_path, name):
 
 @pytest.fixture
 def warned():
-    """Records of what transformers warns of."""
+    """Records transformers' warnings."""
     records = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = records.append

@@ -1,4 +1,4 @@
-"""Every kernel against `plain`, and `plain` in test_attention.py against NumPy."""
+"""Every kernel against `plain`; test_multi_head.py tests `plain` against NumPy."""
 
 import functools
 
@@ -66,7 +66,7 @@ def check(kernel, shape, dtype="float32", bias_shape=None, mask_shape=None):
         assert a.dtype == b.dtype
         a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
         assert np.isfinite(b).all()
-        size = max(1.0, np.abs(a).max())  # sums over rows and heads grow
+        size = max(1.0, np.abs(a).max())  # sums over rows and heads are larger
         np.testing.assert_allclose(b, a, rtol=0, atol=(1 if i == 0 else 4) * low * size)
 
 
@@ -99,7 +99,7 @@ def test_any_shapes_and_broadcasts_give_what_plain_gives(kernel, data):
 
 @each_kernel
 def test_a_query_that_sees_nothing_gets_the_mean_of_the_values(kernel):
-    # Seven keys: blocks of three are filled up, and what fills them counts for nothing.
+    # Seven keys: blocks of three are filled up; the filling counts for nothing.
     (q, memory, bias), mask = arrays((2, 2, 3, 7, 4), "float32", (1, 2, 3, 7), (2, 1, 1, 7))
     values, grads = run(kernel, (q, memory, bias), mask)
     want = np.broadcast_to(memory.values[1].mean(0), (3, 2, 4))
@@ -125,7 +125,7 @@ def test_large_logits_of_any_sign_stay_finite_in_every_order_of_blocks():
     bias = jnp.array([-3e4, 2e4, -1e4, 3e4, 0.0, 3e4])[None, None, None]
     inputs, kernel = (q, memory, bias), functools.partial(blocked, block=2)
     for a, b in zip(*(jax.tree.leaves(run(f, inputs, None)) for f in (plain, kernel)), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-2)  # float32 knows 3e4 + logit to 2e-3
+        np.testing.assert_allclose(a, b, atol=1e-2)  # float32 represents 3e4 + logit to 2e-3
 
 
 def largest_array(kernel, *, backwards):
@@ -162,7 +162,7 @@ def test_kernels_without_probabilities_refuse_to_drop_them(kernel):
     rates, key = Dropouts(hidden=0.1, attention=0.1), jax.random.key(0)
     with pytest.raises(ValueError, match="attention_dropout_rate"):
         attend(q, memory, dropouts=rates, key=key, kernel=kernel)
-    # Evaluation has no key, and other rates are no concern of theirs.
+    # Evaluation has no key, and other rates do not matter.
     assert attend(q, memory, dropouts=rates, kernel=kernel).probabilities is None
     attend(q, memory, dropouts=Dropouts(hidden=0.1), key=key, kernel=kernel)
 
@@ -224,7 +224,7 @@ def test_every_mesh_gives_the_same_values_and_gradients(kernel):
     want = jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(attention, x, bias)
     for mesh in ({"fsdp": 4, "tensor": 2}, {"data": 2, "sequence": 2, "tensor": 2}):
         with make_layout(mesh).active():
-            # A program of its own: a layout is read when tracing.
+            # A separate program: a layout is read when tracing.
             program = jax.jit(jax.value_and_grad(functools.partial(loss), (0, 1, 2)))
             got = program(attention, x, bias)
         for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):

@@ -46,7 +46,7 @@ def test_a_query_that_sees_nothing_averages_and_stays_finite():
 
 
 def test_softmax_is_float32_under_bfloat16():
-    # Logits 256 and 257 are one number in bfloat16.
+    # Logits 256 and 257 are the same number in bfloat16.
     q = jnp.array([1.0, 256.0], jnp.bfloat16).reshape(1, 1, 1, 2)
     k = jnp.array([[0.0, 1.0], [1.0, 1.0]], jnp.bfloat16).reshape(1, 2, 1, 2)
     v = jnp.array([[0.0, 0.0], [1.0, 1.0]], jnp.bfloat16).reshape(1, 2, 1, 2)

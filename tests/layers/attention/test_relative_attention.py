@@ -10,7 +10,7 @@ def test_rows_and_positions_find_the_distance_between_query_and_key(length, memo
     num_keys, rng = memory + length, np.random.default_rng(0)
     x = rng.normal(size=(2, 3, length, num_keys + length))
     x = jnp.asarray(x, jnp.float32)
-    # Row c stands for a key num_keys - c before the query, which is at memory + i among the keys.
+    # Row c is for a key num_keys - c before the query, which is at memory + i among the keys.
     i, j = np.mgrid[:length, :num_keys]
     want = np.take_along_axis(
         np.asarray(x), (num_keys - (memory + i - j))[None, None] * np.ones((2, 3, 1, 1), int), -1
@@ -38,6 +38,6 @@ def test_in_backward_rows_the_distance_changes_sign():
         3, 5, width=4, backward_B=backward, clamp=2
     ).vectors
     np.testing.assert_allclose(reverse, forward * jnp.array([-1.0, -1.0, 1.0, 1.0]), atol=1e-6)
-    # Distances from 5 down to -2, of which those beyond 2 are told as 2.
+    # Distances from 5 down to -2; those beyond 2 count as 2.
     np.testing.assert_array_equal(forward[:4], jnp.broadcast_to(forward[3], (4, 4)))
     assert jnp.all(jnp.any(forward[3:-1] != forward[4:], axis=1))

@@ -1,4 +1,4 @@
-"""The base of pretrained encoders, around an encoder so small that its loss is plain to see."""
+"""The base of pretrained encoders, around an encoder so small that its loss is easy to check."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ NORMAL = nnx.initializers.normal(0.5)
 
 
 class Lookup(nnx.Module):
-    """States are the tokens' vectors."""
+    """Its states are the tokens' vectors."""
 
     def __init__(self, rngs):
         self.tokens = Embedding(VOCAB, WIDTH, init=NORMAL, rngs=rngs)

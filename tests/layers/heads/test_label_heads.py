@@ -8,7 +8,7 @@ from t5x_like.layers import activations
 from t5x_like.layers.heads import label_heads
 
 EOS, PAD = 2, 0
-# Padded on the right, on the left, full, with two ends, nothing but padding.
+# Padded on the right, on the left, full, with two ends, only padding.
 TOKENS = jnp.array(
     [
         [7, 8, EOS, PAD, PAD],
@@ -38,7 +38,7 @@ def test_each_pool_takes_the_state_of_its_position(pool, places):
     assert got.shape == (5, 6)
     assert np.isfinite(got).all()
     for row, place in enumerate(places):
-        if place is not None:  # a row of padding gives some state, and weighs nothing
+        if place is not None:  # a row of padding gives some state, but has no weight
             np.testing.assert_array_equal(got[row], X[row, place])
 
 
@@ -75,7 +75,7 @@ def test_dropout_is_before_the_pooler_and_after_it(rates):
     head.pooler.dense.kernel[...] = jnp.eye(6)
     head.out.kernel[...] = jnp.eye(6, 3)
     got = np.asarray(head(same, tokens, tokens, key)).astype(np.float64)
-    # Zeros of either kind; what is kept is doubled before tanh or after it.
+    # Zeros of either kind; kept values are doubled before tanh or after it.
     kept = np.tanh(2.0) if rates[0] else 2 * np.tanh(1.0)
     np.testing.assert_allclose(np.unique(got.round(4)), [0, round(kept, 4)])
     np.testing.assert_allclose(head(same, tokens, tokens), np.tanh(1.0), rtol=1e-5)

@@ -14,12 +14,12 @@ from t5x_like.layers.heads.replaced_tokens import (
     sampled,
 )
 
-VOCAB, ROWS, SLOTS = 300, 50, 400  # three blocks, the last one not full
+VOCAB, ROWS, SLOTS = 300, 50, 400  # three blocks; the last one is not full
 
 
 @functools.cache
 def logits():
-    """Of one distribution with a few likely tokens in different blocks."""
+    """Logits of one distribution with a few likely tokens in different blocks."""
     found = np.random.default_rng(0).normal(size=VOCAB)
     found[[3, 127, 128, 299]] += 3
     return found.astype(np.float32)
@@ -113,7 +113,7 @@ def test_a_copy_gate_adds_to_the_token_read():
 
 
 def test_pairs_in_order_are_the_area_under_the_curve():
-    """scikit-learn's, ties and all; what weighs nothing does not count."""
+    """The same as scikit-learn's, with ties; tokens without weight do not count."""
     metrics = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(0)
     logits = rng.integers(-4, 5, (8, 40)).astype(np.float32) / 2

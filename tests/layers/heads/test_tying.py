@@ -19,7 +19,7 @@ class Pair(nnx.Module):
 
 
 class Both(nnx.Module):
-    """Two pairs, of which the one uses the other's first half."""
+    """Two pairs; one uses the other's first half."""
 
     def __init__(self, rngs):
         self.owner = Pair(rngs)

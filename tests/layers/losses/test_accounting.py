@@ -31,7 +31,7 @@ def test_terms_with_their_own_denominators_add_up_over_microbatches(parts, coeff
     whole = combined(parts, weights)
     summed = jax.tree.map(lambda *xs: sum(xs), *(combined([p], weights) for p in parts))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), summed, whole)
-    # And the whole is what the definition says.
+    # The whole matches the definition.
     masked, tokens, paired, rows = (sum(x) for x in zip(*parts, strict=True))
     want = masked / (tokens or 1) + coefficient * paired / (rows or 1)
     np.testing.assert_allclose(whole[0], want, rtol=1e-6)
@@ -39,7 +39,7 @@ def test_terms_with_their_own_denominators_add_up_over_microbatches(parts, coeff
 
 def test_metrics_of_several_terms_hold_each_and_the_whole():
     terms = {"a": Term(jnp.float32(6), jnp.float32(2)), "b": Term(jnp.float32(5), jnp.float32(1))}
-    weights = {"a": jnp.float32(4), "b": jnp.float32(10)}  # over microbatches beside this one
+    weights = {"a": jnp.float32(4), "b": jnp.float32(10)}  # over other microbatches too
     scalar, metrics = accounting.combine(terms, weights)
     assert scalar == 6 / 4 + 5 / 10
     sums, own = metrics.pop("loss")

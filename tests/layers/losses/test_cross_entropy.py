@@ -12,7 +12,7 @@ WEIGHTS = jax.random.uniform(jax.random.key(2), (B, L)).at[0, :2].set(0.0)
 
 
 def reference(logits, smoothing):
-    """Cross entropy with a smoothed distribution less its entropy, and log Z: float64 [B, L]."""
+    """Cross entropy with a smoothed distribution minus its entropy, and log Z: float64 [B, L]."""
     logits = np.asarray(logits, np.float64)
     log_z = np.log(np.exp(logits).sum(-1))
     soft = np.full((B, L, V), smoothing / (V - 1))

@@ -8,7 +8,7 @@ from t5x_like.layers.heads.span_heads import ConditionalSpanHead
 from t5x_like.layers.losses import task_losses
 from t5x_like.models.answering import Answering
 
-# Rows of four tokens, of two, and one of padding, which a converter fills up with zeros.
+# Rows of four tokens, of two, and of padding only, which a converter fills with zeros.
 COUNTS = jnp.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
 ENDS = {"start_positions": jnp.array([1, 0, 0]), "end_positions": jnp.array([2, -1, 0])}
 KINDS = {

@@ -14,7 +14,7 @@ PLACEMENTS = {"pre": PRE_NORM, "post": POST_NORM}
 
 
 def part(norm, x, compute, placement):
-    """One part around its residual connection, by the definition."""
+    """One part with its residual connection, by the definition."""
     if placement == "pre":
         return x + compute(exact.norm(norm, x))
     return exact.norm(norm, x + compute(x))
@@ -63,7 +63,7 @@ def test_a_decoder_layer_attends_to_itself_then_to_the_encoder_as_that_gave_it(p
         return exact.attention(p["self_attention"], h, h, mask=self_mask)[0]
 
     def to_encoder(h):
-        # The memory is never normed here: with pre-norm the encoder's last norm has done it.
+        # The memory is never normed here: with pre-norm, the encoder's last norm has done so.
         return exact.attention(p["cross_attention"], h, memory, mask=cross_mask)[0]
 
     want = part(p["self_norm"], np.float64(x), to_itself, placement)
@@ -85,7 +85,7 @@ def test_a_bias_of_the_layer_replaces_the_given_one():
 
 @pytest.mark.slow
 def test_dropout_sites_of_a_layer_draw_independently():
-    # Rates of nearly one leave, of each part, hardly anything but the residual stream.
+    # Rates of nearly one leave hardly anything of a part except the residual stream.
     layer = EncoderLayer(exact.parts(PRE_NORM, dropouts=Dropouts(hidden=0.999)), rngs=nnx.Rngs(0))
     (x,) = exact.arrays(5)
     y, _ = layer(x, mask=None, bias=None, key=jax.random.key(0))

@@ -107,7 +107,7 @@ def test_how_layers_are_run_changes_neither_results_nor_gradients(changes):
         return jax.grad(loss, has_aux=True)(stack)
 
     want, got = run(make(dropouts=rates)), run(make(dropouts=rates, **changes))
-    # The gradient of the keys' bias is zero but for rounding, so sizes are of all gradients.
+    # The gradient of the keys' bias is zero except for rounding, so all gradients give the scale.
     size = max(np.abs(leaf).max() for leaf in jax.tree.leaves(want))
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6 * size)

@@ -45,7 +45,7 @@ def abstract(*args, **kwargs):
 
 
 def grown(leaf, copies):
-    """What is stored for each copy, written out for each layer."""
+    """The parameters of each copy, written out for each layer."""
     return leaf if len(leaf) == len(copies) else leaf[np.array(copies)]
 
 

@@ -53,7 +53,7 @@ def test_layers_start_different():
 
 
 def count_products(jaxpr) -> int:
-    """Matrix products written in a program and in all the programs inside it."""
+    """Matrix products in a program and in all programs inside it."""
     count = 0
     for equation in jaxpr.eqns:
         count += equation.primitive.name == "dot_general"

@@ -8,7 +8,7 @@ from t5x_like.layers.stacks.transformer_config import Transformer
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(Transformer):
-    """A family of this file."""
+    """A family for this file."""
 
     vocab_size: int = 10
     d_model: int = 12

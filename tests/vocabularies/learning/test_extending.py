@@ -1,4 +1,4 @@
-"""An extended vocabulary keeps its ids and writes the text that it was extended for in fewer."""
+"""An extended vocabulary keeps its ids and writes its text in fewer ids."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_kinds_of_the_command_line():
 
 @pytest.mark.parametrize("kind", DIRECTORIES)
 def test_every_process_trains_the_same_bytes(kind, tmp_path):
-    # Hash tables of a process have an order of their own.
+    # Each process has its own order of hash tables.
     for name in "ab":
         subprocess.run([sys.executable, "-c", TRAIN, kind, tmp_path / name], check=True)
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]

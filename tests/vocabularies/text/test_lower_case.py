@@ -1,4 +1,4 @@
-"""ALBERT's clean-up of text, for models that are ALBERT's alone."""
+"""ALBERT's clean-up of text, which only ALBERT's models use."""
 
 import io
 

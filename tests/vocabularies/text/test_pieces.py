@@ -19,7 +19,7 @@ def test_marks_follow_from_the_text():
 
 def test_every_piece_of_a_script_without_spaces_is_a_word():
     chinese, thai, hindi, arabic = "他来", "\u0e04\u0e33", "\u0939\u093f", "\u0643\u062a"
-    vowel_signs = ["\u0e34", "\u0e31\u0e19"]  # go on with the Thai letter before them
+    vowel_signs = ["\u0e34", "\u0e31\u0e19"]  # continue the Thai letter before them
     byte = [b"\xe4", b"\xe0\xb8", b"\xe0", b"\xb8\x84", b"\xe0\xa4"]
     texts = [chinese, "の", "カ", thai, "\u1780", "\u0e81", "\u1000", hindi, arabic, "한", "a他"]
     texts += vowel_signs + [data.decode(errors="surrogateescape") for data in byte]
@@ -56,7 +56,7 @@ def test_any_bytes_can_be_shown(data):
 
 
 def test_byte_level_characters_are_a_bijection():
-    # GPT-2's: printable Latin-1 stands for itself, the rest follows from 256 on.
+    # GPT-2's: printable Latin-1 characters stand for themselves, the rest follows from 256 on.
     known = {"Ġ": b" ", "Ċ": b"\n", "!": b"!", "ÿ": b"\xff", "Ń": b"\xad", "Ā": b"\0"}
     assert {token: byte_level.to_bytes(token) for token in known} == known
     assert byte_level.to_bytes("ĠÃ©") == " é".encode()
