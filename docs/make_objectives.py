@@ -19,76 +19,83 @@ from t5x_like import objectives
 INTRODUCTION = """\
 # Objectives
 
-What a model is to learn from plain text: which tokens it sees, and which it must predict. Each
-objective below is a task on any corpus, `<corpus>.<objective>`, and one cache of a corpus serves
-them all, at any length. `t5x_like objectives` lists them, `t5x_like objectives NAME` prints the fields
-of one, and a run changes them by its class: `--gin.mlm.MaskedLM.masked_rate=0.2`. [new_objective.md](new_objective.md) adds one.
+An objective says what a model learns from plain text: which tokens it sees, and which it must predict.
+With any corpus it makes a task, `<corpus>.<objective>`. One cache of a corpus serves all objectives at
+any length. `t5x_like objectives` lists them, and `t5x_like objectives NAME` prints the fields of one. A
+run sets fields by their class: `--gin.mlm.MaskedLM.masked_rate=0.2`. [new_objective.md](new_objective.md)
+shows how to add an objective.
 
 ```sh
-t5x_like show stdlib_docs.mlm                     # three examples of the text you name, in colour
+t5x_like show stdlib_docs.mlm                     # three examples, in colour
 t5x_like show --corpus 'data/*.txt' --objective xlnet --html xlnet.html
 ```
 
-Without colour, `{braces}` stand around a token that was replaced by a random one, `=signs=` around
-one that was kept and is predicted all the same, `[brackets]` around what is predicted. The examples
-are of the documentation inside Python 3.11, under a vocabulary of 8,000 pieces trained on it; the
-line above each example says how full its rows are on that text.
+Without colour, `{braces}` mark a token that was replaced by a random one, `=signs=` a token that was
+kept and is predicted too, and `[brackets]` what is predicted. The examples come from the documentation
+inside Python 3.11, with a vocabulary of 8,000 pieces trained on it. The line above an example says how
+full the objective's rows are on that text.
 
-Noise is drawn again in every epoch, from the run's seed and the example's number alone, so that a
-resumed run, another number of hosts and SeqIO see the same; a `static` objective repeats its noise.
-Sentences are found by the rules of the text's language ([data.md](data.md#sentences)); [at the
-end](#other-scripts) is what becomes of other scripts. Where a paper's text and its published code
-differ, the code is followed, and the docstring of the class says so.
+Noise is drawn again in every epoch. It depends on the run's seed, the task, the objective and the
+example's number alone, so that a resumed run, another number of hosts and SeqIO get the same noise. A
+`static` objective repeats its noise in every epoch. Sentences are found by the rules of the text's
+language ([data.md](data.md#sentences)); the [last section](#other-scripts) shows other scripts. Where a
+paper and its published code differ, the objective follows the code, and the docstring of the class says
+so.
 """
 
 FAMILIES = {
     "T5": (
-        "For encoder-decoders (Raffel et al. 2020, section 3.3). Sentinels `<extra_id_0>`, ... are the "
-        "highest ids of the vocabulary. Rows of `iid_*` draw each token by itself. Other rates and mean "
-        "lengths of spans are fields: `SpanCorruption.noise_density`, `.mean_noise_span_length`; of "
-        "`iid_*`, `IidNoise.density` and, as targets grow with it, `Denoising.targets_share`.",
+        "These are for encoder-decoders (Raffel et al. 2020, section 3.3). The sentinels "
+        "`<extra_id_0>`, ... are the highest ids of the vocabulary. `iid_*` draw each token "
+        "independently. Fields set the share of noise and the mean length of spans: "
+        "`SpanCorruption.noise_density` and `.mean_noise_span_length`, and for `iid_*` "
+        "`IidNoise.density`. A greater density also needs a greater `Denoising.targets_share`.",
         "span_corruption drop_spans iid_replace iid_drop bert_style mass_style deshuffling prefix_lm",
     ),
-    "MASS": ("For encoder-decoders (Song et al. 2019).", "mass"),
+    "MASS": ("This is for encoder-decoders (Song et al. 2019).", "mass"),
     "UL2": (
-        "For encoder-decoders (Tay et al. 2022). Each example draws one of seven denoisers and says "
-        "which kind in a mode token.",
+        "This is for encoder-decoders (Tay et al. 2022). One of seven denoisers is drawn for each "
+        "example, and a mode token names its kind.",
         "ul2",
     ),
     "BART": (
-        "For encoder-decoders (Lewis et al. 2020, section 2.2): five kinds of noise, alone or one "
-        "after another, and always the whole text as the target.",
+        "These are for encoder-decoders (Lewis et al. 2020, section 2.2). Five kinds of noise are "
+        "applied alone or one after another. The target is always the whole text.",
         "bart text_infilling token_masking token_deletion sentence_permutation document_rotation",
     ),
     "BERT": (
-        "For encoders (Devlin et al. 2019, section 3.1). A share of the tokens is predicted; of those, "
-        "80 % are masked, 10 % replaced and 10 % kept.",
+        "These are for encoders (Devlin et al. 2019, section 3.1). A share of the tokens is "
+        "predicted: 80 % of these are masked, 10 % replaced and 10 % kept.",
         "mlm mlm_static mlm_whole_word mlm_nsp",
     ),
     "RoBERTa": (
-        "For encoders (Liu et al. 2019, section 4.2): masking again in every epoch, in four input formats.",
+        "These are for encoders (Liu et al. 2019, section 4.2). Masks are drawn again in every epoch, "
+        "and there are four input formats.",
         "segment_pair sentence_pair full_sentences doc_sentences",
     ),
-    "SpanBERT": ("For encoders (Joshi et al. 2020, section 3).", "spanbert"),
-    "ALBERT": ("For encoders (Lan et al. 2020, section 3.1).", "albert mlm_sop"),
+    "SpanBERT": ("This is for encoders (Joshi et al. 2020, section 3).", "spanbert"),
+    "ALBERT": ("These are for encoders (Lan et al. 2020, section 3.1).", "albert mlm_sop"),
     "ELECTRA": (
-        "For a generator and a discriminator (Clark et al. 2020, section 3). The ablations of its "
-        "section 3.5 (ELECTRA 15 %, Replace MLM, All-Tokens MLM) read the same inputs; `discriminator_loss_weights` say where the second network is "
-        "scored.",
+        "These are for a generator and a discriminator (Clark et al. 2020, section 3). The ablations "
+        "of its section 3.5 (ELECTRA 15 %, Replace MLM, All-Tokens MLM) read the same inputs. "
+        "`discriminator_loss_weights` say where the discriminator is scored.",
         "electra electra_15 electra_replace_mlm electra_all_tokens_mlm",
     ),
-    "DistilBERT": ("For a student beside its teacher (Sanh et al. 2019).", "distilbert"),
+    "DistilBERT": (
+        "This is for a student that learns from a teacher (Sanh et al. 2019).",
+        "distilbert",
+    ),
     "XLNet": (
-        "For encoders with memory (Yang et al. 2019, sections 2.2 to 2.4). Rows continue from batch to "
-        "batch. Position i may not look at position j where its `permutation_query_order` is at most "
-        "the other's `permutation_key_order`: all that a model needs to make its masks.",
+        "This is for encoders with memory (Yang et al. 2019, sections 2.2 to 2.4). Rows continue from "
+        "batch to batch. Position i may not see position j if `permutation_query_order` of i is at "
+        "most `permutation_key_order` of j. The model makes its masks from these two features.",
         "xlnet",
     ),
     "Language models": (
-        "For decoders (Radford et al. 2019; Raffel et al. 2020). `prefix_lm`, and any other objective "
-        "of inputs and targets, UL2 included, trains a decoder by itself where the model's rows are "
-        "made by `feature_converters.PrefixDecoder()`: it joins the two, lets inputs be seen from "
-        "both sides and scores targets alone.",
+        "These are for decoders (Radford et al. 2019; Raffel et al. 2020). A decoder can also learn "
+        "from `prefix_lm`, UL2 and any other objective with inputs and targets, if "
+        "`feature_converters.PrefixDecoder()` makes its rows: it joins inputs and targets, lets the "
+        "model see inputs from both sides, and scores the targets alone.",
         "lm lm_t5",
     ),
 }
@@ -96,11 +103,11 @@ FAMILIES = {
 SCRIPTS = """\
 ## Other scripts
 
-`bart` puts sentences in another order and masks spans of words, so that it shows what both are in a
-script. Sentences end where the language's rules say. A word ends before the next space; in scripts
-that put none between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan) every piece of the
-vocabulary is a word, which is a character in these examples, as their vocabulary has nothing else.
-Thai has no mark that ends a sentence, only a space that also stands elsewhere: the library finds none.
+`bart` shuffles sentences and masks spans of words, so its examples show what sentences and words are in a
+script. Sentences end where the rules of the language say. A word ends before the next space. In scripts
+without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan) every piece of the
+vocabulary is a word; here a piece is a character, as the vocabularies hold characters. Thai has no mark
+that ends a sentence, only a space that also stands elsewhere, and the library finds no ends there.
 """
 
 TEXTS = {

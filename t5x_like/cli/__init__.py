@@ -1,1 +1,1 @@
-"""cli of t5x_like."""
+"""The `t5x_like` command, with one file for each subcommand."""

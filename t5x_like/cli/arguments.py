@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from t5x_like.data.vocabulary_choice import VocabularyChoice
 
 OBJECTIVE = "span_corruption"
-"""The preset that `train` trains by default."""
+"""The objective that `train` uses by default."""
 
 VOCAB_TYPES = ("unigram", "bpe", "wordpiece", "byte_bpe", "characters")
-"""`vocabulary_recipe.KINDS`, which `--help` has no time to import."""
+"""The same as `vocabulary_recipe.KINDS`, whose import would make `--help` slow."""
 
 
 def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
@@ -34,15 +34,15 @@ def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
         "--gin_file",
         action="append",
         metavar="FILE",
-        help=f"a gin file, looked for here and in the package; may be repeated, later ones win "
-        f"(default: {default})",
+        help=f"a gin file, looked for here and in the package; may be repeated, and later files "
+        f"override earlier ones (default: {default})",
     )
     group.add_argument(
         "--gin_search_paths",
         default=[],
         type=lambda text: text.split(","),
         metavar="DIRS",
-        help="comma-separated folders to look for gin files in as well",
+        help="more folders with gin files, separated by commas",
     )
     group.add_argument(
         "--gin.NAME=VALUE",
@@ -55,7 +55,7 @@ def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Adds a flag for each of `settings.SETTINGS`, the same words as in Python."""
+    """Adds a flag for each of `settings.SETTINGS`, with the same name as in Python."""
     group = parser.add_argument_group(
         "settings", "what most runs set; --gin.NAME=VALUE sets everything else"
     )
@@ -85,7 +85,7 @@ def given_settings(args: argparse.Namespace) -> list[str]:
 
 
 def sizes(text: str) -> dict[str, int]:
-    """The type of `--mesh data=4,tensor=2`; -1 takes the devices that are left."""
+    """The type of `--mesh data=4,tensor=2`; a size of -1 takes the remaining devices."""
     try:
         pairs = [part.split("=") for part in text.split(",")]
         return {axis.strip(): int(size) for axis, size in pairs}
@@ -98,18 +98,20 @@ def sizes(text: str) -> dict[str, int]:
 def add_seqio(parser: argparse.ArgumentParser) -> None:
     """Adds T5X's flags about where SeqIO and TFDS look for data."""
     group = parser.add_argument_group("SeqIO and TFDS")
-    group.add_argument("--tfds_data_dir", metavar="DIR", help="of data sets that TFDS prepared")
+    group.add_argument(
+        "--tfds_data_dir", metavar="DIR", help="folder of data sets that TFDS prepared"
+    )
     group.add_argument(
         "--seqio_additional_cache_dirs",
         type=lambda text: text.split(","),
         default=[],
         metavar="DIRS",
-        help="comma-separated folders of caches that seqio_cache_tasks made",
+        help="folders of caches that seqio_cache_tasks made, separated by commas",
     )
 
 
 def use_seqio_flags(args: argparse.Namespace) -> None:
-    """Does what the flags of `add_seqio` say, for this process and those that it starts."""
+    """Applies the flags of `add_seqio` to this process and to those that it starts."""
     if args.tfds_data_dir:
         os.environ["TFDS_DATA_DIR"] = args.tfds_data_dir
     if args.seqio_additional_cache_dirs:
@@ -120,14 +122,14 @@ def use_seqio_flags(args: argparse.Namespace) -> None:
 
 
 def add_modules(parser: argparse.ArgumentParser) -> None:
-    """Adds `--module`, for commands that open a directory, whose configuration is only data."""
+    """Adds `--module` to commands that open a directory, which may not name modules to run."""
     parser.add_argument(
         "--module",
         action="append",
         default=[],
         metavar="M",
-        help="a module or .py file of yours that the directory's configuration names, and that you "
-        "trust: nothing else is imported or run but t5x_like itself (may be repeated)",
+        help="a module or .py file that the directory's configuration names and that you trust; no "
+        "other code than that of t5x_like runs (may be repeated)",
     )
 
 
@@ -137,18 +139,18 @@ def add_distributed(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--distributed",
         action="store_true",
-        help="join the other processes (one a host); a TPU slice finds them by itself",
+        help="join the other processes, one for each host; on a TPU slice no other flag is needed",
     )
-    group.add_argument("--coordinator_address", metavar="HOST:PORT", help="of process 0")
-    group.add_argument("--num_processes", type=int, metavar="N")
-    group.add_argument("--process_id", type=int, metavar="I")
+    group.add_argument("--coordinator_address", metavar="HOST:PORT", help="address of process 0")
+    group.add_argument("--num_processes", type=int, metavar="N", help="number of processes")
+    group.add_argument("--process_id", type=int, metavar="I", help="number of this one, from 0")
 
 
 def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Parses `argv`, taking `--gin.NAME=value` (or `--gin.NAME value`) out first.
+    """Parses `argv`, except for `--gin.NAME=value` (or `--gin.NAME value`).
 
     Returns:
-      The parsed arguments and the bindings, each `NAME=value`.
+      The parsed arguments, and the gin bindings as `NAME=value`.
     """
     rest: list[str] = []
     given: list[str] = []
@@ -179,7 +181,7 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
 
 
 def _as_setting(words: Sequence[str]) -> str:
-    """How a setting of a run is given, where `--train_steps=5` looks like one."""
+    """Advice for an unknown flag, such as `--dtype`, whose name is like a setting of a run."""
     from t5x_like.config import gin_files, gin_text
     from t5x_like.core.spelling import alike
 
@@ -196,7 +198,7 @@ def _as_setting(words: Sequence[str]) -> str:
 
 
 def join_processes(args: argparse.Namespace) -> None:
-    """Joins the other processes when asked to; must come before anything touches a device."""
+    """Joins the other processes with `--distributed`. Call it before JAX uses a device."""
     if not args.distributed:
         return
     import jax
@@ -218,7 +220,7 @@ def is_first() -> bool:
 
 
 def add_text(parser: argparse.ArgumentParser) -> None:
-    """Adds what names the text: a task, or the user's files."""
+    """Adds the arguments that name the text: a task, or the user's files."""
     group = parser.add_argument_group("text")
     group.add_argument(
         "task",
@@ -226,63 +228,63 @@ def add_text(parser: argparse.ArgumentParser) -> None:
         metavar="TASK",
         help="a corpus (stdlib_docs), <corpus>.<objective>, or a task or mixture of --module",
     )
-    group.add_argument("--module", metavar="M", help="module or .py file that registers TASK")
+    group.add_argument("--module", metavar="M", help="the module or .py file that registers TASK")
     group.add_argument(
         "--corpus",
         action="append",
         metavar="FILES",
-        help="instead of TASK: a path or glob of text, JSONL, TSV or Parquet files (.gz, .zst too; "
-        "may be repeated), or tfds:<name>",
+        help="in place of TASK: a path or glob of text, JSONL, TSV or Parquet files (also .gz and "
+        ".zst; may be repeated), or tfds:<name>",
     )
-    group.add_argument("--field", help="field of a row that holds the text (default: text)")
+    group.add_argument("--field", help="the field that holds the text (default: text)")
     group.add_argument(
         "--separator",
         default="blank_line",
         choices=["line", "blank_line", "file"],
-        help="of documents in plain text (default: blank_line)",
+        help="what separates documents in plain text (default: blank_line)",
     )
     group.add_argument(
         "--sentences",
         default="en",
         metavar="LANGUAGE",
-        help="by whose rules plain text is cut into sentences, such as de or zh, or lines "
-        "(default: en)",
+        help="the language by whose rules plain text is cut into sentences, such as de or zh; "
+        "lines for one sentence a line (default: en)",
     )
     group.add_argument(
         "--validation",
         type=float,
         default=0.01,
         metavar="F",
-        help="fraction of documents held out (default: 0.01)",
+        help="share of documents held out (default: 0.01)",
     )
     group.add_argument(
         "--cache_dir",
         metavar="DIR",
-        help="of vocabularies and caches (default: $T5X_LIKE_CACHE or ~/.cache/t5x_like)",
+        help="folder of vocabularies and caches (default: $T5X_LIKE_CACHE or ~/.cache/t5x_like)",
     )
 
 
 def add_vocabulary(parser: argparse.ArgumentParser, *, size: int) -> None:
-    """Adds what names the vocabulary, or says how to train one of `size` pieces."""
+    """Adds the arguments that name a vocabulary, or train one of `size` pieces by default."""
     group = parser.add_argument_group("vocabulary")
     group.add_argument(
         "--vocabulary",
         metavar="V",
-        help="bytes, a .model, vocab.txt or tokenizer.json file, or a directory that one was saved "
-        "in (default: one is trained)",
+        help="bytes, a .model, vocab.txt or tokenizer.json file, or the directory of a vocabulary "
+        "(default: one is trained)",
     )
     group.add_argument(
         "--vocab_size",
         type=int,
         default=size,
         metavar="N",
-        help=f"of one that is trained (default: {size})",
+        help=f"pieces of a trained vocabulary (default: {size})",
     )
     group.add_argument("--vocab_type", default="unigram", choices=VOCAB_TYPES)
 
 
 def vocabulary_choice(args: argparse.Namespace) -> VocabularyChoice:
-    """What the arguments of `add_vocabulary` name."""
+    """The vocabulary that the arguments of `add_vocabulary` name."""
     from t5x_like.data.vocabulary_choice import VocabularyChoice
 
     return VocabularyChoice(name=args.vocabulary, size=args.vocab_size, kind=args.vocab_type)
@@ -300,12 +302,12 @@ def feature_lengths(text: str) -> dict[str, int]:
 
 
 def positive(text: str) -> int:
-    """The type of a number of things, of which there is one at least."""
+    """The type of a number that is at least 1."""
     return _at_least(1, text)
 
 
 def natural(text: str) -> int:
-    """The type of a number that counts from 0."""
+    """The type of a number that is at least 0."""
     return _at_least(0, text)
 
 
@@ -325,10 +327,10 @@ def text_data(
     """The `Data` that the arguments of `add_text` name.
 
     Args:
-      args: the arguments.
-      lengths: of the task features.
-      objective: a preset, for a corpus that is named without one.
-      **fields: of `Data`.
+      args: the parsed arguments.
+      lengths: the length of each task feature.
+      objective: the preset for a corpus that is named without one.
+      **fields: further fields of `Data`.
 
     Raises:
       ValueError: neither a task nor files are named, or both.

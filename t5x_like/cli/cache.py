@@ -17,14 +17,14 @@ examples:
   t5x_like cache my_task --module my_tasks.py
   t5x_like cache my_task --module my_tasks.py --materialize --lengths inputs=512,targets=114
 
-One cache serves every objective and length. `t5x_like train` makes a missing one by itself; made
-beforehand and copied, it lets machines train that have neither TensorFlow nor the text.
-A command that was killed resumes where it was.
+One cache serves every objective and length. `t5x_like train` makes a missing cache itself. With a
+copy of a finished cache, machines can train without TensorFlow and without the text.
+A command that was killed resumes where it stopped.
 """
 
 
 def main(argv: list[str]) -> int:
-    """Writes the caches of all tasks named, and says what is in them."""
+    """Writes the caches of the named tasks, and prints what they hold."""
     parser = argparse.ArgumentParser(
         prog="t5x_like cache",
         description="Tokenises a corpus or task once, to sharded files that training reads.",
@@ -34,18 +34,22 @@ def main(argv: list[str]) -> int:
     arguments.add_text(parser)
     arguments.add_vocabulary(parser, size=32000)
     group = parser.add_argument_group("work")
-    group.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
+    group.add_argument(
+        "--workers", type=int, metavar="N", help="processes (default: one for each core)"
+    )
     group.add_argument("--overwrite", action="store_true", help="make a complete cache again")
-    group = parser.add_argument_group("a whole task, for one that training cannot finish itself")
-    group.add_argument("--materialize", action="store_true", help="keep its very last features")
+    group = parser.add_argument_group("a task with steps that training cannot run")
+    group.add_argument(
+        "--materialize", action="store_true", help="cache the features after its last step"
+    )
     group.add_argument(
         "--lengths",
         type=arguments.feature_lengths,
         metavar="F=N,F=N",
-        help="task feature lengths to make it for",
+        help="task feature lengths",
     )
-    group.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    group.add_argument("--epochs", type=int, default=1, help="different copies (default: 1)")
+    group.add_argument("--seed", type=int, default=0, help="seed of random steps (default: 0)")
+    group.add_argument("--epochs", type=int, default=1, help="epochs to cache (default: 1)")
     args = parser.parse_args(argv)
     if args.materialize != bool(args.lengths):
         parser.error("--materialize and --lengths inputs=512,targets=114 go together")

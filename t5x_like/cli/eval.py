@@ -1,4 +1,4 @@
-"""`t5x_like eval`: held-out metrics of a run beside what it must beat."""
+"""`t5x_like eval`: prints held-out metrics of a run beside those of baselines."""
 
 from __future__ import annotations
 
@@ -12,35 +12,39 @@ from t5x_like.cli import arguments
 Columns = dict[str, dict[str, float]]
 
 _EPILOG = """\
-"untrained" is the same model, its parameters just drawn. "unigram" gives each token its frequency
-in the training text (add-one smoothed), each label of a pair of sentences its frequency, and each
-token of the text the same chance to be replaced (ELECTRA: see "text", where special tokens, which
-never are, do not count; an AUC of 0.5 knows nothing). Losses are in nats, of tokens per token; a
-perplexity is the exponential of one. Of an encoder-decoder, "content" leaves out sentinels and end
-of sequence, which are easy, and "blanked" is the trained model with every ordinary encoder token
-padded away, sentinels left in place: what it knows without reading the text around the blanks.
+"untrained" is the same model with newly drawn parameters. "unigram" gives each token its frequency
+in the training text (add-one smoothed), each label of sentence pairs its frequency, and each token
+of ELECTRA's text the same chance to be replaced ("text" leaves out special tokens, which are never
+replaced; a random guess has an AUC of 0.5). Losses are in nats, those of tokens per token; a
+perplexity is the exponential of a loss. For encoder-decoders, "content" leaves out sentinels and
+end of sequence, which are easy. "blanked" is the trained model with every ordinary encoder token
+replaced by padding, while sentinels stay: what it knows without the text around the blanks.
 """
 _NAME, _NUMBER = 34, 12
 
 
 def main(argv: list[str]) -> int:
-    """Prints the metrics of every task of the run, and writes them as JSON if asked to."""
+    """Prints the metrics of every task of the run; writes them as JSON with `--output`."""
     parser = argparse.ArgumentParser(
         prog="t5x_like eval",
-        description="Held-out metrics of a run, beside those of an untrained model and of a "
-        "unigram model.",
+        description="Prints held-out metrics of a run, beside those of an untrained model, a "
+        "unigram model and, for encoder-decoders, a blanked encoder.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR")
-    parser.add_argument("--step", type=int, help="of the checkpoint (default: the newest)")
+    parser.add_argument("--step", type=int, help="the checkpoint's step (default: the newest)")
     parser.add_argument(
-        "--batch_size", type=int, default=32, metavar="B", help="rows at a time (default: 32)"
+        "--batch_size", type=int, default=32, metavar="B", help="rows of a batch (default: 32)"
     )
     parser.add_argument(
-        "--batches", type=int, default=50, metavar="N", help="batches at most (default: 50)"
+        "--batches",
+        type=int,
+        default=50,
+        metavar="N",
+        help="the most batches to read (default: 50)",
     )
-    parser.add_argument("--output", metavar="FILE", help="write the numbers here as JSON too")
+    parser.add_argument("--output", metavar="FILE", help="also write the numbers here as JSON")
     arguments.add_modules(parser)
     args, bindings = arguments.parse(parser, argv)
 
@@ -66,7 +70,7 @@ def main(argv: list[str]) -> int:
 
 
 def _table(columns: Columns) -> list[str]:
-    """A line for each metric, a column for each of those that have some."""
+    """Lines of a table: a row for each metric, a column for each model."""
     lines = [" " * _NAME + "".join(f"{who:>{_NUMBER}}" for who in columns)]
     for name in dict.fromkeys(name for metrics in columns.values() for name in metrics):
         values = [metrics.get(name) for metrics in columns.values()]
@@ -76,7 +80,7 @@ def _table(columns: Columns) -> list[str]:
 
 
 def _finite(values: Any) -> Any:
-    """JSON has no nan and no infinity: null in their place."""
+    """The values with null in place of nan and infinity, which JSON lacks."""
     if isinstance(values, dict):
         return {name: _finite(value) for name, value in values.items()}
     return values if math.isfinite(values) else None

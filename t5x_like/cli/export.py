@@ -1,4 +1,4 @@
-"""`t5x_like export`: a trained or imported model becomes a directory that transformers opens."""
+"""`t5x_like export`: writes a trained or imported model as a directory for transformers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from t5x_like.cli import arguments
 _EPILOG = """\
 examples:
   t5x_like export --from runs/mine --to exported/mine
-      the newest checkpoint; then AutoModel.from_pretrained("exported/mine") in Python
+      the newest checkpoint; AutoModel.from_pretrained("exported/mine") opens it in Python
   t5x_like export --from runs/mine --step 100000 --to exported/mine-100k
-      another one
+      another checkpoint
 
 An ELECTRA is written as two models, to HF_DIR/discriminator and HF_DIR/generator.
 """
@@ -26,10 +26,14 @@ def main(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--from", dest="source", required=True, metavar="DIR", help="of a run, or of an import"
+        "--from", dest="source", required=True, metavar="DIR", help="a run or an import"
     )
-    parser.add_argument("--to", dest="target", required=True, metavar="HF_DIR")
-    parser.add_argument("--step", type=int, metavar="N", help="default: the newest")
+    parser.add_argument(
+        "--to", dest="target", required=True, metavar="HF_DIR", help="the directory to write"
+    )
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="the checkpoint's step (default: the newest)"
+    )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the weights that HF_DIR holds"
     )

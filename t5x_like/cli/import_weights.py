@@ -1,4 +1,4 @@
-"""`t5x_like import`: a model of Hugging Face, or a T5X checkpoint, becomes a model of ours."""
+"""`t5x_like import`: turns a model of Hugging Face or a checkpoint of T5X into one of t5x_like."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ examples:
   t5x_like import --from bert-base-uncased --to imported/bert
       from a directory with config.json, model.safetensors (or its shards) and a tokenizer's files
   t5x_like import --from checkpoint_999900 --model t5_base --vocabulary my.model --to imported/t5
-      from a checkpoint of T5X, which does not say how large it is
+      from a checkpoint of T5X, which does not name its model
   t5x_like inspect imported/bert
-      its parameters
+      shows its parameters
   t5x_like export --from imported/bert --to bert-again
-      and back to Hugging Face
+      writes it for Hugging Face again
 
-Nothing is downloaded, and nothing pickled is read. DIR then holds config.gin, the vocabulary and a
-checkpoint, as the directory of a run does.
+Nothing is downloaded, and no pickle is read. Like the directory of a run, the new directory holds
+config.gin, the vocabulary and a checkpoint.
 """
 
 _SETTINGS = ("config.json", "generation_config.json")
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
 
 
 def _kept(source: Path, *, tokenizer: bool) -> list[Path]:
-    """Files that an export writes again."""
+    """The files that an export writes again."""
     patterns = (*_SETTINGS, *_TOKENIZER) if tokenizer else _SETTINGS
     return [path for pattern in patterns for path in sorted(source.glob(pattern))]
 
@@ -89,19 +89,19 @@ def _parser() -> argparse.ArgumentParser:
         dest="source",
         required=True,
         metavar="DIR",
-        help="Hugging Face's, or one step's of T5X",
+        help="a model of Hugging Face, or a checkpoint of T5X",
     )
     parser.add_argument(
-        "--to", dest="target", required=True, metavar="DIR", help="new, or an empty directory"
+        "--to", dest="target", required=True, metavar="DIR", help="a new or empty directory"
     )
     parser.add_argument(
         "--architecture",
         metavar="CLASS",
-        help="the class in transformers whose weights these are (default: the first that "
-        "config.json names)",
+        help="the class of transformers that the weights are of (default: the first in "
+        "config.json)",
     )
     parser.add_argument(
-        "--model", metavar="MODEL", help="of a T5X checkpoint: a name (t5_1_1_base) or a gin file"
+        "--model", metavar="MODEL", help="for T5X: a model's name (t5_1_1_base) or a gin file"
     )
     parser.add_argument(
         "--vocabulary",

@@ -20,12 +20,12 @@ examples:
   t5x_like infer runs/local --input texts.txt --output filled.jsonl
   t5x_like infer runs/local --held_out 5
 
-A blank is written ___ or <extra_id_n>. Decoding is greedy.
+Write a blank as ___ or <extra_id_n>. Decoding is greedy.
 """
 
 
 def main(argv: list[str]) -> int:
-    """Prints each text with its blanks filled; writes JSONL if asked to."""
+    """Prints each text with its blanks filled; writes JSONL with `--output`."""
     parser = argparse.ArgumentParser(
         prog="t5x_like infer",
         description="Fills in the blanks of texts with a trained model.",
@@ -34,20 +34,26 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR")
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="with at least one blank")
-    parser.add_argument("--input", metavar="FILE", help="a text a line; - is standard input")
+    parser.add_argument("--input", metavar="FILE", help="one text a line; - is standard input")
     parser.add_argument(
         "--held_out",
         type=int,
         default=0,
         metavar="N",
-        help="N sentences of the run's validation split, blanks made by its objective",
+        help="N sentences of the run's validation split, with blanks made by its objective",
     )
-    parser.add_argument("--output", metavar="FILE", help="write JSON lines here too")
-    parser.add_argument("--step", type=int, help="of the checkpoint (default: the newest)")
+    parser.add_argument("--output", metavar="FILE", help="also write JSON lines here")
+    parser.add_argument("--step", type=int, help="the checkpoint's step (default: the newest)")
     parser.add_argument(
-        "--max_length", type=int, default=64, metavar="N", help="tokens generated (default: 64)"
+        "--max_length",
+        type=int,
+        default=64,
+        metavar="N",
+        help="most tokens to generate (default: 64)",
     )
-    parser.add_argument("--batch_size", type=int, default=8, metavar="B", help="(default: 8)")
+    parser.add_argument(
+        "--batch_size", type=int, default=8, metavar="B", help="texts in a batch (default: 8)"
+    )
     arguments.add_modules(parser)
     args, bindings = arguments.parse(parser, argv)
     texts = [*args.texts, *_lines(args.input)]

@@ -1,4 +1,4 @@
-"""`t5x_like inspect`: the published models by name, or the parameters of one as a table."""
+"""`t5x_like inspect`: lists the published models, or the parameters of one as a table."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   t5x_like inspect
-      the names of all models, for here and for `t5x_like train --gin_file=NAME`
+      the names of all models, also for `t5x_like train --gin_file=NAME`
   t5x_like inspect t5_1_1_xxl --mesh data=4,tensor=2
       every parameter, how it is split, and what a device of that mesh holds
   t5x_like inspect t5_small --count --gin.t5.Config.d_ff=1024
-      one number
+      the number of parameters alone
 
-Nothing is allocated: models larger than this machine, on meshes larger than it, are as quick.
+Nothing is allocated, so models and meshes may be larger than this machine.
 """
 
 
 def main(argv: list[str]) -> int:
-    """Prints the models, or the table or the number of one model's parameters."""
+    """Prints the models, or a table or the number of one model's parameters."""
     parser = _parser()
     args, bindings = arguments.parse(parser, argv)
     if args.model is None and (args.count or args.mesh or bindings):
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         "--mesh",
         type=_mesh,
         metavar="AXIS=N,AXIS=N",
-        help="of devices, which need not be here: show how it splits each parameter",
+        help="a mesh of devices, which need not exist: show how it splits each parameter",
     )
     parser.add_argument("--count", action="store_true", help="print the total alone")
     arguments.add_modules(parser)
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _mesh(text: str) -> dict[str, int]:
-    """Sizes that are all given: there are no devices that could be counted."""
+    """The sizes of a mesh, without -1, as there are no devices to count."""
     found = arguments.sizes(text)
     if min(found.values()) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: the size of an axis is at least 1")
@@ -96,7 +96,7 @@ def _mesh(text: str) -> dict[str, int]:
 
 
 def _listing() -> str:
-    """A line a model: its name and the count that its file states."""
+    """A table of the models: name, number of parameters and gin file."""
     from t5x_like.config import gin_files
 
     root = gin_files.gin_root()
@@ -108,7 +108,7 @@ def _listing() -> str:
 
 
 def _configure(model: str, bindings: Sequence[str], modules: Sequence[str]) -> None:
-    """Loads the configuration of a name, of a gin file, or of what a directory holds."""
+    """Loads the configuration of a model's name, a gin file or a directory."""
     from etils import epath
 
     from t5x_like.config import gin_config, gin_files
@@ -123,7 +123,7 @@ def _configure(model: str, bindings: Sequence[str], modules: Sequence[str]) -> N
 
 
 def _table(parameters: Sequence[Parameter], layout: Layout | None) -> str:
-    """A line a parameter, below a subtotal for each part of the model that has several."""
+    """A table of the parameters, with a subtotal above each module that has several."""
     total = sum(one.count for one in parameters)
 
     def row(name: str, of: Sequence[Parameter], *cells: str) -> tuple[str, ...]:
@@ -152,13 +152,13 @@ def _cells(one: Parameter, layout: Layout | None) -> list[str]:
 
 
 def _split(spec: Iterable[Any]) -> str:
-    """A `PartitionSpec` as JAX's users write it."""
+    """A `PartitionSpec` as code writes it, or "replicated"."""
     entries = tuple(spec)
     return f"P({', '.join(map(repr, entries))})" if any(entries) else "replicated"
 
 
 def _summary(name: str, parameters: Sequence[Parameter], layout: Layout | None) -> Iterable[str]:
-    """The total, its bytes, and those that each device of the mesh holds."""
+    """Lines with the total, its bytes, and the bytes on each device of the mesh."""
     from t5x_like.display.parameter_table import bytes_per_device
 
     count, size = sum(one.count for one in parameters), sum(one.bytes for one in parameters)
@@ -173,6 +173,6 @@ def _summary(name: str, parameters: Sequence[Parameter], layout: Layout | None) 
 
 
 def _size(count: float) -> str:
-    """Four digits, in the unit that suits."""
+    """A number of bytes with four digits and a unit."""
     power = min(int(math.log2(max(count, 1)) // 10), 4)
     return f"{count / 1024**power:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"

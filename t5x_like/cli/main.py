@@ -1,4 +1,4 @@
-"""The `t5x_like` command: finds the subcommand and runs it; imports nothing before it must."""
+"""The `t5x_like` command: finds the subcommand, imports its module and runs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from t5x_like.cli import host_memory
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
-    "eval": "held-out losses of a run, beside a unigram model and a blanked encoder",
+    "eval": "print held-out metrics of a run beside those of baselines",
     "infer": "fill in the blanks of a text with a trained model",
     "recipes": "list the recipes of published pretraining runs, or explain one",
     "objectives": "list the pretraining objectives, or explain one",
@@ -20,16 +20,16 @@ COMMANDS = {
     "inspect": "list the published models, or the parameters of one: shapes, axes, shares",
     "vocab": "train a vocabulary of any kind on a corpus or task",
     "cache": "tokenise a corpus or task once, to sharded files that training reads",
-    "import": "a model of Hugging Face, or of T5X, as a model of ours",
-    "export": "a trained or imported model in Hugging Face's format",
+    "import": "turn a model of Hugging Face or T5X into a model of t5x_like",
+    "export": "write a trained or imported model in Hugging Face's format",
     "plot": "draw the loss curves of one or several runs to a PNG",
 }
 MODULES = {"import": "import_weights"}
-"""The command whose module cannot have its name, which is Python's."""
+"""Commands whose module has another name, because theirs is a keyword of Python."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The top-level parser: knows the subcommands' names alone."""
+    """The top-level parser, which knows only the names of the subcommands."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
     top = argparse.ArgumentParser(
@@ -50,8 +50,8 @@ def main(argv: list[str] | None = None) -> int:
       argv: the arguments after the program's name; `sys.argv[1:]` by default.
 
     Returns:
-      The exit status: 0 done, 1 a clear error was printed, 2 wrong arguments, 3 stopped early and
-      resumable (pre-emption).
+      The exit status: 0 done, 1 an error was printed, 2 wrong arguments, 3 stopped early and
+      resumable (pre-emption), 130 interrupted.
     """
     argv = sys.argv[1:] if argv is None else argv
     command = parser().parse_args(argv[:1] or ["--help"]).command
@@ -63,14 +63,14 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Who read, such as `head`, has read enough. Python would complain again when it ends.
+        # The reader, such as `head`, has closed the pipe. Python would raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        # What users can mend is one of these or a class of our own; a traceback means a bug.
+        # Errors that users can mend are of these classes or of ours; others are bugs.
         if os.environ.get("T5X_LIKE_TRACEBACK"):
             raise
         if not (isinstance(error, ValueError | OSError) or _is_ours(error)):

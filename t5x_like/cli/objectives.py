@@ -1,4 +1,4 @@
-"""`t5x_like objectives`: the pretraining objectives by name, a line each, or one in full."""
+"""`t5x_like objectives`: lists the pretraining objectives, or explains one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Objective
 
 _EPILOG = """\
-Each is a task on any corpus: t5x_like show stdlib_docs.mlm; train on it with a model that reads
-its kind of example: --gin.MIXTURE_OR_TASK_NAME="'stdlib_docs.span_corruption'".
+Each is a task on any corpus: t5x_like show stdlib_docs.mlm. Train on it with a model that reads its
+kind of examples: t5x_like train --task stdlib_docs.span_corruption.
 """
 
 
@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="explain this one")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the objective to explain")
     parser.add_argument("--names", action="store_true", help="print the names alone")
     args = parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""`t5x_like plot`: loss curves of one or several runs as a PNG."""
+"""`t5x_like plot`: draws loss curves of one or several runs as a PNG."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main(argv: list[str]) -> int:
-    """Draws the curves and says where the picture is."""
+    """Draws the curves and prints the path of the picture."""
     parser = argparse.ArgumentParser(
         prog="t5x_like plot",
         description="Draws training and held-out loss of one or several runs to a PNG.",

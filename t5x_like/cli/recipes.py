@@ -1,4 +1,4 @@
-"""`t5x_like recipes`: the published pretraining runs by name, or the settings of one."""
+"""`t5x_like recipes`: lists the published pretraining runs, or the settings of one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   t5x_like recipes
-      all of them: parameters, steps x rows x tokens of a row, tokens, source
+      all recipes: parameters, steps x rows x tokens of a row, tokens, source
   t5x_like recipes albert_base_v1
-      one in full: its file, its phases, its objective and its optimizer
+      one recipe in full: its file, phases, objective and optimizer
   t5x_like train --recipe bert-mini
       the small twin of a published run, in minutes on a CPU
   t5x_like train --recipe bert_base --corpus 'data/*.jsonl.gz'
@@ -28,7 +28,7 @@ _SETTINGS = ("MODEL_DIR", "GRADIENT_CLIP", "DTYPE", "MIXTURE_OR_TASK_NAME")
 
 @dataclasses.dataclass(frozen=True)
 class Stretch:
-    """Steps of one kind: a phase, or a whole run without phases."""
+    """Steps with the same rows and lengths: a phase, or a run without phases."""
 
     steps: int
     rows: int
@@ -36,7 +36,7 @@ class Stretch:
 
     @property
     def length(self) -> int:
-        """Tokens of a row: of its inputs, or of the targets where there are no inputs."""
+        """Tokens of a row's inputs, or of its targets where there are no inputs."""
         return self.lengths.get("inputs", self.lengths.get("targets", 0))
 
     @property
@@ -48,7 +48,7 @@ class Stretch:
 
 
 def main(argv: list[str]) -> int:
-    """Prints the recipes, or what one of them sets."""
+    """Prints the recipes, or the settings of one."""
     parser = argparse.ArgumentParser(
         prog="t5x_like recipes",
         description="Lists the recipes of published pretraining runs, and their small twins, or "
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="explain this one")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the recipe to explain")
     parser.add_argument("--names", action="store_true", help="print the names alone")
     args = parser.parse_args(argv)
 
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
 
 
 def stretches() -> list[Stretch]:
-    """The phases of the run that gin is configured with, at least one."""
+    """The phases of the configured run; a run without phases is one stretch."""
     from t5x_like.config import gin_config
     from t5x_like.runs.run import Phase
 
@@ -89,7 +89,7 @@ def stretches() -> list[Stretch]:
 
 
 def _listing(files: Mapping[str, GinFile]) -> str:
-    """A line a recipe."""
+    """The table of the recipes."""
     from t5x_like.config import gin_config
     from t5x_like.display.tables import aligned
 
@@ -110,7 +110,7 @@ def _listing(files: Mapping[str, GinFile]) -> str:
 
 
 def _short(count: int) -> str:
-    """Three digits and a unit: 1.05T."""
+    """A number with three digits and a unit, such as 1.05T."""
     for power, unit in ((12, "T"), (9, "B"), (6, "M")):
         if count >= 10**power:
             return f"{count / 10**power:.3g}{unit}"
@@ -118,7 +118,7 @@ def _short(count: int) -> str:
 
 
 def _explained(file: GinFile) -> Iterable[str]:
-    """The head of its file, then what the configuration comes to."""
+    """The comments of a recipe's file, then the resulting settings."""
     from t5x_like.config import gin_config, presets
     from t5x_like.data.dataset import Data
 
@@ -149,7 +149,7 @@ def _explained(file: GinFile) -> Iterable[str]:
 
 
 def _vocabulary() -> Iterable[str]:
-    """One that is named, or that of the parameters to start from, or one trained on the text."""
+    """The vocabulary: one with a name, that of INIT_FROM, or one that the run trains."""
     from t5x_like.config import gin_config
 
     named, start = map(gin_config.macro, ("VOCABULARY", "INIT_FROM"))
@@ -161,7 +161,7 @@ def _vocabulary() -> Iterable[str]:
 
 
 def _rates(schedule: Any, parts: Sequence[Stretch]) -> Iterable[str]:
-    """The learning rate along the run."""
+    """A line with the learning rate along the run."""
     total = sum(part.steps for part in parts)
     shares = (0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
     steps = dict.fromkeys([*(round(share * total) for share in shares), total - 1])

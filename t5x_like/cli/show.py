@@ -25,13 +25,13 @@ examples:
   t5x_like show --corpus 'data/*.txt' --objective bart --vocabulary mine.model --html bart.html
   t5x_like show my_mixture --module my_tasks.py --lengths inputs=128,targets=32 --pack
 
-Text is tokenised first, once: the cache it makes is the one that training reads. Examples come in
-the order of the cache, with the noise of the first epoch.
+The first call tokenises the text into a cache, which training reads too. Examples come in the order
+of the cache, with the noise of the first epoch.
 """
 
 
 def main(argv: list[str]) -> int:
-    """Prints examples of every task named, or writes them as a page."""
+    """Prints examples of the named tasks, or writes them as a page."""
     args = _parser().parse_args(argv)
 
     from t5x_like.display import example_html, example_text
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--objective",
         metavar="O",
-        help=f"for a corpus that is named without one (default: {arguments.OBJECTIVE})",
+        help=f"the objective, if TASK names none (default: {arguments.OBJECTIVE})",
     )
     arguments.add_vocabulary(parser, size=8000)
     group = parser.add_argument_group("examples")
@@ -97,13 +97,13 @@ def _parser() -> argparse.ArgumentParser:
         "--lengths",
         type=arguments.feature_lengths,
         metavar="F=N,F=N",
-        help="task feature lengths, instead of those that go with --length",
+        help="task feature lengths, in place of the objective's for --length",
     )
-    group.add_argument("--pack", action="store_true", help="several short examples in a row")
-    group.add_argument("--seed", type=int, default=0, help="of the noise (default: 0)")
+    group.add_argument("--pack", action="store_true", help="put several short examples in a row")
+    group.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
     group = parser.add_argument_group("output")
     group.add_argument("--color", default="auto", choices=["auto", "always", "never"])
-    group.add_argument("--html", metavar="FILE", help="write a page instead")
+    group.add_argument("--html", metavar="FILE", help="write an HTML page instead")
     return parser
 
 
@@ -125,7 +125,7 @@ def _tasks(args: argparse.Namespace) -> Sequence[Task]:
 
 
 def _other_names(given: Mapping[str, int], wanted: Mapping[str, int]) -> str:
-    """Which features have no length, and which lengths are of no feature."""
+    """The part of an error about features without length and lengths without feature."""
     parts = []
     if missing := wanted.keys() - given.keys():
         parts.append(f"lacks {', '.join(sorted(missing))}")
@@ -138,7 +138,7 @@ def _examples(tasks: Sequence[Task], args: argparse.Namespace) -> list[Examples]
     from t5x_like.data import mixtures
     from t5x_like.data.feature_converters import default_converter
 
-    rows = 2  # of objectives that carry rows from batch to batch; an even number suits them all
+    rows = 2  # for objectives with carried rows, some of which need an even number
     found = [
         examples
         for task in tasks
@@ -156,7 +156,7 @@ def _examples(tasks: Sequence[Task], args: argparse.Namespace) -> list[Examples]
 
 
 def _views(examples: Examples, args: argparse.Namespace) -> Iterator[tuple[str, ExampleView]]:
-    """Where each example stands, and what people see of it."""
+    """The place of each example and its view."""
     from t5x_like.display.example_view import shown
 
     task = examples.task
@@ -174,7 +174,7 @@ _LOOKED_AT = 100
 
 
 def _summary(examples: Examples) -> str:
-    """How many rows there are, and how much of the first hundred is padding or predicted."""
+    """How many rows there are, and how full the first hundred are."""
     from t5x_like.data.samples.packing import PackedSamples
 
     looked_at = min(len(examples), _LOOKED_AT)
@@ -193,7 +193,7 @@ def _summary(examples: Examples) -> str:
 
 
 def _shares(row: Mapping) -> dict[str, float]:
-    """How many places of a row hold tokens, and how much loss weight there is."""
+    """The shares of a row's places that hold tokens or have loss weight."""
     found = {}
     if "encoder_attention_mask" in row:
         found["tokens in inputs"] = float(row["encoder_attention_mask"].mean())

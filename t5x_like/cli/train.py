@@ -10,9 +10,9 @@ from t5x_like.cli import arguments
 _EPILOG = """\
 examples:
   t5x_like train
-      a small T5 on the documentation inside this Python, on whatever devices there are
+      a small T5 on the documentation inside this Python, on all devices
   t5x_like train --recipe bert_base --corpus 'data/*.jsonl.gz'
-      a published pretraining run on your own text, vocabulary included; in small: bert-mini
+      a published pretraining run on your own text, vocabulary included; bert-mini is small
   t5x_like train --gin_file=t5_1_1_small --gin_file=runs/pretrain.gin \\
       --model_dir runs/mine --corpus 'data/*.jsonl.gz'
       a published size on your own text; the same command resumes it

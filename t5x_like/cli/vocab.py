@@ -18,14 +18,15 @@ examples:
   t5x_like vocab stdlib_docs --size 8000 --type wordpiece --lowercase --output uncased
   t5x_like vocab --corpus 'laws/*.txt' --extend imported/bert/vocabulary --size 32000 --output legal
 
-Train with it: t5x_like train ... --gin.VOCABULARY="'mine.model'". unigram and bpe (SentencePiece)
-make one .model file, which gets its sentinels (<extra_id_0> ...) when it is loaded; the others make
-a directory. Each has the special tokens of every objective. VOCABULARY='bytes' needs no training.
+Train with it: t5x_like train ... --vocabulary mine.model. The types unigram and bpe (SentencePiece)
+make a .model file, which gets its sentinels (<extra_id_0> ...) when it is loaded; the other types
+make a directory. Each has the special tokens of every objective. --vocabulary bytes needs no
+training.
 """
 
 
 def main(argv: list[str]) -> int:
-    """Trains a vocabulary, writes its file or directory and says how large it is."""
+    """Trains or extends a vocabulary, writes it and prints its size."""
     parser = argparse.ArgumentParser(
         prog="t5x_like vocab",
         description="Trains a vocabulary on a bounded sample of a corpus or task.",
@@ -92,13 +93,13 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--size", type=int, default=32000, help="pieces (default: 32000)")
     group.add_argument(
-        "--type", choices=arguments.VOCAB_TYPES, help="of what is trained (default: unigram)"
+        "--type", choices=arguments.VOCAB_TYPES, help="kind of vocabulary (default: unigram)"
     )
     group.add_argument(
         "--extend",
         metavar="V",
-        help="a WordPiece vocabulary to extend, in place of training one: its ids stay, words "
-        "that it writes in pieces are added up to --size",
+        help="a WordPiece vocabulary to extend in place of training one: its ids stay, and words "
+        "that it splits are added up to --size ids",
     )
     group.add_argument(
         "--lowercase", action="store_true", help="wordpiece: no capitals and no accents"
@@ -106,14 +107,14 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--pattern",
         choices=["gpt2", "gpt4o"],
-        help="byte_bpe: what no piece crosses; gpt2's, as RoBERTa's and BART's, cuts the words of "
-        "scripts with combining marks (default: gpt4o)",
+        help="byte_bpe: how text is divided before it is cut in pieces; gpt2 (RoBERTa, BART) cuts "
+        "words of scripts with combining marks (default: gpt4o)",
     )
     group.add_argument(
         "--extra_ids",
         type=int,
         metavar="N",
-        help="sentinels saved with a directory (default: 100)",
+        help="sentinels of a vocabulary that is a directory (default: 100)",
     )
     group.add_argument(
         "--max_sentences",
@@ -123,12 +124,16 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
         help="lines to sample, uniformly (default: 1000000)",
     )
     group.add_argument(
-        "--character_coverage", type=float, default=0.9995, metavar="F", help="(default: 0.9995)"
+        "--character_coverage",
+        type=float,
+        default=0.9995,
+        metavar="F",
+        help="share of the text whose characters the vocabulary has (default: 0.9995)",
     )
     group.add_argument(
         "--byte_fallback", action="store_true", help="unigram, bpe: spell rare characters as bytes"
     )
-    group.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
+    group.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
 
 
 def _texts(data: Data) -> Iterator[str]:

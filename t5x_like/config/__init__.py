@@ -1,1 +1,1 @@
-"""Reading and writing gin: files and flags to objects, and objects to text."""
+"""Gin configurations: from files and flags to objects, and from objects to text."""

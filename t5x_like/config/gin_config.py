@@ -1,4 +1,4 @@
-"""Reading gin files and `--gin.NAME=value` flags, with errors that name the nearest valid name."""
+"""Reads gin files and `--gin.NAME=value` flags; errors give the nearest valid names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAVED = "# The whole configuration of a run."
 
 
 class UserSetting(NamedTuple):
-    """A setting of the user's, and the gin file that has it; None for the command line."""
+    """A setting of the user and the gin file that holds it; None for the command line."""
 
     setting: gin_text.Binding
     file: str | None
@@ -40,12 +40,12 @@ def load(
     """Replaces the process's gin configuration by these files, then these bindings, in order.
 
     Args:
-      files: names on the search path; later ones win.
-      bindings: `NAME=value` or `module.Thing.parameter=value`, values in Python syntax.
-      extra_folders: searched before the package's own gin files.
+      files: names on the search path; later files override earlier ones.
+      bindings: `NAME=value` or `module.Thing.parameter=value`, with values in Python syntax.
+      extra_folders: folders that are searched before the package's own.
 
     Raises:
-      ConfigError: no such file, name or parameter, or a value that is not Python.
+      ConfigError: a file, name or parameter does not exist, or a value is not Python.
     """
     paths = [gin_files.find(name, extra_folders) for name in files]
     for path in paths:
@@ -54,7 +54,7 @@ def load(
     _shipped.clear()
     _forget()
     gin.config._LOCATION_PREFIXES[:] = [str(p) for p in gin_files.search_path(extra_folders)]
-    # Gin's own readers know no tables of sizes.
+    # Gin's own readers cannot read tables of sizes.
     gin.config._FILE_READERS[:] = [(gin_files.opened, gin_files.readable)]
     for path in paths:
         _translated(gin.parse_config_file, str(path), where=f"in {path}")
@@ -74,7 +74,7 @@ def bind(bindings: Sequence[str]) -> None:
     """Overrides the configuration.
 
     Raises:
-      ConfigError: a name that is in no file, no such parameter, or a value that is not Python.
+      ConfigError: a macro is in no file, a parameter does not exist, or a value is not Python.
     """
     macros = {name for name, selector in gin.config._CONFIG if selector == "gin.macro"}
     for binding in bindings:
@@ -91,10 +91,10 @@ def bind(bindings: Sequence[str]) -> None:
 
 
 def _forget() -> None:
-    """Clears gin's configuration, and what it has registered for earlier ones.
+    """Clears gin's configuration, and what gin registered for earlier ones.
 
-    By what name gin knows a class, and so how it writes a configuration, would else depend on which
-    file named it first in this process.
+    Otherwise gin's name of a class, and so the text of a saved configuration, would depend on which
+    file named the class first in this process.
     """
     gin.clear_config()
     for selector, known in [*gin.config._REGISTRY.items()]:
@@ -105,19 +105,19 @@ def _forget() -> None:
 
 
 def given_settings() -> list[UserSetting]:
-    """What the user has set: on the command line, and in gin files that are not the package's."""
+    """The user's settings: from the command line, and from gin files outside the package."""
     return list(_given)
 
 
 def shipped(macro: str) -> Any:
-    """What the package's own files give a macro, before any setting of the user's; else None."""
+    """The value of a macro in the package's own files, before any setting of the user; or None."""
     return _shipped.get(macro)
 
 
 def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[UserSetting]:
     """The settings of a user's file, and of the user's files that it includes.
 
-    A saved configuration is a whole one, parts of which nothing may read.
+    A saved configuration yields none: it is complete, so nothing may read some of its settings.
     """
     text = gin_files.read(path)
     if path.resolve().is_relative_to(gin_files.gin_root().resolve()) or text.startswith(_SAVED):
@@ -129,7 +129,7 @@ def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[UserSetting]:
 
 
 def _with_import(binding: str) -> str:
-    """`binding`, after an import of the module of ours that it names, if no file has one."""
+    """`binding`, with an import of the module of t5x_like that it names, if no file has one."""
     name, _, value = binding.partition("=")
     scope, slash, selector = name.strip().rpartition("/")
     module, _, rest = selector.rpartition(".")
@@ -154,10 +154,10 @@ def _with_import(binding: str) -> str:
 def load_text(
     text: str, *, where: str = "a saved configuration", modules: Collection[str] = ()
 ) -> None:
-    """Replaces the process's gin configuration by `text`, which may name our own modules alone.
+    """Replaces the process's gin configuration by `text`, which may name only trusted modules.
 
     Raises:
-      UntrustedError: it names another module, and not one of `modules` (`trust.check`).
+      UntrustedError: it names a module that is neither trusted nor in `modules` (`trust.check`).
     """
     trust.check(text, where=where, modules=modules)
     _replace(text, where=f"in {where}")
@@ -169,13 +169,13 @@ def _replace(text: str, *, where: str = "") -> None:
 
 
 def resolved() -> str:
-    """The whole configuration as gin text, which gin reads back."""
+    """The whole configuration as gin text, which gin can read again."""
     return f"{_SAVED}\n{gin.config_str(max_line_length=100)}"
 
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Puts the process's gin configuration back as it was, whatever is loaded inside."""
+    """A context that restores the process's gin configuration when it ends."""
     text, given, usual = resolved(), [*_given], {**_shipped}
     try:
         yield
@@ -190,17 +190,17 @@ def build(configurable: Callable[..., Any]) -> Any:
     """Calls `configurable` with its gin bindings.
 
     Raises:
-      ConfigError: something it refers to is missing or fails to build.
+      ConfigError: a part that the bindings refer to is missing or fails to build.
     """
     return made(lambda: gin.get_configurable(configurable)())
 
 
 def freed(value: Any) -> Any:
-    """`value` with all that it would still ask gin for when it is called.
+    """`value` with its gin bindings filled in, so that it no longer depends on gin.
 
     Gin's reference to a class or function looks up its bindings in the process's configuration at
-    every call. Here it becomes a `functools.partial` with them, so that another configuration may
-    be loaded in between.
+    every call. Here it becomes a `functools.partial` with these bindings, so that another
+    configuration can be loaded before the call.
     """
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
         return type(value)(map(freed, value))
@@ -211,7 +211,7 @@ def freed(value: Any) -> Any:
         return functools.partial(freed(value.func), *map(freed, value.args), **keywords)
     if (known := _configurable(value)) is not None:
         bound = freed(made(lambda: gin.get_bindings(known.selector)))
-        # So that gin knows them to be in use, as if it had called it.
+        # Gin counts the bindings as used, as if it had called the function.
         gin.config._OPERATIVE_CONFIG.setdefault(("", known.selector), {}).update(bound)
         return functools.partial(known.wrapped, **bound) if bound else known.wrapped
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -225,9 +225,9 @@ def freed(value: Any) -> Any:
 
 
 def _configurable(value: Any) -> Any:
-    """What gin knows of a class or function that a configuration refers to; None of other things.
+    """Gin's entry for a class or function that a configuration refers to; None for other values.
 
-    A class stands there as a subclass of itself, by which gin does not find it.
+    Gin replaces a class by a subclass, which its own look-up does not find.
     """
     if not callable(value):
         return None
@@ -236,10 +236,10 @@ def _configurable(value: Any) -> Any:
 
 
 def macro(name: str) -> Any:
-    """What the configuration gives macro `name`; a `@reference` is a function to be called.
+    """The value of macro `name`; a `@reference` without a call is a function.
 
     Raises:
-      ConfigError: it has no such macro, or what that refers to is missing or fails to build.
+      ConfigError: there is no such macro, or a part that it refers to is missing or fails to build.
     """
     found = made(lambda: gin.get_bindings(f"{name}/gin.macro"))
     if "value" not in found:
@@ -248,12 +248,12 @@ def macro(name: str) -> Any:
 
 
 def described(name: str) -> str:
-    """How the configuration makes macro `name`: `schedules.linear(warmup_steps=100)`.
+    """The call that makes macro `name`, such as `schedules.linear(warmup_steps=100)`.
 
-    Numbers that are macros are resolved.
+    Macros that are numbers are replaced by their values.
 
     Raises:
-      ConfigError: it has no such macro.
+      ConfigError: there is no such macro.
     """
     value = macro(name)
     reference = made(lambda: gin.get_bindings(f"{name}/gin.macro", resolve_references=False))
@@ -266,41 +266,41 @@ def described(name: str) -> str:
 
 
 def _number(value: Any) -> str:
-    """A value as gin writes it; a macro that is a number as that."""
+    """A value as gin writes it; a macro that is a number is written as its value."""
     text = str(value) if isinstance(value, gin.config.ConfigurableReference) else repr(value)
     found = macro(text[1:]) if text.startswith("%") else None
     return repr(found) if isinstance(found, int | float) else text
 
 
 def given(configurable: Callable[..., Any]) -> dict[str, Any]:
-    """The arguments that the configuration gives to `configurable`; none where it is not named."""
+    """The arguments that the configuration gives to `configurable`; empty if it is not named."""
     names = {selector for _, selector in gin.config._CONFIG}
     name = f"{configurable.__module__}.{configurable.__qualname__}"
-    # Where a file imports its module by an alias, gin knows it by that.
+    # If a file imports its module by an alias, gin knows it by the alias.
     known = gin.config._inverse_lookup(configurable)
     name = name if known is None else known.selector
     return made(lambda: gin.get_bindings(name)) if name in names else {}
 
 
 def construct(configurable: Callable[..., Any], **arguments: Any) -> Any:
-    """Calls `configurable` with `arguments` and, for the others, its gin bindings.
+    """Calls `configurable` with `arguments`, and with its gin bindings for all others.
 
     Raises:
-      ConfigError: something it refers to is missing or fails to build.
+      ConfigError: a part that the bindings refer to is missing or fails to build.
     """
     return made(lambda: gin.get_configurable(configurable)(**arguments))
 
 
 def made(make: Callable[[], Any]) -> Any:
-    """`make()`, which calls things that gin configures.
+    """The result of `make()`, which calls what gin configures.
 
     Raises:
-      ConfigError: something it refers to is missing or fails to build.
+      ConfigError: a part that the bindings refer to is missing or fails to build.
     """
     try:
         return make()
     except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:
-        # Gin appends which function it called, by its address in memory.
+        # Gin appends the function that it called, with its address in memory.
         message = str(error).partition("\n  In call to configurable")[0].strip()
         raise ConfigError(message) from error
 
@@ -311,7 +311,7 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
     except ConfigError:
         raise
     except (SyntaxError, tokenize.TokenError) as error:  # the second: a string without an end
-        # Of what it could not read, Python would show the address.
+        # Python's message ends with the address of what it could not read.
         reason = str(error.args[0]).partition("malformed node")[0].rstrip(".")
         raise ConfigError(
             f"not a Python value {where}: {reason}{': ' * bool(reason)}a string needs its own "
@@ -325,7 +325,7 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
 
 
 def _nearest_configurable(message: str) -> str:
-    """The nearest configurables, or parameters of the configurable, that gin's message is about."""
+    """Advice for gin's message: the nearest configurables, or parameters of the configurable."""
     if found := re.search(r"No configurable matching '([\w.]+)'", message):
         selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
         return nearest(found[1], sorted(".".join(s.split(".")[-2:]) for s in selectors))

@@ -1,16 +1,15 @@
-"""Gin files and where they lie; one file a family of models or recipes, with a table of its sizes.
+"""Finds gin files, and the rows of their tables of sizes; each family has one file.
 
-A family's file, such as gin/models/bert.gin, says what all sizes share, and has one statement that
-gin does not know: `SIZES`, a table of which each row is a gin file of its own name. So `bert_base`,
-on the command line, in `include 'models/bert_base'` and for `t5x_like inspect`, is the family's
-file and then the values of its row. Cells of the columns
+The file of a family of models or recipes, such as gin/models/bert.gin, has what all sizes share,
+and a statement that gin does not know: `SIZES`, a table whose rows can be named like gin files. So
+`bert_base`, on the command line, in `include 'models/bert_base'` and for `t5x_like inspect`, is the
+family's file followed by the values of its row. The columns of a table are:
 
-- `include`: gin files, models before the family's own and others after it; a recipe includes the
-  model of its name where this names none;
-- `parameters`, `hardware`, `result`, `note`: for people; `parameters` is checked by a test;
-
-all others are macros (`TRAIN_STEPS`), or parameters of the class that heads the first column. An
-empty cell sets nothing.
+- `include`: gin files. Models come before the family's own file, others after it. A recipe whose
+  cell names no model includes the model of its own name.
+- `parameters`, `hardware`, `result`, `note`: for people. A test checks `parameters`.
+- All others are macros (`TRAIN_STEPS`), or parameters of the class that heads the first column. An
+  empty cell sets nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _KINDS = ("models", "recipes")
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be right: what, where, the nearest names, what to do."""
+    """A wrong configuration; the message says what, where, the nearest names and what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,12 +40,12 @@ class GinFile:
     """A published model or recipe.
 
     Attributes:
-      name: by which it is found, such as `bert_base`.
-      path: its file; of a row of a table, that of the family, without `.gin` and with the row's
-        name.
-      family: the file that has it.
-      text: what gin reads.
-      parameters: of the model, as stated; those of the model that it includes, for a recipe.
+      name: its name, such as `bert_base`.
+      path: its path. A row of a table has the folder of its family and its own name without `.gin`.
+      family: the file that holds it.
+      text: the text that gin reads.
+      parameters: the stated number of the model's parameters, or for a recipe that of the model
+        it includes.
     """
 
     name: str
@@ -57,23 +56,23 @@ class GinFile:
 
 
 def gin_root() -> Path:
-    """The folder of gin files: inside an installed package, else beside it in a checkout."""
+    """The folder of gin files: in an installed package, or beside the package in a checkout."""
     installed = _PACKAGE / "gin"
     return installed if installed.is_dir() else _PACKAGE.parent / "gin"
 
 
 def search_path(extra: Sequence[str] = ()) -> list[Path]:
-    """Where a gin file is looked for, in order: as given, user folders, gin/, gin/models/."""
+    """The folders with gin files, in order: the current one, `extra`, gin/, gin/models/."""
     return [Path("."), *map(Path, extra), gin_root(), gin_root() / "models"]
 
 
 def published_models() -> dict[str, GinFile]:
-    """The models that come with the package by name, such as `t5_1_1_xxl`."""
+    """The models of the package by name, such as `t5_1_1_xxl`."""
     return published(gin_root() / "models")
 
 
 def published_recipes() -> dict[str, GinFile]:
-    """The pretraining runs that come with the package by name, such as `bert_base`."""
+    """The pretraining runs of the package by name, such as `bert_base`."""
     recipes = published(gin_root() / "recipes")
     models = published_models()
     for name, one in recipes.items():
@@ -85,14 +84,14 @@ def published_recipes() -> dict[str, GinFile]:
 
 
 def find(name: str, extra: Sequence[str] = ()) -> Path:
-    """The first file of that name on the search path, else the published model of that name.
+    """The published model called `name`, else the first file or row on the search path.
 
     Args:
-      name: of a file, or of a model: `bert_base`, `bert/base.gin`.
-      extra: folders searched before the package's own.
+      name: the name of a model, a file or a row: `bert_base`, `runs/pretrain.gin`, `bert/base.gin`.
+      extra: folders that are searched before the package's own.
 
     Raises:
-      ConfigError: there is none; names the nearest that exist.
+      ConfigError: there is none; the message gives the nearest names.
     """
     models = published_models()
     if name in models:
@@ -123,7 +122,7 @@ def find_recipe(name: str) -> Path:
     """The gin file of a published pretraining run.
 
     Raises:
-      ConfigError: there is none of that name; names the nearest that there are.
+      ConfigError: there is none of that name; the message gives the nearest names.
     """
     recipes = published_recipes()
     if name not in recipes:
@@ -133,7 +132,7 @@ def find_recipe(name: str) -> Path:
 
 
 def check_whole(path: Path) -> None:
-    """Raises ConfigError where a file of ours is only what several sizes share."""
+    """Raises ConfigError if `path` is a family's file, which is no model or recipe by itself."""
     if path.is_file() and path.resolve().is_relative_to(gin_root().resolve()):
         text = path.read_text(encoding="utf-8")
         if _SIZES.search(text):
@@ -142,13 +141,13 @@ def check_whole(path: Path) -> None:
 
 
 def read(path: Path) -> str:
-    """The text of a gin file as gin reads it: without its table, or of one row of that."""
+    """The text that gin reads: a gin file without its table, or a row of a table."""
     row = _row(path)
     return _SIZES.sub("", path.read_text(encoding="utf-8")) if row is None else row.text
 
 
 def opened(path: str) -> io.StringIO:
-    """A file for gin to read."""
+    """A gin file, or a row of a table, as an open file."""
     return io.StringIO(read(Path(path)))
 
 
@@ -171,15 +170,15 @@ def _published(folder: Path) -> Mapping[str, GinFile]:
 
 
 def published(folder: Path) -> dict[str, GinFile]:
-    """The models or recipes of a folder by name: families by name, rows as in their tables.
+    """The models or recipes of a folder by name: families in order, rows as in their tables.
 
-    Files without a table that state no parameters are parts of others.
+    A file without a table that states no parameters is only a part of others, and is left out.
     """
     return dict(_published(folder))
 
 
 def _row(path: Path) -> GinFile | None:
-    """The row of a table that a path without a file of its own names: models/bert_base."""
+    """The row of a table that a path such as models/bert_base names; None for a real file."""
     for kind in _KINDS:
         folder = gin_root() / kind
         if path.is_relative_to(folder):
@@ -212,7 +211,7 @@ def _rows(file: Path, text: str) -> list[GinFile]:
 def _rendered(
     file: Path, text: str, owner: str, name: str, row: dict[str, str], others: Sequence[str]
 ) -> GinFile:
-    """The row as a gin file: what people read as comments, includes, then its values."""
+    """The row as a gin file: comments for people, then includes, then its values."""
     kind = file.parent.name
     said = {column: row.pop(column, "") for column in _FOR_PEOPLE}
     count = f"{said['parameters']} parameters" if said["parameters"] else ""
@@ -224,11 +223,11 @@ def _rendered(
     first: list[str] = []
     after: list[str] = []
     for one in filter(None, (part.strip() for part in row.pop("include", "").split(","))):
-        # Parts that change what the family's own file says come after it.
+        # Files that override the family's own file come after it.
         (first if one.startswith("models/") else after).append(f"include '{one}'")
     if kind == "recipes" and not first and name in published_models():
         first.append(f"include 'models/{name}'")
-    if not any(f"include '{kind}/{one}'" in first for one in others):  # which include it
+    if not any(f"include '{kind}/{one}'" in first for one in others):  # rows that include the file
         first.append(f"include '{kind}/{file.name}'")
     values = [
         f"{column if column.isupper() or '.' in column else f'{owner}.{column}'} = {value}"

@@ -1,4 +1,4 @@
-"""What gin text says, read without importing or calling anything that it names."""
+"""Reads the statements of gin text; imports and calls nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from gin import config_parser
 
 
 class Binding(NamedTuple):
-    """`scope/selector.parameter = value`; a macro has its name as selector and no parameter."""
+    """The left side of `scope/selector.parameter = value`.
+
+    A macro has its name as selector, and no parameter.
+    """
 
     scope: str
     selector: str
@@ -23,7 +26,7 @@ class Binding(NamedTuple):
 
 
 class Macro(str):
-    """The name of a macro, where a value refers to it."""
+    """The name of a macro that a value refers to."""
 
 
 @dataclasses.dataclass
@@ -31,12 +34,12 @@ class GinText:
     """The statements of a gin file, in order.
 
     Attributes:
-      imports: {name in the text: the module, or first part of one, that it stands for}.
-      modules: everything that is imported.
-      bindings: what is set.
+      imports: names in the text, and the module (or its first part) that each stands for.
+      modules: all modules that are imported.
+      bindings: the left sides of the bindings.
       values: literals of bindings; a `Macro` for `%NAME`, None for other references.
       references: what values refer to by `@`, without scopes.
-      includes: other files.
+      includes: the files that are included.
     """
 
     imports: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -48,18 +51,21 @@ class GinText:
 
     @property
     def named(self) -> list[str]:
-        """What is to be configured or called, each as the full path that its import gives it."""
+        """The full paths of what is configured or called."""
         configured = [binding.selector for binding in self.bindings if binding.parameter]
         return list(dict.fromkeys(map(self.full_path, [*configured, *self.references])))
 
     def full_path(self, selector: str) -> str:
-        """`t5x_like.models.bert.Config` of `bert.Config`; what is not imported stays as it is."""
+        """The full path of a selector, such as `t5x_like.models.bert.Config` for `bert.Config`.
+
+        A selector that is not imported stays unchanged.
+        """
         first, dot, rest = selector.partition(".")
         return f"{self.imports.get(first, first)}{dot}{rest}"
 
 
 class _Recorder(config_parser.ParserDelegate):
-    """Stands for the values of a text, which are of no interest here, and notes references."""
+    """A delegate of gin's parser that collects references and makes no values."""
 
     def __init__(self, text: GinText) -> None:
         self._text = text
@@ -76,7 +82,7 @@ def read(text: str) -> GinText:
     """The statements of gin text.
 
     Raises:
-      SyntaxError: it is no gin text.
+      SyntaxError: this is no gin text.
     """
     found = GinText()
     for statement in _statements(text, _Recorder(found)):
@@ -101,7 +107,7 @@ def read(text: str) -> GinText:
 
 
 def _statements(text: str, recorder: _Recorder) -> Iterator[Any]:
-    """The statements that gin parses; for text without an end the tokenizer has its own error."""
+    """The statements that gin parses; the tokenizer's error becomes a SyntaxError."""
     try:
         yield from config_parser.ConfigParser(text, recorder)
     except tokenize.TokenError as error:

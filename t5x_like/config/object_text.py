@@ -1,4 +1,4 @@
-"""Objects of ours as gin text, which makes them again: a model's constructor, a whole run."""
+"""Gin text that makes an object of t5x_like again, such as a model or a run."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 
 def model_text(make: functools.partial, *, title: str) -> str:
-    """Gin text in which the macro MODEL is what `make` calls, with its arguments.
+    """Gin text in which the macro MODEL makes the same model as `make`.
 
     Args:
-      make: of one of our classes, with arguments that are literals, functions, dataclass objects
-        and further partials of ours.
-      title: the text's comment.
+      make: a partial of a class of t5x_like. Its arguments are literals, functions, dataclass
+        objects and further partials.
+      title: the comment at the beginning.
 
     Raises:
-      ValueError: gin cannot say it: a value is none of the above.
+      ValueError: an argument is of another kind, which gin text cannot express.
     """
     writer = Writer()
     return writer.text(title, [f"MODEL = {writer.reference(make)}"])
 
 
 class Writer:
-    """Collects what is imported and bound."""
+    """A writer of gin text, which collects imports and bindings."""
 
     def __init__(self) -> None:
         self.modules: set[tuple[str, str]] = set()
@@ -35,12 +35,13 @@ class Writer:
         self._scopes = 0
 
     def text(self, title: str, first: Sequence[str]) -> str:
-        """The whole text: a comment, imports, the lines that come first, and what they need."""
+        """The whole text: a comment, imports, the lines `first`, and their bindings."""
         imports = [f"from {module} import {name}" for module, name in sorted(self.modules)]
         head = [f"# {title}", "from __gin__ import dynamic_registration", ""]
         return "\n".join([*head, *imports, "", *first, *self.bindings, ""])
 
     def reference(self, value: Any) -> str:
+        """Gin text for a value, whose imports and bindings are collected."""
         if isinstance(value, functools.partial):
             return self._bound(value.func, _arguments(value))
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -63,9 +64,9 @@ class Writer:
         raise ValueError(f"{value!r} cannot be written to a gin file")
 
     def _bound(self, target: Any, arguments: dict[str, Any], usual: Collection[str] = ()) -> str:
-        """A reference to `target` with these arguments, of which the usual ones need no words.
+        """A reference to `target` with these arguments; the `usual` ones are left out.
 
-        What is configured twice differently has a scope of its own, and all arguments in it.
+        If `target` already has other arguments, the reference gets a new scope with all arguments.
         """
         selector = self._selector(target)
         said = {name: value for name, value in arguments.items() if name not in usual}
@@ -92,7 +93,7 @@ class Writer:
 
 
 def _arguments(made: functools.partial) -> dict[str, Any]:
-    """By name. The signature of an NNX module's class tells nothing: its constructor's does."""
+    """The arguments of a partial by name, from the constructor's signature if it makes a class."""
     of_class = isinstance(made.func, type)
     constructor = made.func.__init__ if of_class else made.func  # type: ignore[misc]
     owner = (None,) if of_class else ()

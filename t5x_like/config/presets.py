@@ -1,4 +1,4 @@
-"""Objectives by name, as a configuration may change them."""
+"""Objectives by name, with the fields that the configuration sets."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from t5x_like.core.protocols import Objective
 
 
 def preset(name: str) -> Objective:
-    """The objective called `name`, with the fields that gin binds for its class and its parts'.
+    """The objective called `name`, with the fields that gin binds for its class and its parts.
 
     So `--gin.span_corruption.SpanCorruption.noise_density=0.5` changes it wherever it is named: by
     OBJECTIVE, by a phase, or as `<corpus>.<objective>`.
 
     Raises:
-      ValueError: no such preset; names the nearest.
-      ConfigError: a field has a value that it cannot have.
+      ValueError: there is no such preset; the message gives the nearest names.
+      ConfigError: a field has an impossible value.
     """
     return _bound(objectives.preset(name))
 
 
 @dataclasses.dataclass(frozen=True)
 class Presets:
-    """The objectives by name, some with other fields: `preset` as it was at some moment.
+    """The objectives by name, with the fields of some earlier configuration.
 
-    `changed` are pairs of a name and its objective.
+    `changed` holds pairs of a name and its changed objective.
     """
 
     changed: tuple[tuple[str, Objective], ...] = ()
@@ -37,14 +37,14 @@ class Presets:
 
 
 def now() -> Presets:
-    """What `preset` finds with the process's present configuration, whatever is loaded later."""
+    """The objectives under the current configuration; later configurations do not change them."""
     found = {name: _bound(usual) for name, usual in objectives.presets().items()}
     changed = {name: one for name, one in found.items() if one != objectives.preset(name)}
     return Presets(tuple(changed.items()))
 
 
 def chosen(named: Objective | str | None) -> Objective | None:
-    """What OBJECTIVE or the objective of a phase stands for: an objective is itself."""
+    """The objective that OBJECTIVE or a phase names; an object is returned as it is."""
     return preset(named) if isinstance(named, str) else named
 
 
@@ -60,5 +60,5 @@ def _bound(part: Any) -> Any:
         for field in dataclasses.fields(part)
         if field.init and field.name not in given
     }
-    # Called through gin, which then knows that its bindings are read.
+    # Calling through gin marks its bindings as read.
     return gin_config.construct(kind, **fields) if given else kind(**fields)

@@ -1,4 +1,4 @@
-"""The settings that people set: one word each, on the command line as in Python."""
+"""The common settings, each with one name on the command line and in Python."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from t5x_like.core.spelling import nearest
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A word, and what it sets.
+    """A setting and its place in the configuration.
 
     Attributes:
       target: a macro of the gin files, or a parameter.
-      kind: of its value: int, float, str; "texts" is one or several.
-      example: a value, for help.
-      help: a line about it.
+      kind: the kind of its value: "int", "float", "str", "texts" (one or several) or "sizes".
+      example: a placeholder of the value, for `--help`.
+      help: a line about it, for `--help`.
     """
 
     target: str
@@ -31,43 +31,43 @@ SETTINGS: Mapping[str, Setting] = {
         "CORPUS",
         "texts",
         "FILES",
-        "what to read: a path or glob of text, JSONL, TSV or Parquet files (.gz, .zst too), or "
+        "the text: a path or glob of text, JSONL, TSV or Parquet files (also .gz and .zst), or "
         "tfds:<name>",
     ),
     "task": Setting(
         "MIXTURE_OR_TASK_NAME",
         "str",
         "NAME",
-        "or a corpus by name (stdlib_docs), <corpus>.<objective>, or a registered task or mixture",
+        "a corpus by name (stdlib_docs), <corpus>.<objective>, or a registered task or mixture",
     ),
-    "model_dir": Setting("MODEL_DIR", "str", "DIR", "of the run; one that is there is resumed"),
-    "cache_dir": Setting("CACHE_DIR", "str", "DIR", "of vocabularies and caches"),
-    "train_steps": Setting("TRAIN_STEPS", "int", "N", "steps in all; more extend a finished run"),
-    "batch_size": Setting("BATCH_SIZE", "int", "ROWS", "of a step, over all devices"),
-    "learning_rate": Setting("PEAK_LEARNING_RATE", "float", "RATE", "the highest of the run"),
-    "objective": Setting("OBJECTIVE", "str", "NAME", "`t5x_like objectives` lists them"),
+    "model_dir": Setting("MODEL_DIR", "str", "DIR", "the run's folder; a run in it is resumed"),
+    "cache_dir": Setting("CACHE_DIR", "str", "DIR", "folder of vocabularies and caches"),
+    "train_steps": Setting("TRAIN_STEPS", "int", "N", "steps of the run; more extend it"),
+    "batch_size": Setting("BATCH_SIZE", "int", "ROWS", "rows of a step, over all devices"),
+    "learning_rate": Setting("PEAK_LEARNING_RATE", "float", "RATE", "highest of the run"),
+    "objective": Setting("OBJECTIVE", "str", "NAME", "a name from `t5x_like objectives`"),
     "vocabulary": Setting(
         "VOCABULARY",
         "str",
         "V",
-        "bytes, a .model, vocab.txt or tokenizer.json file, or the directory of one",
+        "bytes, a .model, vocab.txt or tokenizer.json file, or the directory of a vocabulary",
     ),
-    "vocab_size": Setting("VOCAB_SIZE", "int", "N", "pieces of a vocabulary that is trained"),
-    "seed": Setting("SEED", "int", "N", "of parameters, order, noise and dropout"),
+    "vocab_size": Setting("VOCAB_SIZE", "int", "N", "pieces of a trained vocabulary"),
+    "seed": Setting("SEED", "int", "N", "seed of parameters, order, noise and dropout"),
     "mesh": Setting(
         "partitioning.make_layout.mesh",
         "sizes",
         "AXIS=N,...",
-        "of devices, such as data=4,tensor=2",
+        "mesh of devices, such as data=4,tensor=2",
     ),
 }
 
 
 def bindings(values: Mapping[str, Any]) -> list[str]:
-    """Gin bindings that set these words; None leaves one as it is.
+    """Gin bindings for settings by name; a value of None sets nothing.
 
     Raises:
-      ValueError: a word that is none of `SETTINGS`.
+      ValueError: a name is not in `SETTINGS`.
     """
     found = []
     for name, value in values.items():

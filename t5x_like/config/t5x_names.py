@@ -1,4 +1,4 @@
-"""What T5X calls by other names, for those who come from there."""
+"""T5X's macros with other names here, for error messages."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MACROS = {
     "INFER_OUTPUT_DIR": "`t5x_like infer RUN --output FILE`",
     "USE_HARDWARE_RNG": "JAX_DEFAULT_PRNG_IMPL=rbg in the environment",
 }
-"""{macro there: what does the same here}."""
+"""T5X's macros, and what does the same here."""
 
 
 def advice(macro: str) -> str:
-    """`; T5X's RANDOM_SEED is SEED here`, or nothing."""
+    """Text for an error about a macro of T5X, or nothing for any other macro."""
     return f"; in place of T5X's {macro} there is {MACROS[macro]}" if macro in MACROS else ""

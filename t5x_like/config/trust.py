@@ -1,8 +1,8 @@
-"""What the configuration of a directory may name: parts of ours, and modules its reader names.
+"""Checks what the configuration of a directory names before gin imports and calls it.
 
-A directory of a run or of imported weights may come from anyone, and gin imports and calls what a
-configuration says. So its text is read before gin reads it: it may name classes and functions of
-the modules that make up a run, and of modules that the user names on the command line.
+The directory of a run or of imported weights may come from anyone. Its configuration may name
+classes and functions of the modules that make up a run, and of modules that the user names on the
+command line.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _MODULES = frozenset(
         "t5x_like.training.optimization.schedules",
     ]
 )
-"""Whose public classes and functions make parts of a run, and neither import nor run anything."""
+"""Modules whose public classes and functions make parts of a run and run no other code."""
 
 _INITIALIZERS = ("flax.nnx.initializers", "jax.nn.initializers", "jax._src.nn.initializers")
-"""One thing under three names; a configuration has it as `nnx.initializers`."""
+"""Three names of one module; a configuration imports it as `nnx.initializers`."""
 
 
 class UntrustedError(ValueError):
-    """A configuration names what its reader has not agreed to."""
+    """A configuration names code that its reader has not allowed."""
 
 
 def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
-    """Refuses gin text that names more than it may; imports nothing but our own modules.
+    """Refuses gin text that names more than it may; imports only modules of t5x_like.
 
     Args:
       text: the configuration.
-      where: it is, for the message.
-      modules: dotted names that the user has named.
+      where: its place, for the message.
+      modules: dotted names of modules that the user allows.
 
     Raises:
-      UntrustedError: it includes a file, or names a module or function that it may not.
+      UntrustedError: the text includes a file, or names a module or function that is not allowed.
     """
     try:
         said = gin_text.read(text)
@@ -81,7 +81,7 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
 
 
 def modules() -> list[str]:
-    """Dotted names of the modules of ours that a configuration may name."""
+    """Dotted names of the modules of t5x_like that a configuration may name."""
     return [
         *sorted(_MODULES),
         *(
@@ -101,7 +101,7 @@ def _ours(module: str) -> bool:
 
 
 def _defines(module: str, name: str) -> bool:
-    """Whether it is the module's own, and not something that it imports itself, such as `os`."""
+    """Whether the module itself defines `name`, and does not only import it, as it may `os`."""
     names: tuple[str, ...]
     if module in _INITIALIZERS:
         found, names = getattr(initializers, name, None), _INITIALIZERS

@@ -1,1 +1,1 @@
-"""Examples and parameters as people read them."""
+"""Examples and parameters as text and tables for people."""

@@ -1,4 +1,4 @@
-"""Examples as one HTML page that needs nothing besides itself."""
+"""Examples as one HTML page, which needs no other file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def page(title: str, groups: Mapping[str, Mapping[str, ExampleView]]) -> str:
     """A page of examples.
 
     Args:
-      title: of the page.
-      groups: by the heading that they go under, examples by where they stand.
+      title: the title of the page.
+      groups: headings, each with its examples by the heading of each example.
     """
     parts = [
         "<!doctype html>",

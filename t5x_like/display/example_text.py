@@ -1,4 +1,4 @@
-"""Examples as text for a terminal, in colour or with marks instead of it."""
+"""Examples as text for a terminal, in colour or with marks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _COLOURS = {
 _MARKS = {"replaced": ("{", "}"), "kept": ("=", "="), "target": ("[", "]")}
 
 LEGEND = "{replaced by a random token}  =kept as it is, and predicted=  [predicted]"
-"""What the marks mean where there is no colour."""
+"""The meaning of the marks, which take the place of colour."""
 
 
 def render(example: ExampleView, *, colour: bool, width: int = 100) -> str:
-    """The lines of an example under their names, then its numbers."""
+    """The text of an example: its lines under their names, then its numbers."""
     parts = []
     for name, tokens in example.lines.items():
         parts.append(f"  {name}")

@@ -1,4 +1,4 @@
-"""An example as people read it: lines of coloured tokens, and the numbers that belong to it."""
+"""Views of examples for people: lines of tokens with roles, and numbers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Token:
     """One token of a line.
 
     Attributes:
-      text: with a leading space where it begins a word.
-      role: what colours it: "text", "special", "masked", "replaced", "kept", "target", "context",
-        or "sentinel" with its number modulo six.
+      text: its text, with a leading space where it begins a word.
+      role: decides its colour: "text", "special", "masked", "replaced", "kept", "target",
+        "context", or "sentinel" with the sentinel's number modulo six.
     """
 
     text: str
@@ -34,11 +34,11 @@ class Token:
 
 @dataclasses.dataclass(frozen=True)
 class ExampleView:
-    """An example.
+    """The view of an example.
 
     Attributes:
-      lines: tokens by the name of what they are.
-      numbers: further values by name, and lengths.
+      lines: names, such as "inputs", and their tokens.
+      numbers: names of lengths and other values, and their text.
     """
 
     lines: Mapping[str, Sequence[Token]]
@@ -48,12 +48,12 @@ class ExampleView:
 def shown(
     features: Features, specs: Mapping[str, FeatureSpec], vocabulary: Vocabulary
 ) -> ExampleView:
-    """What people want to see of an example's features (after end of sequence was appended).
+    """The view of an example's features, to which end of sequence has been appended.
 
     Args:
-      features: as an objective makes them.
+      features: the features that an objective makes.
       specs: their declared lengths.
-      vocabulary: of the tokens.
+      vocabulary: the vocabulary of the tokens.
     """
     ids = vocabulary.token_ids
     if "masked_positions" in features:
@@ -82,7 +82,7 @@ def _filled(weights: np.ndarray, length: int) -> list[float]:
 def _tokens(
     tokens: np.ndarray, vocabulary: Vocabulary, ids: TokenIds, *, roles: Mapping[int, str] = {}
 ) -> list[Token]:
-    """Tokens with the roles that their ids give them, unless `roles` has one for the place."""
+    """Tokens with the roles of their ids, or those that `roles` has for their places."""
     special = set(ids.special)
     found = []
     for place, i in enumerate(tokens.tolist()):
@@ -99,7 +99,7 @@ def _tokens(
 
 
 def _masked(features: Features, vocabulary: Vocabulary, ids: TokenIds) -> dict[str, list[Token]]:
-    """The corrupted row over the original one, the predicted tokens marked in both."""
+    """The corrupted row and the original one, with predicted tokens marked in both."""
     inputs, places = features["inputs"], features["masked_positions"]
     originals = inputs.copy()
     originals[places] = features["masked_targets"]
@@ -148,7 +148,7 @@ def _numbers(features: Features, specs: Mapping[str, FeatureSpec]) -> dict[str, 
 
 
 def _brief(values: np.ndarray) -> str:
-    """Runs of equal values where they are few, else the first values."""
+    """Runs of equal values if they are few, else the first values."""
     starts = np.flatnonzero(np.diff(values, prepend=values[0] - 1))
     if len(starts) <= _FIRST / 2:
         runs = zip(values[starts].tolist(), np.diff([*starts, len(values)]).tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""The parameters of a model and how a mesh splits them, without allocating anything."""
+"""The parameters of a model and their sharding on a mesh; nothing is allocated."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Parameter:
 
     @property
     def module(self) -> str:
-        """The part of the model that it belongs to."""
+        """The part of the model that holds it."""
         return self.path.partition(".")[0]
 
 
 def abstract_parameters(make_model: Callable[..., Any]) -> list[Parameter]:
-    """The parameters of the model that `make_model` makes from `rngs`, by module and name.
+    """The parameters of the model that `make_model(rngs=...)` makes, by module and name.
 
     Raises:
-      ValueError: the configuration is of no possible model, or a parameter has no axes.
+      ValueError: the configuration of the model is impossible, or a parameter has no axes.
     """
     model = gin_config.made(lambda: nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0))))
     _, state = nnx.split(model)
@@ -57,10 +57,10 @@ def abstract_parameters(make_model: Callable[..., Any]) -> list[Parameter]:
 
 
 def layout_without_devices(mesh: Mapping[str, int]) -> Layout:
-    """The configuration's rules on a mesh of these sizes; arrays cannot be placed on it.
+    """The configured rules on a mesh of these sizes, which has no devices for arrays.
 
     Raises:
-      ValueError: a mesh axis has another name than those of `MESH_AXES`.
+      ValueError: a mesh axis is not one of `MESH_AXES`.
     """
     if unknown := next(iter(mesh.keys() - set(MESH_AXES)), None):
         near = gin_config.nearest(unknown, MESH_AXES, of="axes")
@@ -72,7 +72,7 @@ def layout_without_devices(mesh: Mapping[str, int]) -> Layout:
 
 
 def bytes_per_device(parameters: Iterable[Parameter], layout: Layout) -> int:
-    """What every device of the layout's mesh holds of the parameters."""
+    """The bytes of parameters on each device of the layout's mesh."""
     return sum(
         math.prod(layout.sharding(one.axes, one.shape).shard_shape(one.shape)) * one.dtype.itemsize
         for one in parameters

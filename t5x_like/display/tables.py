@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: set[int]) -> str:
-    """Columns as wide as they must be; those in `right` hold numbers."""
+    """The rows as text with aligned columns; columns in `right` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

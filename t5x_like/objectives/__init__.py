@@ -12,7 +12,7 @@ from t5x_like.core.spelling import nearest
 
 
 def presets() -> dict[str, Objective]:
-    """Every named objective: the union of the `PRESETS` of this package's modules.
+    """Every objective by name: the union of the `PRESETS` of this package's modules.
 
     Raises:
       ValueError: two modules claim one name.
@@ -21,7 +21,7 @@ def presets() -> dict[str, Objective]:
 
 
 def summaries() -> dict[str, str]:
-    """What each preset does, in a line, and whose it is: the union of the modules' `SUMMARIES`.
+    """One line about each preset and its source: the union of the modules' `SUMMARIES`.
 
     Raises:
       ValueError: two modules claim one name.
@@ -43,7 +43,7 @@ def preset(name: str) -> Objective:
     """The objective called `name`.
 
     Raises:
-      ValueError: no such preset; names the nearest.
+      ValueError: there is no such preset; the message gives the nearest names.
     """
     known = presets()
     if name not in known:

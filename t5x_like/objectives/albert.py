@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @functools.lru_cache
 def ngram_lengths(longest: int, favor_shorter: bool) -> tuple[float, ...]:
-    """Words of an n-gram, less 1, as `drawing.thresholds`: by 1/n, or by that in reverse."""
+    """`drawing.thresholds` of the words of an n-gram, less 1: shares 1/n, or the reverse."""
     shares = [1 / n for n in range(1, longest + 1)]
     return thresholds(shares if favor_shorter else shares[::-1])
 
@@ -39,24 +39,24 @@ def masked_ngrams(
     budget: int,
     rng: np.random.Generator,
 ) -> list[tuple[int, int]]:
-    """The n-grams of whole words to mask, as (start, end) positions in the order they are drawn.
+    """The n-grams of whole words to mask, as (start, end) positions in the order of the draws.
 
-    Words are visited in random order. Each draws how long an n-gram it begins, cut to the words
-    left in its text and to the budget left; where that leaves no word, or the n-gram meets a
-    masked one, the visit is void. So a word that is too long is passed over, and a sample whose
-    words all are has no masked position.
+    Words are visited in random order. Each draws the length of the n-gram that it begins, which is
+    cut to the words left in its text and to the budget left. An n-gram without words, or with a
+    masked word, is skipped. So a word longer than the budget is skipped, and a sample of such
+    words alone has no masked position.
 
-    The published code takes [SEP] out of its list of words, so that an n-gram may continue from the
-    end of one text to the beginning of the other. Here it does not: those are not consecutive words
-    of any text, the less so once the texts are swapped. At length 512 one n-gram in some 600 would.
+    In the published code an n-gram may continue from the end of one text to the beginning of the
+    other, since [SEP] is not among its words. Here it does not, as those words do not follow each
+    other in any text. At length 512 one n-gram in some 600 would.
 
     Args:
-      bounds: [W + 1] where each word of "[CLS] A [SEP]" or "[CLS] A [SEP] B [SEP]" starts, the
-        special tokens being words, then the number of tokens.
-      separator: which of the words is the first [SEP].
+      bounds: [W + 1] the start of each word of "[CLS] A [SEP]" or "[CLS] A [SEP] B [SEP]", with
+        each special token as a word, then the number of tokens.
+      separator: the index of the first [SEP] among the words.
       fixed: [tokens] 1 where a token may not be masked: at [CLS] and [SEP].
-      lengths: `ngram_lengths`.
-      budget: tokens to mask at most.
+      lengths: the result of `ngram_lengths`.
+      budget: the most tokens to mask.
       rng: the generator.
     """
     covered = bytearray(fixed)
@@ -81,14 +81,14 @@ def masked_ngrams(
 
 @dataclasses.dataclass(frozen=True)
 class ALBERT(MaskedEncoder):
-    """Masks n-grams of whole words; the two texts come in order or swapped.
+    """Masks n-grams of whole words in two texts that come in order or swapped.
 
-    n-grams of 1 to `ngram` words, n with probability proportional to 1/n (ALBERT, section 4.1; to
-    1 / (ngram + 1 - n) where `favor_shorter` is off), 80 % of the tokens becoming [MASK], 10 %
-    random, each by itself. `sentence_order_label` is that of sentence-order prediction (section
-    3.1). At most `max_predictions` tokens are masked, where that is a number: 20 in the published
-    code, which at length 512 are few. A text is gone through `dupe_factor` times in an epoch, each
-    time cut into other pairs (40 times in the published code).
+    An n-gram has 1 to `ngram` words, n with probability proportional to 1/n (ALBERT, section 4.1),
+    or to 1 / (ngram + 1 - n) without `favor_shorter`. 80 % of its tokens become [MASK] and 10 %
+    random, each independently. `sentence_order_label` is for sentence-order prediction (section
+    3.1). `max_predictions`, where it is a number, is the most tokens to mask (20 in the published
+    code, which is few at length 512). An epoch reads a text `dupe_factor` times, each time cut into
+    other pairs (40 times in the published code).
     """
 
     ngram: int = 3
@@ -131,7 +131,7 @@ class ALBERT(MaskedEncoder):
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """From `first` and `second` (int [n], [m]) and `is_random`; any n and m."""
+        """Masks `first` and `second` (int [n] and [m], any n and m), swapped or not."""
         first, second, label = in_random_order(sample, rng)
         tokens, token_type_ids = masking.with_specials(ids, first, second)
         bounds = word_bounds(word_starts(tokens, ids)).tolist()
@@ -152,4 +152,4 @@ class ALBERT(MaskedEncoder):
 
 
 PRESETS = {"albert": ALBERT()}
-SUMMARIES = {"albert": "n-grams of whole words masked, and whether two texts were swapped (ALBERT)"}
+SUMMARIES = {"albert": "masked n-grams of whole words, and sentence order prediction (ALBERT)"}

@@ -1,4 +1,4 @@
-"""BART's denoising: a decoder restores a text that any composition of noise has changed."""
+"""BART's denoising: a decoder restores a text that one or several kinds of noise changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPECIALS = 2
 
 
 class Noise(Protocol):
-    """Changes a text: a frozen dataclass, whose repr names the noise.
+    """A change of a text: a frozen dataclass, whose repr identifies the noise.
 
     Attributes:
       needs: what the vocabulary must have, as in `protocols.Objective`.
@@ -32,11 +32,11 @@ class Noise(Protocol):
     def needs(self) -> tuple[str, ...]: ...
 
     def __call__(self, tokens: np.ndarray, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
-        """int32 [at most n] for int32 [n], any n; never changes `tokens` itself."""
+        """The noisy text: int32 [at most n] for int32 [n], any n. `tokens` stay unchanged."""
 
 
 def enclosed(text: np.ndarray, ids: TokenIds) -> np.ndarray:
-    """int32 [n + 2]: "<s> text </s>". Where a vocabulary has no <s>, [CLS] is the same."""
+    """int32 [n + 2]: "<s> text </s>", with [CLS] where the vocabulary has no <s>."""
     tokens = np.empty(len(text) + SPECIALS, np.int32)
     tokens[0] = ids.given("cls") if ids.bos is None else ids.bos
     tokens[1:-1] = text
@@ -48,8 +48,8 @@ def enclosed(text: np.ndarray, ids: TokenIds) -> np.ndarray:
 class BART(EncoderDecoder):
     """Inputs: a block of sentences with noise; targets: the whole block (BART, section 2).
 
-    Both as "<s> text </s>". The `noises` change the text one after the other. The decoder starts
-    from </s>, so the first token it learns to predict is <s>.
+    Both have the form "<s> text </s>". The `noises` are applied one after the other. The decoder
+    starts from </s>, so the first token that it learns to predict is <s>.
     """
 
     steps = ()
@@ -60,25 +60,25 @@ class BART(EncoderDecoder):
     def __post_init__(self) -> None:
         object.__setattr__(self, "noises", tuple(self.noises))
         needs = [name for noise in self.noises for name in noise.needs]
-        # A vocabulary that begins texts with <s> has [CLS] as another name of it.
+        # A vocabulary with <s> has it as its [CLS] too.
         object.__setattr__(self, "needs", tuple(dict.fromkeys(["cls", "eos", *needs])))
 
     def lengths(self, tokens: int) -> dict[str, int]:
-        """Inputs and targets of all the tokens."""
+        """Inputs and targets of `tokens` tokens each."""
         return {"inputs": tokens, "targets": tokens}
 
     def geometry(self, lengths: Mapping[str, int]) -> SentenceBlocks:
         """Whole sentences of one document, as many as fit between <s> and </s>.
 
         Raises:
-          ValueError: `lengths` misses a feature, or leaves no room for text.
+          ValueError: `lengths` lacks a feature, or leaves no room for text.
         """
         if missing := {"inputs", "targets"} - set(lengths):
             raise ValueError(
                 f"denoising needs the lengths of inputs and targets; {sorted(missing)} missing "
                 f"from {dict(lengths)}"
             )
-        # Noise never makes a text longer, so that both hold what either has room for.
+        # Noise never makes a text longer, so the shorter feature sets the length of both.
         shorter = min(lengths["inputs"], lengths["targets"])
         if shorter <= SPECIALS:
             raise ValueError(
@@ -92,7 +92,7 @@ class BART(EncoderDecoder):
     ) -> dict[str, np.ndarray]:
         """Adds noise to `sample["targets"]` (int [n], any n): int32 inputs and targets.
 
-        The sample's `segments`, if it has them, are its sentences.
+        The sample's `segments`, if there are any, are its sentences.
 
         Raises:
           ValueError: the vocabulary lacks some of `needs`.
@@ -103,7 +103,7 @@ class BART(EncoderDecoder):
         noisy = text
         for noise in self.noises:
             if isinstance(noise, SentencePermutation) and noisy is text:
-                # After another noise they are elsewhere.
+                # After another noise the sentences would start elsewhere.
                 noisy = noise(text, rng, ids, sample.get("segments"))
             else:
                 noisy = noise(noisy, rng, ids)
@@ -112,7 +112,7 @@ class BART(EncoderDecoder):
 
 PRESETS = {
     "bart": BART((SentencePermutation(), TextInfilling())),
-    # The rate of masking and of deletion is BERT's, which the paper follows; it gives none itself.
+    # The paper gives no rate of masking or deletion. It follows BERT, and so does the rate here.
     "token_masking": BART((TokenMasking(),)),
     "token_deletion": BART((TokenDeletion(),)),
     "text_infilling": BART((TextInfilling(),)),
@@ -120,10 +120,10 @@ PRESETS = {
     "document_rotation": BART((DocumentRotation(),)),
 }
 SUMMARIES = {
-    "bart": "sentences in random order, then spans of words as one mask each (BART, section 5.1)",
-    "token_masking": "restore a text from one with 15 % of its tokens masked (BART, section 2.2)",
-    "token_deletion": "restore a text from one without 15 % of its tokens (BART, section 2.2)",
-    "text_infilling": "restore spans of words, 30 % in all, each one mask (BART, section 2.2)",
+    "bart": "restore shuffled sentences and spans of words, each now a mask (BART, section 5.1)",
+    "token_masking": "restore a text with 15 % of its tokens masked (BART, section 2.2)",
+    "token_deletion": "restore a text with 15 % of its tokens deleted (BART, section 2.2)",
+    "text_infilling": "restore spans of words, 30 % in all, each now a mask (BART, section 2.2)",
     "sentence_permutation": "restore the order of shuffled sentences (BART, section 2.2)",
     "document_rotation": "find where a rotated text begins (BART, section 2.2)",
 }

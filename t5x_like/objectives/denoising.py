@@ -1,4 +1,4 @@
-"""T5's table of denoising objectives: a noise mask, and what inputs and targets show under it."""
+"""T5's denoising objectives: a noise mask, and what inputs and targets keep under it."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Denoising(EncoderDecoder):
-    """Inputs: the sample under a noise mask; targets: it, or what the mask took (T5, section 3.3).
+    """Inputs: the corrupted sample; targets: the sample or its noise (T5, section 3.3).
 
     Attributes:
-      noise: draws the mask of so many tokens (`noise_masks`).
-      inputs: what the encoder reads, by tokens and mask (`corruptions`).
-      targets: what the decoder writes.
-      targets_share: the length of the targets as a share of that of the inputs. Where noise is of
-        a random amount, longer targets are cut at the end, as in T5: as rarely as it was there for
-        inputs of 512, but more often for shorter ones, whose noise varies more (of `iid_replace`,
-        one in 14 at 128); give `TASK_FEATURE_LENGTHS` longer targets then.
-      concatenate: samples run on from one document to the next; if not, none holds two.
+      noise: draws the noise mask for a number of tokens (`noise_masks`).
+      inputs: makes what the encoder reads from tokens and mask (`corruptions`).
+      targets: makes what the decoder writes from tokens and mask.
+      targets_share: the length of the targets as a share of the length of the inputs. Where the
+        amount of noise is random, targets that are too long are cut at the end, as in T5. For
+        inputs of 512 this is as rare as in T5. Shorter inputs have noise that varies more
+        (`iid_replace` at 128 cuts one sample in 14): set longer targets in
+        `TASK_FEATURE_LENGTHS` there.
+      concatenate: whether a sample may hold tokens of several documents.
     """
 
     noise: Noise
@@ -65,22 +66,22 @@ class Denoising(EncoderDecoder):
         object.__setattr__(self, "needs", tuple(dict.fromkeys(needs)))
 
     def _mean_share(self) -> float:
-        """Tokens of the targets under independent noise, as a share of the sample's."""
+        """The mean length of the targets under independent noise, as a share of the sample."""
         density = self.noise.density if isinstance(self.noise, IidNoise) else 1.0
         clean_runs = density * (1 - density)
         shares = {NoiseTokens: density, CleanToSentinels: density + clean_runs}
         return shares.get(type(self.targets), 1.0)
 
     def lengths(self, tokens: int) -> dict[str, int]:
-        """`inputs` of all the tokens, and `targets` of their share."""
+        """`inputs` of `tokens` tokens, and `targets` of `targets_share` of that, rounded up."""
         return {"inputs": tokens, "targets": math.ceil(tokens * self.targets_share)}
 
     def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit | SplitDocuments:
-        """Samples of as many tokens as the inputs hold beside the end of sequence.
+        """Samples that fill the inputs together with the end of sequence.
 
         Raises:
-          ValueError: `lengths` misses a feature, its inputs hold no token, or its targets are
-            shorter than their share.
+          ValueError: `lengths` lacks a feature, the inputs have no room for a token, or the
+            targets are shorter than `targets_share` of the inputs.
         """
         missing = {"inputs", "targets"} - set(lengths)
         if missing:
@@ -104,13 +105,13 @@ class Denoising(EncoderDecoder):
         return shape(lengths["inputs"] - 1)
 
     def sizes(self, n: np.ndarray) -> dict[str, np.ndarray]:
-        """The longest features of samples of `n` tokens (int [samples]), EOS included."""
+        """The greatest feature lengths for samples of `n` tokens (int [samples]), EOS included."""
         return {"inputs": n + 1, "targets": n + 1}
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """Corrupts `sample["targets"]` (int [n], any n): int32 inputs and targets, no EOS."""
+        """Corrupts `sample["targets"]` (int [n], any n): int32 inputs and targets without EOS."""
         tokens = np.asarray(sample["targets"], dtype=np.int32)
         mask = self.noise(len(tokens), rng)
         return {
@@ -120,17 +121,16 @@ class Denoising(EncoderDecoder):
 
 
 def iid_replaced(density: float, targets_share: float) -> Denoising:
-    """Independent noise; its runs become sentinels."""
+    """Noise on each token independently; each run of noise becomes a sentinel."""
     return Denoising(IidNoise(density), NoiseToSentinels(), CleanToSentinels(), targets_share)
 
 
 def iid_dropped(density: float, targets_share: float) -> Denoising:
-    """Independent noise; it is left out of the inputs."""
+    """Noise on each token independently; the inputs leave the noise out."""
     return Denoising(IidNoise(density), CleanTokens(), NoiseTokens(), targets_share)
 
 
-# Shares are T5's target lengths for 512 inputs. It has none for other rates of dropped tokens:
-# there, one sample in 1,000 is cut, as at its rate of 15 %.
+# The shares are T5's target lengths for inputs of 512 tokens.
 PRESETS = {
     "prefix_lm": Denoising(SuffixNoise(0.5), CleanTokens(), NoiseTokens(), concatenate=False),
     "bert_style": Denoising(IidNoise(0.15), MaskNoise(random=0.1), Original()),
@@ -143,11 +143,11 @@ PRESETS = {
     ),
 }
 SUMMARIES = {
-    "prefix_lm": "the rest of a text from its beginning, cut at a random place (T5)",
-    "bert_style": "the whole text from one with 15 % masked, a tenth of that by random tokens (T5)",
-    "deshuffling": "the whole text from its tokens in random order (T5)",
-    "mass_style": "the whole text from one with 15 % of the tokens masked (T5)",
-    "iid_replace": "runs of tokens drawn one by one, 15 %, each run replaced by a sentinel (T5)",
-    "iid_drop": "the tokens left out of a text, 15 % drawn one by one (T5)",
-    "mass": "half the text, one fragment masked in the inputs (MASS)",
+    "prefix_lm": "predict the rest of a text from its beginning, cut at a random place (T5)",
+    "bert_style": "restore a text with 15 % of its tokens replaced: 90 % masked, 10 % random (T5)",
+    "deshuffling": "restore the order of a text's shuffled tokens (T5)",
+    "mass_style": "restore a text with 15 % of its tokens masked (T5)",
+    "iid_replace": "predict 15 % of the tokens, drawn singly, each run replaced by a sentinel (T5)",
+    "iid_drop": "predict 15 % of the tokens, drawn singly and left out of the inputs (T5)",
+    "mass": "predict one fragment, half of the text, that is masked in the inputs (MASS)",
 }

@@ -24,7 +24,7 @@ SMOOTHING = 0.7
 
 @once_per_vocabulary
 def _scales(ids: TokenIds) -> np.ndarray:
-    """float64 [vocab_size]: the inverse of each id's weight, infinite for special ids.
+    """float64 [vocab_size]: the inverse of each id's weight; infinite for special ids.
 
     An id that occurs c times has weight max(c, 1) ** -0.7 (the published code).
     """
@@ -40,12 +40,13 @@ def _scales(ids: TokenIds) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class RareTokens(MaskedEncoder):
-    """Predicts 15 % of the tokens, rare ones rather than frequent ones, 80/10/10 as BERT does.
+    """Predicts 15 % of the tokens, with a preference for rare ones; replaced as in BERT.
 
-    "[CLS] text [SEP]" of a document. Tokens are drawn one after another without replacement, each
-    with a probability proportional to count ** -0.7; special tokens never are. The published code
-    draws ceil(0.15 n) of the n tokens of a whole batch, so that examples differ in their numbers;
-    here each example has its own ceil(0.15 n). It also leaves out lines of 11 tokens or fewer.
+    Rows are "[CLS] text [SEP]" with text of one document. Tokens are drawn one after another
+    without replacement, with probability proportional to count ** -0.7; special tokens are never
+    drawn. The published code draws ceil(0.15 n) of the n tokens of a batch, so that examples
+    differ in their number of predictions. Here each example has ceil(0.15 n) of its own n. The
+    published code also drops lines of 11 tokens or fewer; here none is dropped.
     """
 
     needs = (*MaskedEncoder.needs, "counts")
@@ -56,7 +57,7 @@ class RareTokens(MaskedEncoder):
         check_share(self, "masked_rate", zero=False)
 
     def geometry(self, lengths: Mapping[str, int]) -> SplitDocuments:
-        """Documents in pieces two tokens shorter than the inputs.
+        """Pieces of one document that fill the inputs beside two special tokens.
 
         Raises:
           ValueError: `lengths` has no inputs, or they are too short.
@@ -64,7 +65,7 @@ class RareTokens(MaskedEncoder):
         return SplitDocuments(masking.text_room(lengths, 2))
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """The features of a masked encoder, with as many predictions as full inputs have."""
+        """The features of a masked encoder, with the predictions that full inputs need."""
         return masked_features(lengths["inputs"], math.ceil(self.masked_rate * lengths["inputs"]))
 
     def __call__(
@@ -72,7 +73,8 @@ class RareTokens(MaskedEncoder):
     ) -> dict[str, np.ndarray]:
         """Masks `sample["targets"]` (int [n], any n)."""
         inputs, token_type_ids = masking.with_specials(ids, sample["targets"])
-        # The first arrivals of clocks that run at the rates of the weights are such draws.
+        # The smallest exponential times, with the weights as rates, are a weighted draw without
+        # replacement.
         arrivals = rng.standard_exponential(len(inputs)) * _scales(ids).take(inputs)
         first = np.argsort(arrivals)[: math.ceil(self.masked_rate * len(inputs))]
         positions = first[arrivals[first] < np.inf]
@@ -82,4 +84,6 @@ class RareTokens(MaskedEncoder):
 
 PRESETS = {"distilbert": RareTokens()}
 
-SUMMARIES = {"distilbert": "masked tokens of a document, rare ones more often (DistilBERT)"}
+SUMMARIES = {
+    "distilbert": "masked tokens of a document, with a preference for rare ones (DistilBERT)"
+}

@@ -1,4 +1,4 @@
-"""ELECTRA's examples: text in one or two segments, masked for the generator."""
+"""ELECTRA's objective: text in one or two segments, masked for the generator."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ MASK = 0.85
 
 
 def slots(length: int, masked_rate: float) -> int:
-    """Predictions at most of an example of `length` tokens: 19 of 128 and 79 of 512 at 0.15."""
+    """The most predictions for `length` tokens: at a rate of 0.15, 19 for 128 and 79 for 512."""
     return max(1, int((masked_rate + 0.005) * length))
 
 
 def in_first_segment(sizes: list[int], goal: float, coins: list[float]) -> list[bool]:
     """Which lines go to the first of two segments (the published code).
 
-    The first line does, and every one with which the segment stays below its goal; so may, by the
-    toss of a coin, the one with which it reaches it. Once the second segment has a line, a later
-    one can still go to the first.
+    The first line does, and so does every line with which the first segment stays below its goal.
+    A line with which it reaches the goal goes there by the toss of a coin, while the second segment
+    is empty. A later, shorter line can still go to the first segment.
     """
     first = second = 0
     chosen = []
@@ -49,23 +49,23 @@ def in_first_segment(sizes: list[int], goal: float, coins: list[float]) -> list[
 
 @dataclasses.dataclass(frozen=True)
 class ELECTRA(MaskedEncoder):
-    """Masked tokens for a generator, whose samples a discriminator is to tell from the original.
+    """Masked tokens for a generator and a discriminator, which finds the generator's samples.
 
-    "[CLS] A [SEP] B [SEP]" of lines of one document, B being absent from many. There are
-    `masked_rate` times as many slots as tokens, and each takes a position of the text whatever the
-    others took: `masked_positions` may hold one twice. A slot makes its position [MASK] with
-    probability 0.85 and leaves it otherwise (ELECTRA, section 3.1 and the published code).
+    Rows are "[CLS] A [SEP] B [SEP]" with lines of one document; many have no B. For each token
+    `masked_rate` positions are drawn from the text, each independently, so `masked_positions` may
+    hold a position twice. Each draw makes its position [MASK] with probability 0.85 and else
+    leaves it (ELECTRA, section 3.1 and the published code).
 
-    The original tokens are `inputs` with `masked_targets` put at `masked_positions`; from them the
-    model makes what the discriminator reads. `discriminator_loss_weights` (float32 [n]) are 1 where
-    that second network is scored, and `text_weights` (float32 [n]) 1 at tokens of the text: special
-    ones are never replaced, which is soon known. The paper's ablations (section 3.5) score it at
-    the masked positions alone (ELECTRA 15 %, Replace MLM) or, as ELECTRA does, everywhere
-    (All-Tokens MLM); whether it tells tokens apart or predicts them is the model's.
+    `inputs` with `masked_targets` at `masked_positions` are the original tokens. From them the
+    model makes what the discriminator reads. `discriminator_loss_weights` (float32 [n]) are 1
+    where the discriminator is scored. `text_weights` (float32 [n]) are 1 at tokens of the text:
+    special tokens are never replaced, which a model soon learns. The paper's ablations (section
+    3.5) score the discriminator at the masked positions (ELECTRA 15 %, Replace MLM) or everywhere,
+    as ELECTRA does (All-Tokens MLM). The model decides whether it classifies or predicts tokens.
 
     Attributes:
-      masked_rate: slots per token, special ones counted; 0.25 for the large model.
-      every_token: scores the discriminator everywhere; if not, at the masked positions.
+      masked_rate: draws per token, special tokens counted; the large model has 0.25.
+      every_token: whether the discriminator is scored everywhere, or at the masked positions.
     """
 
     masked_rate: float = 0.15
@@ -75,7 +75,7 @@ class ELECTRA(MaskedEncoder):
         check_share(self, "masked_rate", zero=False)
 
     def geometry(self, lengths: Mapping[str, int]) -> LineBlocks:
-        """Lines that reach the length of the inputs, or a little more.
+        """Lines that together reach the length of the inputs, or a little more.
 
         Raises:
           ValueError: `lengths` has no inputs, or they are too short.
@@ -94,10 +94,10 @@ class ELECTRA(MaskedEncoder):
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """Cuts `sample["targets"]` (int [n], any n) to size and masks it.
+        """Cuts `sample["targets"]` (int [n], any n) to the length of the inputs and masks it.
 
-        The sample holds the `segments` of the targets, `max_tokens` that they were to reach, and
-        `length`, that of the inputs.
+        The sample also holds `segments`, where lines start, `max_tokens`, the length that the
+        lines were to reach, and `length`, the length of the inputs.
         """
         length = int(sample["length"])
         inputs, token_type_ids = masking.with_specials(
@@ -108,7 +108,7 @@ class ELECTRA(MaskedEncoder):
         text[candidates] = 1
         candidates = candidates[inputs[candidates] != ids.mask]
         count = min(max(1, round(len(inputs) * self.masked_rate)), slots(length, self.masked_rate))
-        # No text at all is the one case without a slot.
+        # Nothing is drawn only where there is no text.
         drawn = rng.integers(max(1, len(candidates)), size=count if len(candidates) else 0)
         positions = candidates[drawn]
         noisy = masking.replaced(inputs, positions, rng, ids, mask=MASK, random=0)
@@ -121,7 +121,7 @@ class ELECTRA(MaskedEncoder):
     def _segments(
         sample: Mapping[str, np.ndarray], length: int, rng: np.random.Generator, ids: TokenIds
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The two segments, cut after a word so that they fit; the second may be empty."""
+        """The two segments, each cut after a word so that both fit; the second may be empty."""
         tokens = sample["targets"]
         sizes = np.diff(sample["segments"], prepend=0, append=len(tokens))
         alone, *coins = rng.random(1 + len(sizes)).tolist()
@@ -139,7 +139,7 @@ PRESETS = {
 }
 SUMMARIES = {
     "electra": "masked tokens for a generator and a discriminator (ELECTRA)",
-    "electra_15": "as electra, the discriminator scored at the masked tokens alone (ELECTRA 15 %)",
-    "electra_replace_mlm": "as electra_15, for a model that predicts them (Replace MLM)",
-    "electra_all_tokens_mlm": "as electra, for a model that predicts every token (All-Tokens MLM)",
+    "electra_15": "like electra; the discriminator is scored at masked tokens only (ELECTRA 15 %)",
+    "electra_replace_mlm": "like electra_15, for a model that predicts the tokens (Replace MLM)",
+    "electra_all_tokens_mlm": "like electra, for a model that predicts all tokens (All-Tokens MLM)",
 }

@@ -1,4 +1,4 @@
-"""Language modelling: predict every token of a text from those before it."""
+"""Language modelling: predict every token of a text from the tokens before it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModeling(Decoder):
-    """Targets: the corpus as it is, documents separated, cut in rows (GPT-2, section 2).
+    """Targets: the text in rows, with a separator after each document (GPT-2, section 2).
 
-    Nothing is masked: a row may hold several documents, and begin anywhere in one.
+    A row may hold several documents, and may begin anywhere in a document.
     """
 
     needs = ("eos",)
@@ -28,34 +28,34 @@ class LanguageModeling(Decoder):
         """Samples that fill the targets.
 
         Raises:
-          ValueError: `lengths` misses the targets, or gives them no room for text.
+          ValueError: `lengths` lacks the targets, or gives them no room for text.
         """
         return ConcatenateAndSplit(_room(lengths, 0), separators=True)
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """`sample["targets"]` (int [n], any n) as int32."""
+        """Returns `sample["targets"]` (int [n], any n) as int32."""
         return {"targets": np.asarray(sample["targets"], dtype=np.int32)}
 
 
 @dataclasses.dataclass(frozen=True)
 class EndedLanguageModeling(LanguageModeling):
-    """Targets: the corpus with nothing between documents, each row ended by EOS (T5, 3.2.3)."""
+    """Targets: the text in rows that end with EOS, no separators (T5, section 3.2.3)."""
 
     steps = ("append_eos_after_trim",)
 
     def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit:
-        """Samples that fill the targets with the end of sequence.
+        """Samples that fill the targets together with the end of sequence.
 
         Raises:
-          ValueError: `lengths` misses the targets, or gives them no room for text.
+          ValueError: `lengths` lacks the targets, or gives them no room for text.
         """
         return ConcatenateAndSplit(_room(lengths, 1))
 
 
 def _room(lengths: Mapping[str, int], ends: int) -> int:
-    """The tokens of text in a row that holds so many ends of sequence."""
+    """The tokens of text in a row that also holds `ends` ends of sequence."""
     if "targets" not in lengths:
         raise ValueError(f"a language model needs the length of targets, got only {dict(lengths)}")
     if lengths["targets"] <= ends:
@@ -68,6 +68,6 @@ def _room(lengths: Mapping[str, int], ends: int) -> int:
 
 PRESETS = {"lm": LanguageModeling(), "lm_t5": EndedLanguageModeling()}
 SUMMARIES = {
-    "lm": "every token from those before it, documents separated (GPT-2)",
-    "lm_t5": "every token from those before it, each row ended by EOS (T5)",
+    "lm": "predict every token from those before it; documents are separated (GPT-2)",
+    "lm_t5": "predict every token from those before it; each row ends with EOS (T5)",
 }

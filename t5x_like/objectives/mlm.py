@@ -1,4 +1,4 @@
-"""BERT's objectives: masked tokens or words, alone or with sentence pairs, masked once or again."""
+"""BERT's objectives: masked tokens or words, static or dynamic, alone or with sentence pairs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLM(MaskedEncoder):
-    """Predicts 15 % of the tokens: 80 % of these are [MASK], 10 % a random id, 10 % themselves.
+    """Predicts 15 % of the tokens: 80 % of these become [MASK], 10 % a random id, 10 % stay.
 
-    "[CLS] text [SEP]" of running text (BERT, section 3.1). The share counts the special tokens,
-    which themselves are never predicted.
+    Rows are "[CLS] text [SEP]" with running text (BERT, section 3.1). The share is that of all
+    tokens, special ones included, but special tokens are never predicted.
 
     Attributes:
       masked_rate: the share of the inputs to predict.
-      max_predictions: predictions at most, of any example; None for as many as `masked_rate` gives
+      max_predictions: the most predictions of an example; None sets no limit beside `masked_rate`
         (BERT's code: 20 at length 128).
-      whole_words: takes the pieces of a word all or none; each is replaced on its own.
-      static: masks a sample alike in every epoch.
-      dupe_factor: how many samples, each with its own noise, are made of each text in an epoch.
+      whole_words: predicts all pieces of a word or none; each piece is replaced independently.
+      static: masks a sample in the same way in every epoch.
+      dupe_factor: how many samples, each with its own noise, an epoch makes of each text.
     """
 
     masked_rate: float = 0.15
@@ -57,7 +57,7 @@ class MaskedLM(MaskedEncoder):
             object.__setattr__(self, "needs", (*type(self).needs, "word_starts"))
 
     def geometry(self, lengths: Mapping[str, int]) -> Any:
-        """Running text of two tokens less than the inputs.
+        """Running text whose length is that of the inputs less two special tokens.
 
         Raises:
           ValueError: `lengths` has no inputs, or they are too short.
@@ -66,7 +66,7 @@ class MaskedLM(MaskedEncoder):
         return text if self.dupe_factor == 1 else Duplicated(text, self.dupe_factor)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """The features of a masked encoder, with as many predictions as full inputs have."""
+        """The features of a masked encoder, with the predictions that full inputs need."""
         return masked_features(lengths["inputs"], self._budget(lengths["inputs"]))
 
     def __call__(
@@ -85,7 +85,7 @@ class MaskedLM(MaskedEncoder):
         rng: np.random.Generator,
         ids: TokenIds,
     ) -> dict[str, np.ndarray]:
-        """The features of these inputs (int32 [n], special tokens included)."""
+        """Masks inputs (int32 [n], special tokens included) and returns the features."""
         choose = _pieces_of_words if self.whole_words else _tokens
         positions = choose(inputs, self._budget(len(inputs)), rng, ids)
         noisy = masking.replaced(inputs, positions, rng, ids)
@@ -93,7 +93,7 @@ class MaskedLM(MaskedEncoder):
 
 
 def _tokens(inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
-    """The positions of so many tokens of text, or of all where there are fewer."""
+    """Random positions of `budget` tokens of text, or of all where there are fewer."""
     text = masking.text_positions(inputs, ids)
     return rng.choice(text, min(budget, len(text)), replace=False, shuffle=False)
 
@@ -101,7 +101,7 @@ def _tokens(inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: Toke
 def _pieces_of_words(
     inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds
 ) -> np.ndarray:
-    """The positions of whole words of so many pieces in all, or a few less (BERT's code)."""
+    """Random positions of whole words, `budget` pieces in all or a few less (BERT's code)."""
     bounds = word_bounds(word_starts(inputs, ids))
     starts, sizes = bounds[:-1], bounds[1:] - bounds[:-1]
     words = rng.permutation(masking.text_positions(inputs[starts], ids))
@@ -111,18 +111,18 @@ def _pieces_of_words(
 
 @dataclasses.dataclass(frozen=True)
 class NextSentence(MaskedLM):
-    """Masked tokens of "[CLS] A [SEP] B [SEP]", and whether B follows A in the text or is random.
+    """Masked tokens of "[CLS] A [SEP] B [SEP]", and whether B follows A or is random text.
 
-    `next_sentence_label` is 0 where it follows and 1 where it is random (BERT, section 3.1 and the
-    published code, which draws the masks and the pairs once for each of its 10 duplicates).
+    `next_sentence_label` is 0 where B follows and 1 where it is random (BERT, section 3.1). The
+    published code draws masks and pairs once for each of its 10 copies of the text.
     """
 
     def geometry(self, lengths: Mapping[str, int]) -> SentencePairs:
-        """Pairs of segments, three tokens less than the inputs; new ones for each duplicate."""
+        """Pairs of segments that leave room for three special tokens; new ones for each copy."""
         return SentencePairs(masking.text_room(lengths, 3, texts=2), passes=self.dupe_factor)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """The features of a masked encoder, and `next_sentence_label`, a number."""
+        """The features of a masked encoder, and the number `next_sentence_label`."""
         return super().features(lengths) | {"next_sentence_label": FeatureSpec(None)}
 
     def __call__(
@@ -136,25 +136,25 @@ class NextSentence(MaskedLM):
 
 @dataclasses.dataclass(frozen=True)
 class SentenceOrder(MaskedLM):
-    """Masked tokens of two successive segments, and whether they are in their order or swapped.
+    """Masked tokens of two successive segments, and whether the segments are swapped.
 
-    `sentence_order_label` is 0 in order and 1 swapped, which half of the pairs are; a segment that
-    has no successor gets a random one, and label 1 (ALBERT, section 3.1 and the published code).
+    Half of the pairs are swapped. `sentence_order_label` is 0 in order and 1 swapped. A segment
+    without a successor gets a random one, and label 1 (ALBERT, section 3.1 and the published code).
     """
 
     def geometry(self, lengths: Mapping[str, int]) -> SentencePairs:
-        """Pairs of successive segments, three tokens less than the inputs."""
+        """Pairs of successive segments that leave room for three special tokens."""
         room = masking.text_room(lengths, 3, texts=2)
         return SentencePairs(room, passes=self.dupe_factor, random_probability=0.0)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """The features of a masked encoder, and `sentence_order_label`, a number."""
+        """The features of a masked encoder, and the number `sentence_order_label`."""
         return super().features(lengths) | {"sentence_order_label": FeatureSpec(None)}
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """Swaps or not, then masks `sample["first"]` and `sample["second"]` (int [a] and [b])."""
+        """Swaps `sample["first"]` and `["second"]` (int [a] and [b]) or not, then masks them."""
         first, second, label = in_random_order(sample, rng)
         features = self._masked(*masking.with_specials(ids, first, second), rng, ids)
         return features | {"sentence_order_label": label}
@@ -169,8 +169,8 @@ PRESETS = {
 }
 
 SUMMARIES = {
-    "mlm": "masked tokens of running text, masked again in every epoch (BERT, RoBERTa)",
-    "mlm_static": "masked tokens of running text, ten fixed maskings of each (BERT)",
+    "mlm": "masked tokens of running text, with new masks in every epoch (BERT, RoBERTa)",
+    "mlm_static": "masked tokens of running text, with ten fixed masks for each row (BERT)",
     "mlm_whole_word": "masked whole words of running text (BERT, whole word masking)",
     "mlm_nsp": "masked tokens of sentence pairs, and next sentence prediction (BERT)",
     "mlm_sop": "masked tokens of sentence pairs, and sentence order prediction (ALBERT)",

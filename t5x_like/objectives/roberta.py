@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class _DynamicMasking(MaskedEncoder):
-    """What the formats share: the noise, and token_type_ids of 0, as RoBERTa has no segments.
+    """The masking that the formats share; all token_type_ids are 0, as RoBERTa has no segments.
 
-    Every position may be predicted, those of special tokens too. Of n positions `masked_rate` * n
-    are, on average: the number is rounded up or down at random (the published code).
+    Every position may be predicted, including special tokens. Of n positions, `masked_rate` * n
+    are predicted on average: the number is rounded up or down at random (the published code).
 
     Attributes:
-      masked_rate: the share of the inputs to predict.
-      whole_words: takes that share of the words, and all pieces of a word; what becomes of it is
-        decided for the word. To bound the predictions, words that would raise them to more than
-        twice the share of the tokens are passed over (the published code has no bound).
+      masked_rate: the share of the positions to predict.
+      whole_words: predicts that share of the words, each with all its pieces. A word is masked,
+        replaced or kept as a whole. A word is skipped if it would raise the predictions above
+        twice `masked_rate` of the tokens (the published code has no such limit).
     """
 
     masked_rate: float = 0.15
@@ -45,7 +45,7 @@ class _DynamicMasking(MaskedEncoder):
             object.__setattr__(self, "needs", (*type(self).needs, "word_starts"))
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """The features of a masked encoder, with as many predictions as full inputs have."""
+        """The features of a masked encoder, with the predictions that full inputs need."""
         return masked_features(lengths["inputs"], self._most(lengths["inputs"]))
 
     def _most(self, tokens: int) -> int:
@@ -55,7 +55,7 @@ class _DynamicMasking(MaskedEncoder):
     def _masked(
         self, inputs: np.ndarray, rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """The features of these inputs (int32 [n], special tokens included)."""
+        """Masks inputs (int32 [n], special tokens included) and returns the features."""
         draws = None
         if self.whole_words:
             bounds = word_bounds(word_starts(inputs, ids))
@@ -71,7 +71,7 @@ class _DynamicMasking(MaskedEncoder):
 
 
 def _uniform(n: int, rate: float, rng: np.random.Generator, *, shuffle: bool = False) -> np.ndarray:
-    """Distinct numbers below n, `rate` * n of them on average: that, rounded up or down."""
+    """Distinct numbers below n; their count is `rate` * n, rounded up or down at random."""
     fraction, whole = math.modf(rate * n)
     chosen = int(whole) + (rng.random() < fraction)
     return rng.choice(n, chosen, replace=False, shuffle=shuffle)
@@ -79,7 +79,7 @@ def _uniform(n: int, rate: float, rng: np.random.Generator, *, shuffle: bool = F
 
 @once_per_vocabulary
 def _replacements(ids: TokenIds) -> np.ndarray:
-    """The ids that may replace others: all but the special ones, [MASK] being allowed.
+    """The ids that may replace others: [MASK], and all that are not special.
 
     In RoBERTa's vocabulary these are all but the first four.
     """
@@ -92,9 +92,9 @@ def _not_special(rng: np.random.Generator, ids: TokenIds, size: int) -> np.ndarr
 
 
 def _separated(tokens: np.ndarray, ends: np.ndarray, ids: TokenIds) -> np.ndarray:
-    """int32: "<s>", then the tokens with "</s>" at each of `ends`, which are ascending offsets.
+    """int32: "<s>", then the tokens with "</s>" inserted at each of the ascending offsets `ends`.
 
-    An offset that occurs twice gets two.
+    An offset that occurs twice gets two "</s>".
     """
     inputs = np.full(1 + len(tokens) + len(ends), ids.sep, np.int32)
     inputs[0] = ids.given("cls")
@@ -107,19 +107,20 @@ def _separated(tokens: np.ndarray, ends: np.ndarray, ids: TokenIds) -> np.ndarra
 
 @dataclasses.dataclass(frozen=True)
 class PairedSegments(_DynamicMasking):
-    """Masked tokens of "<s> A </s> </s> B </s>", and whether B follows A in the text or is random.
+    """Masked tokens of "<s> A </s> </s> B </s>", and whether B follows A or is random text.
 
-    `next_sentence_label` is 0 where it follows and 1 where it is random (RoBERTa, section 4.2).
+    `next_sentence_label` is 0 where B follows and 1 where it is random (RoBERTa, section 4.2).
 
     Attributes:
-      single_sentences: SENTENCE-PAIR, of two sentences; otherwise SEGMENT-PAIR, of two segments of
-        several sentences, as in BERT but never short on purpose (section 3.1).
+      single_sentences: True for SENTENCE-PAIR, with two sentences; False for SEGMENT-PAIR, with
+        two segments of several sentences. These are BERT's, but none is short on purpose
+        (section 3.1).
     """
 
     single_sentences: bool = False
 
     def geometry(self, lengths: Mapping[str, int]) -> SentencePairs | SingleSentencePairs:
-        """Pairs four tokens shorter than the inputs.
+        """Pairs whose length is that of the inputs less four special tokens.
 
         Raises:
           ValueError: `lengths` has no inputs, or they are too short.
@@ -130,7 +131,7 @@ class PairedSegments(_DynamicMasking):
         return SentencePairs(room, short_probability=0.0)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """The features of a masked encoder, and `next_sentence_label`, a number."""
+        """The features of a masked encoder, and the number `next_sentence_label`."""
         return super().features(lengths) | {"next_sentence_label": FeatureSpec(None)}
 
     def __call__(
@@ -150,12 +151,12 @@ class PairedSegments(_DynamicMasking):
 class PackedSentences(_DynamicMasking):
     """Masked tokens of as many whole sentences as fit: "<s> sentence </s> sentence </s> ...".
 
-    The separators are those of the published code: one after each sentence, and one more between
-    two documents (RoBERTa, section 4.2).
+    Each sentence is followed by a separator, and documents are divided by one more (RoBERTa,
+    section 4.2 and the published code).
 
     Attributes:
-      cross_documents: FULL-SENTENCES, which continues with the next document; otherwise
-        DOC-SENTENCES, which does not.
+      cross_documents: True for FULL-SENTENCES, where a row continues with the next document;
+        False for DOC-SENTENCES, where it does not.
     """
 
     cross_documents: bool = True
@@ -172,7 +173,7 @@ class PackedSentences(_DynamicMasking):
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """Masks `sample["targets"]` (int [n], any n), with separators where it has segments."""
+        """Masks `sample["targets"]` (int [n], any n) with a separator after each segment."""
         tokens = sample["targets"]
         ends = np.concatenate((sample["segments"], sample["documents"], [len(tokens)]))
         return self._masked(_separated(tokens, np.sort(ends), ids), rng, ids)

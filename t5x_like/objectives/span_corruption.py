@@ -1,4 +1,4 @@
-"""Span corruption, the objective of T5: predict the spans that sentinels stand for."""
+"""Span corruption, T5's objective: predict the spans that sentinels stand for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def corrupted_lengths(
 ) -> tuple[int, int]:
     """The lengths of inputs and targets made from `raw` tokens, EOS included.
 
-    `marks` is how many tokens a span leaves in the inputs, and a gap between spans in the targets.
+    `marks` is the number of tokens that mark a span in the inputs, and a gap in the targets.
     """
     if raw < 2:
         return raw + 1, raw * marks + 1
@@ -43,7 +43,7 @@ def random_spans_lengths(
 ) -> tuple[int, int]:
     """The raw tokens that fill `inputs_length`, and the targets length they need, EOS included.
 
-    512 inputs take 568 raw tokens and 114 targets. Shorter samples never need more of either.
+    Inputs of 512 tokens hold 568 raw tokens and need targets of 114. Shorter samples need no more.
 
     Raises:
       ValueError: `inputs_length` has no room for a clean token, a sentinel and EOS.
@@ -62,13 +62,13 @@ def random_spans_lengths(
             marks=marks,
         )
 
-    # Inputs grow with the raw length, by a token at most, and keep the clean share of it.
+    # With each raw token the inputs grow by one at most, and they keep the clean tokens.
     longest = int(inputs_length / (1 - noise_density))
     raw = bisect.bisect_right(
         range(1, longest + 1), inputs_length, key=lambda raw: corrupted(raw)[0]
     )
     targets_length = corrupted(raw)[1]
-    # T5's rule for its 50 % presets: targets no longer than inputs.
+    # T5's rule for its 50 % presets: targets are no longer than inputs.
     if noise_density == 0.5 and targets_length > inputs_length:
         return raw - 1, targets_length - 1
     return raw, targets_length
@@ -76,11 +76,12 @@ def random_spans_lengths(
 
 @dataclasses.dataclass(frozen=True)
 class SpanCorruption(EncoderDecoder):
-    """Inputs: the sample with each noise span as one sentinel; targets: the spans, so marked.
+    """Inputs: the sample with a sentinel for each noise span; targets: the spans after sentinels.
 
-    "c1 <0> c2 <1>" and "<0> n1 <1> n2", without a closing sentinel (T5, section 3.1.4 and the
-    published code). The last span ends the sample: one with room for a single span is always cut
-    at the same place. Two take 1.5 * `mean_noise_span_length` / `noise_density` tokens.
+    Inputs are "c1 <0> c2 <1>" and targets "<0> n1 <1> n2", without a closing sentinel (T5, section
+    3.1.4 and the published code). The last span ends the sample, so a sample with room for a single
+    span is always cut at the same place. Two spans need a sample of
+    1.5 * `mean_noise_span_length` / `noise_density` tokens.
     """
 
     needs = (*EncoderDecoder.needs, "sentinels")
@@ -104,10 +105,10 @@ class SpanCorruption(EncoderDecoder):
             )
 
     def lengths(self, tokens: int) -> dict[str, int]:
-        """`inputs` of all the tokens, and `targets` of the spans of a sample that fills them.
+        """`inputs` of `tokens` tokens, and the `targets` of a sample that fills them.
 
         Raises:
-          ValueError: no room for a clean token, a sentinel and EOS.
+          ValueError: the inputs have no room for a clean token, a sentinel and EOS.
         """
         return {"inputs": tokens, "targets": random_spans_lengths(tokens, **self._shape())[1]}
 
@@ -115,7 +116,7 @@ class SpanCorruption(EncoderDecoder):
         """Samples of as many tokens as fill the inputs once corrupted.
 
         Raises:
-          ValueError: `lengths` misses a feature, or its targets are too short for the inputs.
+          ValueError: `lengths` lacks a feature, or its targets are too short for the inputs.
         """
         missing = {"inputs", "targets"} - set(lengths)
         if missing:
@@ -142,7 +143,7 @@ class SpanCorruption(EncoderDecoder):
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """Corrupts `sample["targets"]` (int [n], any n): int32 inputs and targets, no EOS."""
+        """Corrupts `sample["targets"]` (int [n], any n): int32 inputs and targets without EOS."""
         tokens = np.asarray(sample["targets"], dtype=np.int32)
         clean_starts, noise_starts = random_span_starts(
             len(tokens),
@@ -163,7 +164,7 @@ class SpanCorruption(EncoderDecoder):
             "marks": self._marks,
         }
 
-    # What a span, or a gap between spans, leaves where it is taken out: how many tokens, and which.
+    # How many tokens mark a span or a gap that is taken out.
     _marks = 1
 
     @staticmethod
@@ -175,7 +176,7 @@ class SpanCorruption(EncoderDecoder):
 
 @dataclasses.dataclass(frozen=True)
 class DropSpans(SpanCorruption):
-    """Inputs: the sample without its noise spans; targets: these, one after another (T5, 3.3)."""
+    """Inputs: the sample without its noise spans; targets: the spans (T5, section 3.3)."""
 
     needs = ()
 
@@ -193,6 +194,6 @@ PRESETS = {
     "drop_spans": DropSpans(0.15, 3.0),
 }
 SUMMARIES = {
-    "span_corruption": "spans of 3 tokens on average, 15 %, each replaced by a sentinel (T5)",
-    "drop_spans": "the spans left out of a text, 15 %, 3 tokens each on average (T5)",
+    "span_corruption": "predict 15 % in spans of 3 tokens on average, each now a sentinel (T5)",
+    "drop_spans": "predict 15 % in spans of 3 tokens on average, left out of the inputs (T5)",
 }

@@ -1,4 +1,4 @@
-"""SpanBERT: masked spans of whole words, and what their boundaries need to predict them."""
+"""SpanBERT: masked spans of whole words, which their boundaries predict too."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 24
-"""Spans drawn together, for speed: enough for a text of 510 tokens, most often."""
+"""Spans drawn together, for speed: enough for most texts of 510 tokens."""
 
 
 @functools.lru_cache
 def span_lengths(p: float, longest: int) -> tuple[float, ...]:
-    """Words of a span, less 1, as `drawing.thresholds`: geometric, cut at `longest`."""
+    """`drawing.thresholds` of the words of a span, less 1: geometric, cut at `longest`."""
     return thresholds([(1 - p) ** words for words in range(longest)])
 
 
 def random_spans(
     tokens: int, lengths: tuple[float, ...], rng: np.random.Generator
 ) -> Iterator[tuple[int, int]]:
-    """Draws without end: a number of words by `span_lengths`, and a position among `tokens`."""
+    """Draws spans without end: a number of words by `span_lengths`, and a position."""
     while True:
         numbers = iter(rng.random(2 * AT_ONCE).tolist())
         for u, v in zip(numbers, numbers, strict=True):
@@ -46,14 +46,14 @@ def random_spans(
 def masked_spans(bounds: list[int], spans: Iterable[tuple[int, int]], budget: int) -> np.ndarray:
     """Masks spans until exactly `budget` tokens are masked: bool [tokens].
 
-    A span whose token is masked already is void. Any other covers whole words, from that of its
-    token on, and passes over the tokens masked before without counting them. Only the last one may
-    end within a word, where the budget does.
+    A span whose token is already masked is skipped. Any other covers whole words from the word of
+    its token on; tokens in it that are already masked do not count. Only the last span may end
+    within a word, where the budget ends.
 
     Args:
       bounds: [W + 1] where each word starts, then the number of tokens.
-      spans: numbers of words, and positions of tokens.
-      budget: at most the number of tokens.
+      spans: pairs of a number of words and the position of a token.
+      budget: tokens to mask, at most all.
     """
     masked = bytearray(bounds[-1])
     for words, token in spans if budget else ():
@@ -74,18 +74,18 @@ def masked_spans(bounds: list[int], spans: Iterable[tuple[int, int]], budget: in
 
 @dataclasses.dataclass(frozen=True)
 class SpanBERT(MaskedEncoder):
-    """Masks spans of whole words, each of them all [MASK], all random or all kept.
+    """Masks spans of whole words; all tokens of a span become [MASK], or random, or stay.
 
-    A span has 1 to `max_span_length` words: geometric with parameter `p`, cut there and
-    renormalised (SpanBERT, section 3.1). `masked_rate` of the tokens are masked, rounded up, [CLS]
-    and [SEP] not counted. Spans that touch are one from there on: 80 % become [MASK], 10 % tokens
-    drawn from the training text, 10 % stay.
+    A span has 1 to `max_span_length` words, by a geometric distribution with parameter `p` that is
+    cut there and renormalised (SpanBERT, section 3.1). `masked_rate` of the text's tokens are
+    masked, rounded up; [CLS] and [SEP] do not count. Spans that touch are merged. Then 80 % of the
+    spans become [MASK], 10 % become tokens drawn from the training text, and 10 % stay.
 
-    For the span-boundary objective (section 3.2), features beside the masked positions:
-    `boundary_left_positions` and `boundary_right_positions`, of the tokens next to the span;
-    `boundary_offsets`, of a token in its span, from 0; `boundary_loss_weights`, which are 0 after
-    the first `max_pair_targets` tokens of a span, and in spans that begin or end the text. Offsets
-    stay below `max_pair_targets`, so that a table of so many rows serves them all.
+    The span-boundary objective (section 3.2) has four features beside the masked positions:
+    `boundary_left_positions` and `boundary_right_positions` are the tokens next to the span;
+    `boundary_offsets` count the tokens of a span from 0; `boundary_loss_weights` are 0 after the
+    first `max_pair_targets` tokens of a span, and in spans at the beginning or end of the text.
+    Offsets stay below `max_pair_targets`, the number of rows of the model's table of offsets.
     """
 
     p: float = 0.2
@@ -119,7 +119,7 @@ class SpanBERT(MaskedEncoder):
         return SentenceBlocks(room, cross_documents=False, segments_of=None)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-        """The features of a masked encoder, and four for the boundaries of the masked spans."""
+        """The features of a masked encoder, and four about the boundaries of masked spans."""
         inputs = lengths["inputs"]
         predictions = self._budget(inputs - 2)
         return {
@@ -141,7 +141,7 @@ class SpanBERT(MaskedEncoder):
         masked = np.zeros(len(tokens), np.bool_)
         masked[1:-1] = masked_spans(bounds, spans, self._budget(len(text)))
         positions = masked.nonzero()[0]
-        # Spans that touch have merged: from here on a span is a maximal run.
+        # Spans that touch have merged: from here on a span is a whole masked run.
         edges = (masked[1:] != masked[:-1]).nonzero()[0].astype(np.int32) + 1
         starts, ends = edges[::2], edges[1::2]
         sizes = ends - starts
@@ -157,7 +157,10 @@ class SpanBERT(MaskedEncoder):
     def _boundaries(
         self, positions: np.ndarray, starts: np.ndarray, ends: np.ndarray, last: int
     ) -> dict[str, np.ndarray]:
-        """Features of masked positions, given their spans, int32 [k] each, and the last of all."""
+        """The boundary features of masked positions in spans [start, end), int32 [k] each.
+
+        `last` is the position of the last token of the text.
+        """
         offsets = positions - starts
         most = self.max_pair_targets
         paired = (starts > 1) & (ends <= last) & (offsets < most)
@@ -170,4 +173,6 @@ class SpanBERT(MaskedEncoder):
 
 
 PRESETS = {"spanbert": SpanBERT()}
-SUMMARIES = {"spanbert": "spans of whole words masked, and their boundaries (SpanBERT)"}
+SUMMARIES = {
+    "spanbert": "masked spans of whole words, predicted from their boundaries too (SpanBERT)"
+}

@@ -1,4 +1,4 @@
-"""UL2's mixture of denoisers: each example by one of several objectives, named by a mode token."""
+"""UL2's mixture of denoisers: one of several objectives for each example, with a mode token."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Denoiser:
     """One objective of a mixture.
 
     Attributes:
-      mode: the token that inputs begin with, a named one of the vocabulary.
+      mode: the token that inputs begin with, one of `TokenIds.named`.
       rate: its share of the examples, relative to the other denoisers' rates.
-      objective: what makes inputs and targets from the text.
+      objective: makes inputs and targets from the text.
     """
 
     mode: str
@@ -43,8 +43,9 @@ class Denoiser:
 
 PREFIX_LM = Denoising(SuffixNoise(0.5), CleanTokens(), NoiseTokens())
 
-# R, X and S-denoisers of UL2, table 1 and section 3.1.2, at the rates that are widely copied: the
-# paper finds 20 % of S best. X-denoisers are two fifths of the examples and most of the targets.
+# The R-, X- and S-denoisers are those of UL2, table 1 and section 3.1.2. The rates are the ones
+# that are widely copied; the paper finds 20 % of S best. X-denoisers make two fifths of the
+# examples and most of the target tokens.
 DENOISERS = (
     Denoiser("[R]", 0.2, SpanCorruption(0.15, 3.0)),
     Denoiser("[R]", 0.2, SpanCorruption(0.15, 8.0)),
@@ -58,14 +59,14 @@ DENOISERS = (
 
 @dataclasses.dataclass(frozen=True)
 class UL2(EncoderDecoder):
-    """By a denoiser drawn for each example, whose mode token inputs begin with (UL2, section 3.1).
+    """Draws a denoiser for each example; inputs begin with its mode token (UL2, section 3.1).
 
-    The corpus is read once, whatever the denoisers: a sample is long enough for any, and one that
-    takes fewer tokens takes them from a random place in it.
+    All denoisers read the same samples, which are long enough for each of them. A denoiser that
+    takes fewer tokens takes them from a random place of the sample.
 
     Attributes:
-      denoisers: what is mixed.
-      mode_tokens: whether inputs begin with the token of the mode.
+      denoisers: the denoisers of the mixture.
+      mode_tokens: whether inputs begin with the mode token.
     """
 
     denoisers: tuple[Denoiser, ...] = DENOISERS
@@ -80,18 +81,18 @@ class UL2(EncoderDecoder):
         object.__setattr__(self, "needs", tuple(dict.fromkeys(needs)))
 
     def lengths(self, tokens: int) -> dict[str, int]:
-        """`inputs` of all the tokens, and the longest `targets` of any denoiser."""
+        """`inputs` of `tokens` tokens, and the longest `targets` of any denoiser."""
         targets = [one.objective.lengths(tokens)["targets"] for one in self.denoisers]
         return {"inputs": tokens, "targets": max(targets)}
 
     def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit:
-        """Samples for the longest denoiser, which start the expected length apart.
+        """Samples as long as the longest denoiser needs; they start a mean length apart.
 
-        Each holds the raw length of every denoiser, "raw_0" and so on: what fills the inputs but
-        for the mode token, so that nothing is cut.
+        Each sample holds the raw length of denoiser 0 as "raw_0", and so on: the tokens that fill
+        the inputs together with the mode token, so that nothing is cut.
 
         Raises:
-          ValueError: `lengths` misses a feature, or does not fit one of the denoisers.
+          ValueError: `lengths` lacks a feature, or does not fit one of the denoisers.
         """
         room = {name: n - (name == "inputs" and self.mode_tokens) for name, n in lengths.items()}
         raw = [one.objective.geometry(room).length for one in self.denoisers]
@@ -105,7 +106,7 @@ class UL2(EncoderDecoder):
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """Corrupts as much of `sample["targets"]` (int [n], any n) as a drawn denoiser takes."""
+        """Draws a denoiser and corrupts the part of `sample["targets"]` (int [n]) it takes."""
         chosen = bisect.bisect(thresholds([one.rate for one in self.denoisers]), rng.random())
         denoiser = self.denoisers[chosen]
         tokens = sample["targets"]
@@ -122,5 +123,5 @@ class UL2(EncoderDecoder):
 
 PRESETS = {"ul2": UL2()}
 SUMMARIES = {
-    "ul2": "spans short and rare, or long or many, or the rest of a text, after a mode token (UL2)"
+    "ul2": "predict short spans, long or many spans, or the rest of a text, by a mode token (UL2)"
 }

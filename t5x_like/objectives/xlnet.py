@@ -1,4 +1,4 @@
-"""XLNet: predict spans in a random order, each seeing the spans before it in that order."""
+"""XLNet: predict spans in a random order, each from the text and the spans before it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def sequence(
     reused: np.ndarray, first: np.ndarray, second: np.ndarray, *, ids: TokenIds
 ) -> tuple[np.ndarray, np.ndarray]:
-    """ "reused first [SEP] second [SEP] [CLS]" and its segments: int32 [n] each.
+    """The inputs "reused first [SEP] second [SEP] [CLS]" and their segments: int32 [n] each.
 
-    Segments are 0 up to the first [SEP], 1 up to the second, and 2 for [CLS]; only whether two
-    positions have the same one matters to the model.
+    Segments are 0 up to the first [SEP], 1 up to the second, and 2 for [CLS]. The model reads only
+    whether two positions have the same segment.
     """
     split, separator = len(reused), len(reused) + len(first)
     inputs = np.empty(separator + len(second) + SPECIALS, np.int32)
@@ -47,20 +47,20 @@ def sequence(
 class XLNet(MaskedEncoder):
     """Predicts spans of tokens in a random order, from the rest and the spans before (XLNet).
 
-    Inputs are the original tokens. The first part of a sequence begins where that of the previous
-    sample in its row ended, so that the model's memory of one serves the other; two texts follow.
-    The random order is drawn for the part and the texts separately, and comes as two int32 [n]:
-    position i may not see j where `permutation_query_order[i] <= permutation_key_order[j]` (see
-    `permutation.visibility`). Of the positions to predict, those that fall on a special token are
-    left out. `reset_memory` is 1 where memory of the row is to be forgotten, `backward` 1 where the
-    row is read from right to left, which the model tells by its relative positions.
+    Inputs are the original tokens: a first part, then two texts. The first part begins where the
+    first part of the previous sample in its row ended, so that the model's memory continues. The
+    random order is drawn for the first part and for the texts separately. It comes as two int32
+    [n]: position i may not see j where `permutation_query_order[i] <= permutation_key_order[j]`
+    (see `permutation.visibility`). Special tokens are never predicted. `reset_memory` is 1 where
+    the model must forget the row's memory. `backward` is 1 where the row is read from right to
+    left; the model needs it for its relative positions.
 
     Attributes:
       partial_prediction: K of the paper (section 2.3): one token in K is predicted, half of them in
-        each part, and a span of n has K * n tokens around it.
-      max_ngram: the longest span; of n tokens with probability proportional to 1/n.
-      perm_size: tokens that are permuted together, in blocks which keep their order; None for all
-        those of a part.
+        each part, and a span of n tokens has K * n tokens around it.
+      max_ngram: the most tokens of a span; n tokens have probability proportional to 1/n.
+      perm_size: tokens of a block, within which positions are permuted while blocks keep their
+        order; None for one block in each part.
       reuse_length: tokens of the first part; None for half of the sequence.
       bidirectional: whether half of the rows of a batch are read from right to left.
     """
@@ -106,7 +106,7 @@ class XLNet(MaskedEncoder):
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """From a sample of `CarriedRows`; texts of any length, none included."""
+        """Makes the features of a sample of `CarriedRows`, whose texts may be empty."""
         backward = bool(sample["backward"])
         parts = [sample[name] for name in ("inputs", "first", "second")]
         if backward:
@@ -134,8 +134,8 @@ class XLNet(MaskedEncoder):
         rng: np.random.Generator,
         ids: TokenIds,
     ) -> np.ndarray:
-        """What to predict, special tokens included: bool [n]. Spans run as the text is read."""
-        # The text of a backward row is read from its end: words and spans are found there.
+        """The positions to predict, special tokens included: bool [n]."""
+        # Words and spans are found in the order of the text, which a backward row reverses.
         reading = -1 if backward else 1
         starts = word_starts(inputs[::reading], ids)[::reading]
         goal, draws = self._predictions(len(inputs)), uniforms(rng)
@@ -153,4 +153,4 @@ class XLNet(MaskedEncoder):
 
 
 PRESETS = {"xlnet": XLNet()}
-SUMMARIES = {"xlnet": "spans predicted in a random order, with memory of the text before (XLNet)"}
+SUMMARIES = {"xlnet": "predict spans in a random order, with memory of the text before (XLNet)"}

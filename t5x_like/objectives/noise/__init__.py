@@ -1,1 +1,1 @@
-"""Ways to corrupt tokens, which objectives choose from."""
+"""Kinds of noise that objectives put on tokens."""

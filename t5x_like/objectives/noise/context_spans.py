@@ -1,4 +1,4 @@
-"""Spans to predict, each among tokens that are not predicted: XLNet's choice of targets."""
+"""XLNet's choice of targets: spans, each among tokens that are not predicted."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ def context_spans(
     context: int,
     draws: Iterator[float],
 ) -> bytearray:
-    """Marks `goal` tokens of a text, most of them in spans that begin words (XLNet, section 3.1).
+    """Marks `goal` tokens of a text, mostly in spans that start with a word (XLNet, section 3.1).
 
-    From left to right, a span of n tokens gets `context` * n tokens around it, a random share of
-    them on its left; it is moved on to where a word begins, and the next one follows its context.
-    Once no span fits in the rest of the text, single tokens anywhere make up the number. (All as in
-    the published code; the paper counts the span itself as part of its context.)
+    Spans are placed from left to right. A span of n tokens gets `context` * n tokens around it, a
+    random share of them on its left. It is moved right to the next start of a word, and the next
+    span follows its context. Once no span fits in the rest of the text, random single tokens are
+    marked until the goal is reached. This is the published code; the paper counts the span as part
+    of its context.
 
     Args:
       starts: [n] 1 where a word begins, 0 elsewhere.
-      goal: tokens to mark, no more than n.
+      goal: the number of tokens to mark, at most n.
       lengths: `drawing.thresholds` of spans of 1, 2, ... tokens.
-      context: tokens around each token of a span.
+      context: tokens around a span for each of its tokens.
       draws: uniform numbers in [0, 1).
 
     Returns:

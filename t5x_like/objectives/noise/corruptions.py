@@ -1,9 +1,9 @@
-"""Corruptions: what becomes of a text under a noise mask, in inputs or in targets.
+"""Corruptions: how inputs or targets are made from a text and its noise mask.
 
 Each is called with tokens (int32 [n]), their mask (bool [n], True is noise), a generator and the
-vocabulary's ids, and returns new tokens, int32 [m] with m <= n. `needs`, where it has one, names
-what the vocabulary must have, as in `protocols.Objective`. T5 has one mask token: sentinel 0,
-whether or not the vocabulary has a [MASK] besides.
+vocabulary's ids, and returns new tokens, int32 [m] with m <= n. Its `needs`, where it has them,
+name what the vocabulary must have, as in `protocols.Objective`. The mask token is T5's, sentinel 0,
+even where the vocabulary has a [MASK].
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Original:
 
 @dataclasses.dataclass(frozen=True)
 class CleanTokens:
-    """The clean tokens alone: noise is dropped."""
+    """The clean tokens; noise is dropped."""
 
     def __call__(
         self, tokens: np.ndarray, mask: np.ndarray, rng: np.random.Generator, ids: TokenIds
@@ -43,7 +43,7 @@ class CleanTokens:
 
 @dataclasses.dataclass(frozen=True)
 class NoiseTokens:
-    """The noise tokens alone."""
+    """The noise tokens; clean tokens are dropped."""
 
     def __call__(
         self, tokens: np.ndarray, mask: np.ndarray, rng: np.random.Generator, ids: TokenIds
@@ -67,8 +67,9 @@ class NoiseToSentinels:
 class CleanToSentinels:
     """Each run of clean tokens becomes a sentinel, the k-th run sentinel k.
 
-    Counted by itself, as in T5's code: of a text that begins with noise, sentinel k stands before
-    the noise that is sentinel k + 1 in `NoiseToSentinels`, and the first noise has none before it.
+    Runs of clean tokens have their own count, as in T5's code. So in a text that begins with noise,
+    the first noise has no sentinel before it, and sentinel k stands before the noise that is
+    sentinel k + 1 in `NoiseToSentinels`.
     """
 
     needs: ClassVar = ("sentinels",)
@@ -84,8 +85,8 @@ class MaskNoise:
     """Each noise token becomes the mask token, or a random one, or is kept.
 
     Attributes:
-      random: the probability of a random token, any but a special one (sentinels are not special).
-      kept: the probability that it stays as it is.
+      random: the probability of a random token, which may be a sentinel but no special token.
+      kept: the probability that the token stays.
     """
 
     needs: ClassVar = ("sentinels",)
@@ -118,7 +119,7 @@ class MaskNoise:
 
 @dataclasses.dataclass(frozen=True)
 class ShuffleNoise:
-    """The noise tokens change places with each other, every order as likely."""
+    """The noise tokens in random order; clean tokens keep their places."""
 
     def __call__(
         self, tokens: np.ndarray, mask: np.ndarray, rng: np.random.Generator, ids: TokenIds
@@ -131,7 +132,7 @@ class ShuffleNoise:
 def ordinary_ids(size: int, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
     """Ids drawn from all but the special ones: int64 [size].
 
-    In T5's vocabulary from 3 to 32,099, as in its published code: the sentinels are among them.
+    With T5's vocabulary these are 3 to 32,099, sentinels included, as in its published code.
     """
     steps = _special_below(ids)
     drawn = rng.integers(ids.vocab_size - len(steps), size=size)
@@ -140,6 +141,6 @@ def ordinary_ids(size: int, rng: np.random.Generator, ids: TokenIds) -> np.ndarr
 
 @once_per_vocabulary
 def _special_below(ids: TokenIds) -> np.ndarray:
-    """How many ordinary ids there are below each special id."""
+    """The number of ordinary ids below each special id."""
     special = np.array(ids.special)
     return special - np.arange(len(special))

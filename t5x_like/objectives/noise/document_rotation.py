@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class DocumentRotation:
     """Rotates the text so that it begins with a random token (BART, section 2.2).
 
-    By 0 to n places, each as likely: BART's code counts the end of sequence among the tokens to
-    begin with. So n tokens stay as they are with probability 2 / (n + 1).
+    The text is rotated by 0 to n places, each equally likely, as BART's code also counts the end of
+    sequence as a place to begin. So a text of n tokens stays unchanged with probability
+    2 / (n + 1).
     """
 
     needs = ()

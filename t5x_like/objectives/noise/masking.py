@@ -16,18 +16,18 @@ RandomIds = Callable[[np.random.Generator, "TokenIds", int], np.ndarray]
 def budget(tokens: int, rate: float) -> int:
     """How many of `tokens` tokens, special ones counted, are masked: at least 1 (BERT's code).
 
-    Halves are rounded to even: 19 of 128, 77 of 512, 2 of 10, 4 of 30 at a rate of 0.15.
+    Halves are rounded to even. At a rate of 0.15: 19 of 128, 77 of 512, 2 of 10, 4 of 30.
     """
     return max(1, round(tokens * rate))
 
 
 def text_room(lengths: Mapping[str, int], specials: int, *, texts: int = 1) -> int:
-    """The tokens of text that `inputs` hold beside so many special tokens.
+    """The tokens of text that `inputs` hold beside `specials` special tokens.
 
     Args:
-      lengths: of the features.
-      specials: how many tokens are special.
-      texts: how many texts share the room; each has a token at least.
+      lengths: the length of each feature.
+      specials: the number of special tokens.
+      texts: how many texts share the room; each has at least one token.
 
     Raises:
       ValueError: `lengths` has no inputs, or leaves no room for the texts in them.
@@ -51,7 +51,7 @@ def with_specials(
     Args:
       ids: the vocabulary, which must have cls and sep.
       first: int [a].
-      second: int [b]; where it is empty there is one segment, too.
+      second: int [b]; None or empty for one segment.
 
     Returns:
       inputs int32 [a + 2] or [a + b + 3], and their token_type_ids int32: 1 from `second` on.
@@ -76,9 +76,9 @@ def text_positions(inputs: np.ndarray, ids: TokenIds) -> np.ndarray:
 
 
 def fitting(words: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
-    """The `words` that fit into `room` tokens together, taken in their order (BERT's code).
+    """The `words` that together fit into `room` tokens, taken in order (BERT's code).
 
-    One too long for what is left does not end the search.
+    A word that is too long for the rest of the room is skipped.
     """
     chosen = []
     for word, size in zip(words.tolist(), sizes[words].tolist(), strict=True):
@@ -91,7 +91,7 @@ def fitting(words: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
 
 
 def covered(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """int64: the positions of spans that begin at `starts` and have `sizes`, span after span."""
+    """int64: all positions of the spans with these `starts` and `sizes`, span after span."""
     before = np.cumsum(sizes) - sizes
     return np.repeat(starts - before, sizes) + np.arange(sizes.sum())
 
@@ -116,14 +116,14 @@ def replaced(
 
     Args:
       tokens: int [n].
-      positions: int [k], in any order; one that occurs twice is decided upon twice.
+      positions: int [k], in any order; a position that occurs twice has two draws.
       rng: the example's generator.
       ids: the vocabulary, which must have mask.
       mask: the share of positions that become [MASK].
-      random: the share of them that become a random id.
-      random_from: draws so many random ids.
-      draws: float [k] in [0, 1), what decides upon each position; a fresh draw each where None.
-        Positions of the same draw (those of a span) are all masked, all random or all kept.
+      random: the share of positions that become a random id.
+      random_from: draws a number of random ids.
+      draws: float [k] in [0, 1), which decide about the positions; None draws them. Positions with
+        the same number (those of a span) are all masked, all random or all kept.
     """
     if draws is None:
         draws = rng.random(len(positions))
@@ -145,7 +145,7 @@ def example(
       inputs: int32 [n], noise and special tokens included.
       token_type_ids: int32 [n].
       originals: int32 [n], the inputs before the noise.
-      positions: int [k] in any order: those to predict.
+      positions: int [k], the positions to predict, in any order.
     """
     positions = positions.astype(np.int32)
     positions.sort()

@@ -10,11 +10,11 @@ from t5x_like.objectives.parts.probabilities import check_share
 
 
 def span_counts(length: int, *, noise_density: float, mean_span_length: float) -> tuple[int, int]:
-    """How many noise tokens, in how many spans, a sample of `length` tokens gets.
+    """The numbers of noise tokens and of noise spans in a sample of `length` tokens.
 
-    Python floats throughout (rounding half to even), and the one place where they are rounded:
-    the lengths promised before training and the masks drawn in it cannot differ by a token.
-    Both counts are at least one, and every span is preceded by a clean token.
+    Both are at least one, and every span follows a clean token. The numbers are Python floats,
+    halves are rounded to even, and nothing else rounds them: so the lengths declared before
+    training agree with the masks drawn in training.
     """
     length = max(length, 2)
     noise = min(max(round(length * noise_density), 1), length - 1)
@@ -25,8 +25,8 @@ def span_counts(length: int, *, noise_density: float, mean_span_length: float) -
 def random_cuts(total: int, parts: int, rng: np.random.Generator) -> np.ndarray:
     """Cuts `total` in `parts` of at least one: int64 [parts + 1] from 0 to `total`.
 
-    Every composition is as likely: the cuts are the `parts - 1` of the `total - 1` inner gaps with
-    the smallest random keys.
+    Every composition is equally likely: each of the `total - 1` inner gaps gets a random key, and
+    the `parts - 1` smallest keys are the cuts.
     """
     cuts = np.empty(parts + 1, np.int64)
     cuts[0], cuts[-1] = 0, total
@@ -43,9 +43,9 @@ def random_span_starts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where clean and noise runs of random lengths start: int64 [spans] each (T5, section 3.1.4).
 
-    They alternate, a clean one first and noise at the end; the numbers of noise tokens and runs are
-    those of `span_counts`. The order of the two draws is part of the data of every run: do not
-    change it.
+    The runs alternate; the first is clean and the last is noise. `span_counts` gives the numbers of
+    noise tokens and runs. The order of the two draws decides the data of every run: do not change
+    it.
     """
     if length < 2:
         return np.arange(length), np.arange(0)
@@ -58,7 +58,7 @@ def random_span_starts(
 
 
 def mask_of_spans(length: int, clean_starts: np.ndarray, noise_starts: np.ndarray) -> np.ndarray:
-    """The noise mask whose runs start there: bool [length]."""
+    """The noise mask with clean and noise runs that start at these places: bool [length]."""
     change = np.zeros(length, np.int8)
     change[noise_starts] = 1
     change[clean_starts[1:]] = -1
@@ -67,7 +67,7 @@ def mask_of_spans(length: int, clean_starts: np.ndarray, noise_starts: np.ndarra
 
 @dataclasses.dataclass(frozen=True)
 class IidNoise:
-    """Each token is noise or not by itself, with probability `density` (BERT, section 3.1)."""
+    """Each token is noise independently, with probability `density` (BERT, section 3.1)."""
 
     density: float = 0.15
 
@@ -81,10 +81,10 @@ class IidNoise:
 
 @dataclasses.dataclass(frozen=True)
 class SuffixNoise:
-    """All tokens from a random place on are noise, a share `density` of them on average.
+    """All tokens from a random place on are noise, a share `density` of the text on average.
 
-    The clean prefix has `(1 - 2 * density) * (n - 1)` to n - 1 tokens, at least one, every number
-    as likely (the published code of T5): 0.5 cuts anywhere, 0.25 in the second half.
+    The clean prefix has `(1 - 2 * density) * (n - 1)` to n - 1 tokens, and at least one; every
+    number is equally likely (T5's published code). 0.5 cuts anywhere, 0.25 in the second half.
     """
 
     density: float = 0.5
@@ -105,10 +105,9 @@ class SuffixNoise:
 
 @dataclasses.dataclass(frozen=True)
 class FragmentNoise:
-    """One run of tokens is noise: a share `density` of them, from a random place.
+    """One run of tokens is noise: a share `density` of the text, from a random place.
 
-    Every place but the very start, since the first token is never noise (MASS, section 3.2 and the
-    published code).
+    The first token is never noise (MASS, section 3.2 and the published code).
     """
 
     density: float = 0.5
@@ -117,7 +116,7 @@ class FragmentNoise:
         check_share(self, "density")
 
     def __call__(self, length: int, rng: np.random.Generator) -> np.ndarray:
-        """A mask, bool [length]; it has at least one True unless there is but one token."""
+        """A mask, bool [length]; a text of several tokens has at least one True."""
         mask = np.zeros(length, np.bool_)
         if length > 1:
             size = min(max(1, int(length * self.density)), length - 1)

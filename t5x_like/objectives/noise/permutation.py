@@ -1,4 +1,4 @@
-"""Who sees whom in permutation language modelling, told by two numbers a position."""
+"""Which positions see which in permutation language modelling, as two numbers a position."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 def local_order(length: int, block: int, rng: np.random.Generator) -> np.ndarray:
-    """The place of each position in a random order: int64 [length], no two alike.
+    """The place of each position in a random order: int64 [length], all different.
 
-    Positions are shuffled inside blocks of `block`, each block in the same way, and the blocks
-    keep their order. Places are those of whole blocks, even where the last block is shorter.
+    Positions are shuffled within blocks of `block`, all blocks in the same way, and the blocks
+    keep their order. A shorter last block has places of a whole block.
     """
     shuffled = rng.permutation(block)
     if length == block:
@@ -32,19 +32,19 @@ def visibility(
     A random order is drawn for each of the two parts of the sequence. Inside a part, as in the
     published code of XLNet (section 2.3 of the paper):
 
-    - tokens that are neither masked nor functional are seen by everyone, and see only each other;
-    - a target (masked, not functional) sees besides the masked and functional tokens before it in
+    - tokens that are neither masked nor functional are seen by all, and see only each other;
+    - a target (masked, not functional) also sees the masked and functional tokens before it in
       the order, but not itself;
-    - a functional token, masked or not, sees those and itself.
+    - a functional token, masked or not, sees what a target sees, and itself.
 
-    The first part sees nothing of the second, and the second all of the first, its targets
-    included. (The content stream lets every position see itself; that is not told here.)
+    The first part sees nothing of the second. The second sees all of the first, its targets
+    included. In the content stream every position also sees itself, which these orders leave out.
 
     Args:
       masked: bool [n].
-      functional: the positions of special tokens of the sequence, which are never predicted.
+      functional: the positions of special tokens, which are never predicted.
       split: where the second part begins.
-      block: positions shuffled together (`local_order`); None for all those of a part.
+      block: positions shuffled together (`local_order`); None for a whole part.
       rng: the generator.
 
     Returns:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def sentence_ends(tokens: np.ndarray, ids: TokenIds) -> np.ndarray:
     """int64 [sentences]: one past the last token of each sentence, ascending.
 
-    A sentence ends with a full stop (or what is one in its script), the first where several follow
-    each other, and the last token counts as one. So after several full stops at the very end the
-    last ones are in no sentence.
+    A sentence ends with a full stop of its script. The last token counts as one, and of several
+    full stops in a row only the first does. So where several stand at the end, the last ones are
+    in no sentence.
     """
     stops = ids.full_stops.take(tokens)  # type: ignore[union-attr]
     stops[-1:] = True
@@ -31,9 +31,9 @@ def sentence_ends(tokens: np.ndarray, ids: TokenIds) -> np.ndarray:
 class SentencePermutation:
     """Shuffles the sentences of a text (BART, section 2.2).
 
-    They are its segments; where it comes without them, full stops divide it, as in the paper. Of n
-    sentences ceil(n * `share`) random ones exchange their places; any order of them is as likely,
-    the right one too.
+    The sentences are the text's segments; a text without segments is divided at full stops, as in
+    the paper. ceil(n * `share`) of n sentences, drawn at random, exchange their places; all orders
+    are equally likely, including the right one.
     """
 
     needs = ("full_stops",)
@@ -50,12 +50,12 @@ class SentencePermutation:
         ids: TokenIds,
         segments: np.ndarray | None = None,
     ) -> np.ndarray:
-        """int32 [n] for int32 [n], any n; segments but the first start at `segments`, int32 [s]."""
+        """int32 [n] for int32 [n], any n; `segments` (int32 [s]): the starts, without the first."""
         if segments is None or not len(segments):
             ends = sentence_ends(tokens, ids).tolist()
         else:
             ends = [*segments.tolist(), len(tokens)]
-        # A random part of a random permutation is a random subset in random order: both draws.
+        # The beginning of a random permutation is a random subset in random order.
         moved = rng.permutation(len(ends))[: math.ceil(len(ends) * self.share)].tolist()
         order = list(range(len(ends)))
         for place, i in zip(sorted(moved), moved, strict=True):

@@ -1,4 +1,4 @@
-"""Text infilling: spans of words, of random length and possibly empty, each become one mask."""
+"""Text infilling: each span of words becomes one mask; spans have random length, 0 included."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ RARE = 1e-7
 
 @functools.lru_cache(maxsize=16)
 def poisson_table(mean: float) -> tuple[float, ...]:
-    """P(X <= k), k = 0, 1, ..., for a Poisson X cut above the first value as rare as `RARE`.
+    """P(X <= k), k = 0, 1, ..., for a Poisson X cut after its first value rarer than `RARE`.
 
-    18 values for a mean of 3, the last of them 1.
+    A mean of 3 has 18 values. The last value is always 1.
     """
     weights = [math.exp(-mean)]
     while len(weights) <= mean + 1 or weights[-1] >= RARE:
@@ -35,10 +35,10 @@ def poisson_table(mean: float) -> tuple[float, ...]:
 
 
 def span_lengths(budget: int, mean: float, rng: np.random.Generator) -> tuple[np.ndarray, int]:
-    """Lengths of spans that are `budget` >= 1 words together: int64 [k], positive; and the zeros.
+    """The lengths of spans with `budget` >= 1 words in all: int64 [k > 0], positive; and the zeros.
 
-    Lengths are drawn until they reach the budget, and the last is cut to it. Those of 0 among them
-    are only counted. k is at least 1, as only a positive length can be the last.
+    Lengths are drawn until they reach the budget, and the last is cut to it. Lengths of 0 are only
+    counted.
     """
     table, draws = poisson_table(mean), uniforms(rng, budget)
     lengths, zeros = [], 0
@@ -53,11 +53,11 @@ def span_lengths(budget: int, mean: float, rng: np.random.Generator) -> tuple[np
 
 
 def outside_spans(starts: np.ndarray, ends: np.ndarray, length: int) -> np.ndarray:
-    """False for the tokens of spans after their first, and for a first one within another span.
+    """Which tokens stay: all but those of spans, except the first token of each run of overlaps.
 
     Args:
-      starts: int64 [k], the first token of each span, each another one.
-      ends: int64 [k], one past the last.
+      starts: int64 [k], the first token of each span, all different.
+      ends: int64 [k], one past the last token of each span.
       length: tokens of the text.
 
     Returns:
@@ -71,9 +71,9 @@ def outside_spans(starts: np.ndarray, ends: np.ndarray, length: int) -> np.ndarr
 def insert_masks(
     tokens: np.ndarray, count: int, rng: np.random.Generator, *, ids: TokenIds, mask_random: float
 ) -> np.ndarray:
-    """`tokens` (int32 [n]) with masks at random places among them: int32 [n + count].
+    """`tokens` (int32 [n]) with `count` masks inserted at random places: int32 [n + count].
 
-    The share `mask_random` of them, rounded up, are random ids instead.
+    The share `mask_random` of the masks, rounded up, are random ids instead.
     """
     masks = np.full(count, ids.mask, np.int32)
     if random := math.ceil(count * mask_random):
@@ -89,19 +89,19 @@ def insert_masks(
 
 @dataclasses.dataclass(frozen=True)
 class TextInfilling:
-    """Puts one mask in the place of each span of words; empty spans, too (BART, section 2.2).
+    """Replaces each span of words, empty spans included, by one mask (BART, section 2.2).
 
-    Span lengths are Poisson in words, and the share `rate` of the words, rounded up, is the sum of
-    them all. Spans begin at random words, whatever the others cover: where one runs over the start
-    of another they are one, so that fewer words are masked than the budget says (about a ninth of
-    it at the published rate) and about a fifth of the masks vanish. That is what BART was trained
-    on; drawing disjoint spans is another noise.
+    Span lengths are Poisson in words and add up to the share `rate` of the words, rounded up. Spans
+    begin at random words and may overlap. Spans that overlap become one, so at the published rate
+    about a ninth fewer words are masked than drawn, and about a fifth of the masks vanish. BART was
+    trained on this noise; disjoint spans would be another.
 
-    A span of length 0 is a mask put in at a random place. `mask_random` is the probability with
-    which a span becomes a random token instead, and the share of those put in, rounded up.
+    A span of length 0 inserts a mask at a random place. `mask_random` is the probability that a
+    span becomes a random token instead of a mask, and the share of inserted masks that do, rounded
+    up.
 
-    Text never grows: no more masks are put in than the spans have made room for. That binds texts
-    of a few words alone; BART's code has no such limit, and no declared length to keep either.
+    The text never grows: only as many masks are inserted as the spans have made room for. This
+    limits only texts of a few words. BART's code has no such limit and no declared lengths.
     """
 
     needs = ("mask", "word_starts")

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def random_ids(count: int, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
-    """int64 [count] from the whole vocabulary but id 0, as BART's code draws them."""
+    """int64 [count]: random ids of the whole vocabulary except 0, as in BART's code."""
     return rng.integers(1, ids.vocab_size, count)
 
 
 def mask_or_random(
     count: int, rng: np.random.Generator, ids: TokenIds, mask_random: float
 ) -> np.ndarray:
-    """int32 [count] masks, each of which is a random id instead with probability `mask_random`."""
+    """int32 [count]: masks, each replaced by a random id with probability `mask_random`."""
     masks = np.full(count, ids.mask, np.int32)
     if mask_random:
         random = rng.random(count) < mask_random
@@ -32,9 +32,9 @@ def mask_or_random(
 
 @dataclasses.dataclass(frozen=True)
 class TokenMasking:
-    """Puts a mask in the place of each of some tokens (BART, section 2.2).
+    """Replaces the share `rate` of the tokens, rounded up, by masks (BART, section 2.2).
 
-    The share `rate` of the tokens, rounded up, drawn from all of them without replacement.
+    Each mask becomes a random id with probability `mask_random`.
     """
 
     needs = ("mask",)
@@ -57,10 +57,7 @@ class TokenMasking:
 
 @dataclasses.dataclass(frozen=True)
 class TokenDeletion:
-    """Removes some tokens: the model is to find out which places miss one (BART, section 2.2).
-
-    The share `rate` of the tokens, rounded up, drawn from all of them without replacement.
-    """
+    """Removes the share `rate` of the tokens, rounded up (BART, section 2.2)."""
 
     needs = ()
 

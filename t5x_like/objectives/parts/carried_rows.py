@@ -1,4 +1,4 @@
-"""Rows of text that continue from batch to batch, for models that carry memory along them."""
+"""Rows of text that continue from batch to batch, for models that carry memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RANGES = ("inputs", "first", "second")
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """Consecutive text, [start, end) of the stream; positions count as it is read, from 0."""
+    """Consecutive text, [start, end) of the stream; positions count from 0 in reading order."""
 
     sentences: Sentences
     start: int
@@ -29,15 +29,15 @@ class _Row:
         return self.end - self.start
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where positions [start, end) lie in the stream; the same for offsets in the row."""
+        """The offsets in the stream of positions [start, end)."""
         if self.backward:
             return self.end - end, self.end - start
         return self.start + start, self.start + end
 
     def limits(self, start: int, end: int) -> list[int]:
-        """Limits of sentences: the last up to `start`, those between, the first from `end` on.
+        """Limits of sentences, ascending: from the last up to `start` to the first from `end` on.
 
-        Ascending. The ends of the row are limits. 0 <= start < end <= len(row).
+        The ends of the row are limits too. 0 <= start < end <= len(row).
         """
         first, last = self.span(start, end)
         document = self.sentences.document_at(first)
@@ -52,7 +52,7 @@ class _Row:
         return sorted(self.end - i if self.backward else i - self.start for i in inside)
 
     def begins_document(self, position: int) -> bool:
-        """Whether the token there is the first of its document to be read."""
+        """Whether the token at `position` is the first of its document in reading order."""
         first, last = self.span(position, position + 1)
         limits = self.sentences[self.sentences.document_at(first)]
         return bool(limits[-1] == last if self.backward else limits[0] == first)
@@ -60,27 +60,27 @@ class _Row:
 
 @dataclasses.dataclass(frozen=True)
 class CarriedRows:
-    """Pieces of text that continue along a row of batches, each with two texts A and B after it.
+    """Pieces of text that continue from batch to batch, each followed by two texts A and B.
 
-    The stream is cut in rows of the same length; those of one batch stand at the same step. A
-    sample is `inputs`, the next `reuse_length` tokens of its row; `first`, A, which begins right
-    after; and `second`, B. A ends at a random limit of sentences among the tokens that A and B
-    fill. Half of the time B follows A (`is_next` 1); else, and where no such limit exists, it is
+    The stream is cut in rows of the same length, and all rows of a batch are at the same step. A
+    sample has `inputs`, the next `reuse_length` tokens of its row; `first`, A, which begins right
+    after them; and `second`, B. A ends at a random limit of sentences among the tokens that A and B
+    fill. B follows A half of the time (`is_next` 1). Else, and where there is no such limit, B is
     the sentences around a token drawn from the row. A and B then lose tokens at their ends, the
     longer one first, until they fit (XLNet, section 2.5, and its published code).
 
-    With `bidirectional`, the second half of the rows of a batch is the text of the first half read
-    from right to left (section 3.1), for which "next" and "end" mean what a reader meets: ranges
-    are still those of the stream, and the objective turns their tokens round.
+    With `bidirectional`, the second half of a batch's rows is the text of the first half, read from
+    right to left (section 3.1). "Next" and "end" then follow the reading order. Ranges are offsets
+    in the stream, and the objective reverses their tokens.
 
-    `reset_memory` is 1 at the first step, and where `inputs` begin at the beginning of a document,
-    as read. The steps end where no row has the text for another: as all have the same length, at
-    most `reuse_length` - 1 tokens at the end of each, besides the last A and B, are not among
-    `inputs`, and fewer than there are rows at the end of the stream.
+    `reset_memory` is 1 at the first step, and where `inputs` begin a document in reading order. The
+    steps end when the rows, which are equally long, have no text for another. So at most
+    `reuse_length` - 1 tokens at the end of a row, besides the last A and B, are not among `inputs`.
+    At the end of the stream fewer tokens than there are rows are left out.
 
     Attributes:
-      length: tokens of a sample and of two [SEP] and a [CLS].
-      reuse_length: tokens of `inputs`, and from one step to the next.
+      length: tokens of a sample, including two [SEP] and a [CLS].
+      reuse_length: tokens of `inputs`, and the distance from one step to the next.
       bidirectional: whether half of the rows are read from right to left.
     """
 
@@ -107,7 +107,7 @@ class CarriedRows:
 
     @property
     def rows_multiple(self) -> int:
-        """Rows come in pairs where half of them are read backward."""
+        """2 where half of the rows are read backward, else 1."""
         return 2 if self.bidirectional else 1
 
     @property
@@ -118,10 +118,10 @@ class CarriedRows:
     def plan_rows(
         self, sentences: Sentences, rng: np.random.Generator, rows: int
     ) -> Iterator[list[tuple[int, ...]]]:
-        """The samples of one step after another, in the order of the rows.
+        """Yields the samples of each step, in the order of the rows.
 
         Raises:
-          ValueError: the corpus is too short for so many rows, or they are odd in number.
+          ValueError: the corpus is too short for `rows` rows, or `rows` is below 1 or odd.
         """
         directions = (False, True) if self.bidirectional else (False,)
         if rows < 1 or rows % len(directions):
@@ -155,7 +155,7 @@ class CarriedRows:
     def _sample(
         self, row: _Row, position: int, coin: float, cut: float, place: float
     ) -> tuple[int, ...]:
-        """The columns of a sample, from three uniform numbers."""
+        """The columns of a sample, from the uniform numbers `coin`, `cut` and `place`."""
         start = position + self.reuse_length
         limits = row.limits(start, start + self._pair)
         cuts = [i for i in limits if start < i < start + self._pair]
@@ -167,8 +167,8 @@ class CarriedRows:
             size = max(1, self._pair - (middle - start))
             second = int(place * (len(row) - size + 1))
             second, *_, end = row.limits(second, second + size)
-        # Shortening the longer one, B if they are equal, leaves A at most the larger half, or what
-        # B does not fill.
+        # The longer text is shortened, B if they are equal. So A keeps at most the larger half, or
+        # what B does not fill.
         first_size = min(middle - start, max(self._pair - (end - second), (self._pair + 1) // 2))
         return (
             *row.span(position, start),

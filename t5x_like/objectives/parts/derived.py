@@ -1,4 +1,4 @@
-"""Tables computed once for a vocabulary and kept, since a call on an example has no time for it."""
+"""Tables that are computed once for a vocabulary and kept, for speed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ KEPT = 16
 
 
 def once_per_vocabulary(derive: Callable[[TokenIds], Table]) -> Callable[[TokenIds], Table]:
-    """`derive`, called once for each object: what it returns is shared, so nobody may change it.
+    """`derive`, called once for each vocabulary. Its result is shared and must not be changed.
 
-    `TokenIds` cannot be changed and is told apart by identity here, which is safe as the object is
-    kept with its table: no other can be at its address meanwhile. A few are kept, not all.
+    `TokenIds` is immutable and is told apart by identity. This is safe because the object is kept
+    with its table, so no other object has its address. At most `KEPT` tables are kept.
     """
     known: dict[int, tuple[TokenIds, Table]] = {}
 

@@ -1,4 +1,4 @@
-"""Random draws: numbers one by one, from a few weights, and from the tokens of a corpus."""
+"""Random draws: uniform numbers, indexes by weights, and tokens of a corpus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def uniforms(rng: np.random.Generator, block: int = 128) -> Iterator[float]:
-    """Uniform numbers in [0, 1) without end, drawn `block` at a time: one by one they cost more."""
+    """Uniform numbers in [0, 1) without end; `block` are drawn together, for speed."""
     while True:
         yield from rng.random(block).tolist()
 
@@ -23,8 +23,8 @@ def uniforms(rng: np.random.Generator, block: int = 128) -> Iterator[float]:
 def thresholds(weights: Sequence[float]) -> tuple[float, ...]:
     """Where the shares of the weights end in [0, 1), except for the last.
 
-    `bisect.bisect(thresholds(weights), u)` is then index i with probability proportional to
-    `weights[i]`, for uniform u: faster than NumPy's `choice` on a number at a time.
+    For a uniform u, `bisect.bisect(thresholds(weights), u)` is index i with probability
+    proportional to `weights[i]`. For single draws this is faster than NumPy's `choice`.
     """
     total = sum(weights)
     return tuple(end / total for end in itertools.accumulate(weights[:-1]))
@@ -32,7 +32,7 @@ def thresholds(weights: Sequence[float]) -> tuple[float, ...]:
 
 @once_per_vocabulary
 def _ends(ids: TokenIds) -> np.ndarray:
-    """How many tokens of the corpus have this id or a smaller one: int64 [vocab_size]."""
+    """The number of tokens in the corpus with each id or a smaller one: int64 [vocab_size]."""
     if ids.counts is None or not ids.counts.any():
         raise ValueError(
             "random tokens are drawn as often as the training text has them, but this vocabulary "

@@ -1,4 +1,4 @@
-"""What an objective's examples look like to the models that read them."""
+"""The formats of examples: for encoder-decoders, for masked encoders and for decoders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from t5x_like.core.protocols import FeatureSpec
 
 
 class EncoderDecoder:
-    """Examples of `inputs` and `targets`, to which end of sequence is appended later.
+    """Examples with `inputs` and `targets`, to which `steps` append the end of sequence.
 
     `decoder_start` names the id (a field of `TokenIds`) that the decoder reads first.
     """
@@ -25,10 +25,11 @@ class EncoderDecoder:
 
 
 class MaskedEncoder:
-    """Examples of an encoder that predicts some of its own positions.
+    """Examples for an encoder that predicts some of its own positions.
 
-    `inputs` and `token_type_ids` int32 [n]; `masked_positions` (ascending), `masked_targets` int32
-    [k] and `masked_loss_weights` float32 [k]. Objectives may add features.
+    They have `inputs` and `token_type_ids`, int32 [n]; `masked_positions` (ascending) and
+    `masked_targets`, int32 [k]; and `masked_loss_weights`, float32 [k]. Objectives may add
+    features.
     """
 
     kind = "encoder"
@@ -37,12 +38,12 @@ class MaskedEncoder:
     static = False
 
     def lengths(self, tokens: int) -> dict[str, int]:
-        """`inputs` of all the tokens."""
+        """`inputs` of `tokens` tokens."""
         return {"inputs": tokens}
 
 
 def masked_features(inputs: int, predictions: int) -> dict[str, FeatureSpec]:
-    """The features of a `MaskedEncoder` with at most so many positions and predictions."""
+    """The features of a `MaskedEncoder` with at most `inputs` tokens and `predictions`."""
     return {
         "inputs": FeatureSpec(inputs),
         "token_type_ids": FeatureSpec(inputs),
@@ -53,7 +54,7 @@ def masked_features(inputs: int, predictions: int) -> dict[str, FeatureSpec]:
 
 
 class Decoder:
-    """Examples of `targets` alone, for a model that reads from left to right."""
+    """Examples with `targets` alone, for a model that reads from left to right."""
 
     kind = "decoder"
     needs: tuple[str, ...] = ()
@@ -61,7 +62,7 @@ class Decoder:
     static = False
 
     def lengths(self, tokens: int) -> dict[str, int]:
-        """`targets` of all the tokens."""
+        """`targets` of `tokens` tokens."""
         return {"targets": tokens}
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:

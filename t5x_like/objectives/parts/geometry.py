@@ -1,7 +1,7 @@
-"""Which tokens of a corpus make one sample: the shapes an objective may ask for.
+"""Geometries: which tokens of a corpus make one sample.
 
 A corpus is a stream of tokens, cut into documents, and these into segments (sentences or lines).
-Where `separators` is set, the stream has one separator id after each document: offsets count it.
+Where `separators` is set, the stream has a separator id after each document, which offsets count.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ class ConcatenateAndSplit:
     """All documents end to end, cut every `stride` tokens; samples {"targets": int32 [n]}.
 
     Attributes:
-      length: tokens of a sample; those at the end of the corpus may be shorter.
-      stride: from one sample's start to the next; None for `length`. Shorter ones overlap.
-      separators: whether documents are separated.
-      constants: further numbers that every sample holds, by name.
+      length: tokens of a sample; samples at the end of the corpus may be shorter.
+      stride: tokens from the start of a sample to the next, at most `length`; None for `length`.
+        Samples overlap where it is less.
+      separators: whether the stream has separators between documents.
+      constants: names and values of numbers that every sample also holds.
     """
 
     length: int
@@ -39,7 +40,7 @@ class ConcatenateAndSplit:
 
 @dataclasses.dataclass(frozen=True)
 class SplitDocuments:
-    """Each document cut every `length` tokens: no sample holds two; {"targets": int32 [n]}."""
+    """Single documents, each cut every `length` tokens; samples {"targets": int32 [n]}."""
 
     length: int
 
@@ -50,9 +51,9 @@ class SplitDocuments:
 
 @dataclasses.dataclass(frozen=True)
 class Duplicated:
-    """The n samples of a geometry `times` over: sample i, of n * times, is its sample i % n.
+    """The n samples of a geometry, `times` times: sample i of n * times is its sample i % n.
 
-    Each has an index, and with it a noise, of its own: static maskings of a text that differ.
+    Each copy has its own index and therefore its own noise, even where noise is static.
     """
 
     geometry: ConcatenateAndSplit | SplitDocuments
@@ -65,11 +66,11 @@ class Duplicated:
 
 @dataclasses.dataclass(frozen=True)
 class PerRecord:
-    """One cached record is one sample (text-to-text tasks)."""
+    """One sample for each cached record (text-to-text tasks)."""
 
 
 class Sentences(Protocol):
-    """Where the segments of each document lie in the stream of tokens.
+    """The offsets of each document's segments in the stream of tokens.
 
     Attributes:
       total: tokens of the whole stream.
@@ -78,41 +79,40 @@ class Sentences(Protocol):
     total: int
 
     def __len__(self) -> int:
-        """Documents, empty ones left out."""
+        """The number of documents, without empty ones."""
 
     def document_at(self, offset: int) -> int:
         """The document that holds the token at `offset`."""
 
     def __getitem__(self, document: int) -> np.ndarray:
-        """int64 [S + 1]: the offsets at which its S >= 1 segments start, then its end.
+        """int64 [S + 1]: where the S >= 1 segments of a document start, then where it ends.
 
-        They ascend strictly. Document 0 starts at 0, each other one where the last one ends, and
-        the last ends at `total`. A separator belongs to the last segment of its document.
+        The offsets ascend strictly. Document 0 starts at 0, each further one where the one before
+        it ends, and the last ends at `total`. A separator belongs to the last segment of its
+        document.
         """
 
     def word_starts(self, start: int, end: int) -> np.ndarray:
         """bool [end - start]: at which of these offsets a word starts.
 
-        At all of them, where the vocabulary does not tell.
+        All are True if the vocabulary does not say which pieces begin a word.
         """
 
 
 class Planned(Protocol):
-    """Samples that no arithmetic gives: planned once for a corpus, and kept beside its cache.
+    """A geometry whose samples are planned once for a corpus; the plan is kept beside its cache.
 
-    A plan is a table of integers with a row a sample. For each column `x_start` there is one
-    `x_end`, and a sample holds the tokens between them as "x" (int32 [n], empty where they are
-    equal); every other column it holds as a number (int32, no axes). A frozen dataclass, whose
-    repr names the plan.
-
-    Samples of a geometry that has `constants`, as `ConcatenateAndSplit`, hold them too.
+    A plan is a table of integers with one row for each sample. For each column `x_start` there is
+    a column `x_end`, and the sample holds the tokens between the two as "x" (int32 [n], empty where
+    they are equal). It holds every other column as a number (int32, no axes), and the geometry's
+    `constants` if it has some. The geometry is a frozen dataclass, whose repr identifies the plan.
 
     Attributes:
       columns: names of the columns.
-      separators: whether documents are separated in the stream.
-      segments_of: the token feature whose segments a sample is to have: as "segments" (int32 [s],
-        the positions in it, other than 0, at which a segment starts; where a plan cuts one is not
-        among them) and as "documents" (those of them at which a document starts). None for neither.
+      separators: whether the stream has separators between documents.
+      segments_of: the token feature whose segments a sample holds, or None. "segments" (int32 [s])
+        are the positions above 0 at which a segment starts, without the cuts that a plan makes
+        within one; "documents" are those at which a document starts.
     """
 
     @property
@@ -127,17 +127,18 @@ class Planned(Protocol):
     def plan(
         self, sentences: Sentences, rng: np.random.Generator
     ) -> Iterable[list[tuple[int, ...]]]:
-        """The rows in order, some at a time; a function of the fields and the generator alone.
+        """Yields the rows in order, some at a time.
 
-        Holds one document at a time, so that memory is bounded, and may read any of them again.
+        They depend on the fields, the text and the generator alone. One document is in memory at a
+        time, and any document may be read again.
         """
 
 
 class Carried(Protocol):
-    """`Planned` for models that carry memory: sample n * rows + r continues (n - 1) * rows + r.
+    """A plan for models that carry memory: sample n * rows + r continues (n - 1) * rows + r.
 
-    Such samples are never shuffled. `reset_memory` is a column: 1 where a sample continues nothing.
-    `rows` is a multiple of `rows_multiple`.
+    Such samples are never shuffled. The column `reset_memory` is 1 where a sample continues
+    nothing. `rows` is a multiple of `rows_multiple`. The rest is as in `Planned`.
     """
 
     @property
@@ -155,10 +156,10 @@ class Carried(Protocol):
     def plan_rows(
         self, sentences: Sentences, rng: np.random.Generator, rows: int
     ) -> Iterable[list[tuple[int, ...]]]:
-        """Plans like `Planned.plan`, for batches of `rows` rows; yields a multiple of them.
+        """Plans like `Planned.plan`, for batches of `rows` rows; yields a multiple of `rows`.
 
         Raises:
-          ValueError: the corpus is too short for so many rows; says how many it allows.
+          ValueError: the corpus is too short for `rows` rows; the message says how many it allows.
         """
 
 

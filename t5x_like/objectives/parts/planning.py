@@ -1,4 +1,4 @@
-"""What plans of samples share: whole words, segments in pieces, whole random numbers, rows."""
+"""Functions that plans of samples share: starts of words, pieces of segments, random numbers."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ if TYPE_CHECKING:
     from t5x_like.objectives.parts.geometry import Sentences
 
 ROWS = 4096
+"""Rows of a plan in one list."""
 NUMBERS = 4096
-"""How many random numbers to draw at a time."""
+"""Random numbers to draw together."""
 
 
 WINDOW = 16
-"""Tokens to look at together for the start of a word; most words have fewer."""
+"""Tokens to read together when one start of a word is sought; most words have fewer."""
 TOKENS = 4096
-"""To look at together for all starts of words."""
+"""Tokens to read together when all starts of words are sought."""
 
 
 def word_before(sentences: Sentences, start: int, end: int) -> int:
-    """The last offset above `start`, and `end` at most, at which a word starts; else `end`.
+    """The last start of a word above `start` and at most `end`; `end` if there is none.
 
-    There a text that begins at `start` can be cut so that no word is.
+    A text that begins at `start` and ends there holds whole words.
     """
     last = min(end, sentences.total - 1)
     while start < last and end < sentences.total:
@@ -39,7 +40,7 @@ def word_before(sentences: Sentences, start: int, end: int) -> int:
 
 
 def word_after(sentences: Sentences, start: int, end: int) -> int:
-    """The first offset from `start` on, and below `end`, at which a word starts; else `start`."""
+    """The first start of a word from `start` on and below `end`; `start` if there is none."""
     for first in range(start, end, WINDOW):
         found = sentences.word_starts(first, min(first + WINDOW, end)).nonzero()[0]
         if len(found):
@@ -48,10 +49,10 @@ def word_after(sentences: Sentences, start: int, end: int) -> int:
 
 
 def in_pieces(sentences: Sentences, document: int, *, longest: int, piece: int) -> np.ndarray:
-    """Where a document's segments start, those of more than `longest` tokens cut in pieces.
+    """Where segments and pieces of segments start, and the document's end: int64 [P + 1].
 
-    A piece has `piece` tokens at most and ends where a word does, unless the word is longer.
-    int64 [P + 1]: offsets, then the document's end; text without line breaks is one such segment.
+    Segments of more than `longest` tokens are cut in pieces. A piece has at most `piece` tokens and
+    ends where a word does, unless the word is longer. Text without line breaks is one segment.
     """
     bounds = sentences[document]
     long = (bounds[1:] - bounds[:-1] > longest).nonzero()[0].tolist()
@@ -63,7 +64,7 @@ def in_pieces(sentences: Sentences, document: int, *, longest: int, piece: int) 
     for start, end in zip(bounds[long].tolist(), bounds[np.add(long, 1)].tolist(), strict=True):
         at = start
         while end - at > piece:
-            if known <= at + piece:  # reads many at a time
+            if known <= at + piece:  # many tokens are read together
                 known = min(at + 1 + max(piece, TOKENS), last)
                 words = (at + 1 + sentences.word_starts(at + 1, known).nonzero()[0]).tolist()
             before = bisect.bisect_right(words, at + piece)
@@ -74,12 +75,12 @@ def in_pieces(sentences: Sentences, document: int, *, longest: int, piece: int) 
 
 
 def between(low: int, high: int, draws: Iterator[float]) -> int:
-    """A whole number from `low` to `high`, both included, from one of `drawing.uniforms`."""
+    """A random integer from `low` to `high`, both included; `draws` are `drawing.uniforms`."""
     return low + int(next(draws) * (high - low + 1))
 
 
 def in_lists(rows: Iterable[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
-    """The rows in order, at most `ROWS` at a time."""
+    """The rows in order, in lists of at most `ROWS`."""
     rest = iter(rows)
     while some := list(itertools.islice(rest, ROWS)):
         yield some

@@ -1,13 +1,13 @@
-"""Checking the fields of objectives and noise that are shares of something, or probabilities."""
+"""Checks of fields of objectives and noise that are shares or probabilities."""
 
 from __future__ import annotations
 
 
 def check_share(owner: object, name: str, *, zero: bool = True) -> None:
-    """Makes field `name` of a frozen dataclass a float: 1 and 1.0 must not give other noise.
+    """Checks field `name` of a frozen dataclass and makes it a float, as the repr decides noise.
 
     Raises:
-      ValueError: it is not between 0 and 1, or it is 0 and may not be.
+      ValueError: the value is not between 0 and 1, or it is 0 and `zero` is False.
     """
     share = float(getattr(owner, name))
     if not (0 if zero else 1e-12) <= share <= 1:

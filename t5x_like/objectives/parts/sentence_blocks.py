@@ -1,8 +1,8 @@
-"""Whole sentences a sample, as many as fit: of one document, or across them.
+"""Samples of as many whole sentences as fit, from one document or across documents.
 
-Nothing is dropped: a segment too long for a sample is cut in pieces, where the published codes drop
-it or let it overflow, and a block of a single token is a sample too. It is cut before a word,
-unless one is longer than a piece.
+Nothing is dropped. A segment that is too long for a sample is cut in pieces, where the published
+codes drop it or let it overflow. It is cut before a word, unless the word is longer than a piece. A
+block of a single token is a sample too.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ Row = tuple[int, ...]
 class SentenceBlocks:
     """Consecutive segments that fill `length` tokens: samples {"targets": int32 [n]}.
 
-    A block ends where the next segment would not fit: FULL-SENTENCES across documents,
-    DOC-SENTENCES within one (RoBERTa, section 4.2); the latter also SpanBERT's and BART's. A
-    segment of more than `length - per_segment` tokens is cut in pieces of so many at most.
+    A block ends where the next segment does not fit. Blocks across documents are FULL-SENTENCES,
+    blocks within a document DOC-SENTENCES (RoBERTa, section 4.2); SpanBERT and BART have the
+    latter. A segment of more than `length - per_segment` tokens is cut in pieces of at most that
+    length.
 
     Attributes:
-      length: tokens at most, those counted below included.
+      length: the most tokens of a block, including those that the objective adds.
       cross_documents: whether a block continues with the next document.
-      per_segment: tokens that the objective will add to each segment.
-      per_document: tokens that it will add to each document after the first of a block.
-      segments_of: as in `geometry.Planned`; the plan, which the repr names, is the same with None.
+      per_segment: tokens that the objective adds to each segment.
+      per_document: tokens that the objective adds to each document after the first of a block.
+      segments_of: as in `geometry.Planned`. It does not change the plan, so the repr lacks it.
     """
 
     length: int
@@ -56,7 +57,7 @@ class SentenceBlocks:
             )
 
     def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
-        """The blocks in order, which cut the stream without gaps; draws nothing."""
+        """Yields the blocks in order; they have no gaps, and nothing is drawn."""
         return in_lists(self._blocks(sentences))
 
     def _blocks(self, sentences: Sentences) -> Iterator[Row]:
@@ -64,14 +65,14 @@ class SentenceBlocks:
         start = used = 0
         for document in range(len(sentences)):
             segments = in_pieces(sentences, document, longest=longest, piece=longest)
-            # A block of segments i to j has costs[j] - costs[i] tokens, those to be added included.
+            # A block of segments i to j has costs[j] - costs[i] tokens, added ones included.
             costs = (segments + self.per_segment * np.arange(len(segments))).tolist()
             bounds = segments.tolist()
             if not used:
                 start = bounds[0]
             limit = costs[0] + self.length - (used + self.per_document if used else 0)
             while limit < costs[-1]:
-                # 0 where nothing of this document fits into a block that another has begun.
+                # 0 where the first segment does not fit into a block begun by another document.
                 end = bisect.bisect_right(costs, limit, 1) - 1
                 yield start, bounds[end]
                 start, limit = bounds[end], costs[end] + self.length
@@ -85,21 +86,21 @@ class SentenceBlocks:
 
 @dataclasses.dataclass(frozen=True)
 class LineBlocks:
-    """Consecutive lines of a document until they reach a length, which is sometimes a short one.
+    """Consecutive lines of a document that together reach a length, which is sometimes short.
 
-    Samples {"targets": int32 [n], "max_tokens": int32, "length": int32}: `max_tokens` is the length
-    that was to be reached, `length` the field. The last line of a block goes beyond it; the
-    last block of a document may stay below. The next length is drawn after every block, at a
-    document's end or not; the first is `length` (ELECTRA's published code).
+    Samples are {"targets": int32 [n], "max_tokens": int32, "length": int32}. `max_tokens` is the
+    length to reach, and `length` is the field. The last line of a block may go beyond
+    `max_tokens`; the last block of a document may stay below. The first block has `length` to
+    reach. A new length is drawn after every block (ELECTRA's published code).
 
-    The objective divides a block's lines among its segments and cuts the rest off: a block has up
-    to `2 * length - 1` tokens. A line longer than `length` is cut in halves of `length` (or the
-    words that fit into one), where the published code lost what is beyond it; such a cut is none of
-    a sample's "segments".
+    The objective divides a block's lines among its segments and cuts off what does not fit: a block
+    has up to `2 * length - 1` tokens. A line longer than `length` is cut in halves of `length`, or
+    the words that fit into a half; the published code lost what was beyond `length`. Such cuts are
+    not among a sample's "segments".
 
     Attributes:
-      length: tokens that the model reads, special ones included, so that blocks overflow it.
-      short_probability: how likely a block is to reach 5 to `length` tokens, and not `length`.
+      length: tokens that the model reads, special ones included.
+      short_probability: how likely a block has 5 to `length` tokens to reach, and not `length`.
     """
 
     length: int
@@ -120,11 +121,11 @@ class LineBlocks:
 
     @property
     def constants(self) -> tuple[tuple[str, int], ...]:
-        """What every sample holds besides."""
+        """The numbers that every sample holds."""
         return (("length", self.length),)
 
     def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
-        """The blocks in order, which cut the stream without gaps."""
+        """Yields the blocks in order, without gaps."""
         return in_lists(self._blocks(sentences, uniforms(rng, NUMBERS)))
 
     def _blocks(self, sentences: Sentences, draws: Iterator[float]) -> Iterator[Row]:

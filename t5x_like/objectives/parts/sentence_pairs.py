@@ -1,11 +1,11 @@
-"""Two texts a sample, the second what follows the first or text of elsewhere (BERT, A.2).
+"""Pairs of texts, where the second follows the first or is random text (BERT, appendix A.2).
 
-Offsets only: an objective puts [CLS] and [SEP] around the texts and may swap them. As in the
-published code, a pair that is too long loses tokens at its four ends, and these are in no other
-sample of that pass. Two deviations: what is lost are whole words, so that a pair may be some tokens
-short; and a segment longer than a sample is cut in halves of a sample first, before a word. Uncut,
-it would be a first text by itself, its second always random, and lose all beyond a sample: text
-without line breaks would have no pairs in order.
+The objective puts [CLS] and [SEP] around the texts and may swap them. As in the published code, a
+pair that is too long loses tokens at its four ends, and no other sample of that pass has them. Two
+things differ. A pair loses whole words, so it may be some tokens short. And a segment longer than a
+sample is first cut before words, in pieces of at most half a sample. Otherwise it would be a first
+text alone, with a random second, and would lose all that is beyond a sample: text without line
+breaks would have no pairs in order.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def _segments(sentences: Sentences, document: int, length: int) -> np.ndarray:
 def _elsewhere(
     sentences: Sentences, document: int, *, length: int, tokens: int, draws: Iterator[float]
 ) -> tuple[int, int]:
-    """Segments of another document from a random one on: `tokens` tokens or a little more.
+    """The range of random segments of another document: `tokens` tokens or a little more.
 
-    Fewer at the document's end, one segment at least. Of the same document where others are hard
-    to find, as published.
+    There are fewer tokens at the end of a document, but at least one segment. If `ATTEMPTS` draws
+    find no other document, it is the same one, as in the published code.
     """
     for _ in range(ATTEMPTS):
         other = between(0, len(sentences) - 1, draws)
@@ -68,11 +68,11 @@ def _document_pairs(
     random_probability: float,
     draws: Iterator[float],
 ) -> Iterator[Row]:
-    """The pairs of a document, not yet truncated.
+    """The pairs of a document before truncation.
 
-    Each comes of a chunk, the next segments that hold `target` tokens; None for the next two. The
-    first text is some of them, at least one; the second the others. Where it is random instead,
-    those others begin the next chunk.
+    Each pair is made of a chunk: the next segments that hold `target` tokens, or the next two where
+    that is None. The first text is one or more of these segments, the second the others. If the
+    second is random instead, the others begin the next chunk.
     """
     bounds = _segments(sentences, document, length).tolist()
     last = len(bounds) - 1
@@ -102,15 +102,15 @@ def _truncated(
     sentences: Sentences,
     in_order: bool = False,
 ) -> list[Row]:
-    """Rows whose two texts have at most `length` tokens together.
+    """The rows with their two texts cut to at most `length` tokens together.
 
-    What one token at a time gives, off the longer text (off the second if equal) and off its front
-    or its back with probability 1/2 each: the lengths are arithmetic, the cuts at the front
-    binomial. Texts that are `in_order` will be swapped, or not: there it is either of them if
-    equal. Were it always the second, an odd `length` would tell which were swapped; the published
-    code swaps first, which a plan cannot, as every epoch swaps again.
+    The published code removes one token at a time, from the longer text (the second if equal), from
+    its front or its back with probability 1/2. Here the lengths are computed and the cuts at the
+    front are binomial draws, with the same result. Texts that are `in_order` may be swapped later,
+    so if they are equal either may lose the token: were it always the second, an odd `length` would
+    tell which pairs are swapped. The published code swaps first, but a plan serves all epochs.
 
-    Then what is left of a word that was cut goes too, unless no whole word is left.
+    Parts of words at the cuts are removed too, unless no whole word would be left.
     """
     first_start, first_end, second_start, second_end, is_random = np.array(rows).T
     first, second = first_end - first_start, second_end - second_start
@@ -133,14 +133,14 @@ def _truncated(
 
 
 def _whole_words(sentences: Sentences, texts: list[list[int]]) -> Iterator[tuple[int, int]]:
-    """Texts (start, start of what is kept, its end, end) without the parts of words at cuts."""
+    """The kept ranges without parts of words; `texts` are (start, kept start, kept end, end)."""
     for start, kept, end, last in texts:
         first = word_after(sentences, kept, end) if kept > start else kept
         final = word_before(sentences, kept, end) if end < last else end
         if first < final:
             yield first, final
         else:
-            # One word ends there and another begins, neither of them whole: the longer part.
+            # The end of one word and the beginning of another are left: the longer part stays.
             yield (kept, first) if first - kept > end - first else (first, end)
 
 
@@ -153,16 +153,16 @@ def _check_length(name: str, length: int) -> None:
 class SentencePairs:
     """Pairs of runs of sentences: samples {"first", "second": int32 [n], "is_random": int32}.
 
-    Every text has a token at least. A random second text may lie anywhere; another one follows the
-    first, with nothing but truncated tokens between them. More than `random_probability` of the
-    second texts are random: all those of chunks of one segment are.
+    Every text has at least one token. A random second text may be anywhere. Any other follows the
+    first, with only truncated tokens between them. More than `random_probability` of the second
+    texts are random, because a chunk of one segment always has a random second text.
 
     Attributes:
-      length: tokens of both texts together, at most: those of the model, less [CLS] and two [SEP].
-      passes: times that the corpus is gone through, with new draws (BERT's dupe_factor).
+      length: the most tokens of both texts together: the model's, less [CLS] and two [SEP].
+      passes: how often the corpus is read, each time with new draws (BERT's dupe_factor).
       short_probability: how likely a document has chunks of 2 to `length` tokens, not of `length`.
-      random_probability: of a random second text where the chunk has two segments or more; 0 for
-        the order of sentences (ALBERT): which of two equal texts keeps the odd token is then drawn.
+      random_probability: how likely the second text of a chunk with several segments is random. 0
+        is for sentence order (ALBERT); then it is drawn which of two equal texts loses a token.
     """
 
     length: int
@@ -185,7 +185,7 @@ class SentencePairs:
                 raise ValueError(f"SentencePairs: {name} lies between 0 and 1, got {value}")
 
     def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
-        """The pairs of each document in order, once a pass; as `geometry.Planned.plan`."""
+        """Yields the pairs of each document in order, in each pass; see `geometry.Planned.plan`."""
         for rows in in_lists(self._pairs(sentences, uniforms(rng, NUMBERS))):
             in_order = self.random_probability == 0
             yield _truncated(rows, self.length, rng, sentences=sentences, in_order=in_order)
@@ -206,14 +206,14 @@ class SentencePairs:
 
 @dataclasses.dataclass(frozen=True)
 class SingleSentencePairs:
-    """Pairs of single sentences: the second is the next one or, as often, a random one.
+    """Pairs of single sentences: the second is the next one or, equally often, a random one.
 
-    Samples and truncation as of `SentencePairs`. A sentence whose second is random leaves the next
-    one to begin a pair; one that ends its document has a random second. RoBERTa's SENTENCE-PAIR
-    (section 4.2), whose code is not public.
+    Samples and truncation are those of `SentencePairs`. If the second sentence is random, the next
+    sentence begins a pair. The last sentence of a document has a random second. This is RoBERTa's
+    SENTENCE-PAIR (section 4.2), whose code is not public.
 
     Attributes:
-      length: tokens of both sentences together, at most.
+      length: the most tokens of both sentences together.
     """
 
     length: int
@@ -226,7 +226,7 @@ class SingleSentencePairs:
         _check_length("SingleSentencePairs", self.length)
 
     def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
-        """The pairs of each document in order; as `geometry.Planned.plan`."""
+        """Yields the pairs of each document in order; see `geometry.Planned.plan`."""
         draws = uniforms(rng, NUMBERS)
         pairs = (
             pair

@@ -1,4 +1,4 @@
-"""Sentinels: replacing each masked run of tokens by one id of its own."""
+"""Sentinels: each masked run of tokens is replaced by one id."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 def replace_runs(
     tokens: np.ndarray, mask: np.ndarray, *, ids: TokenIds, starts: np.ndarray | None = None
 ) -> np.ndarray:
-    """The k-th run of True becomes sentinel k, other tokens stay (T5, section 3.1.4).
+    """Replaces the k-th masked run of tokens by sentinel k (T5, section 3.1.4).
 
     Args:
       tokens: int32 [n].
       mask: bool [n].
-      ids: the vocabulary whose highest ids are the sentinels. Where a text has more runs than it
-        has sentinels, the ids below stand for them, ordinary pieces, as in T5's published code.
-      starts: where the runs start (int [runs], ascending), if the caller knows.
+      ids: the vocabulary, whose highest ids are the sentinels. If a text has more runs than there
+        are sentinels, the ordinary ids below them are used too, as in T5's published code.
+      starts: where the runs start (int [runs], ascending); None finds them.
 
     Returns:
       int32 [tokens outside the mask + runs].
 
     Raises:
-      ValueError: so many runs that a special id would stand for one.
+      ValueError: there are so many runs that a special id would stand for one.
     """
     kept = ~mask
     if starts is None:

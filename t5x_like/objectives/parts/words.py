@@ -1,4 +1,4 @@
-"""Where words begin and end among tokens, for objectives that mask whole words."""
+"""Where words begin among tokens, for objectives that mask whole words."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ def _tables(ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
 
 
 def begins_word(ids: TokenIds) -> np.ndarray:
-    """bool [vocab_size]: the pieces that begin a word, and the special ids; not to be changed.
+    """bool [vocab_size]: the pieces that begin a word, and the special ids. Do not change it.
 
     Raises:
-      ValueError: the vocabulary does not tell which pieces begin a word.
+      ValueError: the vocabulary does not say which pieces begin a word.
     """
     return _tables(ids)[0]
 
 
 def whole_words(tokens: np.ndarray, length: int, ids: TokenIds) -> np.ndarray:
-    """The first words of `tokens` (int [n]) that have `length` tokens at most: int [m].
+    """The first words of `tokens` (int [n]) that have at most `length` tokens: int [m].
 
-    So many tokens where the first word is longer, or the vocabulary does not tell words.
+    The first `length` tokens if the first word is longer, or if the vocabulary does not say which
+    pieces begin a word.
     """
     if len(tokens) <= length or ids.word_starts is None:
         return tokens[:length]
@@ -48,13 +49,13 @@ def whole_words(tokens: np.ndarray, length: int, ids: TokenIds) -> np.ndarray:
 
 
 def word_starts(tokens: np.ndarray, ids: TokenIds) -> np.ndarray:
-    """Where a word begins: bool [n] for int tokens [n], one text.
+    """Where words begin in a text: bool [n] for int tokens [n].
 
-    At the first token whatever it is, at pieces that begin a word, at each special token (a word
-    by itself) and right after it.
+    A word begins at the first token, at pieces that begin a word, at each special token (which is a
+    word) and right after it.
 
     Raises:
-      ValueError: the vocabulary does not tell which pieces begin a word.
+      ValueError: the vocabulary does not say which pieces begin a word.
     """
     begins, special = _tables(ids)
     starts = begins.take(tokens)
@@ -66,7 +67,6 @@ def word_starts(tokens: np.ndarray, ids: TokenIds) -> np.ndarray:
 def word_bounds(starts: np.ndarray) -> np.ndarray:
     """int64 [W + 1]: where each of the W words begins, then the number of tokens.
 
-    `starts` is bool [n] and begins with True, as `word_starts` gives it; without tokens there are
-    no words, and the result is [0].
+    `starts` is the bool [n] of `word_starts`. Without tokens the result is [0].
     """
     return np.concatenate((starts, _END)).nonzero()[0]
