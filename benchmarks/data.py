@@ -51,7 +51,7 @@ class Job:
 def examples(job: Job) -> stream.Examples:
     """An objective's examples; what it plans is kept beside the cache."""
     cache, objective = Cache.open(job.directory), objectives.preset(job.name)
-    opened = task.of_cache(cache, objective).opened(cache, objective.lengths(job.length))
+    opened = task.of_cache(cache, objective).with_cache(cache, objective.lengths(job.length))
     converter = default_converter(objective)
     (found,) = mixtures.examples([opened], "train", converter=converter, seed=0, rows=ROWS)
     return found

@@ -58,7 +58,7 @@ def settings(
       files, bindings, folders: as in `gin_config.load`.
     """
     gin_config.load(files, bindings, folders)
-    return digest(gin_config.resolved())
+    return digest(gin_config.config_text())
 
 
 def digest(config: str) -> str:

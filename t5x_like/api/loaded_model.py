@@ -131,7 +131,10 @@ class LoadedModel:
 
         vocabulary = self._known_vocabulary()
         ids = vocabulary.token_ids
-        rows = [text_rows.framed(vocabulary.encode(t), ids, self._template()) for t in texts]
+        rows = [
+            text_rows.with_special_tokens(vocabulary.encode(t), ids, self._template())
+            for t in texts
+        ]
         return text_rows.states(self.model, rows, pad=ids.pad)
 
     def export(self, directory: str | Path, *, overwrite: bool = False) -> list[str]:

@@ -114,7 +114,7 @@ def recipe(
     if not isinstance(objective, str):
         words["objective"] = None
     bindings = [*settings.bindings(words), *gin]
-    with gin_config.kept():
+    with gin_config.temporary_configuration():
         found = from_gin([str(gin_files.find_recipe(name))], bindings, callbacks=callbacks)
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
     parts = {part: value for part, value in parts.items() if value is not None}
@@ -150,4 +150,4 @@ def from_gin(
     built = gin_run.built()
     run = gin_run.freed(built)
     notes += unread_settings.check(built, gin_config.given_settings())
-    return Pretraining(run=run, config=gin_config.resolved(), notes=notes, callbacks=callbacks)
+    return Pretraining(run=run, config=gin_config.config_text(), notes=notes, callbacks=callbacks)

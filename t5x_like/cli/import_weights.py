@@ -133,7 +133,7 @@ def _from_t5x(source: Path, model: str | None, bindings: list[str]) -> ImportedM
         )
     gin_config.load([model], bindings)
     make = gin_config.macro("MODEL")
-    built = gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+    built = gin_config.call(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
     if not isinstance(built, T5):
         raise ValueError(f"T5X trained T5s; {model} is a {type(built).__name__}")
     constructor, params = t5x.read(source, built.config)

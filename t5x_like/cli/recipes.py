@@ -136,14 +136,14 @@ def _explained(file: GinFile) -> Iterable[str]:
             f"{what}: {part.steps:,} steps of {part.rows:,} rows ({lengths}): "
             f"{_short(part.tokens)} tokens"
         )
-    yield f"objective: {presets.chosen(gin_config.macro('OBJECTIVE'))!r}"
-    yield f"optimizer: {gin_config.described('OPTIMIZER')}"
-    yield f"learning rate: {gin_config.described('LEARNING_RATE')}"
+    yield f"objective: {presets.resolve(gin_config.macro('OBJECTIVE'))!r}"
+    yield f"optimizer: {gin_config.description('OPTIMIZER')}"
+    yield f"learning rate: {gin_config.description('LEARNING_RATE')}"
     yield from _rates(gin_config.macro("LEARNING_RATE"), parts)
     for setting in _SETTINGS:
         yield f"{setting} = {gin_config.macro(setting)!r}"
     yield from _vocabulary()
-    exponent = gin_config.given(Data).get("corpus_exponent", 1.0)
+    exponent = gin_config.arguments_of(Data).get("corpus_exponent", 1.0)
     if exponent != 1:
         yield f"dataset.Data.corpus_exponent = {exponent}"
 

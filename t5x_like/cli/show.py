@@ -157,7 +157,7 @@ def _examples(tasks: Sequence[Task], args: argparse.Namespace) -> list[Examples]
 
 def _views(examples: Examples, args: argparse.Namespace) -> Iterator[tuple[str, ExampleView]]:
     """The place of each example and its view."""
-    from t5x_like.display.example_view import shown
+    from t5x_like.display.example_view import view
 
     task = examples.task
     if args.start >= len(examples):
@@ -167,7 +167,7 @@ def _views(examples: Examples, args: argparse.Namespace) -> Iterator[tuple[str, 
     for n in range(args.start, min(args.start + args.n, len(examples))):
         for k, features in enumerate(examples.features(n)):
             place = f"row {n}, example {k}" if args.pack else f"row {n}"
-            yield place, shown(features, task.features, task.vocabulary)
+            yield place, view(features, task.features, task.vocabulary)
 
 
 _LOOKED_AT = 100

@@ -55,7 +55,7 @@ def load(
     _forget()
     gin.config._LOCATION_PREFIXES[:] = [str(p) for p in gin_files.search_path(extra_folders)]
     # Gin's own readers cannot read tables of sizes.
-    gin.config._FILE_READERS[:] = [(gin_files.opened, gin_files.readable)]
+    gin.config._FILE_READERS[:] = [(gin_files.open_file, gin_files.readable)]
     for path in paths:
         _translated(gin.parse_config_file, str(path), where=f"in {path}")
         _given.extend(_own_settings(path, extra_folders))
@@ -109,7 +109,7 @@ def given_settings() -> list[UserSetting]:
     return list(_given)
 
 
-def shipped(macro: str) -> Any:
+def default_value(macro: str) -> Any:
     """The value of a macro in the package's own files, before any setting of the user; or None."""
     return _shipped.get(macro)
 
@@ -168,15 +168,15 @@ def _replace(text: str, *, where: str = "") -> None:
     _translated(gin.parse_config, text, where=where)
 
 
-def resolved() -> str:
+def config_text() -> str:
     """The whole configuration as gin text, which gin can read again."""
     return f"{_SAVED}\n{gin.config_str(max_line_length=100)}"
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
+def temporary_configuration() -> Iterator[None]:
     """A context that restores the process's gin configuration when it ends."""
-    text, given, usual = resolved(), [*_given], {**_shipped}
+    text, given, usual = config_text(), [*_given], {**_shipped}
     try:
         yield
     finally:
@@ -192,10 +192,10 @@ def build(configurable: Callable[..., Any]) -> Any:
     Raises:
       ConfigError: a part that the bindings refer to is missing or fails to build.
     """
-    return made(lambda: gin.get_configurable(configurable)())
+    return call(lambda: gin.get_configurable(configurable)())
 
 
-def freed(value: Any) -> Any:
+def without_gin(value: Any) -> Any:
     """`value` with its gin bindings filled in, so that it no longer depends on gin.
 
     Gin's reference to a class or function looks up its bindings in the process's configuration at
@@ -203,14 +203,14 @@ def freed(value: Any) -> Any:
     configuration can be loaded before the call.
     """
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
-        return type(value)(map(freed, value))
+        return type(value)(map(without_gin, value))
     if isinstance(value, Mapping):
-        return {name: freed(one) for name, one in value.items()}
+        return {name: without_gin(one) for name, one in value.items()}
     if isinstance(value, functools.partial):
-        keywords = {name: freed(one) for name, one in value.keywords.items()}
-        return functools.partial(freed(value.func), *map(freed, value.args), **keywords)
+        keywords = {name: without_gin(one) for name, one in value.keywords.items()}
+        return functools.partial(without_gin(value.func), *map(without_gin, value.args), **keywords)
     if (known := _configurable(value)) is not None:
-        bound = freed(made(lambda: gin.get_bindings(known.selector)))
+        bound = without_gin(call(lambda: gin.get_bindings(known.selector)))
         # Gin counts the bindings as used, as if it had called the function.
         gin.config._OPERATIVE_CONFIG.setdefault(("", known.selector), {}).update(bound)
         return functools.partial(known.wrapped, **bound) if bound else known.wrapped
@@ -218,7 +218,7 @@ def freed(value: Any) -> Any:
         fields = {
             one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init
         }
-        new = {name: freed(one) for name, one in fields.items()}
+        new = {name: without_gin(one) for name, one in fields.items()}
         if any(new[name] is not fields[name] for name in fields):
             return dataclasses.replace(value, **new)
     return value
@@ -241,13 +241,13 @@ def macro(name: str) -> Any:
     Raises:
       ConfigError: there is no such macro, or a part that it refers to is missing or fails to build.
     """
-    found = made(lambda: gin.get_bindings(f"{name}/gin.macro"))
+    found = call(lambda: gin.get_bindings(f"{name}/gin.macro"))
     if "value" not in found:
         raise ConfigError(f"the configuration does not set {name}: add a gin file that does")
     return found["value"]
 
 
-def described(name: str) -> str:
+def description(name: str) -> str:
     """The call that makes macro `name`, such as `schedules.linear(warmup_steps=100)`.
 
     Macros that are numbers are replaced by their values.
@@ -256,11 +256,11 @@ def described(name: str) -> str:
       ConfigError: there is no such macro.
     """
     value = macro(name)
-    reference = made(lambda: gin.get_bindings(f"{name}/gin.macro", resolve_references=False))
+    reference = call(lambda: gin.get_bindings(f"{name}/gin.macro", resolve_references=False))
     if not isinstance(reference["value"], gin.config.ConfigurableReference):
         return repr(value)
     selector = str(reference["value"]).strip("@()")
-    arguments = made(lambda: gin.get_bindings(selector, resolve_references=False))
+    arguments = call(lambda: gin.get_bindings(selector, resolve_references=False))
     shown = ", ".join(f"{argument}={_number(x)}" for argument, x in arguments.items())
     return f"{selector}({shown})"
 
@@ -272,14 +272,14 @@ def _number(value: Any) -> str:
     return repr(found) if isinstance(found, int | float) else text
 
 
-def given(configurable: Callable[..., Any]) -> dict[str, Any]:
+def arguments_of(configurable: Callable[..., Any]) -> dict[str, Any]:
     """The arguments that the configuration gives to `configurable`; empty if it is not named."""
     names = {selector for _, selector in gin.config._CONFIG}
     name = f"{configurable.__module__}.{configurable.__qualname__}"
     # If a file imports its module by an alias, gin knows it by the alias.
     known = gin.config._inverse_lookup(configurable)
     name = name if known is None else known.selector
-    return made(lambda: gin.get_bindings(name)) if name in names else {}
+    return call(lambda: gin.get_bindings(name)) if name in names else {}
 
 
 def construct(configurable: Callable[..., Any], **arguments: Any) -> Any:
@@ -288,10 +288,10 @@ def construct(configurable: Callable[..., Any], **arguments: Any) -> Any:
     Raises:
       ConfigError: a part that the bindings refer to is missing or fails to build.
     """
-    return made(lambda: gin.get_configurable(configurable)(**arguments))
+    return call(lambda: gin.get_configurable(configurable)(**arguments))
 
 
-def made(make: Callable[[], Any]) -> Any:
+def call(make: Callable[[], Any]) -> Any:
     """The result of `make()`, which calls what gin configures.
 
     Raises:

@@ -68,12 +68,12 @@ def search_path(extra: Sequence[str] = ()) -> list[Path]:
 
 def published_models() -> dict[str, GinFile]:
     """The models of the package by name, such as `t5_1_1_xxl`."""
-    return published(gin_root() / "models")
+    return catalogue(gin_root() / "models")
 
 
 def published_recipes() -> dict[str, GinFile]:
     """The pretraining runs of the package by name, such as `bert_base`."""
-    recipes = published(gin_root() / "recipes")
+    recipes = catalogue(gin_root() / "recipes")
     models = published_models()
     for name, one in recipes.items():
         if not one.parameters:
@@ -146,7 +146,7 @@ def read(path: Path) -> str:
     return _SIZES.sub("", path.read_text(encoding="utf-8")) if row is None else row.text
 
 
-def opened(path: str) -> io.StringIO:
+def open_file(path: str) -> io.StringIO:
     """A gin file, or a row of a table, as an open file."""
     return io.StringIO(read(Path(path)))
 
@@ -169,7 +169,7 @@ def _published(folder: Path) -> Mapping[str, GinFile]:
     return found
 
 
-def published(folder: Path) -> dict[str, GinFile]:
+def catalogue(folder: Path) -> dict[str, GinFile]:
     """The models or recipes of a folder by name: families in order, rows as in their tables.
 
     A file without a table that states no parameters is only a part of others, and is left out.

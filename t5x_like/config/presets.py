@@ -43,7 +43,7 @@ def now() -> Presets:
     return Presets(tuple(changed.items()))
 
 
-def chosen(named: Objective | str | None) -> Objective | None:
+def resolve(named: Objective | str | None) -> Objective | None:
     """The objective that OBJECTIVE or a phase names; an object is returned as it is."""
     return preset(named) if isinstance(named, str) else named
 
@@ -54,7 +54,7 @@ def _bound(part: Any) -> Any:
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
         return part
     kind = type(part)
-    given = gin_config.given(kind)
+    given = gin_config.arguments_of(kind)
     fields = {
         field.name: _bound(getattr(part, field.name))
         for field in dataclasses.fields(part)

@@ -191,7 +191,7 @@ class Data(DataNames):
         for one in tasks:
             cache = self._cache(one, vocabulary)
             vocabulary = vocabulary or cache.vocabulary
-            opened.append(one.opened(cache, self.lengths or {}))
+            opened.append(one.with_cache(cache, self.lengths or {}))
         assert vocabulary is not None
         check(vocabulary.vocab_size, vocabulary)
         return tuple(opened)

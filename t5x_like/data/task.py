@@ -109,7 +109,7 @@ class Task:
             options["sentences"] = self.sentences
         writer.write_cache(directory, self.corpus, vocabulary, **options)
 
-    def opened(self, cache: Cache, lengths: Mapping[str, int]) -> Task:
+    def with_cache(self, cache: Cache, lengths: Mapping[str, int]) -> Task:
         """Itself with its cache, and no longer with the text.
 
         Raises:

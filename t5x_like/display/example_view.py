@@ -45,7 +45,7 @@ class ExampleView:
     numbers: Mapping[str, str]
 
 
-def shown(
+def view(
     features: Features, specs: Mapping[str, FeatureSpec], vocabulary: Vocabulary
 ) -> ExampleView:
     """The view of an example's features, to which end of sequence has been appended.

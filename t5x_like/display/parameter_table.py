@@ -13,7 +13,7 @@ from jax.sharding import AbstractMesh
 
 from t5x_like.config import gin_config
 from t5x_like.core.partitioning import DEFAULT_RULES, MESH_AXES, Layout, make_layout, map_parameters
-from t5x_like.training.optimization.parameter_paths import written
+from t5x_like.training.optimization.parameter_paths import path_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +45,13 @@ def abstract_parameters(make_model: Callable[..., Any]) -> list[Parameter]:
     Raises:
       ValueError: the configuration of the model is impossible, or a parameter has no axes.
     """
-    model = gin_config.made(lambda: nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0))))
+    model = gin_config.call(lambda: nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0))))
     _, state = nnx.split(model)
     axes = map_parameters(lambda axes, shape: axes, state)
 
     def one(path: tuple, leaf: jax.ShapeDtypeStruct, axes: tuple) -> Parameter:
         stacked = ("layers",) * (len(leaf.shape) - len(axes))
-        return Parameter(written(path), leaf.shape, stacked + axes, leaf.dtype)
+        return Parameter(path_name(path), leaf.shape, stacked + axes, leaf.dtype)
 
     return jax.tree.leaves(jax.tree.map_with_path(one, nnx.to_pure_dict(state), axes))
 
@@ -66,7 +66,7 @@ def layout_without_devices(mesh: Mapping[str, int]) -> Layout:
         near = gin_config.nearest(unknown, MESH_AXES, of="axes")
         raise ValueError(f"there is no mesh axis {unknown!r}{near}")
     sizes = {axis: mesh[axis] for axis in MESH_AXES if axis in mesh}
-    rules = gin_config.given(make_layout).get("rules") or {}
+    rules = gin_config.arguments_of(make_layout).get("rules") or {}
     abstract: Any = AbstractMesh(tuple(sizes.values()), tuple(sizes))
     return Layout(abstract, {**DEFAULT_RULES, **rules})
 

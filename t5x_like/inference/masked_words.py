@@ -44,7 +44,7 @@ def fill(
       model: predicts masked tokens: a BERT or a relative, an ELECTRA (its generator), an XLNet.
       vocabulary: the model's.
       k: the number of guesses for a blank.
-      template: the tokens around a text (`text_rows.framed`).
+      template: the tokens around a text (`text_rows.with_special_tokens`).
 
     Raises:
       ValueError: the model predicts no masked tokens, the vocabulary has no mask, or a text has no
@@ -58,7 +58,10 @@ def fill(
     for text, pieces in zip(texts, parts, strict=True):
         if len(pieces) == 1:
             raise ValueError(f"no blank in {text[:60]!r}: write ___ or [MASK] where one should be")
-    rows = [text_rows.framed(_encoded(pieces, vocabulary), ids, template) for pieces in parts]
+    rows = [
+        text_rows.with_special_tokens(_encoded(pieces, vocabulary), ids, template)
+        for pieces in parts
+    ]
     found: list[Guesses | None] = [None] * len(texts)
     for numbers, batch in text_rows.batches(rows, pad=ids.pad):
         blanks = np.asarray(batch["encoder_input_tokens"]) == ids.mask

@@ -15,7 +15,7 @@ ROWS = 8
 _LENGTH_STEP = 64  # lengths are rounded up to it, so that few shapes are compiled
 
 
-def framed(tokens: Sequence[int], ids: TokenIds, template: str) -> list[int]:
+def with_special_tokens(tokens: Sequence[int], ids: TokenIds, template: str) -> list[int]:
     """A text's tokens with the special ones of a template, such as "cls:0 A:0 sep:0".
 
     Tokens that the vocabulary lacks are left out. Token types are not given: one text has one type.

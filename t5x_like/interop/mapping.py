@@ -175,7 +175,7 @@ def read(
     return _nested(found), left
 
 
-def written(params: Any, model: nnx.Module, names: Names) -> Iterator[tuple[str, np.ndarray]]:
+def tensors(params: Any, model: nnx.Module, names: Names) -> Iterator[tuple[str, np.ndarray]]:
     """Yields Hugging Face's float32 tensors, made from our parameters as `read` returns them.
 
     Raises:

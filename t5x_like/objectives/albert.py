@@ -144,7 +144,7 @@ class ALBERT(MaskedEncoder):
         ):
             covered[start:end] = True
         positions = covered.nonzero()[0]
-        inputs = masking.replaced(tokens, positions, rng, ids)
+        inputs = masking.masked_copy(tokens, positions, rng, ids)
         return {
             **masking.example(inputs, token_type_ids, tokens, positions),
             "sentence_order_label": label,

@@ -35,7 +35,7 @@ class Noise(Protocol):
         """The noisy text: int32 [at most n] for int32 [n], any n. `tokens` stay unchanged."""
 
 
-def enclosed(text: np.ndarray, ids: TokenIds) -> np.ndarray:
+def with_special_tokens(text: np.ndarray, ids: TokenIds) -> np.ndarray:
     """int32 [n + 2]: "<s> text </s>", with [CLS] where the vocabulary has no <s>."""
     tokens = np.empty(len(text) + SPECIALS, np.int32)
     tokens[0] = ids.given("cls") if ids.bos is None else ids.bos
@@ -107,7 +107,10 @@ class BART(EncoderDecoder):
                 noisy = noise(text, rng, ids, sample.get("segments"))
             else:
                 noisy = noise(noisy, rng, ids)
-        return {"inputs": enclosed(noisy, ids), "targets": enclosed(text, ids)}
+        return {
+            "inputs": with_special_tokens(noisy, ids),
+            "targets": with_special_tokens(text, ids),
+        }
 
 
 PRESETS = {

@@ -78,7 +78,7 @@ class RareTokens(MaskedEncoder):
         arrivals = rng.standard_exponential(len(inputs)) * _scales(ids).take(inputs)
         first = np.argsort(arrivals)[: math.ceil(self.masked_rate * len(inputs))]
         positions = first[arrivals[first] < np.inf]
-        noisy = masking.replaced(inputs, positions, rng, ids)
+        noisy = masking.masked_copy(inputs, positions, rng, ids)
         return masking.example(noisy, token_type_ids, inputs, positions)
 
 

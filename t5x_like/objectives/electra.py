@@ -111,7 +111,7 @@ class ELECTRA(MaskedEncoder):
         # Nothing is drawn only where there is no text.
         drawn = rng.integers(max(1, len(candidates)), size=count if len(candidates) else 0)
         positions = candidates[drawn]
-        noisy = masking.replaced(inputs, positions, rng, ids, mask=MASK, random=0)
+        noisy = masking.masked_copy(inputs, positions, rng, ids, mask=MASK, random=0)
         weights = np.full(len(inputs), self.every_token, np.float32)
         weights[positions] = 1
         features = masking.example(noisy, token_type_ids, inputs, positions)

@@ -88,7 +88,7 @@ class MaskedLM(MaskedEncoder):
         """Masks inputs (int32 [n], special tokens included) and returns the features."""
         choose = _pieces_of_words if self.whole_words else _tokens
         positions = choose(inputs, self._budget(len(inputs)), rng, ids)
-        noisy = masking.replaced(inputs, positions, rng, ids)
+        noisy = masking.masked_copy(inputs, positions, rng, ids)
         return masking.example(noisy, token_type_ids, inputs, positions)
 
 
@@ -105,8 +105,8 @@ def _pieces_of_words(
     bounds = word_bounds(word_starts(inputs, ids))
     starts, sizes = bounds[:-1], bounds[1:] - bounds[:-1]
     words = rng.permutation(masking.text_positions(inputs[starts], ids))
-    chosen = masking.fitting(words, sizes, budget)
-    return masking.covered(starts[chosen], sizes[chosen])
+    chosen = masking.words_that_fit(words, sizes, budget)
+    return masking.span_positions(starts[chosen], sizes[chosen])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,12 +61,14 @@ class _DynamicMasking(MaskedEncoder):
             bounds = word_bounds(word_starts(inputs, ids))
             starts, sizes = bounds[:-1], bounds[1:] - bounds[:-1]
             words = _uniform(len(sizes), self.masked_rate, rng, shuffle=True)
-            words = masking.fitting(words, sizes, self._most(len(inputs)))
-            positions = masking.covered(starts[words], sizes[words])
+            words = masking.words_that_fit(words, sizes, self._most(len(inputs)))
+            positions = masking.span_positions(starts[words], sizes[words])
             draws = np.repeat(rng.random(len(words)), sizes[words])
         else:
             positions = _uniform(len(inputs), self.masked_rate, rng)
-        noisy = masking.replaced(inputs, positions, rng, ids, random_from=_not_special, draws=draws)
+        noisy = masking.masked_copy(
+            inputs, positions, rng, ids, random_from=_not_special, draws=draws
+        )
         return masking.example(noisy, np.zeros(len(inputs), np.int32), inputs, positions)
 
 

@@ -146,7 +146,7 @@ class SpanBERT(MaskedEncoder):
         starts, ends = edges[::2], edges[1::2]
         sizes = ends - starts
         draws = rng.random(len(sizes)).repeat(sizes)
-        inputs = masking.replaced(
+        inputs = masking.masked_copy(
             tokens, positions, rng, ids, random_from=corpus_tokens, draws=draws
         )
         features = masking.example(inputs, token_type_ids, tokens, positions)

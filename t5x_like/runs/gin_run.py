@@ -19,6 +19,6 @@ def built() -> Run:
 
 def freed(run: Run) -> Run:
     """The same run, which stays what it is when another configuration is loaded."""
-    found: Run = gin_config.freed(run)
+    found: Run = gin_config.without_gin(run)
     data = dataclasses.replace(found.data, find_objective=presets.now())
     return dataclasses.replace(found, data=data)

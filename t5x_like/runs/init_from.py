@@ -121,7 +121,9 @@ class InitFrom:
         saved = self._checkpoints().abstract_params(step=self.step)
         selection = initial_plan.Selection(rename=self.rename, skip=self.skip, layers=self.layers)
         shapes = {path: leaf.shape for path, leaf in by_path(saved).items()}
-        return initial_plan.make_plan(initial_parameters.wanted(program), shapes, selection), saved
+        return initial_plan.make_plan(
+            initial_parameters.wanted_parameters(program), shapes, selection
+        ), saved
 
     def _checkpoints(self) -> Checkpoints:
         path = self._path()

@@ -30,7 +30,7 @@ def follow() -> list[str]:
     Raises:
       ValueError: TRAIN_STEPS is no number of steps.
     """
-    total, usual = gin_config.macro(_TOTAL), gin_config.shipped(_TOTAL)
+    total, usual = gin_config.macro(_TOTAL), gin_config.default_value(_TOTAL)
     if not isinstance(total, int) or total < 1:
         raise ValueError(f"{_TOTAL} must be a whole number of at least 1, not {total!r}")
     saved = _saved_steps()

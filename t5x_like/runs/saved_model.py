@@ -112,10 +112,10 @@ def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
     Raises:
       ValueError: it holds no model, or names more than our modules and `modules`.
     """
-    with gin_config.kept():
+    with gin_config.temporary_configuration():
         run_directory.load_config(epath.Path(directory), modules)
-        make: Callable[..., Any] = gin_config.freed(gin_config.macro("MODEL"))
-        return gin_config.made(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+        make: Callable[..., Any] = gin_config.without_gin(gin_config.macro("MODEL"))
+        return gin_config.call(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
 
 
 def _move(params: dict[str, Any], device: jax.Device) -> None:

@@ -70,7 +70,7 @@ def load(
       ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
     """
     directory = epath.Path(model_dir)
-    with gin_config.kept():
+    with gin_config.temporary_configuration():
         run_directory.load_config(directory, modules)
         gin_config.bind(bindings)
         run = gin_run.freed(gin_run.built())

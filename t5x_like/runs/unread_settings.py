@@ -69,7 +69,7 @@ def check(run: Run, given: Sequence[UserSetting]) -> list[str]:
             notes.append(f"{setting} of {file} has no effect: {unread.reason}.")
             known.add(setting)
     # Its constructor reads settings too. Text is named by now, and the optimizer made.
-    gin_config.made(lambda: run.abstract_model)
+    gin_config.call(lambda: run.abstract_model)
     for setting, file in given:
         if setting not in known and not _is_read(setting):
             where = f" of {file}" if file else ""

@@ -175,7 +175,7 @@ def steps(
             with reader.meter.paused():
                 values: Mapping[str, float] = {}
                 if phase.evaluate is not None and evaluating and not leaving:
-                    values = phase.evaluate(state.evaluated)
+                    values = phase.evaluate(state.eval_params)
                     log.evaluation(step, values)
                     told.evaluate(step, values)
                 if leaving or periods.saving(step):

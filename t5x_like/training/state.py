@@ -27,7 +27,7 @@ class TrainState:
     ema: Any = None
 
     @property
-    def evaluated(self) -> Any:
+    def eval_params(self) -> Any:
         """The parameters to evaluate and to infer with: the averaged ones where there are any."""
         return self.params if self.ema is None else self.ema
 

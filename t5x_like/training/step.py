@@ -65,8 +65,9 @@ class StepOptions:
       microbatches: parts of a batch whose gradients are added up before an update.
       gradient_clip: largest global norm of the gradient; None leaves it alone.
       ema_decay: of an exponential moving average of the parameters; None keeps none.
-      frozen: regular expressions on paths of parameters (`freezing.trained`); what matches one
-        stays as it is: no gradient, no part in the norm, no decay, no state of the optimizer.
+      frozen: regular expressions on paths of parameters (`freezing.trainable_mask`); a parameter
+        that matches one stays as it is: it has no gradient, no part in the norm, no decay and no
+        state of the optimizer.
       layer_decay: of the learning rate, from layer to layer towards the input, per stack and with
         the embeddings below the first (`layerwise.layer_scales`); None for none. What is logged is
         the rate of the heads.
@@ -104,13 +105,13 @@ def build(
     model = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     graphdef, abstract = _split_model(model)
     stacked = map_parameters(lambda axes, shape: len(shape) - len(axes), abstract)
-    trained = freezing.trained(stacked, options.frozen)
+    trained = freezing.trainable_mask(stacked, options.frozen)
     tx = layerwise.layerwise(optimizer, freezing.split(stacked, trained)[0])
     if options.layer_decay is not None:
         shapes = nnx.to_pure_dict(abstract)
         depths = layerwise.depths(abstract)
         scales = layerwise.layer_scales(shapes, stacked, depths, decay=options.layer_decay)
-        tx = layerwise.scaled(tx, freezing.split(scales, trained)[0])
+        tx = layerwise.scale_updates(tx, freezing.split(scales, trained)[0])
     parts = _Parts(
         make_model=make_model,
         graphdef=graphdef,
@@ -165,7 +166,7 @@ class _Parts:
             shrink = jnp.minimum(1.0, clip / norm)
             grads = jax.tree.map(lambda g: g * shrink, grads)
         updates, opt_state = self.tx.update(grads, state.opt_state, params)
-        params = freezing.joined(optax.apply_updates(params, updates), frozen)
+        params = freezing.merge(optax.apply_updates(params, updates), frozen)
         one = jnp.float32(1)
         metrics = metrics | {
             "grad_norm": (norm, one),

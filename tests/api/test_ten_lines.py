@@ -179,6 +179,6 @@ def test_what_a_model_calls_later_is_set_and_read(tmp_path: Path) -> None:
         "attention_kernels.blocked.block = 16\n"
     )
     files = ["recipes/bert-mini.gin", str(tmp_path / "kernel.gin")]
-    with gin_config.kept():
+    with gin_config.temporary_configuration():
         run = t5x.from_gin(files, ["MODEL_DIR='x'"])
     assert run.run.abstract_model.config.kernel.keywords == {"block": 16}

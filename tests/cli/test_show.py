@@ -14,7 +14,7 @@ from tiny_run import Result
 from t5x_like import objectives
 from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.display import example_text
-from t5x_like.display.example_view import shown
+from t5x_like.display.example_view import view
 
 Cli = Callable[..., Result]
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -245,7 +245,7 @@ def test_each_prediction_is_shown_as_what_became_of_it():
     ids = [np.array(one, np.int32) for one in values]
     names = ("inputs", "masked_positions", "masked_targets")
     features = dict(zip(names, ids, strict=True)) | {"masked_loss_weights": np.ones(3, np.float32)}
-    found = shown(features, {"inputs": FeatureSpec(8)}, Letters())
+    found = view(features, {"inputs": FeatureSpec(8)}, Letters())
     assert [token.role for token in found.lines["inputs"]] == [
         "special", "text", "masked", "replaced", "kept", "special",
     ]  # fmt: skip

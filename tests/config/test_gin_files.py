@@ -30,7 +30,7 @@ def test_a_row_is_a_gin_file(tmp_path: Path) -> None:
     (tmp_path / "family.gin").write_text(FAMILY)
     (tmp_path / "whole.gin").write_text("# One alone: 5,678 parameters.\nX = 1\n")
     (tmp_path / "part.gin").write_text("# Of others.\nY = 1\n")
-    found = gin_files.published(tmp_path)
+    found = gin_files.catalogue(tmp_path)
     assert {name: one.parameters for name, one in found.items()} == {
         "tiny": 1234,
         "tiny_z": 1234,
@@ -46,7 +46,7 @@ def test_a_row_is_a_gin_file(tmp_path: Path) -> None:
 def test_a_row_with_cells_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "family.gin").write_text(FAMILY.replace("| 1,234      | first |", "|"))
     with pytest.raises(ConfigError, match=r"family\.gin: 'tiny' has 4 cells of 6"):
-        gin_files.published(tmp_path)
+        gin_files.catalogue(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_a_row_with_cells_missing_is_named(tmp_path: Path) -> None:
 def test_a_row_is_found_by_its_name_or_as_a_path(name: str) -> None:
     assert gin_files.find(name) == gin_files.published_models()["bert_base_cased"].path
     gin_config.load([name])
-    assert "bert.Config.vocab_size = 28996" in gin_config.resolved()
-    assert "SIZES" not in gin_config.resolved()
+    assert "bert.Config.vocab_size = 28996" in gin_config.config_text()
+    assert "SIZES" not in gin_config.config_text()
 
 
 def test_what_several_sizes_share_is_no_model() -> None:

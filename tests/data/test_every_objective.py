@@ -46,7 +46,7 @@ def cache(make_corpus: type, tmp_path_factory: pytest.TempPathFactory) -> Cache:
 
 def examples_of(cache: Cache, preset: str, tokens: int, *, seed: int) -> Examples:
     objective = objectives.preset(preset)
-    opened = task.of_cache(cache, objective).opened(cache, objective.lengths(tokens))
+    opened = task.of_cache(cache, objective).with_cache(cache, objective.lengths(tokens))
     (found,) = mixtures.examples(
         [opened], "train", converter=default_converter(objective), seed=seed, rows=ROWS
     )

@@ -273,7 +273,7 @@ from t5x_like.data.stream import train_stream
 from t5x_like.data.task import of_cache
 from t5x_like.objectives.span_corruption import SpanCorruption
 cache, lengths = Cache.open(sys.argv[1]), {"inputs": 32, "targets": 14}
-task = of_cache(cache, SpanCorruption()).opened(cache, lengths)
+task = of_cache(cache, SpanCorruption()).with_cache(cache, lengths)
 examples = mixtures.examples([task], "train", converter=EncoderDecoder(), seed=0)
 batches = train_stream(examples, batch_size=2)
 next(batches)

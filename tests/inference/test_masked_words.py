@@ -77,8 +77,8 @@ def test_what_cannot_be_filled_is_said() -> None:
 
 def test_a_text_is_framed_with_what_the_vocabulary_has() -> None:
     ids = VOCABULARY.token_ids
-    assert text_rows.framed([7, 8], ids, "cls:0 A:0 sep:0") == [ids.cls, 7, 8, ids.sep]
-    assert text_rows.framed([7], ids, "begin:0 A:0 eos:0")[-2:] == [7, ids.eos]
+    assert text_rows.with_special_tokens([7, 8], ids, "cls:0 A:0 sep:0") == [ids.cls, 7, 8, ids.sep]
+    assert text_rows.with_special_tokens([7], ids, "begin:0 A:0 eos:0")[-2:] == [7, ids.eos]
 
 
 def test_rows_of_one_length_are_read_together() -> None:

@@ -54,7 +54,7 @@ def same_gradients(grads, model, their_model):
     """Asserts equality of all their gradients within 1e-4 of the largest; near 0, within 1e-6."""
     names = families.of_model(model).names(model)
     made_up = names.constants.keys() | dict(names.fresh()).keys()
-    got = dict(mapping.written(params_of(grads), model, names))
+    got = dict(mapping.tensors(params_of(grads), model, names))
     want = {name: p.grad for name, p in their_model.named_parameters() if p.grad is not None}
     assert want.keys() <= got.keys()
     for name, grad in want.items():

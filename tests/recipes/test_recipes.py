@@ -239,9 +239,9 @@ def mechanism(run: Run) -> dict[str, object]:
     """What a mini has in common with the run that it stands for; gin is configured with `run`."""
     vocabulary = run.data.vocabulary
     return {
-        "objective": presets.chosen(gin_config.macro("OBJECTIVE")),
-        "optimizer": gin_config.described("OPTIMIZER"),
-        "schedule": gin_config.described("LEARNING_RATE").partition("(")[0],
+        "objective": presets.resolve(gin_config.macro("OBJECTIVE")),
+        "optimizer": gin_config.description("OPTIMIZER"),
+        "schedule": gin_config.description("LEARNING_RATE").partition("(")[0],
         "model": getattr(run.model, "__qualname__", ""),
         "clip": run.options.gradient_clip,
         "phases": len(run.phases),

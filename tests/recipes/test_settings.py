@@ -237,7 +237,7 @@ def optimizer_settings() -> dict[str, Any]:
     make = macro.configurable.wrapped
     signature = inspect.signature(make).parameters.values()
     defaults = {one.name: one.default for one in signature if one.name != "learning_rate"}
-    given = {k: v for k, v in gin_config.given(make).items() if k != "learning_rate"}
+    given = {k: v for k, v in gin_config.arguments_of(make).items() if k != "learning_rate"}
     return {"kind": make.__name__, **defaults, **given}
 
 
@@ -245,7 +245,7 @@ def optimizer_settings() -> dict[str, Any]:
 def test_a_recipe_has_the_settings_of_its_kind(name: str, resolved: Callable[[str], Run]):
     expected = next(one for pattern, one in SETTINGS.items() if fnmatchcase(name, pattern))
     run = resolved(name)
-    config = gin_config.given(run.model)["config"]
+    config = gin_config.arguments_of(run.model)["config"]
     vocabulary = run.data.vocabulary
     found = Settings(
         optimizer=optimizer_settings(),
@@ -269,14 +269,14 @@ def test_models_of_more_than_a_billion_parameters_are_cut(
     resolved(name)
     large = gin_files.published_recipes()[name].parameters > 1e9
     assert (gin_config.macro("REMAT") is not None) == large
-    assert (gin_config.given(partitioning.make_layout)["mesh"] == {"fsdp": -1}) == large
+    assert (gin_config.arguments_of(partitioning.make_layout)["mesh"] == {"fsdp": -1}) == large
 
 
 def test_what_a_run_starts_from_and_who_teaches_it(resolved: Callable[[str], Run]):
     student = resolved("distilbert")
     assert student.completer.directory == student.init_from.directory == "runs/bert_base"
     assert student.init_from.layers == (0, 2, 4, 7, 9, 11)
-    config = gin_config.given(student.model)["config"]
+    config = gin_config.arguments_of(student.model)["config"]
     weights = (config.kl_weight, config.mlm_weight, config.cosine_weight)
     assert (weights, config.temperature) == ((5.0, 2.0, 1.0), 2.0)
     assert student.init_from.skip == ("^mlm[.](dense|norm)",)  # of its head, the bias is taken
@@ -297,7 +297,7 @@ def test_what_a_run_starts_from_and_who_teaches_it(resolved: Callable[[str], Run
 def test_what_models_are_trained_with(
     name: str, fields: dict[str, float], resolved: Callable[[str], Run]
 ):
-    config = gin_config.given(resolved(name).model)["config"]
+    config = gin_config.arguments_of(resolved(name).model)["config"]
     assert {field: getattr(config, field) for field in fields} == fields
 
 
@@ -305,7 +305,7 @@ def test_an_xlnet_remembers_what_its_rows_go_on_from():
     # Of more, its memory would hold the text of the next row.
     gin_config.load([str(gin_files.find_recipe("xlnet_base"))], ["REUSE_LEN=16"])
     run = gin_config.build(Run)
-    config = gin_config.given(run.model)["config"]
+    config = gin_config.arguments_of(run.model)["config"]
     assert (
         run.data.chosen_objective.geometry({"inputs": 64}).reuse_length == config.reused(64) == 16
     )

@@ -75,7 +75,7 @@ class Minis:
         ]
         layout = make_layout({"data": 1}, devices=jax.devices()[:1])  # compiles in half the time
         short = dataclasses.replace(whole, options=options, phases=phases, layout=layout)
-        pretrain(short, gin_config.resolved())
+        pretrain(short, gin_config.config_text())
         return run
 
 

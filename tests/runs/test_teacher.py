@@ -39,16 +39,16 @@ def test_outputs_are_the_teachers_split_by_the_students_rows(
     own: dict[str, int] | None, directory: Path
 ) -> None:
     gin_config.load(["distilbert"], ["distilbert.Config.num_layers=3"])
-    before = gin_config.resolved()
+    before = gin_config.config_text()
     layout = make_layout({"data": 4, "tensor": 2})
     teacher = Teacher(directory=str(directory), layout=own and make_layout(own))
     batch = stored_berts.batch(layout)
     taught = teacher.open(layout)(batch)
-    assert gin_config.resolved() == before
+    assert gin_config.config_text() == before
 
     assert taught.keys() - batch.keys() == {"teacher_logits", "teacher_states"}
     assert taught["teacher_states"].dtype == jnp.bfloat16
-    with gin_config.kept():
+    with gin_config.temporary_configuration():
         found = saved_model.read(str(directory))
     host = jax.tree.map(np.asarray, batch)
     params = jax.tree.map(lambda unread: unread.read(), found.params)

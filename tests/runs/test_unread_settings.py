@@ -201,7 +201,7 @@ def test_a_file_of_the_users_may_serve_several_runs(tmp_path) -> None:
 
 def test_a_saved_configuration_may_be_given_whole(tmp_path) -> None:
     gin_config.load(["runs/local.gin"])
-    (tmp_path / "config.gin").write_text(gin_config.resolved())
+    (tmp_path / "config.gin").write_text(gin_config.config_text())
     assert what_runs(loaded(str(tmp_path / "config.gin"))) == what_runs(loaded("runs/local.gin"))
 
 

@@ -157,7 +157,7 @@ def test_the_average_of_parameters_lags() -> None:
         state, _ = program.step(state, tiny.batch(where, n), jax.random.key(1))
         want = jax.tree.map(lambda a, p: 0.75 * a + 0.25 * np.asarray(p), want, state.params)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), state.ema, want)
-    assert state.evaluated is state.ema
+    assert state.eval_params is state.ema
 
 
 def test_evaluation_is_deterministic_and_leaves_the_state() -> None:

@@ -95,11 +95,11 @@ class RecordCodec:
     def decode(self, data: bytes) -> dict[str, np.ndarray]:
         """{feature: int32 (or float32) [n]} of a record; the arrays are the caller's own."""
         return {
-            name: self.stored(data, name).astype(np.float32 if stored == FLOAT else np.int32)
+            name: self.raw_feature(data, name).astype(np.float32 if stored == FLOAT else np.int32)
             for name, stored in self.features.items()
         }
 
-    def stored(self, data: bytes, feature: str) -> np.ndarray:
+    def raw_feature(self, data: bytes, feature: str) -> np.ndarray:
         """[n] of the stored dtype: one feature of a record, in place and not to be changed."""
         lengths = self._header.unpack_from(data)
         position = self._header.size + 4 * lengths[-1]

@@ -186,9 +186,9 @@ class CacheSplit:
         """{feature: int32 [n]} of record `i`; arrays of the caller's own."""
         return self._codec.decode(self._read(i))
 
-    def stored(self, i: int, feature: str) -> np.ndarray:
+    def raw_feature(self, i: int, feature: str) -> np.ndarray:
         """[n]: a feature of record `i` in its stored dtype, not to be changed."""
-        return self._codec.stored(self._read(i), feature)
+        return self._codec.raw_feature(self._read(i), feature)
 
     def segments(self, i: int) -> np.ndarray:
         """int32 [S]: the positions in record `i` at which a segment starts.

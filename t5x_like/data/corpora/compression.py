@@ -81,7 +81,7 @@ class _Zstandard(io.RawIOBase):
 
 
 @contextmanager
-def opened(path: Path, report: ReadReport) -> Iterator[io.BufferedReader]:
+def open_stream(path: Path, report: ReadReport) -> Iterator[io.BufferedReader]:
     """The file's bytes, decompressed, past a UTF-8 byte order mark.
 
     Raises:

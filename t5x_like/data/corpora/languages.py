@@ -61,7 +61,7 @@ class Together:
 
 
 def _count(corpus: Corpus) -> int:
-    documents = sampling.shown(corpus.documents("train"), doing="counting")
+    documents = sampling.with_bar(corpus.documents("train"), doing="counting")
     return sum(not text_pieces.continues(document) for document in documents)
 
 

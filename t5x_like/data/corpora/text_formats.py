@@ -44,7 +44,7 @@ def documents(path: Path, layout: Layout, *, report: ReadReport) -> Documents:
     if (suffix := _format(path)) == ".parquet":
         yield from _parquet(path, layout)
         return
-    with compression.opened(path, report) as stream:
+    with compression.open_stream(path, report) as stream:
         yield from _STREAMED.get(suffix, _PLAIN).read(stream, path, layout)
 
 
@@ -69,7 +69,7 @@ def columns(path: Path) -> tuple[str, ...]:
         return tuple(_open_parquet(path).schema_arrow.names)
     if (named := _STREAMED.get(suffix, _PLAIN).columns) is None:
         return ()
-    with compression.opened(path, ReadReport()) as stream:
+    with compression.open_stream(path, ReadReport()) as stream:
         return tuple(named(stream, path))
 
 

@@ -47,7 +47,7 @@ class MemorySplit:
         """{"targets": int32 [n]}; an array of the caller's own."""
         return {"targets": self._documents[i][0].copy()}
 
-    def stored(self, i: int, feature: str) -> np.ndarray:
+    def raw_feature(self, i: int, feature: str) -> np.ndarray:
         """int32 [n]: the tokens of record `i`, not to be changed."""
         del feature  # there is one only
         return self._documents[i][0]

@@ -123,7 +123,7 @@ class PackedSamples:
         self.capacity = dict(capacity)
         self._needs = needs
         what = f"packed {self.capacity} {needs}"
-        self._plan = plans.kept(split, what, self._rows)
+        self._plan = plans.load_or_make(split, what, self._rows)
         # The samples of all rows, then where each row ends among them, then how many rows.
         numbers = self._plan.values[:, 0]
         self._size = int(numbers[-1])

@@ -77,7 +77,9 @@ def split_documents(stream: TokenStream, length: int) -> PlannedSamples:
             yield np.stack([begin, np.minimum(begin + length, np.repeat(ends, counts))], axis=1)
 
     what = f"documents cut every {length}"
-    return PlannedSamples(stream, plans.kept(stream.split, what, blocks, columns=len(_SPAN)))
+    return PlannedSamples(
+        stream, plans.load_or_make(stream.split, what, blocks, columns=len(_SPAN))
+    )
 
 
 def planned(
@@ -111,7 +113,7 @@ def planned(
     what = f"{plans.identity(shape)}|{rows}" if carried else plans.identity(shape)
     if ids is not None and ids.word_starts is not None:
         what += "|words"
-    table = plans.kept(stream.split, what, blocks, columns=len(columns))
+    table = plans.load_or_make(stream.split, what, blocks, columns=len(columns))
     if carried and rows is not None and len(table.values) % rows:
         raise ValueError(f"{shape} planned {len(table.values)} samples for batches of {rows} rows")
     return PlannedSamples(

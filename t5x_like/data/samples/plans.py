@@ -66,7 +66,7 @@ class Table:
         return _opened, (self.path, self.values.shape[1])
 
 
-def kept(split: Described, what: str, blocks: Blocks, *, columns: int = 1) -> Table:
+def load_or_make(split: Described, what: str, blocks: Blocks, *, columns: int = 1) -> Table:
     """The table called `what`: read if it is there, else made and written.
 
     Args:

@@ -30,7 +30,7 @@ class Split(plans.Described, Protocol):
 
     def record(self, i: int) -> dict[str, np.ndarray]: ...
 
-    def stored(self, i: int, feature: str) -> np.ndarray: ...
+    def raw_feature(self, i: int, feature: str) -> np.ndarray: ...
 
     def segments(self, i: int) -> np.ndarray: ...
 
@@ -60,7 +60,7 @@ class TokenStream:
         self.split = split
         self.separator = separator
         if separator is not None:
-            self._table = plans.kept(split, "separated", self._separated)
+            self._table = plans.load_or_make(split, "separated", self._separated)
         self.total = int(self._starts[-1])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -83,7 +83,7 @@ class TokenStream:
                 yield firsts
             yield np.array([len(self.split)])
 
-        return plans.kept(self.split, "documents", blocks).values[:, 0]
+        return plans.load_or_make(self.split, "documents", blocks).values[:, 0]
 
     def _separated(self) -> Iterator[np.ndarray]:
         documents = 0
@@ -104,7 +104,7 @@ class TokenStream:
         # "right" steps over empty records that start at the same token.
         record = int(starts.searchsorted(start, "right")) - 1
         first = int(starts[record])
-        values = self.split.stored(record, FEATURE)
+        values = self.split.raw_feature(record, FEATURE)
         if end - first <= len(values):
             return values[start - first : end - first].astype(np.int32)
         tokens = np.empty(end - start, np.int32)
@@ -117,7 +117,7 @@ class TokenStream:
                 tokens[after - start] = self.separator
             if first < end:
                 record += 1
-                values = self.split.stored(record, FEATURE)
+                values = self.split.raw_feature(record, FEATURE)
         return tokens
 
     def marks(self, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:

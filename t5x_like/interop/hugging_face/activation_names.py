@@ -30,7 +30,7 @@ def read(name: str) -> Activation:
     return _BY_NAME[name]
 
 
-def written(activation: Activation) -> str:
+def name_of(activation: Activation) -> str:
     """The activation's first name there; compared by name, as gin wraps the functions it refers to.
 
     Raises:

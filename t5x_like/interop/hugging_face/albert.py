@@ -112,7 +112,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         **theirs,
         "embedding_size": config.width,
         "type_vocab_size": max(1, config.type_vocab_size),
-        "hidden_act": activation_names.written(config.activation),
+        "hidden_act": activation_names.name_of(config.activation),
         **_of_head(model),
     }
 

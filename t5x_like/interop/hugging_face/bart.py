@@ -114,7 +114,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     return made
 
 
-def settled(make: functools.partial, weights: Any) -> functools.partial:
+def without_zero_bias(make: functools.partial, weights: Any) -> functools.partial:
     """The constructor for what the weights hold: a bias of zeros, a buffer there, is none here."""
     if make.func is not bart.Bart or _LOGITS_BIAS not in weights:
         return make
@@ -152,7 +152,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "model_type": kind,
         "architectures": [_STEMS[kind] + head],
         "is_encoder_decoder": not decodes,
-        "activation_function": activation_names.written(config.activation),
+        "activation_function": activation_names.name_of(config.activation),
         **theirs,
         **_of_head(model),
     }

@@ -170,7 +170,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     ending, decodes = _ending(model), isinstance(model, bert_decoder.BertDecoder)
     if kind is _ROBERTA and ending in (_PRETRAINED, _PAIRS):
         raise ValueError("Hugging Face's RoBERTa has no head for pairs: it cannot be exported")
-    activation = activation_names.written(config.activation)
+    activation = activation_names.name_of(config.activation)
     if ending == _MASKED or decodes:
         _check_activation(kind, activation)
     return {

@@ -119,7 +119,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "model_type": "distilbert",
         "architectures": [_CLASSES + _ending(model)],
         **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
-        "activation": activation_names.written(config.activation),
+        "activation": activation_names.name_of(config.activation),
         "sinusoidal_pos_embds": False,
         "tie_word_embeddings": True,
         **_of_head(model),

@@ -110,7 +110,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "model_type": "electra",
         "architectures": [f"Electra{_ending(model)}"],
         **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
-        "hidden_act": activation_names.written(config.activation),
+        "hidden_act": activation_names.name_of(config.activation),
         **({"is_decoder": True} if decodes else {}),
         **_of_head(model),
     }
@@ -195,7 +195,7 @@ def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_generator(config: Config) -> None:
-    name = activation_names.written(config.activation)
+    name = activation_names.name_of(config.activation)
     if name != "gelu":
         raise ValueError(
             f"this generator has the activation {name!r}, but the head of Hugging Face's always "

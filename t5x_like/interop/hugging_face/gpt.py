@@ -141,7 +141,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         raise ValueError(
             f"Hugging Face has no {_STEMS[kind]}{ending}: the model cannot be exported"
         )
-    activation = activation_names.written(config.activation)
+    activation = activation_names.name_of(config.activation)
     theirs = {name: getattr(config, ours) for ours, name in _SETTINGS.items()}
     if kind == "gpt2":
         theirs["n_inner"] = config.d_ff

@@ -142,7 +142,7 @@ def write(
     """
     family = families.of_model(model)
     config = _config(family, model, ids=ids, original=original or {})
-    tensors = mapping.written(params, model, family.names(model))
+    tensors = mapping.tensors(params, model, family.names(model))
     shown = progress.bar(tensors, desc="writing", unit=" tensors", leave=False)
     safetensors_files.write(directory, shown, overwrite=overwrite, shard_bytes=shard_bytes)
     _write_json(directory / CONFIG, config)

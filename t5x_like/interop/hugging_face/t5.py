@@ -94,7 +94,7 @@ def to_hf(model: nnx.Module) -> dict[str, Any] | None:
         return None
     ours = body.config
     gated = hasattr(body.encoder.layers.mlp, "wi_0")
-    activation = activation_names.written(body.encoder.layers.mlp.activation)
+    activation = activation_names.name_of(body.encoder.layers.mlp.activation)
     if gated:
         activation = "gated-" + ("gelu" if activation == "gelu_new" else activation)
     kind = "umt5" if ours.relative_bias_per_layer else "t5"

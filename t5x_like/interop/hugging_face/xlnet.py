@@ -121,7 +121,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "model_type": "xlnet",
         "architectures": [f"XLNet{_head(model)}"],
         **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
-        "ff_activation": activation_names.written(config.activation),
+        "ff_activation": activation_names.name_of(config.activation),
         "attn_type": "uni" if config.causal else "bi",
         "clamp_len": -1 if config.clamp_len is None else config.clamp_len,
         "mem_len": config.mem_len or None,

@@ -14,7 +14,7 @@ from flax import nnx
 
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.stacks.blocks import DecoderLayer, Parts, insert
-from t5x_like.layers.stacks.encoder import kept
+from t5x_like.layers.stacks.encoder import all_states
 from t5x_like.layers.stacks.stack import Stack
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class DecoderStack(Stack):
             return x_BLD, (x_BLD if return_hidden else None, *probabilities)
 
         last, (states, attention, cross) = self(body, x_BLD, self.keys(key))
-        states = kept(x_BLD, states, attention, return_attention=return_attention)
+        states = all_states(x_BLD, states, attention, return_attention=return_attention)
         return Decoded(last, states, attention, cross)
 
     def init_cache(

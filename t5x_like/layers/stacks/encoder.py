@@ -42,7 +42,7 @@ def finished(hidden: _Hidden, last_BLD: jax.Array) -> _Hidden:
     return hidden._replace(last=last_BLD, states=states)
 
 
-def kept(
+def all_states(
     x_BLD: jax.Array, states: jax.Array | None, attention: Any, *, return_attention: bool
 ) -> jax.Array | None:
     """Puts the first layer's input before the layers' states [N, B, L, D], if there are any.
@@ -81,7 +81,7 @@ class EncoderStack(Stack):
             return x_BLD, (x_BLD if return_hidden else None, p_BHLL if return_attention else None)
 
         last, (states, attention) = self(body, x_BLD, self.keys(key))
-        states = kept(x_BLD, states, attention, return_attention=return_attention)
+        states = all_states(x_BLD, states, attention, return_attention=return_attention)
         return Hidden(last, states, attention)
 
     def step(

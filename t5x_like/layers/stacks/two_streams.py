@@ -22,7 +22,7 @@ from t5x_like.layers.attention.relative_attention import (
 )
 from t5x_like.layers.dropout import Dropouts, residual, subkeys
 from t5x_like.layers.mlp import Mlp
-from t5x_like.layers.stacks.encoder import Hidden, kept
+from t5x_like.layers.stacks.encoder import Hidden, all_states
 from t5x_like.layers.stacks.stack import Stack
 
 
@@ -181,7 +181,7 @@ class TwoStreamStack(Stack):
         memory = None if memory_BNMD is None else memory_BNMD.swapaxes(0, 1)
         last, (states, attention, new) = self(body, x_BSD, (self.keys(key), memory))
         formed = attention and attention[0]  # one kernel for both streams
-        states = kept(x_BSD, states, formed, return_attention=return_attention)
+        states = all_states(x_BSD, states, formed, return_attention=return_attention)
         length = x_BSD.shape[1] - scene.num_predicted
         streams = [
             Hidden(

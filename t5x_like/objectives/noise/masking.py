@@ -75,7 +75,7 @@ def text_positions(inputs: np.ndarray, ids: TokenIds) -> np.ndarray:
     return ((inputs != ids.cls) & (inputs != ids.sep)).nonzero()[0]
 
 
-def fitting(words: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
+def words_that_fit(words: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
     """The `words` that together fit into `room` tokens, taken in order (BERT's code).
 
     A word that is too long for the rest of the room is skipped.
@@ -90,7 +90,7 @@ def fitting(words: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
     return np.array(chosen, np.int64)
 
 
-def covered(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def span_positions(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """int64: all positions of the spans with these `starts` and `sizes`, span after span."""
     before = np.cumsum(sizes) - sizes
     return np.repeat(starts - before, sizes) + np.arange(sizes.sum())
@@ -101,7 +101,7 @@ def any_id(rng: np.random.Generator, ids: TokenIds, size: int) -> np.ndarray:
     return rng.integers(ids.vocab_size, size=size)
 
 
-def replaced(
+def masked_copy(
     tokens: np.ndarray,
     positions: np.ndarray,
     rng: np.random.Generator,

@@ -74,7 +74,7 @@ def in_pieces(sentences: Sentences, document: int, *, longest: int, piece: int) 
     return np.sort(np.concatenate([bounds, np.array(cuts, np.int64)]), kind="stable")
 
 
-def between(low: int, high: int, draws: Iterator[float]) -> int:
+def random_integer(low: int, high: int, draws: Iterator[float]) -> int:
     """A random integer from `low` to `high`, both included; `draws` are `drawing.uniforms`."""
     return low + int(next(draws) * (high - low + 1))
 

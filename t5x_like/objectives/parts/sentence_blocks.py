@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from t5x_like.objectives.parts.drawing import uniforms
-from t5x_like.objectives.parts.planning import NUMBERS, between, in_lists, in_pieces
+from t5x_like.objectives.parts.planning import NUMBERS, in_lists, in_pieces, random_integer
 
 if TYPE_CHECKING:
     from t5x_like.objectives.parts.geometry import Sentences
@@ -142,4 +142,4 @@ class LineBlocks:
                 yield bounds[at], bounds[end], target
                 at = end
                 short = next(draws) < self.short_probability
-                target = between(5, self.length, draws) if short else self.length
+                target = random_integer(5, self.length, draws) if short else self.length

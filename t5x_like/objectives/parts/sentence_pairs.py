@@ -20,9 +20,9 @@ import numpy as np
 from t5x_like.objectives.parts.drawing import uniforms
 from t5x_like.objectives.parts.planning import (
     NUMBERS,
-    between,
     in_lists,
     in_pieces,
+    random_integer,
     word_after,
     word_before,
 )
@@ -50,11 +50,11 @@ def _elsewhere(
     find no other document, it is the same one, as in the published code.
     """
     for _ in range(ATTEMPTS):
-        other = between(0, len(sentences) - 1, draws)
+        other = random_integer(0, len(sentences) - 1, draws)
         if other != document:
             break
     bounds = _segments(sentences, other, length)
-    first = between(0, len(bounds) - 2, draws)
+    first = random_integer(0, len(bounds) - 2, draws)
     end = min(int(bounds.searchsorted(bounds[first] + max(1, tokens))), len(bounds) - 1)
     return int(bounds[first]), int(bounds[end])
 
@@ -82,7 +82,7 @@ def _document_pairs(
         end = at + 2 if target is None else bisect.bisect_left(bounds, start + target, at + 1)
         end = min(end, last)
         alone = end == at + 1
-        middle = end if alone else between(at + 1, end - 1, draws)
+        middle = end if alone else random_integer(at + 1, end - 1, draws)
         split = bounds[middle]
         if alone or next(draws) < random_probability:
             tokens = 1 if target is None else target - (split - start)
@@ -198,7 +198,7 @@ class SentencePairs:
                     sentences,
                     document,
                     length=self.length,
-                    target=between(2, self.length, draws) if short else self.length,
+                    target=random_integer(2, self.length, draws) if short else self.length,
                     random_probability=self.random_probability,
                     draws=draws,
                 )

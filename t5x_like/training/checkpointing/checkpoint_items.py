@@ -35,7 +35,7 @@ def describe(items: Mapping[str, Any]) -> dict[str, list]:
     }
 
 
-def undescribed(leaves: Mapping[str, Any], *, item: str) -> dict[str, Any]:
+def abstract_arrays(leaves: Mapping[str, Any], *, item: str) -> dict[str, Any]:
     """The abstract arrays of one item, a nested dict, of which `describe` told."""
     nested: dict[str, Any] = {}
     for path, (shape, dtype) in leaves.items():

@@ -24,12 +24,12 @@ from t5x_like.training import multihost
 from t5x_like.training.checkpointing import checksums
 from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
+    abstract_arrays,
     check_leaves,
     describe,
     items_of,
-    undescribed,
 )
-from t5x_like.training.checkpointing.lazy_arrays import unread
+from t5x_like.training.checkpointing.lazy_arrays import lazy_tree
 from t5x_like.training.state import TrainState
 
 logger = logging.getLogger(__name__)
@@ -256,7 +256,7 @@ class Checkpoints:
 
         def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
             directory = self.directory / str(step)
-            return {name: unread(directory / name, tree) for name, tree in wanted.items()}
+            return {name: lazy_tree(directory / name, tree) for name, tree in wanted.items()}
 
         return self._first_good(abstract_params, unread_items, step=step)
 
@@ -276,7 +276,9 @@ class Checkpoints:
           CheckpointError: there is no such step, or its metadata is damaged.
         """
         newest = self._candidates(step)[0]
-        return undescribed(self._document(newest)["leaves"], item=self._item_to_infer_with(newest))
+        return abstract_arrays(
+            self._document(newest)["leaves"], item=self._item_to_infer_with(newest)
+        )
 
     def _candidates(self, step: int | None) -> list[int]:
         """The wanted step, else all of them, the newest first."""

@@ -11,11 +11,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.checkpointing.initial_plan import Plan, Shape, Source, Wanted
-from t5x_like.training.optimization.parameter_paths import by_path, written
+from t5x_like.training.optimization.parameter_paths import by_path, path_name
 from t5x_like.training.step import Program
 
 
-def wanted(program: Program) -> dict[str, Wanted]:
+def wanted_parameters(program: Program) -> dict[str, Wanted]:
     """The parameters of a program."""
     model = nnx.merge(program.graphdef, program.abstract_state.params)
     found = map_parameters(lambda axes, shape: Wanted(shape, axes), nnx.state(model, nnx.Param))
@@ -32,7 +32,7 @@ def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
     mesh = next(iter(targets.values())).sharding.mesh
 
     def one(path: tuple, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        target = targets.get(written(path))
+        target = targets.get(path_name(path))
         if target is not None and target.shape == leaf.shape:
             sharding = target.sharding
         else:
@@ -66,7 +66,7 @@ def take(plan: Plan, params: Any, saved: Any) -> Any:
     shardings = {path: leaf.sharding for path, leaf in old.items()}
     taken |= jax.jit(filled, out_shardings=shardings)(old, partly)
     return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: taken.get(written(path), leaf), params
+        lambda path, leaf: taken.get(path_name(path), leaf), params
     )
 
 

@@ -56,7 +56,7 @@ class LazyArray:
         return np.asarray(self.read(), dtype)
 
 
-def unread(directory: epath.Path, abstract: Any) -> Any:
+def lazy_tree(directory: epath.Path, abstract: Any) -> Any:
     """The arrays of an item, a nested dict, in place of their abstract ones."""
 
     def one(path: tuple, leaf: jax.ShapeDtypeStruct) -> LazyArray:

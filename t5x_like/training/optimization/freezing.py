@@ -10,10 +10,10 @@ from typing import Any
 import jax
 
 from t5x_like.core.spelling import alike
-from t5x_like.training.optimization.parameter_paths import by_path, written
+from t5x_like.training.optimization.parameter_paths import by_path, path_name
 
 
-def trained(params: Any, frozen: Sequence[str]) -> Any:
+def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
     """Whether each parameter is trained: a tree of bool.
 
     Args:
@@ -41,7 +41,7 @@ def trained(params: Any, frozen: Sequence[str]) -> Any:
     if all(any(search(path) for search in searches) for path in paths):
         raise ValueError(f"nothing is left to train: {list(frozen)} are all parameters")
     return jax.tree_util.tree_map_with_path(
-        lambda path, _: not any(search(written(path)) for search in searches), params
+        lambda path, _: not any(search(path_name(path)) for search in searches), params
     )
 
 
@@ -53,7 +53,7 @@ def split(tree: Any, mask: Any) -> tuple[Any, Any]:
     )
 
 
-def joined(some: Any, others: Any) -> Any:
+def merge(some: Any, others: Any) -> Any:
     """The inverse of `split`."""
     return jax.tree.map(
         lambda a, b: b if a is None else a, some, others, is_leaf=lambda leaf: leaf is None

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.core.partitioning import constrain
-from t5x_like.training.optimization.freezing import joined
+from t5x_like.training.optimization.freezing import merge
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch, Carry, Metrics
@@ -41,7 +41,7 @@ def gradients(
     """
 
     def model(params: Any) -> Any:
-        return nnx.merge(graphdef, params if frozen is None else joined(params, frozen))
+        return nnx.merge(graphdef, params if frozen is None else merge(params, frozen))
 
     weights = model(params).weights(batch)
 

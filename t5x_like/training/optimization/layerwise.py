@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from t5x_like.training.optimization.parameter_paths import by_path, written
+from t5x_like.training.optimization.parameter_paths import by_path, path_name
 
 
 def layerwise(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientTransformation:
@@ -98,7 +98,7 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
     places = by_path(depths)
 
     def one(path: tuple, leaf: Any, depth: int) -> np.ndarray:
-        name = written(path)
+        name = path_name(path)
         if depth:
             below = np.arange(stacks[name]).reshape(
                 *leaf.shape[:depth], *[1] * (len(leaf.shape) - depth)
@@ -118,7 +118,7 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
     return jax.tree_util.tree_map_with_path(one, params, stacked)
 
 
-def scaled(tx: optax.GradientTransformation, scales: Any) -> optax.GradientTransformation:
+def scale_updates(tx: optax.GradientTransformation, scales: Any) -> optax.GradientTransformation:
     """`tx`, its updates times `scales`: weight decay, which is part of them, too."""
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:

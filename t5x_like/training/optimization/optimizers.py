@@ -94,7 +94,7 @@ def _adam(
             not_decayed: Sequence[str] = NOT_DECAYED,
         ) -> Optimizer:
             check_rate("weight_decay", weight_decay)
-            mask = functools.partial(decayed, not_decayed=not_decayed)
+            mask = functools.partial(decay_mask, not_decayed=not_decayed)
             parts = [*moments(b1, b2, eps), optax.add_decayed_weights(weight_decay, mask)]
             if trust_ratio:
                 parts.append(optax.masked(optax.scale_by_trust_ratio(), mask))
@@ -158,7 +158,7 @@ def lamb(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransformat
     return (scale_by_moments(b1, b2, eps),)
 
 
-def decayed(params: Any, *, not_decayed: Sequence[str] = NOT_DECAYED) -> Any:
+def decay_mask(params: Any, *, not_decayed: Sequence[str] = NOT_DECAYED) -> Any:
     """Whether weight decay applies to each parameter: a tree of bool, by the name of the leaf."""
     return jax.tree_util.tree_map_with_path(
         lambda path, _: getattr(path[-1], "key", None) not in not_decayed, params

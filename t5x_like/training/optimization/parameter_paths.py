@@ -7,11 +7,11 @@ from typing import Any
 import jax
 
 
-def written(path: tuple) -> str:
+def path_name(path: tuple) -> str:
     """A path as of `jax.tree_util`, in a nested dict."""
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def by_path(tree: Any) -> dict[str, Any]:
     """{path: leaf} of a nested dict."""
-    return {written(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}

@@ -27,7 +27,7 @@ def sample(documents: Iterable[str], *, max_sentences: int, seed: int, progress:
     if isinstance(documents, str):
         raise TypeError("documents is one string: give a list of texts")
     kept = sample_sentences(
-        shown(documents) if progress else documents, max_sentences=max_sentences, seed=seed
+        with_bar(documents) if progress else documents, max_sentences=max_sentences, seed=seed
     )
     if not kept:
         raise ValueError("no text to train a vocabulary on: every document is empty")
@@ -79,6 +79,6 @@ def _sentences(documents: Iterable[str]) -> Iterator[str]:
                 yield rest
 
 
-def shown(documents: Iterable[Any], *, doing: str = "reading") -> Iterable[Any]:
+def with_bar(documents: Iterable[Any], *, doing: str = "reading") -> Iterable[Any]:
     """The documents, with a bar on standard error that counts them."""
     return progress.bar(documents, desc=f"{doing} text for the vocabulary", unit=" documents")

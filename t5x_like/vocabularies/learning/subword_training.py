@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from t5x_like.vocabularies import byte_bpe, special_tokens, wordpiece
 from t5x_like.vocabularies.characters import CharacterVocabulary
-from t5x_like.vocabularies.learning.alphabet import alphabet
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 
 _BERTS_NAMES = {"<pad>": "[PAD]", "<unk>": "[UNK]"}
@@ -32,7 +32,7 @@ def train_wordpiece(
       ValueError: `size` is too small for the characters.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    letters = alphabet(map(normalizer.normalize_str, sentences), coverage=character_coverage)
+    letters = _alphabet(map(normalizer.normalize_str, sentences), coverage=character_coverage)
     # The trainer numbers these in the order of a hash table, and the numbers settle ties: given
     # beforehand, they always make the same vocabulary.
     fixed = [_BERTS_NAMES.get(name, name) for name in special_tokens.TRAINED]
@@ -99,7 +99,7 @@ def train_characters(
     """At most `size` ids: special tokens, space, end of line, characters by frequency."""
     white_space = " \n"
     room = size - len(special_tokens.TRAINED) - len(white_space)
-    letters = alphabet(sentences, coverage=character_coverage)
+    letters = _alphabet(sentences, coverage=character_coverage)
     return CharacterVocabulary(white_space + "".join(letters[:room]), extra_ids)
 
 
@@ -120,3 +120,24 @@ def _check_size(size: int, *, at_least: int, why: str) -> None:
             f"a vocabulary of {size:,} pieces is too small for the special tokens and {why}: give "
             f"at least {at_least:,}"
         )
+
+
+def _alphabet(texts: Iterable[str], *, coverage: float) -> list[str]:
+    """The fewest characters that make up `coverage` of the texts, most frequent first.
+
+    White space is left out. Equally frequent characters are in the order of their code points.
+    """
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    frequent = sorted(
+        ((-count, character) for character, count in counts.items() if not character.isspace())
+    )
+    missing = coverage * -sum(count for count, _ in frequent)
+    kept = []
+    for count, character in frequent:
+        if missing <= 0:
+            break
+        kept.append(character)
+        missing += count
+    return kept

@@ -113,8 +113,8 @@ def test_records_as_they_are_stored(make_cache):
     split = make_cache(pairs, pairs[:1]).split("train")
     for i in (2, 2, 0, 3, 1):
         for name, values in split.record(i).items():
-            stored = split.stored(i, name)
+            stored = split.raw_feature(i, name)
             assert (stored.tolist(), stored.dtype) == (values.tolist(), np.uint16)
             assert not stored.flags.writeable
     with pytest.raises(KeyError, match="no feature 'other', only inputs, targets"):
-        split.stored(0, "other")
+        split.raw_feature(0, "other")

@@ -11,7 +11,7 @@ CONTENT = b"".join(b"line %d\n" % i for i in range(60_000))
 
 def _read(path):
     report = ReadReport()
-    with compression.opened(path, report) as stream:
+    with compression.open_stream(path, report) as stream:
         return stream.read(), report.bytes_read
 
 
@@ -58,6 +58,6 @@ def test_little_that_becomes_much_is_decompressed_a_part_at_a_time(tmp_path):
     packer = zstandard.ZstdCompressor(level=19).compressobj()
     zeros = b"".join(packer.compress(bytes(1 << 20)) for _ in range(200)) + packer.flush()
     (tmp_path / "a.zst").write_bytes(zeros)
-    with compression.opened(tmp_path / "a.zst", ReadReport()) as stream:
+    with compression.open_stream(tmp_path / "a.zst", ReadReport()) as stream:
         assert len(stream.read(1)) == 1
         assert len(stream.raw._ready) < 100 << 20

@@ -79,14 +79,14 @@ def test_little_is_wasted():
 
 def test_a_plan_is_made_in_blocks(make_cache, monkeypatch):
     monkeypatch.setattr(packing, "_BLOCK", 4)
-    kept = packing.plans.kept
+    original = packing.plans.load_or_make
     sizes = []
 
     def watched(split, what, blocks, **options):
         sizes.extend(len(block) for block in blocks())
-        return kept(split, what, blocks, **options)
+        return original(split, what, blocks, **options)
 
-    monkeypatch.setattr(packing.plans, "kept", watched)
+    monkeypatch.setattr(packing.plans, "load_or_make", watched)
     rows = packed_records(make_cache(PAIRS, PAIRS[:1]).split("train"), LENGTHS, eos={})
     assert sum(sizes) == len(PAIRS) + len(rows) + 1
     assert max(sizes) < 4 + max(len(rows.row(i)) for i in range(len(rows)))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from t5x_like.data.samples import plans
-from t5x_like.data.samples.plans import kept
+from t5x_like.data.samples.plans import load_or_make
 from t5x_like.data.samples.samples import make_samples
 from t5x_like.objectives.lm import PRESETS
 
@@ -48,8 +48,8 @@ def files(directory: Path) -> list[str]:
 
 
 def test_a_table_is_made_once_and_pickles_as_its_address(tmp_path: Path):
-    made = kept(Here(tmp_path), "rows", blocks, columns=3)
-    again = kept(Here(tmp_path), "rows", never, columns=3)
+    made = load_or_make(Here(tmp_path), "rows", blocks, columns=3)
+    again = load_or_make(Here(tmp_path), "rows", never, columns=3)
     data = pickle.dumps(made)
     assert len(data) < 400
     for table in (made, again, pickle.loads(data)):
@@ -60,15 +60,15 @@ def test_a_table_is_made_once_and_pickles_as_its_address(tmp_path: Path):
 
 
 def test_whatever_decides_a_table_gives_it_another_file(tmp_path: Path):
-    kept(Here(tmp_path), "rows", blocks)
-    kept(Here(tmp_path), "other rows", blocks)
-    kept(Here(tmp_path, "other text"), "rows", blocks)
+    load_or_make(Here(tmp_path), "rows", blocks)
+    load_or_make(Here(tmp_path), "other rows", blocks)
+    load_or_make(Here(tmp_path, "other text"), "rows", blocks)
     assert len(files(tmp_path)) == 3
 
 
 def test_a_table_without_rows_is_kept_too(tmp_path: Path):
     for make in (lambda: iter(()), never):
-        assert kept(Here(tmp_path), "nothing", make, columns=2).values.shape == (0, 2)
+        assert load_or_make(Here(tmp_path), "nothing", make, columns=2).values.shape == (0, 2)
 
 
 @pytest.mark.parametrize("where", ["memory", "unwritable"])
@@ -76,7 +76,7 @@ def test_without_a_directory_to_write_it_stays_in_memory(where, tmp_path: Path, 
     split = Here(None)
     if where == "unwritable":
         split = Here(tmp_path / "no such directory")
-    table = kept(split, "rows", blocks, columns=3)
+    table = load_or_make(split, "rows", blocks, columns=3)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(table)).values, ROWS)
 
 
@@ -86,7 +86,7 @@ def test_why_a_table_cannot_be_kept_is_said_once(tmp_path: Path, monkeypatch, ca
 
     monkeypatch.setattr(plans, "_write", full)
     for what in ("rows", "other rows"):
-        kept(Here(tmp_path), what, blocks, columns=3)
+        load_or_make(Here(tmp_path), what, blocks, columns=3)
     said = capsys.readouterr().err
     assert said.count(str(tmp_path)) == 1
     assert "No space left on device" in said
@@ -145,13 +145,15 @@ def test_a_failure_leaves_nothing_and_a_damaged_file_is_made_again(tmp_path: Pat
         raise ValueError("the corpus is too short")
 
     with pytest.raises(ValueError, match="too short"):
-        kept(Here(tmp_path), "rows", failing, columns=3)
+        load_or_make(Here(tmp_path), "rows", failing, columns=3)
     assert files(tmp_path) == []
-    kept(Here(tmp_path), "rows", blocks, columns=3)
+    load_or_make(Here(tmp_path), "rows", blocks, columns=3)
     (path,) = tmp_path.iterdir()
     for data in (path.read_bytes()[:-8], b""):
         path.write_bytes(data)
-        np.testing.assert_array_equal(kept(Here(tmp_path), "rows", blocks, columns=3).values, ROWS)
+        np.testing.assert_array_equal(
+            load_or_make(Here(tmp_path), "rows", blocks, columns=3).values, ROWS
+        )
 
 
 SLOWLY = """
@@ -187,11 +189,11 @@ def test_processes_that_plan_at_once_get_the_same(tmp_path: Path):
 
 
 def test_long_planning_shows_how_far_it_is(tmp_path: Path, monkeypatch, capsys):
-    kept(Here(tmp_path), "quick", blocks)
+    load_or_make(Here(tmp_path), "quick", blocks)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(plans, "_SILENT_SECONDS", 0)
-    kept(Here(tmp_path), "in a file", blocks)
+    load_or_make(Here(tmp_path), "in a file", blocks)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    kept(Here(tmp_path), "rows", blocks)
+    load_or_make(Here(tmp_path), "rows", blocks)
     assert "planning samples of train" in capsys.readouterr().err

@@ -51,7 +51,7 @@ def test_room_for_text():
 def test_fates_of_masked_positions():
     tokens = np.full(100_000, 30, np.int32)
     positions = np.arange(0, 100_000, 2)
-    noisy = masking.replaced(tokens, positions, generator(), BERT)
+    noisy = masking.masked_copy(tokens, positions, generator(), BERT)
     assert (tokens == 30).all()
     assert (noisy[1::2] == 30).all()
     counts = np.bincount(noisy[::2], minlength=VOCAB)
@@ -64,7 +64,7 @@ def test_fates_of_masked_positions():
 
 def test_other_shares_and_random_ids():
     tokens = np.full(10_000, 30, np.int32)
-    noisy = masking.replaced(
+    noisy = masking.masked_copy(
         tokens,
         np.arange(10_000),
         generator(),
@@ -80,7 +80,7 @@ def test_other_shares_and_random_ids():
 def test_draws_decide():
     tokens = np.full(6, 30, np.int32)
     draws = np.array([0.0, 0.79, 0.8, 0.89, 0.9, 0.99])
-    noisy = masking.replaced(
+    noisy = masking.masked_copy(
         tokens,
         np.arange(6),
         generator(),
@@ -109,9 +109,9 @@ def test_example_sorts_positions():
 
 def test_words_that_do_not_fit_are_passed_over():
     sizes = np.array([3, 1, 4, 1, 2])
-    assert masking.fitting(np.array([0, 2, 4, 1, 3]), sizes, 6).tolist() == [0, 4, 1]
-    assert masking.fitting(np.array([2, 0]), sizes, 2).tolist() == []
-    assert masking.fitting(np.array([], np.int64), sizes, 2).tolist() == []
+    assert masking.words_that_fit(np.array([0, 2, 4, 1, 3]), sizes, 6).tolist() == [0, 4, 1]
+    assert masking.words_that_fit(np.array([2, 0]), sizes, 2).tolist() == []
+    assert masking.words_that_fit(np.array([], np.int64), sizes, 2).tolist() == []
 
 
 @hypothesis.given(sizes=st.lists(st.integers(1, 9), max_size=20), seed=SEEDS)
@@ -119,5 +119,5 @@ def test_covered_spans(sizes: list[int], seed: int):
     starts = np.cumsum([0, *sizes])[:-1].astype(np.int64)
     order = generator(seed).permutation(len(sizes))
     expected = [range(starts[i], starts[i] + sizes[i]) for i in order]
-    covered = masking.covered(starts[order], np.array(sizes, np.int64)[order])
+    covered = masking.span_positions(starts[order], np.array(sizes, np.int64)[order])
     assert covered.tolist() == list(itertools.chain.from_iterable(expected))

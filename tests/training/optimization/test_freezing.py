@@ -64,10 +64,10 @@ def test_patterns_are_searched_in_dotted_paths() -> None:
         "encoder": {"embedding": {"table": 1}, "layers": {"mlp": {"wi": 2}}},
         "head": {"bias": 3},
     }
-    mask = freezing.trained(tree, [r"encoder.embedding", r"^head\."])
+    mask = freezing.trainable_mask(tree, [r"encoder.embedding", r"^head\."])
     assert [name for name, kept in by_path(mask).items() if kept] == ["encoder.layers.mlp.wi"]
-    assert freezing.joined(*freezing.split(tree, mask)) == tree
-    assert all(jax.tree.leaves(freezing.trained(tree, ())))
+    assert freezing.merge(*freezing.split(tree, mask)) == tree
+    assert all(jax.tree.leaves(freezing.trainable_mask(tree, ())))
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_patterns_are_searched_in_dotted_paths() -> None:
 def test_patterns_that_cannot_be_meant_are_refused(frozen: Any, message: str) -> None:
     tree = {"encoder": {"embedding": {"table": 1}}, "head": {"bias": 3}}
     with pytest.raises(ValueError, match=message):
-        freezing.trained(tree, frozen)
+        freezing.trainable_mask(tree, frozen)

@@ -52,7 +52,7 @@ def of_model(name: str) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
 def test_every_family(family: str) -> None:
     """Decay leaves out the vectors and nothing else; depth is known of every parameter."""
     shapes, depths, parameters = of_model(FAMILIES[family])
-    mask = by_path(optimizers.decayed(shapes))
+    mask = by_path(optimizers.decay_mask(shapes))
     for name, (_, _, axes) in parameters.items():
         assert mask[name] == (len(axes) > 1), name
     stacked = jax.tree.unflatten(
