@@ -52,9 +52,8 @@ def test_every_side_can_be_trained(name: str, invented: Path, tmp_path: Path) ->
         gin_config.load([f"{name}/{side}.gin"], bindings, [str(findings.GIN)])
         phase = RunPhase(0, gin_config.build(Run), 0)
         phase.check()
-        phase.batches(phase.open_data(lambda mine: None, lambda vocabulary: None)).check(
-            build_program(phase.run)
-        )
+        data = phase.open_data(lambda mine: None, lambda vocabulary: None)
+        phase.batches(data, build_program(phase.run)).check()
 
 
 def test_table_has_means_and_spreads_of_the_seeds() -> None:

@@ -199,7 +199,7 @@ LARGER = 2 * tiny.BATCH
 
 @functools.cache
 def larger() -> step.Program:
-    options: Any = {"batch_size": LARGER, "microbatches": 2, "clip": 1.0}
+    options: Any = {"batch_size": LARGER, "microbatches": 2, "gradient_clip": 1.0}
     return tiny.build(None, tiny.layout(**WHERE), **options)
 
 
