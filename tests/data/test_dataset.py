@@ -331,7 +331,7 @@ def test_plain_text_is_never_materialized(
 ) -> None:
     # Its import would fail: plain text is refused where SeqIO is not installed, too.
     monkeypatch.setitem(sys.modules, "t5x_like.data.seqio.task_cache", None)
-    with pytest.raises(ValueError, match="no SeqIO task"):
+    with pytest.raises(ValueError, match="not a SeqIO task"):
         data(mixture_or_task_name=registered).materialize(seed=0, epochs=1)
 
 

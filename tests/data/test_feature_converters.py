@@ -250,5 +250,5 @@ def test_the_default_follows_the_objective():
     assert default_converter(None, pack=True) == EncoderDecoder(pack=True)
     with pytest.raises(ValueError, match=r"^Fake fills a row .* cannot be packed"):
         default_converter(type("Fake", (), {"kind": "encoder"})(), pack=True)
-    with pytest.raises(ValueError, match="known are"):
+    with pytest.raises(ValueError, match="known kinds are"):
         default_converter(type("Fake", (), {"kind": "other"})())
