@@ -117,6 +117,6 @@ def test_class_that_is_no_objective_is_refused(name: str, tmp_path: Path) -> Non
     victim.write_text("")
     rows[0]["objective"] = {"class": name, "fields": {"path": str(victim)}}
     file.write_text(json.dumps(rows))
-    with pytest.raises(ValueError, match=f"{name}, which is no objective"):
+    with pytest.raises(ValueError, match=f"{name}, which is not an objective"):
         task_records.load(file)
     assert victim.exists()
