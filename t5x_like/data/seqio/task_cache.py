@@ -87,7 +87,7 @@ def _is_cached(task: seqio.Task) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class ToTheEnd:
-    """Runs a whole task for fixed lengths, once for each epoch. Its examples are then fixed."""
+    """Runs a whole task for given lengths, once for each epoch. Its examples are then fixed."""
 
     lengths: Mapping[str, int]
     seed: int
