@@ -1,4 +1,4 @@
-"""Records come back as saved, and name nothing but objectives."""
+"""Records are read as they were saved, and name only objectives."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Nested(EncoderDecoder):
 
 
 def test_objectives_of_parts_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As a user's module would be; a test file is imported under no name.
+    # A user's module would be registered like this. A test file is imported without a name.
     monkeypatch.setitem(sys.modules, __name__, types.SimpleNamespace(Part=Part, Nested=Nested))
     objective = Nested((Part(0.5, ((1, 2.0), (3, 4.5))), SpanCorruption(0.3), (1, (2,))), None)
     file = tmp_path / "task.json"

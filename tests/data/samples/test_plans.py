@@ -1,4 +1,4 @@
-"""A table is made once, whole or not at all, and read back the same in every process."""
+"""A table is made once, whole or not at all, and is the same in every process."""
 
 from __future__ import annotations
 
