@@ -88,7 +88,7 @@ class TextFiles(registry.Corpus):
 
     @property
     def options_read(self) -> set[str]:
-        """Those of `field`, `separator` and `validation` that apply to the formats of the files."""
+        """The options among `field`, `separator` and `validation` that apply to these formats."""
         plain = {text_formats.is_plain(path) for path in self._files("train")}
         read = {"separator"} if True in plain else set()
         read |= {"field"} if False in plain else set()
