@@ -1,1 +1,1 @@
-"""data of t5x_like."""
+"""The data of a run: corpora, caches, samples and batches."""

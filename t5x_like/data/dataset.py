@@ -1,4 +1,4 @@
-"""From what a configuration names to cached tasks that training reads; makes what is missing."""
+"""The cached tasks that a configuration names; missing vocabularies and caches are made."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ from t5x_like.data.vocabulary_choice import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Data(DataNames):
-    """What a run reads; opens it."""
+    """The names of a run's data, and methods that open the data."""
 
     def open(self, *, once: Once = alone, check: Check = no_check) -> tuple[Task, ...]:
-        """The tasks that are read, each with its cache; makes what is missing.
+        """The tasks of a run, each with its cache. A missing vocabulary or cache is made.
 
         Args:
-          once: has one process make a thing while the others wait.
-          check: of the vocabulary, before text is tokenised with it; of finished caches, of theirs.
+          once: lets one process make a file while the others wait.
+          check: checks the vocabulary before text is tokenised with it, or the vocabulary of a
+            finished cache.
 
         Raises:
-          ValueError, OSError: something named does not exist, or does not fit the rest.
+          ValueError, OSError: a named thing does not exist, or does not fit the rest.
         """
         if self.lengths is None:
             return self.with_lengths().open(once=once, check=check)
         if self.mixture_or_task_module:
             user_modules.import_module(self.mixture_or_task_module)
         if self.is_cache():
-            return self._opened([self._named_cache()], check=check)
+            return self._open_tasks([self._named_cache()], check=check)
         found = self.named_tasks()
         if found is None or self._is_materialized(found):
-            return self._opened(self.recorded(), check=check)
+            return self._open_tasks(self.recorded(), check=check)
         for one in found:
             one.check_trainable(self.lengths)
         vocabulary = self.open_vocabulary(found, once=once, check=check)
@@ -53,11 +54,11 @@ class Data(DataNames):
             one.check_vocabulary(vocabulary.token_ids, counted=False)
         tasks = [self.make_cache(one, vocabulary, once=once) for one in found]
         if isinstance(self.corpus, Mapping):
-            tasks = self._tempered(tasks)
+            tasks = self._with_weights(tasks)
         self._record(tasks, once=once)
-        return self._opened(tasks, vocabulary)
+        return self._open_tasks(tasks, vocabulary)
 
-    def _tempered(self, tasks: Sequence[Task]) -> list[Task]:
+    def _with_weights(self, tasks: Sequence[Task]) -> list[Task]:
         """The tasks of a mixture of corpora, each with its weight."""
         opened = {one.name: Cache.open(self.root / one.directory) for one in tasks}
         documents = {name: one.manifest.splits["train"].documents for name, one in opened.items()}
@@ -65,11 +66,11 @@ class Data(DataNames):
         return [dataclasses.replace(one, weight=weights[one.name]) for one in tasks]
 
     def make_caches(self, *, overwrite: bool = False) -> list[Cache]:
-        """Makes the caches of all tasks named, and records the tasks for training without SeqIO.
+        """Makes the caches of all named tasks, and records the tasks for training without SeqIO.
 
         Raises:
-          ValueError: a task cannot be cached like this, or a complete cache is of another text
-            than the task has now.
+          ValueError: a task cannot be cached in this way, or its text has changed since its cache
+            was completed.
         """
         found = self.find_tasks()
         for one in found:
@@ -81,16 +82,16 @@ class Data(DataNames):
         return caches
 
     def materialize(self, *, seed: int, epochs: int, overwrite: bool = False) -> list[Cache]:
-        """Caches whole tasks, to their very last step, for `lengths`.
+        """Caches the final examples of tasks, after their last step, for `lengths`.
 
         Raises:
-          ValueError: not all of the tasks are SeqIO's.
+          ValueError: a task is not SeqIO's.
         """
         found = self.find_tasks()
         for one in found:
             if one.tokenized is None:
                 raise ValueError(
-                    f"{one.name!r} is no SeqIO task: it trains from its cache as it is"
+                    f"{one.name!r} is not a SeqIO task: it trains from its cache as it is"
                 )
         from t5x_like.data.seqio.task_cache import ToTheEnd
 
@@ -108,7 +109,7 @@ class Data(DataNames):
         return [Cache.open(self.root / one.directory) for one in tasks]
 
     def _record(self, tasks: Sequence[Task], *, once: Once = alone) -> None:
-        """Lets tasks of SeqIO's train by name where it is not installed."""
+        """Records SeqIO tasks, so that they train by name where SeqIO is not installed."""
         if any(one.tokenized is None for one in tasks):
             return
         assert self.mixture_or_task_name is not None
@@ -123,10 +124,10 @@ class Data(DataNames):
     def open_vocabulary(
         self, found: Sequence[Task], *, once: Once = alone, check: Check = no_check
     ) -> Vocabulary:
-        """The one vocabulary of all tasks.
+        """The vocabulary that all tasks share.
 
         Raises:
-          ValueError: they have different ones.
+          ValueError: the tasks have different vocabularies.
         """
         named = {one.name: one.tokenized.vocabulary for one in found if one.tokenized is not None}
         own = {vocabulary.fingerprint: vocabulary for vocabulary in named.values()}
@@ -143,7 +144,7 @@ class Data(DataNames):
     def make_cache(
         self, one: Task, vocabulary: Vocabulary, *, once: Once = alone, overwrite: bool = False
     ) -> Task:
-        """The task with a cache that exists afterwards; keeps a complete one."""
+        """The task with its cache, which is made unless it is complete."""
         one = one.cached(vocabulary)
         directory = self.root / one.directory
 
@@ -156,18 +157,18 @@ class Data(DataNames):
         return one
 
     def _is_materialized(self, found: Sequence[Task]) -> bool:
-        """A task that cannot be cached as others are was cached whole."""
+        """Whether the tasks were materialised, because training cannot run one of their steps."""
         refused = any(one.tokenized is not None and one.tokenized.refused for one in found)
         name = self.mixture_or_task_name
         return refused and location.record_file(self.root, name or "").is_file()
 
     def _named_cache(self) -> Task:
-        """The task of a cache that is named by its directory, under `objective`."""
+        """The task that reads a cache, named by its directory, with `objective`."""
         cache = Cache.open(Path(str(self.corpus)))
         if cache.manifest.seqio_task:
             raise ValueError(
-                f"{cache.directory} is the cache of SeqIO task {cache.manifest.corpus!r}, whose "
-                "later steps are recorded beside it: set CACHE_DIR to the folder that holds "
+                f"{cache.directory} is the cache of the SeqIO task {cache.manifest.corpus!r}, "
+                "whose later steps are recorded beside it: set CACHE_DIR to the folder that holds "
                 f"tokens/ and tasks/, and MIXTURE_OR_TASK_NAME to '{cache.manifest.corpus}' or its "
                 "mixture"
             )
@@ -180,7 +181,7 @@ class Data(DataNames):
             vocabulary_fingerprint=None if vocabulary is None else vocabulary.fingerprint,
         )
 
-    def _opened(
+    def _open_tasks(
         self,
         tasks: Sequence[Task],
         vocabulary: Vocabulary | None = None,

@@ -1,4 +1,4 @@
-"""What the names in a configuration stand for: text, tasks and their objectives."""
+"""The names of a configuration's data, resolved to texts, tasks and objectives."""
 
 from __future__ import annotations
 
@@ -23,37 +23,38 @@ from t5x_like.data.task import Task
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 
 ROW = 512
-"""Tokens of a row where nothing else is said."""
+"""The default number of tokens in a row."""
 
 
 class CorpusMaker(Protocol):
-    """Makes a corpus of what CORPUS names, such as `user_corpus`."""
+    """A function from the value of CORPUS to a corpus, such as `user_corpus`."""
 
     def __call__(self, named: Any) -> Corpus: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataNames:
-    """What a run reads, as its configuration names it, and what the names stand for.
+    """The names of a run's data in its configuration, and methods that resolve them.
 
     Attributes:
-      lengths: tokens of each task feature in an example, end of sequence included; None for those
-        that go together in rows of `ROW` tokens, which `with_lengths` puts in its place.
-      mixture_or_task_name: `<corpus>.<objective>`, a corpus (under `objective`), any task or
-        mixture of SeqIO's registry, or one that `t5x_like cache` recorded.
-      mixture_or_task_module: module or `.py` file that registers it.
+      lengths: the length of each task feature in tokens, end of sequence included; None for the
+        objective's own lengths in rows of `ROW` tokens, which `with_lengths` fills in.
+      mixture_or_task_name: `<corpus>.<objective>`, a corpus (to be read with `objective`), any task
+        or mixture of SeqIO's registry, or a task or mixture that `t5x_like cache` recorded.
+      mixture_or_task_module: the module or `.py` file that registers the task or mixture.
       corpus: files (a path or glob, or several), `tfds:<name>`, or one directory that holds a
-        cache; where set, it is read and not `mixture_or_task_name`. A dict {name: files} is a
-        mixture.
-      corpus_exponent: such a mixture's, of numbers of documents (`languages.tempered`).
-      read_corpus: makes a corpus of `corpus`.
-      objective: for a corpus that is named without one: a preset's name, or an objective.
-      find_objective: the objective of a preset's name.
-      sentences: the language of plain text, by whose rules it is cut into sentences, which are the
-        segments that objectives cut at; or "lines". Of a mixture also one each, {name: language}.
-      vocabulary: of tasks that have none of their own.
-      cache_dir: where vocabularies and caches are kept.
-      workers: processes that tokenise; None takes one a core.
+        cache; where set, it replaces `mixture_or_task_name`. A dict {name: files} is a mixture.
+      corpus_exponent: the exponent of the numbers of documents in such a mixture
+        (`languages.tempered`).
+      read_corpus: makes a corpus from `corpus`.
+      objective: the objective for a corpus that is named without one: a preset's name, or an
+        objective.
+      find_objective: returns the objective of a preset's name.
+      sentences: the language by whose rules plain text is cut into sentences, which are the
+        segments at which objectives cut; or "lines". For a mixture also {name: language}.
+      vocabulary: the vocabulary of tasks that have none of their own.
+      cache_dir: the directory of vocabularies and caches.
+      workers: the number of processes that tokenise; None for one on each core.
     """
 
     lengths: Mapping[str, int] | None = None
@@ -84,7 +85,7 @@ class DataNames:
 
     @property
     def chosen_objective(self) -> Objective | None:
-        """`objective` itself.
+        """`objective` as an object.
 
         Raises:
           ValueError: no preset has this name.
@@ -93,7 +94,7 @@ class DataNames:
         return self.find_objective(named) if isinstance(named, str) else named
 
     def reads_objective(self) -> bool:
-        """Whether `objective` makes examples of what is named: not where a name has one of its own.
+        """Whether `objective` makes the examples; False where the named task has its own objective.
 
         Raises:
           ValueError: nothing has this name.
@@ -108,7 +109,7 @@ class DataNames:
         )
 
     def with_lengths(self) -> Self:
-        """With feature lengths, if there were none: the objective's own, in rows of `ROW` tokens.
+        """A copy with feature lengths; missing ones are the objective's, in rows of `ROW` tokens.
 
         Raises:
           ValueError: nothing has this name.
@@ -118,7 +119,7 @@ class DataNames:
         return dataclasses.replace(self, lengths=self.usual_lengths(ROW))
 
     def is_cache(self) -> bool:
-        """Whether `corpus` is a finished cache."""
+        """Whether `corpus` is the directory of a finished cache."""
         return isinstance(self.corpus, str) and Cache.exists(Path(self.corpus))
 
     @property
@@ -126,10 +127,10 @@ class DataNames:
         return location.cache_root(self.cache_dir)
 
     def named_tasks(self) -> tuple[Task, ...] | None:
-        """What the names stand for; None where only a recorded cache can have this name.
+        """The tasks that the names stand for; None where only a recorded cache can have this name.
 
         Raises:
-          ValueError: nothing is named, or files that do not exist.
+          ValueError: nothing is named, or files do not exist.
         """
         if isinstance(self.corpus, Mapping):
             return tuple(
@@ -156,13 +157,13 @@ class DataNames:
 
     def _files(self, named: str | Sequence[str], name: str | None = None) -> Task:
         corpus = self.read_corpus(named)
-        digest = hashlib.sha256(json.dumps(_whereabouts(named)).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(json.dumps(_absolute_names(named)).encode()).hexdigest()[:8]
         language = sentences.language(self.sentences, name)
         label = f"{corpus.name}-{digest}"
         return task.of_corpus(corpus, self.chosen_objective, label=label, sentences=language)
 
     def find_tasks(self) -> tuple[Task, ...]:
-        """What the names stand for.
+        """The tasks that the names stand for.
 
         Raises:
           ValueError: nothing has this name.
@@ -175,7 +176,7 @@ class DataNames:
         return found
 
     def task_objectives(self) -> list[Objective | None]:
-        """The objective of each task named, before anything is made; None for finished features.
+        """The objective of each named task, found without a cache; None for a task without one.
 
         Raises:
           ValueError: nothing has this name.
@@ -187,7 +188,7 @@ class DataNames:
         return [one.objective for one in self.named_tasks() or self.recorded()]
 
     def usual_lengths(self, tokens: int) -> dict[str, int]:
-        """Feature lengths that go together in rows of `tokens` tokens: those of the objective.
+        """The objective's feature lengths for rows of `tokens` tokens.
 
         Raises:
           ValueError: nothing has this name.
@@ -198,7 +199,7 @@ class DataNames:
         return objective.lengths(tokens)
 
     def recorded(self) -> Sequence[Task]:
-        """The tasks of a name that is known only by what `t5x_like cache` recorded of it."""
+        """The tasks that `t5x_like cache` recorded under this name."""
         name = self.mixture_or_task_name
         assert name is not None
         file = location.record_file(self.root, name)
@@ -207,7 +208,7 @@ class DataNames:
         return task_records.load(file)
 
     def objective_for(self, cache: Cache) -> Objective | None:
-        """What makes examples of a cache that is read by its directory."""
+        """The objective for a cache that is named by its directory."""
         if tuple(cache.manifest.features) != registry.TARGETS:
             return None
         if self.chosen_objective is None:
@@ -219,7 +220,7 @@ class DataNames:
         known = [f"{corpus}.{p}" for corpus in registry.names() for p in presets]
         known += [file.stem for file in (self.root / "tasks").glob("*.json")]
         known += registered_tasks.registered_names()
-        # An objective by itself is first of all that of a corpus.
+        # The name of an objective alone most likely lacks its corpus.
         near = [one for one in known if one.partition(".")[2] == name]
         near = near or alike(name, known)
         if not near:
@@ -235,7 +236,7 @@ class DataNames:
         )
 
 
-def _whereabouts(corpus: str | Sequence[str]) -> list[str]:
-    """Names of a corpus that mean the same in every folder."""
+def _absolute_names(corpus: str | Sequence[str]) -> list[str]:
+    """The names of a corpus with absolute paths, so that they mean the same in every folder."""
     several = [corpus] if isinstance(corpus, str) else corpus
     return [p if p.startswith(TFDS) else str(Path(p).expanduser().absolute()) for p in several]

@@ -1,4 +1,4 @@
-"""Optional dependencies: importing one, or saying in one line which extra brings it."""
+"""Imports of optional dependencies, with an error that names the extra which installs them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from types import ModuleType
 
 
 class MissingExtraError(ImportError):
-    """A feature needs a package that only an extra of t5x_like installs."""
+    """A package is missing that only an extra of t5x_like installs."""
 
 
 def require(module: str, extra: str, *, purpose: str = "this") -> ModuleType:
     """Imports `module`.
 
     Args:
-      module: dotted name.
+      module: the dotted name of the module.
       extra: the extra of t5x_like that installs it.
-      purpose: what it is for, as the subject of a sentence: "reading Parquet".
+      purpose: its purpose, as the subject of a sentence: "reading Parquet".
 
     Raises:
-      MissingExtraError: its package is not installed. Errors inside it pass unchanged.
+      MissingExtraError: its package is not installed. Errors inside the package pass unchanged.
     """
     package = module.partition(".")[0]
     try:
@@ -32,7 +32,7 @@ def require(module: str, extra: str, *, purpose: str = "this") -> ModuleType:
             f"{purpose} needs {package}: pip install 't5x_like[{extra}]'"
         ) from error
     if module == "tensorflow":
-        # It only reads text here, and would take the memory of GPUs that JAX trains on.
-        with contextlib.suppress(RuntimeError):  # a user's module has used it before
+        # TensorFlow only reads text here, and would take the memory of the GPUs that JAX uses.
+        with contextlib.suppress(RuntimeError):  # a user's module has used TensorFlow before
             found.config.set_visible_devices([], "GPU")
     return found

@@ -1,6 +1,6 @@
-"""From an objective's examples to the arrays a model reads, named as SeqIO and T5X name them.
+"""Converters from an objective's examples to the arrays of a model, with SeqIO's and T5X's names.
 
-L is the declared length of a feature; examples are laid end to end in a row of L.
+L is the declared length of a feature. Examples lie end to end in a row of length L.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class EncoderDecoder:
     """Inputs to the encoder, targets to the decoder: `seqio.EncDecFeatureConverter` in NumPy.
 
     `decoder_start` names the id that a decoder reads first: "pad" in T5, "eos" in BART. With
-    `pack`, a row holds several examples and says where each begins: segment ids count them from 1
-    (0 is padding) and positions restart at 0. Unlike SeqIO's, segments are numbered by example, so
-    that one with an empty feature keeps encoder and decoder aligned.
+    `pack`, a row holds several examples: segment ids count them from 1 (0 is padding), and
+    positions restart at 0. Unlike in SeqIO, segments are numbered by example, so that encoder and
+    decoder stay aligned where a feature is empty.
     """
 
     pack: bool = False
@@ -36,15 +36,15 @@ class EncoderDecoder:
     task_features: ClassVar = ("inputs", "targets")
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
-        """One row from the examples that share it, each trimmed to L first.
+        """The row of the examples that share it, each trimmed to L first.
 
         Args:
-          examples: `inputs` and `targets`, int [n] each; at most one without `pack`, and none for
-            a row of padding. Every target is scored, or as an example's own
-            `targets_loss_weights` (float [m]) says; tokens past its end, such as an EOS that was
-            appended later, weigh 1.
-          features: with L of `inputs` and `targets`.
-          ids: of the vocabulary.
+          examples: `inputs` and `targets`, int [n] each; at most one example without `pack`, and
+            none for a row of padding. Each target has loss weight 1, unless an example has
+            `targets_loss_weights` (float [m]). Tokens past the end of these, such as an EOS that
+            was appended later, have weight 1.
+          features: the specifications of `inputs` and `targets`, which give L.
+          ids: the ids of the vocabulary.
 
         Returns:
           int32 `encoder_input_tokens`, `decoder_target_tokens`, `decoder_input_tokens`, float32
@@ -54,8 +54,8 @@ class EncoderDecoder:
         Raises:
           ValueError: a feature is missing, or the examples do not fit the row.
         """
-        encoder = _laid(self, examples, "inputs", features=features, ids=ids)
-        decoder = _laid(self, examples, "targets", features=features, ids=ids)
+        encoder = _lay(self, examples, "inputs", features=features, ids=ids)
+        decoder = _lay(self, examples, "targets", features=features, ids=ids)
         row = {"encoder_input_tokens": encoder.tokens} | _decoder(self, decoder, ids=ids)
         row["decoder_loss_weights"] = _loss_weights(examples, decoder)
         if self.pack:
@@ -68,8 +68,8 @@ class EncoderDecoder:
 class Decoder:
     """Targets alone, predicted from left to right: `seqio.LMFeatureConverter` in NumPy.
 
-    `decoder_start` and `pack` are as in `EncoderDecoder`. The start is by default the id that
-    separates documents (GPT-2); T5X starts with "pad".
+    `decoder_start` and `pack` are as in `EncoderDecoder`. By default the decoder reads first the id
+    that separates documents, as in GPT-2; T5X starts with "pad".
     """
 
     pack: bool = False
@@ -79,8 +79,8 @@ class Decoder:
     task_features: ClassVar = ("targets",)
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
-        """Makes what `EncoderDecoder.convert` makes, the `decoder_*` arrays alone."""
-        decoder = _laid(self, examples, "targets", features=features, ids=ids)
+        """The `decoder_*` arrays of `EncoderDecoder.convert`."""
+        decoder = _lay(self, examples, "targets", features=features, ids=ids)
         row = _decoder(self, decoder, ids=ids)
         row["decoder_loss_weights"] = _loss_weights(examples, decoder)
         if self.pack:
@@ -93,7 +93,7 @@ class PrefixDecoder:
     """Inputs and targets as one sequence: `seqio.PrefixLMFeatureConverter` in NumPy.
 
     `decoder_causal_attention` is 1 where attention is bidirectional: on the inputs and on the
-    place after them, which still reads an input. Targets alone are scored.
+    position after them, which still reads an input. Only targets have loss weights.
     """
 
     pack: bool = False
@@ -103,7 +103,7 @@ class PrefixDecoder:
     task_features: ClassVar = ("inputs", "targets")
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
-        """Makes rows of the lengths of inputs and targets together."""
+        """The row of the examples. Its length is the sum of the lengths of inputs and targets."""
         _check(self, examples)
         limits = [_length(features, name) for name in ("inputs", "targets")]
         pairs = [(one["inputs"][: limits[0]], one["targets"][: limits[1]]) for one in examples]
@@ -123,11 +123,11 @@ class PrefixDecoder:
 
 @dataclasses.dataclass(frozen=True)
 class Encoder:
-    """One example a row to an encoder, which is told what to predict at which positions.
+    """One example in each row of an encoder, with the ids to predict and their positions.
 
     `inputs` become `encoder_input_tokens`, with an int32 `encoder_attention_mask` (1 for tokens, 0
     for padding), and `token_type_ids` become `encoder_token_type_ids`. Every other feature keeps
-    its name, filled up with zeros; where nothing is predicted, `masked_loss_weights` is 0.
+    its name and is padded with zeros; where nothing is predicted, `masked_loss_weights` is 0.
     """
 
     kind: ClassVar = "encoder"
@@ -135,12 +135,13 @@ class Encoder:
     task_features: ClassVar = ("inputs",)
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
-        """One row from at most one example; none makes a row of padding.
+        """The row of one example, or a row of padding without an example.
 
         Args:
-          examples: the features that `features` declares.
-          features: L and dtype of each; those without a length become numbers without axes.
-          ids: of the vocabulary.
+          examples: at most one example, with the features that `features` declares.
+          features: L and dtype of each feature; features without a length become numbers without
+            axes.
+          ids: the ids of the vocabulary.
 
         Raises:
           ValueError: a feature is missing, or there are several examples.
@@ -167,10 +168,10 @@ class Encoder:
 def default_converter(
     objective: Objective | None, *, pack: bool = False
 ) -> EncoderDecoder | Decoder | Encoder:
-    """The rows of the kind of model that an objective is for; None is text-to-text.
+    """The converter for the kind of model that an objective trains; None is text-to-text.
 
     Raises:
-      ValueError: of a kind that is not known, or cannot be packed.
+      ValueError: the kind is unknown, or cannot be packed.
     """
     match "encoder_decoder" if objective is None else objective.kind:
         case "encoder_decoder":
@@ -184,8 +185,8 @@ def default_converter(
             raise ValueError(f"{name} fills a row with one example: it cannot be packed")
         case other:
             raise ValueError(
-                f"{type(objective).__name__} is of kind {other!r}: known are encoder_decoder, "
-                "encoder, decoder"
+                f"{type(objective).__name__} is of kind {other!r}: known kinds are "
+                "encoder_decoder, encoder, decoder"
             )
 
 
@@ -199,7 +200,7 @@ def _check(
     for example in examples:
         if missing := [name for name in wanted if name not in example]:
             raise ValueError(
-                f"{kind} rows are made of {', '.join(wanted)}; {missing} missing from "
+                f"{kind} makes rows of {', '.join(wanted)}; {missing} missing from "
                 f"{sorted(example)}"
             )
 
@@ -211,7 +212,7 @@ def _length(features: Features, name: str) -> int:
     return length
 
 
-def _laid(
+def _lay(
     converter: Any, examples: Sequence[Example], name: str, *, features: Features, ids: TokenIds
 ) -> LaidRow:
     _check(converter, examples)
@@ -223,7 +224,7 @@ def _decoder(converter: Any, decoder: LaidRow, *, ids: TokenIds) -> Row:
     start = getattr(ids, converter.decoder_start)
     if start is None:
         raise ValueError(
-            f"decoder_start is {converter.decoder_start!r}, which this vocabulary has not: choose "
+            f"decoder_start is {converter.decoder_start!r}, which this vocabulary lacks: choose "
             "another, such as 'pad'"
         )
     shifted = decoder.shifted(start=start, pad=ids.pad, clean=converter.pack)
@@ -231,7 +232,7 @@ def _decoder(converter: Any, decoder: LaidRow, *, ids: TokenIds) -> Row:
 
 
 def _score(weights: np.ndarray, example: Example) -> None:
-    """Fills the weights of an example's targets, float32 [length]."""
+    """Writes the loss weights of an example's targets into `weights`, float32 [length]."""
     weights[:] = 1
     if "targets_loss_weights" in example:
         given = example["targets_loss_weights"][: len(weights)]

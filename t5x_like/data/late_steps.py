@@ -1,7 +1,7 @@
 """NumPy twins of the SeqIO steps that run after the cache: appending EOS, and trimming.
 
-They work on whole features of one example, [n] each, and touch no feature but those named: neither
-numbers without axes nor features whose length nobody limits.
+The steps work on whole features of one example, [n] each. They change only the features that `eos`
+or `lengths` names, and so no numbers without axes and no features without a maximum length.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ Lengths = Mapping[str, int | None]
 
 
 def append_eos(features: Features, lengths: Lengths, *, eos: Mapping[str, int]) -> Features:
-    """Twin of `seqio.preprocessors.append_eos`: the last token may be trimmed off again later."""
-    del lengths  # the SeqIO step does not look at them either
+    """The twin of `seqio.preprocessors.append_eos`. A later step may trim off the EOS."""
+    del lengths  # the SeqIO step does not use them either
     return {
-        name: _appended(tokens, eos[name]) if name in eos else tokens
+        name: _append(tokens, eos[name]) if name in eos else tokens
         for name, tokens in features.items()
     }
 
 
-def _appended(tokens: np.ndarray, eos: int) -> np.ndarray:
+def _append(tokens: np.ndarray, eos: int) -> np.ndarray:
     longer = np.empty(len(tokens) + 1, tokens.dtype)  # np.append takes five times as long
     longer[:-1] = tokens
     longer[-1] = eos
@@ -33,14 +33,14 @@ def _appended(tokens: np.ndarray, eos: int) -> np.ndarray:
 def append_eos_after_trim(
     features: Features, lengths: Lengths, *, eos: Mapping[str, int]
 ) -> Features:
-    """Twin of `seqio.preprocessors.append_eos_after_trim`: makes room, so that EOS stays."""
+    """The twin of `seqio.preprocessors.append_eos_after_trim`, which makes room for the EOS."""
     limits = {name: lengths.get(name) for name in eos}
     room = {name: limit - 1 for name, limit in limits.items() if limit is not None}
     return append_eos(trim(features, room, eos=eos), lengths, eos=eos)
 
 
 def trim(features: Features, lengths: Lengths, *, eos: Mapping[str, int]) -> Features:
-    """Twin of `seqio.utils.trim_dataset`: cuts the right end, EOS or not."""
+    """The twin of `seqio.utils.trim_dataset`, which cuts the right end, even an EOS."""
     del eos
     return {
         name: values if (limit := lengths.get(name)) is None else values[:limit]
@@ -58,19 +58,19 @@ STEPS: Mapping[str, Callable[..., Features]] = {
 def apply(
     names: Iterable[str], features: Features, *, lengths: Lengths, eos: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
-    """What `seqio.Task.get_dataset` does between its cache and its output.
+    """The features after the steps that `seqio.Task.get_dataset` runs after its cache.
 
     Args:
-      names: steps of `STEPS`, in order; SeqIO's final trimming follows by itself.
-      features: [n] by name, or numbers without axes.
-      lengths: the longest each feature may become; None or absent for no limit.
+      names: steps of `STEPS`, in order; SeqIO's final trimming is always added.
+      features: arrays [n] by name, or numbers without axes.
+      lengths: the maximum length of each feature; None or absent for no maximum.
       eos: the id to append to each feature that takes one (`add_eos` of its `seqio.Feature`).
 
     Raises:
-      ValueError: a name that is not in `STEPS`.
+      ValueError: a name is not in `STEPS`.
     """
     for name in (*names, "trim"):
         if name not in STEPS:
-            raise ValueError(f"no post-cache step {name!r}; there are {', '.join(STEPS)}")
+            raise ValueError(f"no post-cache step {name!r}; the steps are {', '.join(STEPS)}")
         features = STEPS[name](features, lengths, eos=eos)
     return dict(features)

@@ -1,4 +1,4 @@
-"""Opened tasks of a mixture together: their examples in a split, and what identifies them."""
+"""The examples of a mixture's tasks in a split, and the identity of those tasks."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def examples(
     rows: int | None = None,
     alone: bool = False,
 ) -> list[Examples]:
-    """The examples of each task that has some in `split`; plans what needs a plan.
+    """The examples of each task that has some in `split`. Samples that need a plan are planned.
 
     Args:
-      tasks: opened.
+      tasks: the opened tasks.
       split: `train` or `validation`.
-      converter: makes model features; it says whether several examples share a row.
-      seed: of order and noise.
-      rows: of a batch, where rows are carried from batch to batch.
-      alone: whether each task will fill whole batches by itself, as in evaluation; else carried
-        tasks divide the rows of a batch in proportion to their weights.
+      converter: makes model features; its `pack` decides whether several examples share a row.
+      seed: the seed of order and noise.
+      rows: the rows of a batch, where rows are carried from batch to batch.
+      alone: whether each task fills whole batches by itself, as in evaluation; otherwise tasks
+        with carried rows divide the rows of a batch in proportion to their weights.
 
     Raises:
       ValueError: a task cannot be packed, or a batch has too few rows for a plan.
@@ -54,7 +54,7 @@ def examples(
 
 
 def identity(tasks: Sequence[Task]) -> dict[str, Any]:
-    """Flat JSON that differs exactly where the stream of examples would."""
+    """Flat JSON that differs exactly where the streams of examples differ."""
     found: dict[str, Any] = {
         "data.lengths": dict(tasks[0].lengths),
         "data.weights": {task.name: task.weight for task in tasks},

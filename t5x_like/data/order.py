@@ -1,4 +1,4 @@
-"""Which example each row of each step holds: the order of a stream, as numbers."""
+"""The order of a stream: the number of the example in each row of each step."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any, Protocol
 import numpy as np
 
 Numbered = tuple[int, int]
-"""A component by its place, and n = epoch * size + index of its examples."""
+"""The place of a component, and the number n = epoch * size + index of one of its examples."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What a component has to do with the order.
+    """A component of a stream.
 
     Attributes:
-      name: what its order derives from, besides the seed.
-      size: examples of an epoch.
-      weight: its share of the rows, relative to those of others.
-      rows: of every batch that are its own, where rows are carried from batch to batch.
+      name: the name from which, with the seed, its order is derived.
+      size: the number of examples in an epoch.
+      weight: its share of the rows, relative to those of the other components.
+      rows: its number of rows in every batch, where rows are carried from batch to batch.
     """
 
     name: str
@@ -35,32 +35,32 @@ class Part:
 
 
 class Order(Protocol):
-    """Example of each row, the rows of all steps end to end."""
+    """The example of each row, where the rows of all steps are numbered in one sequence."""
 
     def __getitem__(self, row: int) -> Numbered: ...
 
 
 def order(parts: Sequence[Part], *, batch_size: int, seed: int, shuffle: bool) -> Order:
-    """The order of a stream without end.
+    """The order of an endless stream.
 
     Args:
-      parts: drawn from in exactly the proportion of their weights, each in epochs.
-      batch_size: rows of a batch.
-      seed: of the order.
-      shuffle: each epoch differently; else in order. Carried rows are never shuffled.
+      parts: the components, drawn from in exact proportion to their weights, each in epochs.
+      batch_size: the rows of a batch.
+      seed: the seed of the order.
+      shuffle: whether to shuffle each epoch differently. Carried rows are never shuffled.
 
     Raises:
-      ValueError: weights that are none, or carried rows that make no batch.
+      ValueError: a weight is less than 1, or the carried rows do not make a batch.
     """
     weights = [part.weight for part in parts]
     if not parts or min(weights) < 1:
         raise ValueError(f"a mixture needs weights of at least 1, got {weights}")
     if any(part.rows is not None for part in parts):
         return CarriedOrder.of(parts, batch_size)
-    return _mixed(parts, seed=seed, shuffle=shuffle)
+    return _mix(parts, seed=seed, shuffle=shuffle)
 
 
-def _mixed(parts: Sequence[Part], *, seed: int, shuffle: bool) -> Order:
+def _mix(parts: Sequence[Part], *, seed: int, shuffle: bool) -> Order:
     epochs = [
         Epochs(k, part.size, _seed(seed, part.name) if shuffle else None)
         for k, part in enumerate(parts)
@@ -70,12 +70,12 @@ def _mixed(parts: Sequence[Part], *, seed: int, shuffle: bool) -> Order:
 
 @dataclasses.dataclass(frozen=True)
 class Epochs:
-    """The rows of one component: its examples in epochs, all of them in each.
+    """The rows of one component: its examples in epochs. Each epoch has all of them.
 
     Attributes:
       component: its place among the components.
-      size: examples of an epoch.
-      seed: of the shuffling, for which each epoch has a seed of its own; None for none.
+      size: the number of examples in an epoch.
+      seed: the seed of the shuffling, from which each epoch derives its own; None does not shuffle.
     """
 
     component: int
@@ -92,7 +92,7 @@ class Epochs:
 
 @functools.cache
 def _shuffle() -> Callable[..., int]:
-    """What `grain.MapDataset.shuffle` shuffles with, at half its time."""
+    """The function behind `grain.MapDataset.shuffle`. A direct call takes half its time."""
     from grain.experimental import index_shuffle
 
     return index_shuffle
@@ -100,12 +100,12 @@ def _shuffle() -> Callable[..., int]:
 
 @dataclasses.dataclass(frozen=True)
 class Mixed:
-    """Rows of several components.
+    """The rows of several components.
 
     Attributes:
-      epochs: rows of each.
-      choice: for each row, the component's place among them, and len(epochs) times the number of
-        its rows before.
+      epochs: the rows of each component.
+      choice: for each row, the place of its component plus len(epochs) times the number of earlier
+        rows of that component.
     """
 
     epochs: Sequence[Epochs]
@@ -117,7 +117,7 @@ class Mixed:
 
 
 def _choice(weights: Sequence[int]) -> Any:
-    """A `grain.MapDataset`, as `Mixed` has it: only single numbers pass through Grain quickly."""
+    """The `choice` of `Mixed`, a `grain.MapDataset`. Grain is fast with single numbers only."""
     import grain
 
     count = len(weights)
@@ -126,7 +126,10 @@ def _choice(weights: Sequence[int]) -> Any:
 
 
 def _seed(seed: int, name: str) -> int:
-    """The epoch is added to a seed: of neighbouring ones, epochs would share their orders."""
+    """The seed of a component's epoch 0; later epochs add their number to it.
+
+    It is a hash, because epochs of neighbouring seeds would otherwise share their orders.
+    """
     sequence = np.random.SeedSequence([seed, zlib.crc32(name.encode())])
     return int(sequence.generate_state(1)[0])
 
@@ -136,8 +139,9 @@ class CarriedOrder:
     """Row r of every batch continues where row r of the batch before ended.
 
     Attributes:
-      batch_size: rows of a batch.
-      owners: of each row of a batch: the component, that one's rows, and its place among these.
+      batch_size: the rows of a batch.
+      owners: for each row of a batch, the component, the number of its rows, and the row's place
+        among these.
     """
 
     batch_size: int
@@ -145,12 +149,12 @@ class CarriedOrder:
 
     @classmethod
     def of(cls, parts: Sequence[Part], batch_size: int) -> CarriedOrder:
-        """The components' rows one after another."""
+        """The order in which the rows of the components follow one another in a batch."""
         if any(part.rows is None for part in parts):
             names = ", ".join(part.name for part in parts if part.rows is None)
             raise ValueError(
                 f"a mixture cannot have tasks that carry rows from batch to batch beside others "
-                f"({names}): give all of them such an objective, or none"
+                f"({names}): give such an objective to all of them, or to none"
             )
         owners = [
             (k, rows, place)
@@ -171,15 +175,15 @@ class CarriedOrder:
 
 
 def shares(weights: Sequence[int], rows: int, *, multiple: int = 1) -> list[int]:
-    """`rows` divided in the proportion of weights, `multiple` at least each (Webster's method).
+    """`rows` divided in proportion to the weights, at least `multiple` each (Webster's method).
 
     Args:
-      weights: one a task.
-      rows: of a batch.
-      multiple: of which each share is one: 2 where rows come in pairs.
+      weights: one weight for each task.
+      rows: the rows of a batch.
+      multiple: the number that divides each share: 2 where rows come in pairs.
 
     Raises:
-      ValueError: too few rows, or rows that are no multiple.
+      ValueError: there are too few rows, or their number is not a multiple of `multiple`.
     """
     least = multiple * len(weights)
     if rows < least or rows % multiple:
@@ -195,7 +199,7 @@ def shares(weights: Sequence[int], rows: int, *, multiple: int = 1) -> list[int]
 
 
 def integer_weights(rates: Mapping[str, float]) -> dict[str, int]:
-    """The smallest integers in the proportion of `rates`, which are taken to nine digits.
+    """The smallest integers in the proportion of `rates`, which are rounded to nine digits.
 
     Raises:
       ValueError: a rate is negative, or all are zero.

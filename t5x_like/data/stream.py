@@ -1,4 +1,4 @@
-"""The rows of step N as a function of (tasks, seed, N, batch size), and of nothing else."""
+"""The batches of a run. The rows of step N depend on tasks, seed, N and batch size alone."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ Row = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Model features of row n = epoch * size + index of one task's split, before any shuffling.
+    """The rows of one task's split, before they are shuffled.
+
+    Row n = epoch * size + index holds model features.
 
     Attributes:
-      task: opened.
-      samples: what its objective is given.
+      task: the opened task.
+      samples: the samples that its objective receives.
       converter: makes model features.
-      seed: of order and noise.
-      rows: of a batch, for which samples were planned that are carried from batch to batch: never
-        shuffled, sample n in row n % rows of its rows of step n // rows. None for others.
+      seed: the seed of order and noise.
+      rows: the task's rows of a batch, where rows are carried from batch to batch; None for other
+        tasks. Sample n lies in row n % rows of these, at step n // rows, and is never shuffled.
     """
 
     task: Task
@@ -66,7 +68,7 @@ class Examples:
         return self.task.token_ids
 
     def __getitem__(self, n: int) -> Row:
-        """Row n: another epoch has another noise, unless the objective is static."""
+        """Row n. Each epoch has noise of its own, unless the objective is static."""
         return self.converted(self.features(n))
 
     def converted(self, examples: Sequence[Sample]) -> Row:
@@ -93,7 +95,7 @@ class Examples:
 
 @dataclasses.dataclass(frozen=True)
 class _Batches:
-    """Item N: the asked-for rows of global batch N, stacked."""
+    """The batches: item N is the requested rows of global batch N, stacked."""
 
     examples: Sequence[Examples]
     order: Order
@@ -106,8 +108,8 @@ class _Batches:
     def __getitem__(self, step: int) -> Row:
         first = step * self.batch_size
         places = [self.order[first + row] for row in self.rows]
-        # All examples before all rows: taking turns, they would drive each other's code out of the
-        # processor's cache, up to a tenth of the time.
+        # All examples are made before any row. To alternate takes up to a tenth longer, because
+        # each drives the code of the other out of the processor's cache.
         found = [self.examples[task].features(n) for task, n in places]
         return _stack(
             [
@@ -127,27 +129,28 @@ def train_stream(
     num_workers: int = 0,
     shuffle: bool = True,
 ) -> TrainStream:
-    """Batches from `start_step` on, without end.
+    """An endless stream of batches from `start_step` on.
 
-    Row r of step N is the same whatever rows are asked for, in however many threads and
-    processes, and from whichever step the stream is started. It is never saved.
+    Row r of step N is the same for every choice of rows, threads, processes and first step. The
+    stream is never saved.
 
     Args:
-      examples: of each task of a mixture, under one seed; drawn from in exactly the proportion of
-        the tasks' weights, each in epochs; where rows are carried from batch to batch, each task
-        has rows of its own.
-      batch_size: rows of the global batch.
-      rows: which rows of the global batch to yield, in this order; None for all.
+      examples: the examples of each task of a mixture, with one seed. Tasks are drawn from in exact
+        proportion to their weights, each in epochs. Where rows are carried from batch to batch,
+        each task has rows of its own.
+      batch_size: the rows of the global batch.
+      rows: the rows of the global batch to yield, in this order; None for all.
       start_step: the first step.
-      num_threads: that prefetch; 0 computes each batch when it is asked for.
-      num_workers: processes that compute batches; 0 for none.
-      shuffle: each epoch differently; else in the order of the cache.
+      num_threads: the number of threads that prefetch; 0 computes each batch on request.
+      num_workers: the number of processes that compute batches; 0 for none.
+      shuffle: whether to shuffle each epoch differently; otherwise the order is that of the cache.
 
     Returns:
       {model feature: [len(rows), ...]} of each step.
 
     Raises:
-      ValueError: a task without samples, rows outside the batch, or tasks that do not go together.
+      ValueError: a task has no samples, rows lie outside the batch, or the tasks do not fit
+        together.
     """
     import grain
 
@@ -166,18 +169,18 @@ def train_stream(
 
 
 class TrainStream(Iterator[Row]):
-    """The batches of `train_stream`. Closes its threads and processes when it is dropped."""
+    """The batches of `train_stream`. Deleting the stream closes its threads and processes."""
 
     def __init__(self, batches: Any) -> None:
         self._batches = [batches]
-        # Also at exit, while the modules that closing needs are still there.
+        # A finalizer also runs at exit, while the modules that it needs still exist.
         self.close = weakref.finalize(self, _close, self._batches)
 
     def __next__(self) -> Row:
         if not self._batches:
             raise StopIteration
         batch = next(self._batches[0])
-        # Copies: what comes from a worker process lies in memory shared with it.
+        # The arrays are copied, because those of a worker process lie in memory shared with it.
         return {name: np.array(value) for name, value in sorted(batch.items())}
 
 
@@ -192,17 +195,17 @@ def eval_stream(
     rows: Sequence[int] | np.ndarray | None = None,
     max_batches: int | None = None,
 ) -> Iterator[Row]:
-    """The first batches in the order of the cache, the same whenever they are asked for.
+    """The first batches in the order of the cache, the same at every call.
 
     Args:
-      examples: of one task, usually in a held-out split; the noise is that of epoch 0.
-      batch_size: rows of the global batch.
-      rows: which rows of the global batch to yield; None for all.
-      max_batches: at most so many; None for all.
+      examples: the examples of one task, usually of a held-out split; the noise is that of epoch 0.
+      batch_size: the rows of the global batch.
+      rows: the rows of the global batch to yield; None for all.
+      max_batches: the maximum number of batches; None for all.
 
     Returns:
-      {model feature: [len(rows), ...]} of each batch; rows past the last sample are all zeros,
-      loss weights included.
+      {model feature: [len(rows), ...]} of each batch. Rows past the last sample are all zeros, loss
+      weights included.
 
     Raises:
       ValueError: there are no samples, or they carry rows for another batch size.
@@ -227,14 +230,16 @@ def eval_stream(
 def _check_not_empty(examples: Sequence[Examples]) -> None:
     for one in examples:
         if not len(one.samples):
-            raise ValueError(f"task {one.task.name!r} has no samples in this split: it has no text")
+            raise ValueError(
+                f"task {one.task.name!r} has no samples in this split: the split has no text"
+            )
 
 
 def _in_processes(iterable: Any, num_workers: int) -> Any:
     import grain
     from absl import flags
 
-    # Grain looks up its flags, which a program without absl.app never parses.
+    # Grain reads absl flags, which a program without absl.app never parses.
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()
     return iterable.mp_prefetch(
@@ -251,7 +256,7 @@ def _checked_rows(rows: Sequence[int] | np.ndarray | None, batch_size: int) -> l
 
 
 def _stack(rows: Sequence[Row]) -> Row:
-    """Does what `np.stack` does to each array, in a third of its time."""
+    """The arrays stacked by name, as by `np.stack`, in a third of its time."""
     return {
         name: np.concatenate([row[name] for row in rows]).reshape(len(rows), *value.shape)
         if value.ndim
@@ -263,7 +268,7 @@ def _stack(rows: Sequence[Row]) -> Row:
 def _start_worker(worker: int, workers: int) -> None:
     del worker, workers
     die_with_parent()
-    # Grain imports jax; an accelerator belongs to the process that trains.
+    # Grain imports jax, and the accelerator is for the process that trains.
     os.environ["JAX_PLATFORMS"] = "cpu"
     if "jax" in sys.modules:
         sys.modules["jax"].config.update("jax_platforms", "cpu")

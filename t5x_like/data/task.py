@@ -1,4 +1,4 @@
-"""A task: what is read, and what makes examples of it; before its cache is made, and after."""
+"""A task: a text and the steps that make examples of it, before its cache is made and after."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TokenizedText(Protocol):
     """A text that has its own vocabulary and writes its own cache, such as a SeqIO task's.
 
     Attributes:
-      vocabulary: of its tokens.
+      vocabulary: the vocabulary of its tokens.
       refused: a step after its cache that training from a cache cannot run; None if there is none.
     """
 
@@ -41,20 +41,20 @@ class TokenizedText(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """A text, what makes examples of it, and its share of a mixture.
+    """A text, the steps that make examples of it, and its share of a mixture.
 
     Attributes:
-      name: part of what its order and its noise derive from.
-      objective: runs on each sample; None where the text comes as inputs and targets.
+      name: the task's name, from which (with the seed) its order and noise are derived.
+      objective: runs on each sample; None where the text consists of inputs and targets.
       steps: names in `late_steps.STEPS`, run after the objective.
       eos: the id to append to each feature that takes one; None until its vocabulary is known.
-      weight: its share of a mixture, relative to the other tasks' integers.
-      text: what its cache is made of; None where only the cache is read.
-      label: of the text in the cache's name: tasks of one text share a cache.
-      sentences: what segments of plain text are, as for `writer.write_cache`; None of other texts.
-      directory: of its cache, relative to the cache root; "" until it is made.
-      cache: its tokens, once `opened`.
-      lengths: tokens of each feature at most, once `opened`.
+      weight: its share of a mixture, an integer relative to those of the other tasks.
+      text: the text of its cache; None where only the cache is read.
+      label: the name of the text in the cache's name; tasks of one text share a cache.
+      sentences: the segments of plain text, as for `writer.write_cache`; None for other texts.
+      directory: the directory of its cache, relative to the cache root; "" until it is made.
+      cache: its tokens; None until `with_cache`.
+      lengths: the maximum number of tokens of each feature; empty until `with_cache`.
     """
 
     name: str
@@ -71,16 +71,16 @@ class Task:
 
     @property
     def corpus(self) -> Corpus | None:
-        """The text, where it is documents that take any vocabulary."""
+        """The text, where it is a corpus, which any vocabulary can tokenise; None otherwise."""
         return self.text if isinstance(self.text, Corpus) else None
 
     @property
     def tokenized(self) -> TokenizedText | None:
-        """The text, where it has a vocabulary of its own."""
+        """The text, where it has a vocabulary of its own; None otherwise."""
         return None if isinstance(self.text, Corpus) else self.text
 
     def check_trainable(self, lengths: Mapping[str, int] | None = None) -> None:
-        """Raises ValueError where it cannot be trained on, at all or with these lengths."""
+        """Raises ValueError where the task cannot be trained on, or not with these lengths."""
         if lengths is not None and self.objective is not None:
             self.objective.geometry(lengths)
         if self.tokenized is not None and self.tokenized.refused:
@@ -92,7 +92,7 @@ class Task:
             )
 
     def cached(self, vocabulary: Vocabulary, *, label: str | None = None) -> Task:
-        """Itself with the directory of its cache, and what it appends in this vocabulary."""
+        """The task with the directory of its cache, and with the ids to append."""
         directory = location.cache_directory(
             label or self.label, vocabulary, sentences=self.sentences
         )
@@ -100,7 +100,7 @@ class Task:
         return dataclasses.replace(self, directory=directory, eos=eos)
 
     def write_cache(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
-        """Tokenises the text; options are those of `writer.write_cache`."""
+        """Tokenises the text, with the options of `writer.write_cache`."""
         if self.tokenized is not None:
             self.tokenized.write(directory, vocabulary, **options)
             return
@@ -110,15 +110,15 @@ class Task:
         writer.write_cache(directory, self.corpus, vocabulary, **options)
 
     def with_cache(self, cache: Cache, lengths: Mapping[str, int]) -> Task:
-        """Itself with its cache, and no longer with the text.
+        """The task with its cache and without its text.
 
         Raises:
-          ValueError: it was cached whole for other lengths, or its vocabulary lacks something.
+          ValueError: final examples were cached for other lengths, or the vocabulary lacks an id.
         """
         made = cache.manifest.materialized
         if made is not None and made["lengths"] != dict(lengths):
             raise ValueError(
-                f"task {self.name!r} was cached whole for lengths {made['lengths']}, not "
+                f"task {self.name!r} was materialized for lengths {made['lengths']}, not "
                 f"{dict(lengths)}: set TASK_FEATURE_LENGTHS to those, or run `t5x_like cache "
                 f"{self.name} --materialize` with the new ones"
             )
@@ -129,16 +129,17 @@ class Task:
         """Raises ValueError where a vocabulary lacks what the objective needs.
 
         Args:
-          ids: of the vocabulary.
-          counted: whether `ids` are those of a cache, which counts them.
+          ids: the ids of the vocabulary.
+          counted: whether `ids` are those of a cache, which has counted them.
         """
         needs = () if self.objective is None else self.objective.needs
         missing = [name for name in ids.missing(needs) if counted or name != "counts"]
         if missing:
             raise ValueError(
                 f"task {self.name!r} ({type(self.objective).__name__}) needs a vocabulary with "
-                f"{', '.join(missing)}, and this one has none; train one that has with `t5x_like "
-                "vocab`, or name one (VOCABULARY or --vocabulary) and cache the text again with it"
+                f"{', '.join(missing)}, and this one has none; train such a vocabulary with "
+                "`t5x_like vocab`, or name one (VOCABULARY or --vocabulary), and cache the text "
+                "again with it"
             )
 
     @property
@@ -159,38 +160,38 @@ class Task:
 
     @property
     def features(self) -> Mapping[str, FeatureSpec]:
-        """What an example holds at most, after its last step."""
+        """The features of an example after the last step, with their maximum lengths."""
         if self.objective is not None:
             return self.objective.features(self.lengths)
         return {name: FeatureSpec(length) for name, length in self.lengths.items()}
 
     @property
     def rows_multiple(self) -> int:
-        """Of which its rows of a batch are a multiple, where rows are carried; 0 of other tasks."""
+        """The number whose multiples its rows of a batch are; 0 where no rows are carried."""
         if self.objective is None:
             return 0
         shape = self.objective.geometry(self.lengths)
         return getattr(shape, "rows_multiple", 1) if is_carried(shape) else 0
 
     def has(self, split: str) -> bool:
-        """Whether there are records in a split."""
+        """Whether a split has records."""
         info = self._cache.manifest.splits.get(split)
         return info is not None and info.records > 0
 
     def tokens(self, split: str = "train") -> int:
-        """How many its text has, in all its features."""
+        """The number of tokens in a split of its text, over all features."""
         return sum(self._cache.manifest.splits[split].tokens.values())
 
     def samples(self, split: str, *, pack: bool = False, rows: int | None = None) -> Samples:
-        """The samples of a split, cut for `lengths`; plans what needs a plan.
+        """The samples of a split, cut for `lengths`. Samples that need a plan are planned.
 
         Args:
-          split: one that it `has`.
-          pack: several to a row.
-          rows: of a batch, where rows are carried from batch to batch.
+          split: a split that the task `has`.
+          pack: whether to put several samples into a row.
+          rows: the rows of a batch, where rows are carried from batch to batch.
 
         Raises:
-          ValueError: it cannot be packed, or a batch has too few rows for a plan.
+          ValueError: the task cannot be packed, or a batch has too few rows for a plan.
         """
         records, objective = self._cache.split(split), self.objective
         if objective is None:
@@ -208,16 +209,16 @@ class Task:
 def of_corpus(
     corpus: Corpus, objective: Objective | None, *, label: str = "", sentences: str = DEFAULT
 ) -> Task:
-    """The task that reads `corpus`; `objective` is for plain text alone.
+    """The task that reads `corpus`, with `objective` where the corpus is plain text.
 
     Args:
       corpus: the documents.
       objective: makes examples of plain text.
-      label: names the text in cache directories; the corpus's name by default.
-      sentences: what segments of plain text are, as for `writer.write_cache`.
+      label: the name of the text in cache directories; the corpus's name by default.
+      sentences: the segments of plain text, as for `writer.write_cache`.
 
     Raises:
-      ValueError: plain text without an objective.
+      ValueError: the corpus is plain text and there is no objective.
     """
     plain = corpus.features == registry.TARGETS
     if plain and objective is None:
@@ -237,7 +238,7 @@ def of_corpus(
 
 
 def of_cache(cache: Cache, objective: Objective | None) -> Task:
-    """The task that reads a cache by its directory, whose text need not be there."""
+    """The task that reads a cache by its directory, without the text."""
     steps = steps_of(objective)
     return Task(
         name=cache.manifest.corpus,
@@ -249,12 +250,12 @@ def of_cache(cache: Cache, objective: Objective | None) -> Task:
 
 
 def steps_of(objective: Objective | None) -> tuple[str, ...]:
-    """What runs on an objective's features, or on text-to-text ones (None)."""
+    """The late steps of an objective, or of text-to-text features (None)."""
     return ("append_eos_after_trim",) if objective is None else objective.steps
 
 
 def appended_eos(steps: Sequence[str], ids: TokenIds) -> dict[str, int]:
-    """The id that `steps` append to each feature; none where they append nothing."""
+    """The id that `steps` append to each feature; empty where they append nothing."""
     if ids.eos is None or not any(step.startswith("append_eos") for step in steps):
         return {}
     return dict.fromkeys(registry.TEXT_TO_TEXT, ids.eos)

@@ -1,4 +1,4 @@
-"""Modules of the user's, imported for what they register."""
+"""The user's modules, imported so that they register their tasks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 
 def import_module(module: str) -> str:
-    """Imports a module by dotted name, or a `.py` file by path, for what it registers.
+    """Imports a module by dotted name, or a `.py` file by path, so that it registers its tasks.
 
     Returns:
-      The name by which Python knows it.
+      The name of the module in Python.
 
     Raises:
-      ValueError: there is none.
+      ValueError: there is no such module or file.
     """
     path = Path(module)
     if path.suffix != ".py":
-        # A console script's path begins with its own folder, where the user's modules are not.
+        # The path of a console script begins with the script's folder, not the current one.
         if (here := str(Path.cwd())) not in sys.path:
             sys.path.insert(0, here)
         try:

@@ -1,4 +1,4 @@
-"""Which vocabulary a run uses: a named one, or one trained on the run's own text."""
+"""The choice of a run's vocabulary: a named one, or one trained on the run's own text."""
 
 from __future__ import annotations
 
@@ -20,36 +20,39 @@ from t5x_like.vocabularies.learning.vocabulary_recipe import (
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 
 _SPECIAL_TOKENS = 2
-"""In the names of trained vocabularies: changes with the special tokens that they have."""
+"""A number in the names of trained vocabularies. It changes when their special tokens change."""
 
 
 class TrainingText(Protocol):
-    """What a vocabulary can be trained on: a corpus, or several."""
+    """Text to train a vocabulary on: a corpus, or several."""
 
     @property
     def name(self) -> str: ...
 
     def fingerprint(self) -> str:
-        """Hex digest of what is read and how."""
+        """A hex digest of the text and of how it is read."""
 
     def training_texts(self) -> Iterator[str]:
         """The texts, in the same order each time."""
 
 
 Once = Callable[[str, Path, Callable[[], bool], Callable[[], None]], None]
-"""(name, path, exists, make): where `path` is missing, one process makes it, the others wait."""
+"""A function of (name, path, exists, make): one process makes a missing `path`, others wait."""
 
 
 Check = Callable[[int, Vocabulary | None], None]
-"""(ids, vocabulary): raises where a run cannot use such a vocabulary; None while it is not made."""
+"""A function of (number of ids, vocabulary) that raises where a run cannot use the vocabulary.
+
+The vocabulary is None while it does not exist yet.
+"""
 
 
 def no_check(ids: int, vocabulary: Vocabulary | None) -> None:
-    """The `Check` that any vocabulary passes."""
+    """A `Check` that every vocabulary passes."""
 
 
 def alone(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
-    """The `Once` of a single process."""
+    """The `Once` for a single process."""
     del name, path
     if not exists():
         make()
@@ -60,16 +63,17 @@ class VocabularyChoice:
     """A vocabulary as a configuration names it.
 
     Attributes:
-      name: what `vocabularies.loading.load` takes, such as `bytes`, a `.model` file or a directory;
-        None trains a vocabulary on the corpus at its first use.
-      size: pieces of a trained vocabulary, special ids included, sentinels not.
-      kind: of a trained vocabulary, one of `vocabulary_recipe.KINDS`.
-      extra_ids: sentinels; None for the usual number (100 for trained ones and `.model` files, none
-        for the others).
-      lowercase: of a trained WordPiece, whether it lower-cases text and strips accents.
-      character_coverage: share of the text whose characters a trained one has.
-      byte_fallback: of a trained SentencePiece, whether it spells other characters as bytes.
-      pattern: of a trained byte-level BPE, what no piece crosses: `gpt4o` or, as RoBERTa, `gpt2`.
+      name: a name that `vocabularies.loading.load` accepts, such as `bytes`, a `.model` file or a
+        directory; None trains a vocabulary on the corpus at its first use.
+      size: the number of pieces of a trained vocabulary, with special ids and without sentinels.
+      kind: the kind of a trained vocabulary, one of `vocabulary_recipe.KINDS`.
+      extra_ids: the number of sentinels; None for the usual number (100 for trained vocabularies
+        and `.model` files, none for others).
+      lowercase: whether a trained WordPiece vocabulary lower-cases text and strips accents.
+      character_coverage: the share of the text whose characters a trained vocabulary has.
+      byte_fallback: whether a trained SentencePiece vocabulary spells other characters as bytes.
+      pattern: the pattern whose boundaries no piece of a trained byte-level BPE crosses: `gpt4o`,
+        or `gpt2` as for RoBERTa.
     """
 
     name: str | None = None
@@ -101,7 +105,7 @@ class VocabularyChoice:
 
     @property
     def _label(self) -> str:
-        """In the name of a trained vocabulary: what it is beside its text and size."""
+        """The part of a trained vocabulary's name that gives all but its text and size."""
         parts = [f"{self.kind}.{_SPECIAL_TOKENS}"]
         parts += ["lowercase"] * self.lowercase + ["bytes"] * self.byte_fallback
         parts += [self.pattern] * (self.pattern != "gpt2" and self.kind == "byte_bpe")
@@ -117,16 +121,16 @@ class VocabularyChoice:
         once: Once = alone,
         check: Check = no_check,
     ) -> Vocabulary:
-        """Loads the vocabulary, having trained it first where it must be.
+        """Loads the vocabulary, and trains it first where necessary.
 
         Args:
-          corpus: to train on.
-          root: the cache root that keeps trained vocabularies.
-          once: has one process train while the others wait.
-          check: asked before training, which takes a while.
+          corpus: the text to train on.
+          root: the cache root, where trained vocabularies are kept.
+          once: lets one process train while the others wait.
+          check: called before training, which takes a while.
 
         Raises:
-          ValueError, OSError: no such vocabulary, or nothing to train one on.
+          ValueError, OSError: there is no such vocabulary, or no text to train one on.
         """
         if self.name is not None:
             return loading.load(self.name, extra_ids=self.extra_ids)
@@ -164,7 +168,7 @@ class VocabularyChoice:
 
 @dataclasses.dataclass(frozen=True)
 class KnownVocabulary:
-    """The choice of a vocabulary that is there already, such as the one kept with a run."""
+    """The choice of a vocabulary that exists already, such as the one kept with a run."""
 
     vocabulary: Vocabulary
 

@@ -30,7 +30,7 @@ from tiny_run import ROOT
         ),
         (
             "train --recipe bert-mini --gin.CORPUS='{tmp}/t.tsv' --gin.MODEL_DIR='{tmp}/run'",
-            "its first line must name the columns, and is ['Zwei', 'Two']. Add a line with 'text'",
+            "first line must name the columns, but it is ['Zwei', 'Two']. Add a line with 'text'",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Records in memory, of documents cut anyhow, and what they come to, worked out plainly."""
+"""Records in memory, of documents cut at random, and their stream, computed in a simple way."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Plainly:
     """A stream as Python lists.
 
     Attributes:
-      tokens: of the stream, separators included.
-      documents: of each the offsets at which its segments start, then its end.
+      tokens: the tokens of the stream, separators included.
+      documents: for each document, the offsets at which its segments start, then its end.
     """
 
     tokens: list[int]

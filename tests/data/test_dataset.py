@@ -1,4 +1,4 @@
-"""From names to cached tasks: what is found, made, kept, and refused."""
+"""The way from names to cached tasks: caches that are found, made, kept or refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def data(tmp_path: Path) -> Callable[..., Data]:
 
 @pytest.fixture
 def registered(make_corpus: Callable) -> Iterator[str]:
-    """A corpus found by name as long as the test runs."""
+    """A corpus that is registered during the test."""
     corpus = registry.add(make_corpus(DOCUMENTS, DOCUMENTS[:3]))
     yield corpus.name
     del registry._REGISTERED[corpus.name]
@@ -152,7 +152,7 @@ def test_an_objective_says_what_runs_after_it(data: Callable, registered: str) -
 
 @dataclasses.dataclass(frozen=True)
 class Needy(SpanCorruption):
-    """Needs what bytes have not, or what every cache has."""
+    """An objective that needs ids which bytes lack, or counts, which every cache has."""
 
     needs: tuple[str, ...] = ("mask", "counts", "[R]")
 
@@ -209,7 +209,7 @@ class CarriedTokens:
 
 
 class CarriedObjective(Decoder):
-    """The samples as they are."""
+    """An objective that returns its samples unchanged."""
 
     def __repr__(self) -> str:
         return "CarriedObjective()"
@@ -329,9 +329,9 @@ def test_name_that_cannot_be_meant(
 def test_plain_text_is_never_materialized(
     data: Callable, registered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Its import would fail: plain text is refused where SeqIO is not installed, too.
+    # The import of SeqIO would fail. Plain text is refused even where SeqIO is not installed.
     monkeypatch.setitem(sys.modules, "t5x_like.data.seqio.task_cache", None)
-    with pytest.raises(ValueError, match="no SeqIO task"):
+    with pytest.raises(ValueError, match="not a SeqIO task"):
         data(mixture_or_task_name=registered).materialize(seed=0, epochs=1)
 
 

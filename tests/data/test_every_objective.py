@@ -1,4 +1,4 @@
-"""Every preset, from a cache to batches: within its declared features, and the same anywhere."""
+"""Every preset, from a cache to batches: it keeps to its features and does not vary by process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def cache(make_corpus: type, tmp_path_factory: pytest.TempPathFactory) -> Cache:
-    """Of bytes, with ids of rare ones for whatever special token an objective may need."""
+    """A cache of bytes, in which rare bytes serve as the special tokens of objectives."""
     directory: Path = tmp_path_factory.mktemp("cache")
     write_cache(
         directory, make_corpus(TEXTS, TEXTS[:3]), ByteVocabulary(), workers=1, progress=False
@@ -40,7 +40,7 @@ def cache(make_corpus: type, tmp_path_factory: pytest.TempPathFactory) -> Cache:
         **{name: special[name] for name in needs if getattr(made.token_ids, name, 0) is None},
         named={name: special[name] for name in needs if name not in fields},
     )
-    made.__dict__["token_ids"] = ids  # as a cache of a vocabulary with all of them would have it
+    made.__dict__["token_ids"] = ids  # the ids of a vocabulary with all of them
     return made
 
 
@@ -64,7 +64,7 @@ def test_examples_stay_within_their_features(preset: str, cache: Cache) -> None:
             rng = np.random.default_rng(n)
             (sample,) = examples.samples[n % size]
             made = objective(sample, rng, found.token_ids)
-            # Independent noise may come to more than its length; others need no trimming.
+            # Independent noise may be longer than the feature; other noise needs no trimming.
             limits = {name: spec.length for name, spec in found.features.items()}
             lengths = limits if found.steps else {}
             made = late_steps.apply(found.steps, made, lengths=lengths, eos=found.eos)

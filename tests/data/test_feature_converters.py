@@ -49,7 +49,7 @@ def seqio_rows(examples: list[dict], converter: seqio.FeatureConverter) -> list[
 
 
 def greedy_rows(examples: list[dict]) -> list[list[dict]]:
-    """SeqIO's packing: next to each other while all features fit, in batches of the longest."""
+    """SeqIO's packing: neighbours share a row while all features fit, in batches of the longest."""
     rows: list[list[dict]] = []
     for start in range(0, len(examples), max(LENGTHS.values())):
         rows.append([])
@@ -74,7 +74,7 @@ def assert_same_rows(ours: list[dict], theirs: list[dict]) -> None:
 
 @pytest.mark.slow
 def test_padded_rows_equal_seqio():
-    # The last token right at the end of the row, and features that are empty.
+    # The last token lies at the end of the row, and some features are empty.
     edges = [
         {"inputs": np.arange(1, 11, dtype=np.int32), "targets": np.arange(1, 8, dtype=np.int32)},
         {"inputs": tokens(), "targets": tokens(5, 1)},
@@ -87,7 +87,7 @@ def test_padded_rows_equal_seqio():
     targets = [{"targets": example["targets"]} for example in examples]
     ours = [convert(Decoder(decoder_start="pad"), [example]) for example in targets]
     assert_same_rows(ours, seqio_rows(targets, seqio.LMFeatureConverter(pack=False)))
-    # SeqIO takes a token 0 for padding here, and marks some of it where there are no targets.
+    # SeqIO treats a token 0 as padding here, and marks some padding where there are no targets.
     pairs = [one for one in examples if np.all(one["inputs"]) and len(one["targets"])]
     ours = [convert(PrefixDecoder(), [example]) for example in pairs]
     assert_same_rows(ours, seqio_rows(pairs, seqio.PrefixLMFeatureConverter(pack=False)))
@@ -250,5 +250,5 @@ def test_the_default_follows_the_objective():
     assert default_converter(None, pack=True) == EncoderDecoder(pack=True)
     with pytest.raises(ValueError, match=r"^Fake fills a row .* cannot be packed"):
         default_converter(type("Fake", (), {"kind": "encoder"})(), pack=True)
-    with pytest.raises(ValueError, match="known are"):
+    with pytest.raises(ValueError, match="known kinds are"):
         default_converter(type("Fake", (), {"kind": "other"})())

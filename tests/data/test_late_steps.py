@@ -1,4 +1,4 @@
-"""The NumPy twins give what SeqIO's own steps give, limits and all."""
+"""The NumPy twins give the same features as SeqIO's own steps, with and without limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which example a row holds: exact shares, whole epochs, carried rows, and a fixed order."""
+"""The example of each row: exact shares, whole epochs, carried rows, and a fixed order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_each_component_is_read_in_epochs():
 
 
 def test_order_of_a_seed_is_fixed():
-    # Runs are resumed by later versions of this code and of Grain.
+    # Later versions of this code and of Grain resume runs.
     assert [order._seed(0, name) for name in ("a", "b")] == [2598482685, 4059100481]
     rows = rows_of(16, [Part("task", 8, 1, None)], seed=3)
     assert "".join("abcdefgh"[n % 8] for _, n in rows) == "cdbfehgaefdcgbah"

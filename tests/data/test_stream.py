@@ -29,7 +29,7 @@ STEPS = ("append_eos_after_trim",)
 
 @dataclasses.dataclass(frozen=True)
 class Noisy(formats.EncoderDecoder):
-    """Inputs are the sample, so that rows tell where they come from; targets are noise."""
+    """An objective whose inputs are the sample, which identifies a row, and targets are noise."""
 
     static: bool = False
 
@@ -79,7 +79,7 @@ def sources(rows) -> list[bytes]:
 
 @pytest.fixture
 def mixture(make_cache) -> list[Examples]:
-    """Span corruption and noise over caches of 1,100 and 17 samples or so, 3 to 2."""
+    """Span corruption and noise over caches of about 1,100 and 17 samples, in proportion 3 to 2."""
     long = make_cache([f"document {i} of the first corpus\n" * 20 for i in range(60)])
     short = make_cache([f"text {i}" for i in range(17)])
     return [
@@ -107,7 +107,7 @@ def test_start_skips_and_never_differs(mixture):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 1, 3])
 def test_worker_processes_change_nothing(mixture, workers):
-    # Workers unpickle the objective by its module, which a test file has not.
+    # Workers unpickle the objective by its module, which a test file lacks.
     corrupted = mixture[:1]
     rows = [5, 0, 3]
     options = {"start_step": 37, "rows": rows}
@@ -170,7 +170,7 @@ def test_duplicates_under_static_noise_differ_and_stay(make_cache):
 
 
 class Which:
-    """A row is the first id of its inputs."""
+    """A converter that makes a row of the first id of its inputs."""
 
     def convert(self, examples, *, features, ids):
         return {"which": examples[0]["inputs"][:1], "number": np.array(len(examples))}
@@ -305,7 +305,7 @@ time.sleep(600)
 
 
 def is_running(process: Path) -> bool:
-    """By its folder below /proc; one that has ended may still wait to be reaped."""
+    """Whether a process runs, by its folder below /proc. An ended one may not be reaped yet."""
     try:
         return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

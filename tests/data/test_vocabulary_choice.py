@@ -1,4 +1,4 @@
-"""A named vocabulary is loaded; a missing one is trained once, by whoever `once` says."""
+"""A named vocabulary is loaded; a missing one is trained once, by the process that `once` picks."""
 
 from __future__ import annotations
 

@@ -103,5 +103,5 @@ def test_a_script_without_a_guard_ends(tmp_path: Path, text: Path) -> None:
     assert run("small", 1 << 20).returncode == 0
     large = run("large", 1000)
     assert large.returncode == 1
-    assert "put what trains under `if __name__ == '__main__':`" in large.stderr
+    assert "put the code that trains under `if __name__ == '__main__':`" in large.stderr
     assert re.search(r"CacheError: a worker process ended", large.stderr)

@@ -151,7 +151,7 @@ def test_task_with_a_later_step_is_refused_and_then_materialized(tiny: Tiny, mod
 
     other = tiny.train("other", **loudly, TASK_FEATURE_LENGTHS={"inputs": 48, "targets": 24})
     assert other.status == 1
-    assert "cached whole for lengths" in other.err
+    assert "materialized for lengths" in other.err
 
 
 def test_materialize_needs_lengths_and_a_seqio_task(tiny: Tiny, pairs: Path) -> None:
@@ -161,4 +161,4 @@ def test_materialize_needs_lengths_and_a_seqio_task(tiny: Tiny, pairs: Path) -> 
         *("--vocabulary=bytes", f"--cache_dir={tiny.root}/cache"),
     )
     assert result.status == 1
-    assert "no SeqIO task" in result.err
+    assert "not a SeqIO task" in result.err

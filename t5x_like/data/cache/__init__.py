@@ -1,1 +1,1 @@
-"""Tokens on disk: written once, whole or not at all, and read by every objective and length."""
+"""Caches of tokens on disk, which are written once, whole, and serve all objectives and lengths."""

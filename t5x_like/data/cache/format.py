@@ -1,13 +1,13 @@
-"""What a cache is made of: the bytes of a record, the names of its files, its manifest.
+"""The format of a cache: the bytes of a record, the names of the files, the manifest.
 
-<cache>/manifest.json            written last: where it is, the cache is complete
+<cache>/manifest.json            written last, so that a cache with a manifest is complete
         vocabulary.json ...      the vocabulary, as `Vocabulary.save` writes it
         train-00000.arrayrecord  records, in corpus order
         train.offsets.npy        int64 [features, records + 1], tokens before each record
         train.new_document.npy   bool [records], False where a record continues a document
         train.counts.npy         int64 [features, vocabulary], occurrences of each id
         word_starts.npy ...      bool [vocabulary], for each such array that the vocabulary has
-        train.plan-<key>         tables worked out of the records later on (`data.samples.plans`)
+        train.plan-<key>         tables computed later from the records (`data.samples.plans`)
 """
 
 from __future__ import annotations
@@ -28,54 +28,54 @@ FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 FLOAT = "float32"
 FLAGS = tuple(name for name in TokenIds.ARRAYS if name != "counts")
-"""What a vocabulary says of each of its ids; how often one occurs is a matter of the text."""
+"""The arrays of a vocabulary about each of its ids; counts are those of a text."""
 
 
 class CacheError(ValueError):
-    """A cache that cannot be written or read; the message says what to do."""
+    """A cache cannot be written or read; the message gives a remedy."""
 
 
 def token_dtype(vocab_size: int) -> str:
-    """The smallest stored type that holds every id: 'uint16' or 'int32'."""
+    """The smallest dtype that holds every id: 'uint16' or 'int32'."""
     return "uint16" if vocab_size <= 1 << 16 else "int32"
 
 
 def shard_name(split: str, number: int) -> str:
-    """The file of a split's records; there are as many as the split needs."""
+    """The name of one of the files that hold a split's records."""
     return f"{split}-{number:05d}.arrayrecord"
 
 
 def offsets_name(split: str) -> str:
-    """The file of token offsets."""
+    """The name of the file of token offsets."""
     return f"{split}.offsets.npy"
 
 
 def new_document_name(split: str) -> str:
-    """The file of document starts."""
+    """The name of the file of document starts."""
     return f"{split}.new_document.npy"
 
 
 def counts_name(split: str) -> str:
-    """The file of token counts."""
+    """The name of the file of token counts."""
     return f"{split}.counts.npy"
 
 
 def flags_name(array: str) -> str:
-    """The file of one of `FLAGS`."""
+    """The name of the file of one of `FLAGS`."""
     return f"{array}.npy"
 
 
 def plan_name(split: str, key: str) -> str:
-    """The file of a table that `data.samples.plans` keeps."""
+    """The name of the file of a table of `data.samples.plans`."""
     return f"{split}.plan-{key}"
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordCodec:
-    """A record as bytes: int32 lengths, the segments' starts, then each feature's values.
+    """The encoding of a record: int32 lengths, the segments' starts, then each feature's values.
 
     Attributes:
-      features: stored dtype of each feature, in stored order.
+      features: the stored dtype of each feature, in stored order.
     """
 
     features: Mapping[str, str]
@@ -84,8 +84,8 @@ class RecordCodec:
         """The bytes of a record.
 
         Args:
-          record: one 1-D array a feature.
-          segments: int32 [S], positions of the first feature at which a segment starts.
+          record: a 1-D array for each feature.
+          segments: int32 [S], the positions in the first feature at which a segment starts.
         """
         starts = np.zeros(0, "<i4") if segments is None else segments.astype("<i4", copy=False)
         values = [record[name].astype(dtype, copy=False) for name, dtype in self._types.items()]
@@ -93,14 +93,14 @@ class RecordCodec:
         return b"".join([header, starts.tobytes(), *(array.tobytes() for array in values)])
 
     def decode(self, data: bytes) -> dict[str, np.ndarray]:
-        """{feature: int32 (or float32) [n]} of a record; the arrays are the caller's own."""
+        """{feature: int32 (or float32) [n]} of a record. The caller may change the arrays."""
         return {
             name: self.raw_feature(data, name).astype(np.float32 if stored == FLOAT else np.int32)
             for name, stored in self.features.items()
         }
 
     def raw_feature(self, data: bytes, feature: str) -> np.ndarray:
-        """[n] of the stored dtype: one feature of a record, in place and not to be changed."""
+        """[n] of the stored dtype: one feature of a record, a view that must not be changed."""
         lengths = self._header.unpack_from(data)
         position = self._header.size + 4 * lengths[-1]
         for (name, dtype), length in zip(self._types.items(), lengths, strict=False):
@@ -118,7 +118,7 @@ class RecordCodec:
         return {name: _little_endian(stored) for name, stored in self.features.items()}
 
     def segments(self, data: bytes) -> np.ndarray:
-        """int32 [S]: where segments start in a record's first feature."""
+        """int32 [S]: the positions in a record's first feature at which a segment starts."""
         count = self._header.unpack_from(data)[-1]
         return np.frombuffer(data, "<i4", count, self._header.size).astype(np.int32)
 
@@ -138,14 +138,14 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class SplitInfo:
-    """What a manifest says of one split.
+    """The part of a manifest about one split.
 
     Attributes:
-      shards: in corpus order.
-      documents: documents with at least one token.
-      tokens: of each feature.
-      skipped_documents: left out for invalid UTF-8.
-      index_bytes: size of each index file.
+      shards: the shards, in corpus order.
+      documents: the number of documents with at least one token.
+      tokens: the number of tokens of each feature.
+      skipped_documents: the number of documents left out because of invalid UTF-8.
+      index_bytes: the size of each index file.
     """
 
     shards: tuple[Shard, ...]
@@ -163,19 +163,20 @@ class SplitInfo:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a cache holds, and of what it was made.
+    """The contents of a cache and their origin.
 
     Attributes:
-      version: of this format; another one is refused.
-      corpus: name of the corpus or SeqIO task.
-      corpus_fingerprint: what the corpus said of itself without being read.
-      content_hash: of all text (or, for a SeqIO task, all tokens) that was read.
-      vocabulary: `Vocabulary.to_json()`.
-      features: stored dtype of each feature.
-      segmentation: the rule that cut documents into segments; None where records are whole.
-      piece_tokens: longest record of a cut document; None where records are whole.
-      materialized: {'lengths', 'seed', 'epochs'} of a task that was run to its end.
-      seqio_task: whether it is of a SeqIO task, whose later steps a task record keeps.
+      version: the version of this format; a reader refuses every other version.
+      corpus: the name of the corpus or SeqIO task.
+      corpus_fingerprint: the fingerprint of the corpus, computed without reading all of it.
+      content_hash: the hash of all text (or, for a SeqIO task, all tokens) that was read.
+      vocabulary: the value of `Vocabulary.to_json()`.
+      features: the stored dtype of each feature.
+      segmentation: the rule that cut documents into segments; None where a record is a document.
+      piece_tokens: the length of the longest record of a cut document; None where a record is a
+        document.
+      materialized: {'lengths', 'seed', 'epochs'} of a task that was run to its last step.
+      seqio_task: whether the cache is of a SeqIO task, whose later steps are in a task record.
     """
 
     corpus: str
@@ -209,7 +210,7 @@ class Manifest:
 
     @property
     def materialized_epochs(self) -> int:
-        """How many times the corpus is in the cache: once, unless a task was materialised."""
+        """The number of epochs in the cache: one, unless a task was materialised."""
         return 1 if self.materialized is None else int(self.materialized["epochs"])
 
 
@@ -217,7 +218,7 @@ def read_manifest(directory: Path) -> Manifest:
     """The manifest of a complete cache.
 
     Raises:
-      CacheError: there is none, it cannot be read, or another version of the code wrote it.
+      CacheError: there is no manifest, it cannot be read, or it is of another format version.
     """
     path = directory / MANIFEST
     if not path.exists():
@@ -237,5 +238,5 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def remake(directory: Path) -> str:
-    """What to do about a cache that cannot be used."""
+    """Advice for a cache that cannot be used."""
     return f"delete {directory} and make the cache again with `t5x_like cache`"

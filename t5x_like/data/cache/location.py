@@ -1,4 +1,4 @@
-"""Where vocabularies, caches and task records are kept."""
+"""The paths of vocabularies, caches and task records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from t5x_like.core.protocols import Vocabulary
 
 
 def cache_root(cache_dir: str | None = None) -> Path:
-    """`cache_dir`, else `$T5X_LIKE_CACHE`, else `~/.cache/t5x_like`; absolute."""
+    """The absolute path of `cache_dir`, or of `$T5X_LIKE_CACHE`, or of `~/.cache/t5x_like`."""
     chosen = cache_dir or os.environ.get("T5X_LIKE_CACHE") or "~/.cache/t5x_like"
     return Path(chosen).expanduser().absolute()
 
@@ -18,16 +18,17 @@ def cache_root(cache_dir: str | None = None) -> Path:
 def vocabulary_file(
     root: Path, corpus_name: str, *, fingerprint: str, kind: str, size: int
 ) -> Path:
-    """The file of a vocabulary trained on a corpus; another text gets another file."""
+    """The file of a vocabulary trained on a corpus. A changed text gets another file."""
     return (
         root / "vocabularies" / f"{_file_name(corpus_name)}-{fingerprint[:8]}-{kind}-{size}.model"
     )
 
 
 def cache_directory(text: str, vocabulary: Vocabulary, *, sentences: str | None = None) -> str:
-    """Relative to the root. One for each text and vocabulary: it serves every objective.
+    """The directory of a cache, relative to the root.
 
-    Of plain text also one for each way to cut it into `sentences`.
+    Each text has one for each vocabulary, which serves every objective. Plain text has one for each
+    way to cut `sentences`.
     """
     end = "" if sentences is None else f"-{_file_name(sentences)}"
     return f"tokens/{_file_name(text)}-{vocabulary.fingerprint[:8]}{end}"

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on what is made once, which dies with the process that holds it."""
+"""A lock that lets one process write at a time, and that ends with the process that holds it."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from t5x_like.data.cache.workers import check_main_guard
 
 
 class HeldError(RuntimeError):
-    """Another process holds a lock; the message says which."""
+    """Another process holds a lock; the message names the process."""
 
 
 @contextlib.contextmanager
 def sole_writer(directory: Path, *, lock: str = ".writing", wait: bool = True) -> Iterator[None]:
-    """Holds `directory` (made if missing) for writing, once nobody else does.
+    """Locks `directory` (made if missing) for writing, once no other process holds the lock.
 
-    Who waits says for whom; what it finds then may be what it was to write. The kernel drops the
-    lock when its holder ends, however it ends: nothing stale is left.
+    A process that waits prints the holder's name. After the wait, the files that it wanted to write
+    may exist. The kernel drops the lock when its holder ends in any way, so no stale lock remains.
 
     Args:
-      directory: a cache, or a folder in which things are made that each have a lock.
-      lock: name of the file that is locked.
-      wait: for another holder, rather than to raise.
+      directory: a cache, or a folder of several files, each of which has a lock.
+      lock: the name of the lock file.
+      wait: whether to wait for another holder; otherwise this raises.
 
     Raises:
       CacheError: the directory cannot be written.
-      HeldError: another process holds it, and it is not to be waited for.
+      HeldError: another process holds the lock, and `wait` is False.
     """
     check_main_guard()
     try:
@@ -39,8 +39,8 @@ def sole_writer(directory: Path, *, lock: str = ".writing", wait: bool = True) -
         file = (directory / lock).open("a+")
     except OSError as error:
         raise CacheError(
-            f"cannot write the cache directory {directory} ({error.strerror}); name one that "
-            "you can write"
+            f"cannot write the cache directory {directory} ({error.strerror}); name a directory "
+            "that you can write"
         ) from error
     with file:
         try:

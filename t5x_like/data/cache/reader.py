@@ -1,4 +1,4 @@
-"""Reads a cache: its manifest, its vocabulary, and any record of a split by number."""
+"""A reader of caches: the manifest, the vocabulary, and the records of a split by number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _READ_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class Cache:
-    """A complete cache of one corpus under one vocabulary; pickles as its address."""
+    """A complete cache of one corpus under one vocabulary. A pickle holds only its address."""
 
     def __init__(self, directory: Path, manifest: Manifest) -> None:
         self.directory = directory
@@ -45,7 +45,7 @@ class Cache:
 
     @staticmethod
     def exists(directory: Path | str) -> bool:
-        """Whether a complete cache is there, of whatever corpus and format."""
+        """Whether the directory holds a complete cache, of any corpus and format."""
         return (Path(directory) / MANIFEST).is_file()
 
     @classmethod
@@ -56,15 +56,16 @@ class Cache:
         corpus_fingerprint: str | None = None,
         vocabulary_fingerprint: str | None = None,
     ) -> Cache:
-        """Opens a cache, having checked that it is whole and made of what is expected.
+        """Opens a cache, after a check that it is complete and of the expected text.
 
         Args:
-          directory: where it was written.
-          corpus_fingerprint: of the corpus it must be of; None for any.
-          vocabulary_fingerprint: of the vocabulary it must be of; None for any.
+          directory: the directory of the cache.
+          corpus_fingerprint: the fingerprint that its corpus must have; None for any corpus.
+          vocabulary_fingerprint: the fingerprint that its vocabulary must have; None for any
+            vocabulary.
 
         Raises:
-          CacheError: it is missing, incomplete, truncated, of another format version, or of
+          CacheError: the cache is missing, incomplete, truncated, of another format version, or of
             another corpus or vocabulary.
         """
         directory = Path(directory)
@@ -77,7 +78,7 @@ class Cache:
         if vocabulary_fingerprint not in (None, manifest.vocabulary_fingerprint):
             raise CacheError(
                 f"the cache {directory} was tokenised with another vocabulary "
-                f"({manifest.vocabulary}); name that one, or another cache directory, or "
+                f"({manifest.vocabulary}); name that vocabulary or another cache directory, or "
                 f"{_REMAKE}"
             )
         for info in manifest.splits.values():
@@ -88,7 +89,7 @@ class Cache:
 
     @functools.cached_property
     def token_ids(self) -> TokenIds:
-        """The special ids, what is known of each id, and how often it is in the training text."""
+        """The special ids, the properties of each id, and its count in the training text."""
         ids = self.manifest.token_ids
         arrays: dict[str, Any] = {}
         for name in FLAGS:
@@ -100,14 +101,14 @@ class Cache:
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary that is kept in the cache."""
+        """The vocabulary that the cache contains."""
         return loading.load(str(self.directory))
 
     def split(self, name: str) -> CacheSplit:
         """The records of a split.
 
         Raises:
-          CacheError: there is none of this name.
+          CacheError: there is no split of this name.
         """
         if name not in self.manifest.splits:
             known = ", ".join(self.manifest.splits)
@@ -128,7 +129,10 @@ def _check_size(path: Path, size: int) -> None:
 
 
 class CacheSplit:
-    """Records of a split, read at random by any number of threads; pickles as its address."""
+    """The records of a split, which any number of threads may read in any order.
+
+    A pickle holds only its address.
+    """
 
     def __init__(self, directory: Path, manifest: Manifest, name: str) -> None:
         self.directory = directory
@@ -138,8 +142,8 @@ class CacheSplit:
         self._codec = manifest.codec
         self._paths = [str(directory / shard.file) for shard in self.info.shards]
         self._begins = [0, *itertools.accumulate(shard.records for shard in self.info.shards)]
-        # One falls shut when its last reader is done: other threads may still be using it.
-        self._reader = functools.lru_cache(_OPEN_SHARDS)(_opened)
+        # A file closes when its last user drops it, because other threads may still read it.
+        self._reader = functools.lru_cache(_OPEN_SHARDS)(_open_shard)
         self._latest = (-1, b"")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -150,7 +154,7 @@ class CacheSplit:
 
     @property
     def content(self) -> str:
-        """Differs wherever the records do."""
+        """A text that differs wherever the records differ."""
         made_of = self.manifest
         return repr(
             (
@@ -163,55 +167,58 @@ class CacheSplit:
 
     @functools.cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
-        """int64 [records + 1] for each feature: tokens before each record; mapped from disk."""
-        rows = _mapped(self.directory / offsets_name(self.name))
+        """int64 [records + 1] for each feature: the number of tokens before each record.
+
+        The arrays are mapped from disk.
+        """
+        rows = _map_array(self.directory / offsets_name(self.name))
         return dict(zip(self.manifest.features, rows, strict=True))
 
     @functools.cached_property
     def new_document(self) -> np.ndarray:
-        """bool [records]: False where a record continues the document of the one before."""
-        return _mapped(self.directory / new_document_name(self.name))
+        """bool [records]: False where a record continues the document of the previous record."""
+        return _map_array(self.directory / new_document_name(self.name))
 
     @functools.cached_property
     def counts(self) -> Mapping[str, np.ndarray]:
-        """int64 [vocab_size] for each feature: how often each id occurs."""
+        """int64 [vocab_size] for each feature: the number of occurrences of each id."""
         rows = np.load(self.directory / counts_name(self.name), allow_pickle=False)
         return dict(zip(self.manifest.features, rows, strict=True))
 
     def lengths(self, feature: str) -> np.ndarray:
-        """int64 [records]: tokens of each record."""
+        """int64 [records]: the number of tokens in each record."""
         return np.diff(self.offsets[feature])
 
     def record(self, i: int) -> dict[str, np.ndarray]:
-        """{feature: int32 [n]} of record `i`; arrays of the caller's own."""
+        """{feature: int32 [n]} of record `i`. The caller may change the arrays."""
         return self._codec.decode(self._read(i))
 
     def raw_feature(self, i: int, feature: str) -> np.ndarray:
-        """[n]: a feature of record `i` in its stored dtype, not to be changed."""
+        """[n]: a feature of record `i` in its stored dtype. The caller must not change it."""
         return self._codec.raw_feature(self._read(i), feature)
 
     def segments(self, i: int) -> np.ndarray:
         """int32 [S]: the positions in record `i` at which a segment starts.
 
-        A first position above 0 means that the record before ends inside a segment.
+        A first position above 0 means that the previous record ends inside a segment.
         """
         return self._codec.segments(self._read(i))
 
     def _read(self, i: int) -> bytes:
-        # Often asked for again at once: for another range of its tokens, or for its segments.
+        # A caller often reads a record twice, for another range of its tokens or for its segments.
         number, data = self._latest
         if number != i:
-            data = self._read_anew(i)
+            data = self._read_from_shard(i)
             self._latest = (i, data)
         return data
 
-    def _read_anew(self, i: int) -> bytes:
+    def _read_from_shard(self, i: int) -> bytes:
         if not 0 <= i < len(self):
             raise IndexError(f"no record {i} among {len(self)} of split {self.name!r}")
         shard = bisect.bisect_right(self._begins, i) - 1
         path, position = self._paths[shard], i - self._begins[shard]
         try:
-            # As a range: a list of positions takes thrice as long.
+            # The position is given as a range, because a list takes three times as long.
             return self._reader(path).read(position, position + 1)[0]
         except (IndexError, RuntimeError, ValueError) as error:
             raise CacheError(
@@ -219,9 +226,9 @@ class CacheSplit:
             ) from error
 
 
-def _opened(path: str) -> Any:
+def _open_shard(path: str) -> Any:
     return ArrayRecordReader(path, _READ_OPTIONS)
 
 
-def _mapped(path: Path) -> np.ndarray:
+def _map_array(path: Path) -> np.ndarray:
     return np.load(path, mmap_mode="r", allow_pickle=False)

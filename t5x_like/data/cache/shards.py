@@ -1,7 +1,8 @@
-"""Writing a cache shard by shard: a killed writer loses the shard it was at, and no other.
+"""A writer of cache shards. If it is killed, it loses only the shard that it was writing.
 
-Beside a finished shard lie, until the manifest is written, `<shard>.npz` (lengths, document
-starts, token counts) and, last of all, `<shard>.json`, which says what the shard was made of.
+Until the manifest is written, a finished shard has two more files beside it: `<shard>.npz`
+(lengths, document starts, token counts), and `<shard>.json`, which is written last and describes
+the content of the shard.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from t5x_like.data.cache.format import (
 from t5x_like.data.cache.tokenization import Record
 
 _PACKED_TOKENS = 1 << 20
-# One record a chunk, so that a random read touches nothing else; uncompressed, since token ids
-# shrink by a quarter at best (zstd) and decompression would be a third of the time of a read.
+# Each chunk holds one record, so that a random read touches nothing else. It is not compressed:
+# zstd saves at most a quarter, and decompression would take a third of the time of a read.
 _OPTIONS = "group_size:1,uncompressed"
 
 
 class Packed(NamedTuple):
-    """Records as they are stored, with what the index says of them.
+    """Encoded records and their part of the index.
 
     Attributes:
-      data: the bytes of each.
+      data: the bytes of each record.
       lengths: int64 [records, features].
       new_document: bool [records].
       counts: int64 [features, vocabulary], occurrences of each id.
@@ -59,10 +60,10 @@ class Packed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ShardPlan:
-    """Where shards go and what they have in common.
+    """The directory of the shards and the properties that all of them share.
 
     Attributes:
-      recipe: digest of all that decides a shard's bytes besides the text in it.
+      recipe: the digest of everything that decides a shard's bytes except its text.
     """
 
     directory: str
@@ -71,7 +72,7 @@ class ShardPlan:
     recipe: str
 
     def finished(self, split: str, number: int, *, content: str | None = None) -> bool:
-        """Whether a shard of this recipe (and content, if known) was written before."""
+        """Whether a complete shard of this recipe (and content, if known) exists."""
         path = Path(self.directory) / shard_name(split, number)
         try:
             made_of = json.loads(_sidecar(path, ".json").read_text(encoding="utf-8"))
@@ -82,10 +83,10 @@ class ShardPlan:
         return as_planned and content in (None, made_of["content"])
 
     def packed(self, records: Iterable[Record]) -> Iterator[Packed]:
-        """The records as they are stored, some at a time, so that memory is bounded.
+        """The encoded records in groups, so that memory is bounded.
 
         Raises:
-          CacheError: an id that the vocabulary does not have.
+          CacheError: the vocabulary does not have an id.
         """
         codec = RecordCodec(self.features)
         some: list[Record] = []
@@ -128,7 +129,7 @@ class ShardPlan:
         records: Iterable[Record],
         content: str | Callable[[], str],
     ) -> int:
-        """Writes a shard of records in order; otherwise as `write_packed`."""
+        """Writes a shard of records in order, like `write_packed` in all else."""
         return self.write_packed(split, number, parts=self.packed(records), content=content)
 
     def write_packed(
@@ -142,10 +143,10 @@ class ShardPlan:
         """Writes a shard.
 
         Args:
-          split: which split it is of.
-          number: its place in the split.
+          split: the split of the shard.
+          number: the shard's place in the split.
           parts: its records, in order.
-          content: digest of what it was made of; a function where only reading it all tells.
+          content: the digest of the text; a function where the digest needs all of the text.
 
         Returns:
           The number of records.
@@ -178,7 +179,7 @@ class ShardPlan:
         return len(index["lengths"])
 
     def _finish(self, path: Path, index: Mapping[str, Any], *, content: str) -> None:
-        """Writes what lies beside a shard."""
+        """Writes the two files beside a shard."""
         temporary = whole_files.temporary_name(path)
         with temporary.open("wb") as file:
             np.savez_compressed(file, **index)
@@ -205,14 +206,14 @@ def finalise(
     shards: Mapping[str, int],
     skipped: Mapping[str, int],
 ) -> Manifest:
-    """Makes a complete cache of finished shards: index, counts, vocabulary, and the manifest last.
+    """Completes a cache of finished shards: writes index, counts, vocabulary and, last, manifest.
 
     Args:
-      plan: by which the shards were written.
-      manifest: complete except for `splits` and `content_hash`.
-      vocabulary: saved beside the shards.
-      shards: how many each split has.
-      skipped: documents left out of each split for invalid UTF-8.
+      plan: the plan of the shards.
+      manifest: the manifest, complete except for `splits` and `content_hash`.
+      vocabulary: the vocabulary to save beside the shards.
+      shards: the number of shards of each split.
+      skipped: the number of documents left out of each split because of invalid UTF-8.
 
     Raises:
       CacheError: the split 'train' has no tokens.
@@ -226,7 +227,7 @@ def finalise(
             plan, split, paths, skipped=skipped.get(split, 0), digest=digest
         )
     if "train" in splits and not sum(splits["train"].tokens.values()):
-        raise CacheError(f"{manifest.corpus!r} is empty: not one token in its split 'train'")
+        raise CacheError(f"{manifest.corpus!r} is empty: its split 'train' has no tokens")
     vocabulary.save(directory)
     for name in FLAGS:
         (directory / flags_name(name)).unlink(missing_ok=True)
@@ -254,7 +255,7 @@ def _index_split(
     names = [offsets_name(split), new_document_name(split), counts_name(split)]
     temporary = [whole_files.temporary_name(directory / name) for name in names]
     rows = len(plan.features)
-    # Mapped, not built in memory: a large corpus has billions of records.
+    # The offsets are mapped from disk, because a large corpus has billions of records.
     offsets = np.lib.format.open_memmap(temporary[0], "w+", np.int64, (rows, records + 1))
     new_document = np.zeros(records, bool)
     counts = np.zeros([rows, plan.vocab_size], np.int64)
@@ -287,7 +288,7 @@ def _index_split(
 
 
 def _clean_up(directory: Path, manifest: Manifest) -> None:
-    """Removes sidecars, leftovers of killed writers, and what was there of an earlier corpus."""
+    """Removes sidecars, leftovers of killed writers, and files of an earlier corpus."""
     kept = {shard.file for info in manifest.splits.values() for shard in info.shards}
     for pattern in (
         "*.arrayrecord",

@@ -1,6 +1,6 @@
-"""What training needs to know of tasks besides their caches, kept as JSON beside these.
+"""JSON files with the properties of tasks that training needs besides the caches.
 
-With it, a cached SeqIO task or mixture trains where SeqIO is not installed.
+With them, a cached SeqIO task or mixture trains where SeqIO is not installed.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _FIELDS = ("name", "directory", "objective", "steps", "eos", "weight")
 
 
 def save(file: Path, tasks: Sequence[Task]) -> None:
-    """Writes what was cached of a task (one) or mixture (several), whole or not at all."""
+    """Writes the record of a task (one) or mixture (several), complete or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    whole_files.write(file, _encoded(tasks))
+    whole_files.write(file, _encode(tasks))
 
 
 def holds(file: Path, tasks: Sequence[Task]) -> bool:
-    """Whether just these tasks are saved there."""
-    return file.is_file() and file.read_bytes() == _encoded(tasks)
+    """Whether the file holds exactly these tasks."""
+    return file.is_file() and file.read_bytes() == _encode(tasks)
 
 
-def _encoded(tasks: Sequence[Task]) -> bytes:
+def _encode(tasks: Sequence[Task]) -> bytes:
     rows = [{name: getattr(task, name) for name in _FIELDS} for task in tasks]
     rows = [{**row, "objective": _to_json(row["objective"])} for row in rows]
     return json.dumps(rows, indent=1).encode()
 
 
 def load(file: Path) -> tuple[Task, ...]:
-    """Reads what `save` wrote.
+    """Reads the tasks that `save` wrote.
 
     Raises:
-      ValueError: the file is damaged, or names a class that is not an objective of this package
-        and of no module imported so far.
+      ValueError: the file is damaged, or names a class that is neither an objective of this package
+        nor in a module imported so far.
     """
     try:
         rows = json.loads(file.read_text())
@@ -64,7 +64,7 @@ def load(file: Path) -> tuple[Task, ...]:
 
 
 def _to_json(value: Any) -> Any:
-    """A dataclass as its class and fields; a tuple as a list; numbers and text as they are."""
+    """A dataclass as its class and fields, a tuple as a list, numbers and text unchanged."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = type(value)
         fields = [field.name for field in dataclasses.fields(value) if field.init]
@@ -93,7 +93,7 @@ def _from_json(value: Any, file: Path) -> Any:
 
 def _class(address: str, file: Path) -> Any:
     module, _, name = address.partition(":")
-    # A file must not be able to import what it likes: ours, or what the user has imported.
+    # A file may only name modules of this package, and modules that the user has imported.
     if module.startswith("t5x_like.objectives."):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(module)
@@ -104,12 +104,12 @@ def _class(address: str, file: Path) -> Any:
         )
     kind = getattr(sys.modules[module], name, None)
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
-        raise ValueError(f"{file} names {address}, which is no objective, nor part of one")
+        raise ValueError(f"{file} names {address}, which is not an objective or part of one")
     return kind
 
 
 def _objective_from_json(fields: dict[str, Any] | None, file: Path) -> Objective | None:
     made: Any = _from_json(fields, file)
     if made is not None and not hasattr(made, "geometry"):
-        raise ValueError(f"{file} names {made}, which is no objective")
+        raise ValueError(f"{file} names {made}, which is not an objective")
     return made

@@ -1,16 +1,17 @@
-"""From documents to records: segments, tokens, pieces of bounded length.
+"""Tokenisation of documents into records: segments, tokens, pieces of bounded length.
 
-A document is cut after every run of newlines, which stays with the line before it, and a line of
-more than `text_pieces.MAX_LINE` characters is cut again after a space. Segments are these, or the
-sentences in them. They are tokenised one by one, and the tokens of a document are those of its
-segments, end to end. Joined, the segments are the document to the last character.
+A document is cut after every run of newlines, which stays with the preceding line. A line of more
+than `text_pieces.MAX_LINE` characters is cut again after a space. The segments are these parts, or
+the sentences in them. They are tokenised one by one, and the tokens of a document are those of its
+segments, end to end. The segments, joined, equal the document in every character.
 
-So bytes and characters give exactly `encode(document)`; so does WordPiece, for which white space
-and punctuation divide words, and so does a SentencePiece model with T5's settings, which takes a
-newline for a space and lets no piece cross one: but where a sentence follows another without a
-space, no piece crosses its end. Byte-level BPE does not at blank lines: of a run of white space it
-leaves the last character to the word that follows, which in a document is a newline before the next
-line, and here there is no next line. Nor does it join the punctuation of two sentences.
+The tokens compare with `encode(document)` as follows. Bytes and characters give exactly the same
+tokens. So does WordPiece, for which white space and punctuation divide words. So does a
+SentencePiece model with T5's settings, which reads a newline as a space and has no piece across a
+space; but where a sentence follows another without a space, no piece crosses the end of the first.
+Byte-level BPE differs at blank lines: it attaches the last character of a run of white space to the
+next word. In a document this is a newline before the next line, and a segment has no next line. It
+also does not join the punctuation of two sentences.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ Document = Mapping[str, str]
 
 
 class Record(NamedTuple):
-    """What becomes one record of a shard.
+    """One record of a shard, before it is encoded.
 
     Attributes:
       features: {feature: int32 [n]}.
-      segments: int32 [S], where segments start; empty where the corpus has none.
-      new_document: False for all but the first record of a document.
+      segments: int32 [S], the positions at which segments start; empty for a corpus without
+        segments.
+      new_document: whether it is the first record of a document.
     """
 
     features: dict[str, np.ndarray]
@@ -49,26 +51,26 @@ class Record(NamedTuple):
 
 
 def split_segments(text: str, sentences: str = LINES) -> list[str]:
-    """The segments of a document; joined, they are the text.
+    """The segments of a document. Joined, they equal the text.
 
     Args:
-      text: of the document.
+      text: the text of the document.
       sentences: a language, or `LINES`.
     """
     return list(itertools.chain.from_iterable(_split(text, sentences)))
 
 
 def _split(text: str, sentences: str) -> Iterator[list[str]]:
-    """The segments of each line, or part of a long one."""
+    """The segments of each line, or of each part of a long line."""
     lines: Iterable[str] = _LINE.findall(text)
     if len(text) > text_pieces.MAX_LINE:
-        lines = itertools.chain.from_iterable(map(_in_parts, lines))
+        lines = itertools.chain.from_iterable(map(_line_parts, lines))
     for line in lines:
         yield [line] if sentences == LINES else of_line(line, sentences)
 
 
-def _in_parts(line: str) -> Iterator[str]:
-    """A line with the ends of lines after it, cut as `text_pieces.parts` cuts it."""
+def _line_parts(line: str) -> Iterator[str]:
+    """The parts of a line, with the line ends after it, cut as by `text_pieces.parts`."""
     start, body = 0, len(line.rstrip("\r\n"))
     while body - start > text_pieces.MAX_LINE:
         limit = start + text_pieces.MAX_LINE
@@ -81,22 +83,23 @@ def _in_parts(line: str) -> Iterator[str]:
 def plain_records(
     documents: Iterable[Document], vocabulary: Vocabulary, sentences: str = LINES
 ) -> Iterator[Record]:
-    """Records of documents with the one feature 'targets', cut into pieces.
+    """The records of documents with the single feature 'targets', cut into pieces.
 
-    Documents without a token give none. What continues with a document (`text_pieces.Piece`) gives
-    records that do, too: also of another call. `sentences` as of `split_segments`.
+    A document without tokens gives no record. A `text_pieces.Piece` that continues a document gives
+    records that continue it, even if an earlier call had the beginning. `sentences` is as for
+    `split_segments`.
     """
     for batch in batches(documents):
         begins = [not text_pieces.continues(document) for document in batch]
         lines = [list(_split(document["targets"], sentences)) for document in batch]
         tokens, bounds = _encode(vocabulary, itertools.chain.from_iterable(lines))
         ends = bounds[np.cumsum([sum(map(len, document)) for document in lines])].tolist()
-        # Segments without a token are none.
+        # Segments without tokens do not count.
         starts = bounds[:-1][np.diff(bounds) > 0].astype(np.int32)
         places = starts.tolist()
         for i, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
             if begin == end and begins[i] and isinstance(batch[i], text_pieces.Piece):
-                # Others follow, and are not of the document before.
+                # Other pieces follow, and they must not continue the previous document.
                 yield Record({"targets": tokens[:0]}, starts[:0], new_document=True)
             for start in range(begin, end, PIECE_TOKENS):
                 stop = min(start + PIECE_TOKENS, end)
@@ -112,7 +115,7 @@ def plain_records(
 def text_to_text_records(
     documents: Iterable[Document], vocabulary: Vocabulary, features: Sequence[str]
 ) -> Iterator[Record]:
-    """One record a document, each feature encoded whole."""
+    """One record for each document, each feature encoded as a whole."""
     none = np.zeros(0, np.int32)
     for batch in batches(documents):
         columns = []
@@ -124,7 +127,7 @@ def text_to_text_records(
 
 
 def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Groups small enough that their ids, as Python lists, stay small."""
+    """The documents in groups whose ids, as Python lists, take little memory."""
     batch: list[Document] = []
     characters = 0
     for document in documents:
@@ -140,7 +143,7 @@ def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 def _encode(
     vocabulary: Vocabulary, lines: Iterable[Sequence[str]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all segments end to end, int32, and their bounds, int64 [segments + 1]."""
+    """The ids of all segments end to end, int32, and the segments' bounds, int64 [segments + 1]."""
     texts: list[str] = []
     follows: list[bool] = []
     for first, *others in lines:
@@ -151,12 +154,12 @@ def _encode(
     np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)), out=bounds[1:])
     if ids and isinstance(ids[0], np.ndarray):
         return np.concatenate(ids, dtype=np.int32), bounds
-    # One array for the whole batch: arrays of single texts take several times as long.
+    # The whole batch becomes one array. An array for each text takes several times as long.
     return np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(bounds[-1])), bounds
 
 
 def _encode_each(vocabulary: Vocabulary, texts: list[str], follows: list[bool]) -> Sequence[Any]:
-    """The ids of each text; a text that continues a line is encoded as a continuation."""
+    """The ids of each text. A text that continues a line is encoded by `encode_following`."""
     if not any(follows) or not isinstance(vocabulary, GoesOn):
         return vocabulary.encode_batch(texts)
     begun = iter(vocabulary.encode_batch([t for t, f in zip(texts, follows, strict=True) if not f]))

@@ -1,4 +1,4 @@
-"""Work spread over processes or threads: bounded in flight, and gone when the parent is."""
+"""Work spread over processes or threads, with few jobs in memory; workers end with the parent."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _work: Callable[[Any], Any] | None = None
 
 
 def default_workers() -> int:
-    """The cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def spread(work: Callable[[Job], Result], jobs: Iterator[Job], *, workers: int) -> Iterator[Result]:
-    """Results of `work(job)`, as they come, not in order.
+    """The results of `work(job)` for all jobs, in the order in which they finish.
 
     At most `workers + 1` jobs are in memory. One worker, or a single job, needs no process.
 
     Args:
-      work: pickled once for each process.
-      jobs: drawn when there is room.
-      workers: processes.
+      work: the function to call; it is pickled once for each process.
+      jobs: the jobs, read when there is room for another one.
+      workers: the number of processes.
 
     Raises:
-      CacheError: a process was killed, most often for want of memory.
+      CacheError: a process was killed, most often because memory ran out.
     """
     first = list(itertools.islice(jobs, 2))
     jobs = itertools.chain(first, jobs)
@@ -59,17 +59,17 @@ def spread(work: Callable[[Job], Result], jobs: Iterator[Job], *, workers: int) 
 def mapping(
     work: Callable[[Job], Result], *, workers: int, threads: bool
 ) -> Iterator[Callable[[Iterable[Job]], Iterator[Result]]]:
-    """A `map` of `work`, whose jobs are all drawn and begun at once; results come in order.
+    """A `map` of `work` that reads and starts all jobs at once and gives the results in order.
 
-    One worker is this thread, which does a job when its result is asked for.
+    A single worker is this thread. It does each job when the caller takes the result.
 
     Args:
-      work: pickled once for each process.
-      workers: threads or processes.
-      threads: that `work` mostly runs without Python's lock, so that threads will do.
+      work: the function to call; it is pickled once for each process.
+      workers: the number of threads or processes.
+      threads: whether to use threads, because `work` mostly runs without Python's lock.
 
     Raises:
-      CacheError: a process was killed, most often for want of memory.
+      CacheError: a process was killed, most often because memory ran out.
     """
     if workers <= 1:
         yield functools.partial(map, work)
@@ -98,19 +98,19 @@ def _processes(
         yield pool
     except BrokenProcessPool as error:
         raise CacheError(
-            "a worker process ended: if its message is not above, it was killed, most often as "
-            "memory ran out; what is finished is kept: run the same command again, with fewer "
-            "workers"
+            "a worker process ended: if its message is not above, it was killed, most often "
+            "because memory ran out; finished shards are kept: run the same command again, with "
+            "fewer workers"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def check_main_guard() -> None:
-    """Refuses to do the parent's work in a worker process, which would wait for ever for it.
+    """Refuses to do the parent's work in a worker process, which would wait for itself for ever.
 
-    A new process runs the parent's script again, to find its functions: all of it that is not under
-    `if __name__ == "__main__":`.
+    A new process runs the parent's script again, to find its functions. It runs all code that is
+    not under `if __name__ == "__main__":`.
 
     Raises:
       RuntimeError: this is such a process.
@@ -118,25 +118,25 @@ def check_main_guard() -> None:
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(
             "a worker process runs this script again, up to the work that needs the worker: put "
-            "what trains under `if __name__ == '__main__':`"
+            "the code that trains under `if __name__ == '__main__':`"
         )
 
 
 def _start(work: Callable[[Any], Any]) -> None:
     global _work
     _work = work
-    # Whatever a user's module imports, workers must leave the accelerators alone.
+    # Workers must not use the accelerators, even if a user's module imports JAX or TensorFlow.
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     die_with_parent()
 
 
 def die_with_parent() -> None:
-    """Ends this process when its parent has ended, even by SIGKILL: it would wait for ever."""
-    threading.Thread(target=_outlive_nobody, daemon=True).start()
+    """Ends this process when its parent ends, even by SIGKILL. It would wait for ever otherwise."""
+    threading.Thread(target=_end_after_parent, daemon=True).start()
 
 
-def _outlive_nobody() -> None:
+def _end_after_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

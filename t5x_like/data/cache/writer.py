@@ -1,4 +1,4 @@
-"""Writes the cache of a corpus: tokenises its documents once, in parallel."""
+"""A writer of a corpus's cache, which tokenises the documents once, in parallel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BLOCK_BYTES = 8 << 20
 
 @dataclasses.dataclass(frozen=True)
 class _Block:
-    """The text of one shard; no documents where an earlier run finished the shard."""
+    """The text of one shard; `documents` is None where an earlier run finished the shard."""
 
     split: str
     number: int
@@ -44,7 +44,7 @@ class _Block:
 
 @dataclasses.dataclass(frozen=True)
 class _Tokenise:
-    """What a worker does with a batch of documents."""
+    """The function that a worker applies to a batch of documents."""
 
     plan: ShardPlan
     vocabulary: Vocabulary
@@ -69,21 +69,21 @@ def write_cache(
     progress: bool = True,
     overwrite: bool = False,
 ) -> Manifest:
-    """Writes the cache of `corpus` to `directory`; leaves one that is complete as it is.
+    """Writes the cache of `corpus` to `directory`, unless the directory has a complete cache of it.
 
-    Memory is bounded by two blocks of text, and a batch of it for each worker, whatever the size
-    of the corpus. A writer that was killed resumes where it was: shards whose text has not changed
-    are kept. Where another process writes it, this one waits, and keeps what that has made.
+    Memory holds at most two blocks of text, and a batch of text for each worker, for a corpus of
+    any size. A killed writer resumes: shards whose text has not changed are kept. If another
+    process writes the same cache, this one waits and then keeps that cache.
 
     Args:
-      directory: made if missing.
-      corpus: its documents become records, in order.
-      vocabulary: tokenises them; saved in the directory.
-      sentences: what segments of plain text are: sentences of this language, or "lines".
-      workers: threads or, where the vocabulary is Python code, processes that tokenise; None for
-        one a core, 1 for none besides this thread.
+      directory: the directory of the cache, made if missing.
+      corpus: the corpus whose documents become records, in order.
+      vocabulary: the vocabulary that tokenises them; it is saved in the directory.
+      sentences: the segments of plain text: sentences of this language, or "lines".
+      workers: the number of threads or, where the vocabulary is Python code, of processes that
+        tokenise; None for one on each core, 1 for this thread alone.
       progress: whether to show a bar on standard error.
-      overwrite: replaces a complete cache, also one of another corpus or vocabulary.
+      overwrite: whether to replace a complete cache, even of another corpus or vocabulary.
 
     Raises:
       CacheError: the directory cannot be written, or holds the cache of something else; or the
@@ -91,7 +91,7 @@ def write_cache(
       CorpusError: the corpus cannot be read.
     """
     directory = Path(directory)
-    manifest = _planned(corpus, vocabulary, sentences)
+    manifest = _initial_manifest(corpus, vocabulary, sentences)
     with sole_writer(directory):
         if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
             return complete
@@ -113,8 +113,8 @@ def write_cache(
         return written
 
 
-def _planned(corpus: Corpus, vocabulary: Vocabulary, sentences: str) -> Manifest:
-    """The manifest of a cache that is to be written."""
+def _initial_manifest(corpus: Corpus, vocabulary: Vocabulary, sentences: str) -> Manifest:
+    """The manifest of the cache before its shards are known."""
     plain = corpus.features == registry.TARGETS
     return Manifest(
         corpus=corpus.name,
@@ -129,7 +129,7 @@ def _planned(corpus: Corpus, vocabulary: Vocabulary, sentences: str) -> Manifest
 
 
 def _warn_of_share(corpus: Corpus, manifest: Manifest) -> None:
-    """Says it where the tokens held out are far from the share of documents asked for."""
+    """Warns if the held-out share of tokens is far from the requested share of documents."""
     asked = corpus.held_out
     if not asked:
         return
@@ -139,16 +139,15 @@ def _warn_of_share(corpus: Corpus, manifest: Manifest) -> None:
         return
     documents = sum(manifest.splits[name].documents for name in corpus.splits)
     print(
-        f"{corpus.name}: validation holds {share:.1%} of the tokens, where {asked:.1%} of the "
-        f"documents was asked for: the {documents:,} documents are few or of uneven lengths. Hold "
-        "out another share, divide the text into more documents (separator), or name files to hold "
-        "out",
+        f"{corpus.name}: validation holds {share:.1%} of the tokens, but you asked for {asked:.1%} "
+        f"of the documents: the {documents:,} documents are few or of uneven lengths. Hold out "
+        "another share, divide the text into more documents (separator), or name files to hold out",
         file=sys.stderr,
     )
 
 
 class _Gathered:
-    """The documents of a shard to be, while it is not full."""
+    """The documents collected so far for the next shard."""
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
@@ -173,7 +172,7 @@ class _Gathered:
 class _Blocks:
     """The documents of one reading in blocks of about `BLOCK_BYTES`, the same in every run.
 
-    What the splits have left in the end are the last blocks, one a split.
+    The last block of each split holds the rest of its documents.
     """
 
     def __init__(self, corpus: Corpus, splits: Sequence[str], plan: ShardPlan) -> None:
@@ -212,23 +211,23 @@ def _write_with_bar(tokenise: _Tokenise, blocks: _Blocks, *, workers: int, progr
     with bars.bar(
         desc=blocks.title, unit="B", unit_scale=True, shown=progress, mininterval=0.5
     ) as bar:
-        for size in _written(tokenise, iter(blocks), workers=workers):
+        for size in _write_blocks(tokenise, iter(blocks), workers=workers):
             report = blocks.report
-            # Files may be compressed: then only what is read of them has a known total.
+            # The total is known for bytes of files only, because the files may be compressed.
             bar.total = report.bytes_total or None
             bar.update(report.bytes_read - bar.n if report.bytes_total else size)
 
 
-def _written(tokenise: _Tokenise, blocks: Iterator[_Block], *, workers: int) -> Iterator[int]:
-    """Writes the shards in order and gives the bytes of text of each.
+def _write_blocks(tokenise: _Tokenise, blocks: Iterator[_Block], *, workers: int) -> Iterator[int]:
+    """Writes the shards in order and yields the number of bytes of text of each.
 
-    The workers tokenise; all else is done here, meanwhile: with two blocks in hand, there is work
-    for them while one is written and the next one read.
+    The workers only tokenise. This thread reads and writes at the same time. It holds two blocks,
+    so that the workers have one to tokenise while this thread writes the other or reads the next.
     """
-    # Where encoding lets go of Python's lock threads do, which start at once.
+    # If encoding releases Python's lock, threads suffice, and they start at once.
     threads = getattr(tokenise.vocabulary, "releases_lock", False)
     if not threads and workers > 1:
-        # A text that does not fill a block is not worth processes.
+        # A text that does not fill a block is tokenised sooner than processes start.
         first = list(itertools.islice(blocks, 1))
         blocks = itertools.chain(first, blocks)
         workers = workers if first and first[0].bytes >= BLOCK_BYTES else 1
@@ -252,15 +251,17 @@ def _written(tokenise: _Tokenise, blocks: Iterator[_Block], *, workers: int) -> 
 
 
 def keep_or_clear(directory: Path, wanted: Manifest, *, overwrite: bool) -> Manifest | None:
-    """The manifest of a complete cache that is as wanted, or None and an incomplete cache.
+    """The manifest of a complete cache that matches `wanted`, or None if the cache must be written.
+
+    With `overwrite`, a complete cache loses its manifest and so becomes incomplete.
 
     Raises:
-      CacheError: the complete cache there is of something else, and `overwrite` is not set.
+      CacheError: the complete cache is of something else, and `overwrite` is False.
     """
     if not Cache.exists(directory):
         return None
     if overwrite:
-        # First of all, so that a kill from here on leaves an incomplete cache.
+        # The manifest goes first, so that a kill from here on leaves an incomplete cache.
         (directory / MANIFEST).unlink()
         return None
     found = Cache.open(
@@ -282,12 +283,12 @@ def keep_or_clear(directory: Path, wanted: Manifest, *, overwrite: bool) -> Mani
 
 
 def cut_by(manifest: Manifest) -> str:
-    """The rule of segments without the library's release, of which a finished cache may be any."""
+    """The rule of segments without the library's version; a finished cache may have any version."""
     return (manifest.segmentation or "").partition(",")[0]
 
 
 def shard_plan(directory: Path, manifest: Manifest, *, source: str = "") -> ShardPlan:
-    """How shards of this manifest are written; `source` stands for text that is not hashed."""
+    """The plan for shards of this manifest; `source` identifies text that is not hashed."""
     decisive = [
         FORMAT_VERSION,
         manifest.vocabulary_fingerprint,

@@ -1,1 +1,1 @@
-"""Where text comes from: files, TFDS, and how documents and sentences are told apart."""
+"""Sources of text: files and TFDS, and the division of text into documents and sentences."""

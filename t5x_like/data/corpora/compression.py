@@ -20,11 +20,14 @@ COMPRESSED = (".gz", ".zst")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CHUNK = 1 << 17
 _FRAME_PART = 1 << 11
-"""Bytes to decompress at once: of zstandard's best they make 64 MiB, of 128 KiB gigabytes."""
+"""The number of bytes to decompress at once.
+
+At zstandard's best compression they become 64 MiB, and 128 KiB would become gigabytes.
+"""
 
 
 class _Counted(io.RawIOBase):
-    """Adds what is read from disk to a report."""
+    """A file that adds the number of bytes read from disk to a report."""
 
     def __init__(self, file: io.FileIO, report: ReadReport) -> None:
         self._file = file
@@ -40,7 +43,7 @@ class _Counted(io.RawIOBase):
 
 
 class _Zstandard(io.RawIOBase):
-    """Concatenated frames. zstandard's own reader ends a truncated file without an error."""
+    """A reader of concatenated frames that raises at a truncated one. zstandard's does not."""
 
     def __init__(self, source: io.RawIOBase, decompressor: zstandard.ZstdDecompressor) -> None:
         self._source = source
@@ -63,7 +66,7 @@ class _Zstandard(io.RawIOBase):
         return count
 
     def _advance(self) -> bool:
-        """Decompresses another chunk; False at the end of the file."""
+        """Decompresses another chunk. Returns False at the end of the file."""
         if self._frame.eof and self._frame.unused_data:
             self._compressed = memoryview(self._frame.unused_data + bytes(self._compressed))
         elif not self._compressed:
@@ -82,10 +85,10 @@ class _Zstandard(io.RawIOBase):
 
 @contextmanager
 def open_stream(path: Path, report: ReadReport) -> Iterator[io.BufferedReader]:
-    """The file's bytes, decompressed, past a UTF-8 byte order mark.
+    """The file's bytes, decompressed and without a UTF-8 byte order mark.
 
     Raises:
-      CorpusError: while it is being read, the file proves damaged or truncated.
+      CorpusError: reading shows that the file is damaged or truncated.
     """
     import zstandard
 

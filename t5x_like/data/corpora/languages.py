@@ -1,4 +1,4 @@
-"""Corpora as one mixture, of which the smaller ones are read more often than their size says."""
+"""A mixture of corpora, in which smaller corpora may have more than their proportional share."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from t5x_like.vocabularies.learning import sampling
 
 @dataclasses.dataclass(frozen=True)
 class Together:
-    """Several corpora of plain text as one: what a vocabulary of all is trained on.
+    """Several corpora of plain text as one text, on which their common vocabulary is trained.
 
     Attributes:
-      corpora: two or more.
-      exponent: of the mixture that is trained on (`tempered`).
+      corpora: two or more corpora.
+      exponent: the exponent of the mixture (`tempered`).
     """
 
     corpora: Sequence[Corpus]
@@ -30,10 +30,11 @@ class Together:
         return "+".join(corpus.name for corpus in self.corpora)[:60]
 
     def training_texts(self) -> Iterator[str]:
-        """Lines of all, at most `sampling.MAX_SENTENCES`, in the proportions of the mixture.
+        """The lines of all corpora, at most `sampling.MAX_SENTENCES`, in the mixture's proportions.
 
-        As mT5's vocabulary was trained on the languages as its model was (Xue et al., 2021, section
-        3.2). Lines of corpora that have too few are given several times. Each text is read twice.
+        The vocabulary of mT5 was trained on its languages in the same proportions as the model (Xue
+        et al., 2021, section 3.2). Lines of a corpus that has too few are repeated. Each text is
+        read twice.
         """
         named = {str(n): corpus for n, corpus in enumerate(self.corpora)}
         documents = {name: _count(corpus) for name, corpus in named.items()}
@@ -49,7 +50,7 @@ class Together:
             )
             for name, corpus in named.items()
         }
-        # So many that nothing is thrown away of the corpus that has most for its share.
+        # The total number of lines at which no corpus has more lines than its share.
         lines = max(len(found[name]) / shares[name] for name in named)
         for name, mine in found.items():
             wanted = max(len(mine), round(lines * shares[name]))
@@ -66,10 +67,10 @@ def _count(corpus: Corpus) -> int:
 
 
 def tempered(documents: Mapping[str, int], exponent: float) -> dict[str, int]:
-    """Weights in proportion to numbers of documents to the power of `exponent`.
+    """Weights in proportion to the numbers of documents to the power of `exponent`.
 
-    mT5 takes 0.3 (Xue et al., 2021, section 3.2); 1 is in proportion to size, 0 all alike. Exact
-    to a ten thousandth of the largest.
+    The exponent is 0.3 in mT5 (Xue et al., 2021, section 3.2). With 1, weights are in proportion to
+    size; with 0, they are equal. They are exact to a ten thousandth of the largest weight.
 
     Raises:
       ValueError: the exponent is not from 0 to 1, or a corpus has no documents.

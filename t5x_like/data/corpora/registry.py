@@ -1,4 +1,4 @@
-"""Corpora: documents of text by split, in a fixed order, and the names they are found by."""
+"""Corpora: documents of text by split, in a fixed order, and the registry of corpus names."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora import text_pieces
 
 TARGETS = ("targets",)
-"""Features of plain text."""
+"""The features of plain text."""
 TEXT_TO_TEXT = ("inputs", "targets")
 
 
 class CorpusError(ValueError):
-    """A corpus cannot be read as asked."""
+    """A corpus cannot be read."""
 
 
 class NothingHeldOutError(CorpusError):
-    """A corpus has documents, and too few of them to hold some out."""
+    """A corpus has too few documents to hold some out."""
 
 
 @dataclasses.dataclass
 class ReadReport:
-    """What reading a split has come to so far; filled in while its documents are iterated.
+    """The progress of reading a split, updated while its documents are iterated.
 
-    `documents` and `skipped` (those of them with invalid UTF-8) are of the whole corpus where one
-    reading decides the split; `skipped_pieces` are of documents too long to be skipped whole. Bytes
-    are of files as they lie on disk; 0 where there are none.
+    `documents` counts the documents, and `skipped` those with invalid UTF-8. Where one reading
+    gives several splits, both counts cover the whole corpus. `skipped_pieces` counts the skipped
+    pieces of documents that are too long to be skipped whole. Bytes are those of files on disk; 0
+    where there are no files.
     """
 
     documents: int = 0
@@ -50,15 +51,16 @@ class ReadReport:
 
 
 class Corpus(abc.ABC):
-    """Documents are dicts from feature name to text, non-empty and encodable as UTF-8.
+    """A corpus. Its documents are dicts from feature name to text, non-empty and valid UTF-8.
 
-    A subclass says how its documents are read; this class skips and counts undecodable ones,
-    and splits by content: a document stays in its split whatever is added around it.
+    A subclass implements how its documents are read. This class skips and counts undecodable
+    documents, and chooses the split by content: a document stays in its split when others are
+    added.
 
     A document of plain text that is longer than `text_pieces.MAX_PIECE` characters comes as several
     `text_pieces.Piece`s, one after the other. It is one document: the first piece decides the split
-    of all, so that copies are in the same one. An undecodable piece alone is left out of it, and
-    what follows is a document by itself, in the same split.
+    of all, so that copies of a document have the same split. An undecodable piece is left out. The
+    pieces after it are a new document in the same split.
     """
 
     name: str
@@ -71,7 +73,7 @@ class Corpus(abc.ABC):
     @property
     @abc.abstractmethod
     def held_out(self) -> float | None:
-        """Fraction of documents for `validation`; None where `read` itself knows the splits."""
+        """The fraction of documents in `validation`; None where `read` itself has the splits."""
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -81,23 +83,26 @@ class Corpus(abc.ABC):
     def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
         """All documents, or those of `split` where `held_out` is None, in a fixed order.
 
-        Long ones may come whole or as `text_pieces.Piece`s.
+        Long documents may come whole or as `text_pieces.Piece`s.
 
-        Undecodable bytes come as lone surrogates (`errors="surrogateescape"`); only the byte
-        counts of the report are filled in here.
+        Undecodable bytes come as lone surrogates (`errors="surrogateescape"`). This method updates
+        only the byte counts of the report.
         """
 
     @abc.abstractmethod
     def fingerprint(self) -> str:
-        """Hex digest of what is read and how; cheap, so of files their size, head and tail."""
+        """A hex digest of the text and of how it is read, quick to compute.
+
+        For files, it covers their size, head and tail.
+        """
 
     @abc.abstractmethod
     def description(self) -> str:
-        """One line for people."""
+        """A description in one line, for messages."""
 
     @property
     def readings(self) -> tuple[tuple[str, ...], ...]:
-        """The splits, those together that one reading of the text gives."""
+        """The splits in groups, each of which needs one reading of the text."""
         return tuple((split,) for split in self.splits) if self.held_out is None else (self.splits,)
 
     def documents(
@@ -106,7 +111,7 @@ class Corpus(abc.ABC):
         """The documents of a split, in the same order each time, in bounded memory.
 
         Raises:
-          CorpusError: there is no such split, or nothing in it.
+          CorpusError: there is no such split, or it is empty.
         """
         if split not in self.splits:
             raise CorpusError(
@@ -117,21 +122,21 @@ class Corpus(abc.ABC):
             yield document
 
     def training_texts(self) -> Iterator[str]:
-        """What a vocabulary is trained on: the training split, whatever the feature."""
+        """The texts to train a vocabulary on: the training split, all features."""
         for document in self.documents("train"):
             yield from document.values()
 
     def sorted_documents(
         self, splits: Sequence[str], *, report: ReadReport
     ) -> Iterator[tuple[str, dict[str, str]]]:
-        """Documents with their splits, in the order of the text: read once for all the splits.
+        """Documents with their splits, in the order of the text, which is read once.
 
         Args:
-          splits: of one of `readings`.
-          report: filled in meanwhile.
+          splits: splits that are in one group of `readings`.
+          report: updated during the reading.
 
         Raises:
-          CorpusError: in the end, a split got nothing; the first such split.
+          CorpusError: a split is empty. The error comes at the end, for the first such split.
         """
         found = set()
         for split, document in self._decodable(self._chooser(splits[0]), splits[0], report=report):
@@ -145,7 +150,7 @@ class Corpus(abc.ABC):
     def _decodable(
         self, split_of: Callable[[bytes], str], split: str, *, report: ReadReport
     ) -> Iterator[tuple[str, dict[str, str]]]:
-        """All documents that are not empty, the long ones in pieces, with their splits."""
+        """All decodable documents that are not empty, with their splits; long ones in pieces."""
         chosen: str | None = None
         gap = False
         whole = (document for document in self.read(split, report) if any(document.values()))
@@ -163,12 +168,15 @@ class Corpus(abc.ABC):
             if gap:
                 document = text_pieces.Piece(document["targets"], first=True)
                 gap = False
-            # References of the same input must not be divided between the splits.
+            # Several references for one input must not be divided between the splits.
             chosen = chosen or split_of(first)
             yield chosen, document
 
     def _chooser(self, split: str) -> Callable[[bytes], str]:
-        """Which split a document with this first feature is in: `split`, if none are held out."""
+        """A function from a document's first feature to its split.
+
+        The split is always `split` if no documents are held out.
+        """
         if not self.held_out:
             return lambda content: split
         held_out = HeldOut(self.held_out)
@@ -180,17 +188,17 @@ class Corpus(abc.ABC):
             return CorpusError(f"{where} has no text: {report}")
         if report.documents and split == "validation":
             return NothingHeldOutError(
-                f"{where} has too few documents ({report.documents}) to hold some out: separate "
-                "them otherwise, name files for validation, or hold out nothing (validation=0)"
+                f"{where} has too few documents ({report.documents}) to hold some out: choose "
+                "another separator, name files for validation, or hold out nothing (validation=0)"
             )
         return CorpusError(f"{where} has no text in split {split!r}: every document is empty")
 
 
 class HeldOut:
-    """Decides by content which documents are held out; ask for each of them in order.
+    """A decision by content whether a document is held out. Call it for all documents in order.
 
-    The first document never is and the second different one always is, so that both splits of
-    even a tiny corpus have something. Documents with equal content are never divided.
+    The first document is never held out and the second different document always is, so that both
+    splits of a tiny corpus have a document. Documents with equal content have the same split.
     """
 
     def __init__(self, fraction: float) -> None:
@@ -215,7 +223,7 @@ _REGISTERED: dict[str, Corpus] = {}
 
 
 def add(corpus: Corpus) -> Corpus:
-    """Makes a corpus known by its name, as modules of `tasks` do when they are imported.
+    """Registers a corpus under its name, as modules of `tasks` do when they are imported.
 
     Raises:
       ValueError: the name is taken.
@@ -233,7 +241,7 @@ def get(name: str) -> Corpus:
     """The corpus of this name.
 
     Raises:
-      CorpusError: there is none; says the nearest names.
+      CorpusError: there is no such corpus; the message gives the nearest names.
     """
     known = names()
     if name not in known:
@@ -242,7 +250,7 @@ def get(name: str) -> Corpus:
 
 
 def names() -> tuple[str, ...]:
-    """Names of all corpora: those of `t5x_like.tasks` and those added since."""
+    """The names of all corpora: those of `t5x_like.tasks` and those added later."""
     _import_tasks()
     return tuple(sorted(_REGISTERED))
 

@@ -1,4 +1,4 @@
-"""The corpus of a user's own files: plain text, JSON lines, TSV, CSV or Parquet."""
+"""A corpus of the user's files: plain text, JSON lines, TSV, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from t5x_like.data.corpora import registry, text_formats
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 
 _DOCUMENTS = 2
-"""In fingerprints: changes with how files are divided into documents, and these into splits."""
+"""A number in fingerprints. It changes with the division of files into documents and splits."""
 _CHUNK = 1 << 16
 _CHUNKS = 16
 
 
 class TextFiles(registry.Corpus):
-    """Documents of all files that match, in the order of the patterns and then of the paths.
+    """The documents of all files that match, in the order of the patterns and then of the paths.
 
-    The extension decides the format; `.gz` and `.zst` are decompressed. Plain text is divided
-    by `separator`, and may have documents of any length; in the other formats a row is a document.
+    The extension decides the format; `.gz` and `.zst` are decompressed. Plain text is divided by
+    `separator`, and its documents may have any length. In the other formats a row is a document.
 
     Args:
       files: a path or glob pattern, or several; `**` crosses directories.
-      name: what the corpus is called; None to derive one from the files.
+      name: the name of the corpus; None to derive it from the files.
       features: `("targets",)` for text, `("inputs", "targets")` for text-to-text; None for
-        text-to-text exactly where the first file has both fields and no `field` is given.
-      field: which field of a row is the text; None for `text`.
-      separator: of plain text: `line`, `blank_line` or `file`.
-      validation: fraction of documents held out, chosen by their content.
+        text-to-text if the first file has both fields and `field` is None, otherwise for text.
+      field: the field of a row that holds the text; None for `text`.
+      separator: the separator of documents in plain text: `line`, `blank_line` or `file`.
+      validation: the fraction of documents to hold out, chosen by their content.
       validation_files: patterns of files to hold out instead; they are never trained on.
 
     Raises:
-      ValueError: an argument that cannot be meant. Files are first looked at when needed.
+      ValueError: an argument is invalid. Files are not opened before they are needed.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TextFiles(registry.Corpus):
         self._features = features
         self._field = field
         self._separator = separator
-        self.name = name or _derived_name(self._patterns)
+        self.name = name or _name_from(self._patterns)
         self._validation = float(validation)
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class TextFiles(registry.Corpus):
 
     @property
     def options_read(self) -> set[str]:
-        """Which of `field`, `separator` and `validation` the formats of these files make use of."""
+        """The options among `field`, `separator` and `validation` that apply to these formats."""
         plain = {text_formats.is_plain(path) for path in self._files("train")}
         read = {"separator"} if True in plain else set()
         read |= {"field"} if False in plain else set()
@@ -111,12 +111,12 @@ class TextFiles(registry.Corpus):
             report.bytes_read = done
 
     def fingerprint(self) -> str:
-        """A digest of the reading options and each file's extensions, size and some content.
+        """A digest of the reading options and of each file's extensions, size and a sample of it.
 
-        That is 16 pieces of 64 KiB, evenly spread: all of a file up to 1 MiB.
+        The sample is 16 pieces of 64 KiB, evenly spread, which cover a file of up to 1 MiB.
         """
         content = [
-            [split, "".join(path.suffixes[-2:]), path.stat().st_size, _sampled(path)]
+            [split, "".join(path.suffixes[-2:]), path.stat().st_size, _sample_digest(path)]
             for split in ("train", "validation")
             for path in (self._files(split) if split == "train" or self.held_out is None else ())
         ]
@@ -127,11 +127,11 @@ class TextFiles(registry.Corpus):
         return f"{self.name}: {', '.join(self._patterns)}"
 
     def _files(self, split: str) -> list[Path]:
-        held_out = _matching(self._validation_patterns)
+        held_out = _matching_files(self._validation_patterns)
         if split == "validation" and self.held_out is None:
             return held_out
         withheld = {path.resolve() for path in held_out}
-        paths = [path for path in _matching(self._patterns) if path.resolve() not in withheld]
+        paths = [path for path in _matching_files(self._patterns) if path.resolve() not in withheld]
         if not paths:
             raise CorpusError(
                 f"corpus {self.name!r}: every file of {', '.join(self._patterns)} is also one of "
@@ -146,15 +146,15 @@ def _patterns(files: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
     return tuple(str(Path(pattern).expanduser()) for pattern in several)
 
 
-def _matching(patterns: Sequence[str]) -> list[Path]:
-    """Files of each pattern in turn, each file once.
+def _matching_files(patterns: Sequence[str]) -> list[Path]:
+    """The files that match, in the order of the patterns, each file once.
 
     Raises:
       CorpusError: a pattern matches no file.
     """
     found: dict[Path, Path] = {}
     for pattern in patterns:
-        # A name with brackets in it may be meant literally.
+        # A name with brackets may be the literal name of a file.
         matches = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
         paths = sorted(path for path in map(Path, matches) if path.is_file())
         if not paths:
@@ -165,7 +165,7 @@ def _matching(patterns: Sequence[str]) -> list[Path]:
 
 
 def _hint(pattern: str) -> str:
-    """What is wrong with a pattern: a directory, or one whose directory does not exist."""
+    """Advice for a pattern that is a directory or lies in a missing one; otherwise empty."""
     path = Path(pattern)
     if path.is_dir():
         return f": it is a directory; write {pattern.rstrip('/')}/*"
@@ -173,8 +173,8 @@ def _hint(pattern: str) -> str:
     return "" if fixed.is_dir() else f": there is no directory {fixed}"
 
 
-def _derived_name(patterns: Sequence[str]) -> str:
-    """From the first file's name, else its directory's, without wildcards and extensions."""
+def _name_from(patterns: Sequence[str]) -> str:
+    """A name from that of the first file or its directory, without wildcards and extensions."""
     for part in reversed(Path(patterns[0]).parts if patterns else ()):
         stem = part.split(".")[0]
         if name := re.sub(r"[^0-9A-Za-z]+", "_", re.sub(r"\[.*?\]|[*?]", "_", stem)).strip("_"):
@@ -182,7 +182,7 @@ def _derived_name(patterns: Sequence[str]) -> str:
     return "text"
 
 
-def _sampled(path: Path) -> str:
+def _sample_digest(path: Path) -> str:
     size = path.stat().st_size
     digest = hashlib.sha256()
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""How a text file divides into documents: plain text, JSON lines, TSV, CSV, Parquet."""
+"""The division of a text file into documents: plain text, JSON lines, TSV, CSV, Parquet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from t5x_like.data.corpora.registry import CorpusError, ReadReport
 SEPARATORS = ("line", "blank_line", "file")
 
 MAX_LINE = 1 << 26
-"""Bytes of one row of a structured file; more is taken for a mistake."""
+"""The maximum number of bytes in a row of a structured file; a longer row is an error."""
 
 _UNREADABLE = (".bz2", ".xz", ".zip", ".tar", ".7z", ".pdf", ".docx", ".arrow", ".pkl", ".npy")
 
@@ -27,19 +27,19 @@ Documents = Iterator[dict[str, str]]
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which text is read: the separator of plain text, and of other formats feature -> field."""
+    """The place of documents in a file: the separator of plain text, {feature: field} of rows."""
 
     fields: Mapping[str, str]
     separator: str
 
 
 def documents(path: Path, layout: Layout, *, report: ReadReport) -> Documents:
-    """The documents of one file in order; undecodable bytes come as lone surrogates.
+    """The documents of one file in order, with undecodable bytes as lone surrogates.
 
-    Long ones of plain text come in `text_pieces.Piece`s.
+    Long documents of plain text come as `text_pieces.Piece`s.
 
     Raises:
-      CorpusError: the file is damaged, of an unreadable format or lacks a field.
+      CorpusError: the file is damaged, has an unreadable format or lacks a field.
     """
     if (suffix := _format(path)) == ".parquet":
         yield from _parquet(path, layout)
@@ -52,17 +52,17 @@ def is_plain(path: Path) -> bool:
     """Whether a file is plain text, which has no fields.
 
     Raises:
-      CorpusError: the file is of an unreadable format.
+      CorpusError: the file has an unreadable format.
     """
     suffix = _format(path)
     return suffix != ".parquet" and _STREAMED.get(suffix, _PLAIN).columns is None
 
 
 def columns(path: Path) -> tuple[str, ...]:
-    """Names of the file's fields, of its first row for JSON; none for plain text.
+    """The names of the file's fields, for JSON those of its first row; empty for plain text.
 
     Raises:
-      CorpusError: the file is damaged or of an unreadable format.
+      CorpusError: the file is damaged or has an unreadable format.
     """
     suffix = _format(path)
     if suffix == ".parquet":
@@ -74,15 +74,15 @@ def columns(path: Path) -> tuple[str, ...]:
 
 
 def _format(path: Path) -> str:
-    """The extension that decides, in lower case, without that of a compression."""
+    """The extension that decides the format, in lower case, without that of a compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in compression.COMPRESSED:
         suffixes.pop()
     last = suffixes[-1] if suffixes else ""
     if last in _UNREADABLE:
         raise CorpusError(
-            f"{path}: {last} files are not read; give plain text, .jsonl, .tsv, .csv or .parquet, "
-            "the text formats also as .gz or .zst"
+            f"{path}: {last} files cannot be read; give plain text, .jsonl, .tsv, .csv or "
+            ".parquet; the text formats may also be .gz or .zst"
         )
     return last
 
@@ -93,17 +93,17 @@ def _plain(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
             f"{path} is plain text, which has no {' and '.join(layout.fields)}: give a .tsv, .csv, "
             ".jsonl or .parquet file with fields of these names"
         )
-    # Undecodable bytes are told from text later on, document by document.
+    # Undecodable bytes are found later, document by document.
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="\n")
     try:
-        divided = _divided(text_pieces.parts(text), layout.separator)
+        divided = _divide(text_pieces.parts(text), layout.separator)
         yield from text_pieces.pieces(divided, strip=True)
     finally:
         text.detach()
 
 
-def _divided(parts: Iterator[str], separator: str) -> Iterator[tuple[bool, str]]:
-    """Lines (or parts of long ones) of documents, each with whether it begins one."""
+def _divide(parts: Iterator[str], separator: str) -> Iterator[tuple[bool, str]]:
+    """The lines of documents (or parts of long lines), each with whether it begins a document."""
     inside = False
     begins_line = True
     for part in parts:
@@ -118,7 +118,7 @@ def _divided(parts: Iterator[str], separator: str) -> Iterator[tuple[bool, str]]
 
 def _json_lines(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
     for place, row in _objects(stream, path):
-        yield _chosen(row, layout, place=place)
+        yield _texts(row, layout, place=place)
 
 
 def _objects(stream: io.BufferedReader, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -132,7 +132,7 @@ def _objects(stream: io.BufferedReader, path: Path) -> Iterator[tuple[str, dict[
             ) from error
         if not isinstance(row, dict):
             raise CorpusError(
-                f"{place} holds a {type(row).__name__}: write one JSON object with fields a line"
+                f"{place} holds a {type(row).__name__}: write one JSON object on each line"
             )
         yield place, row
 
@@ -143,8 +143,8 @@ def _delimited(stream: io.BufferedReader, path: Path, layout: Layout) -> Documen
     if header and not any(alike(field, header) for field in layout.fields.values()):
         wanted = " and ".join(map(repr, layout.fields.values()))
         raise CorpusError(
-            f"{path}: its first line must name the columns, and is {header[:6]}. Add a line with "
-            f"{wanted}, or say which of its names is the text (CORPUS_FIELD, --field)"
+            f"{path}: its first line must name the columns, but it is {header[:6]}. Add a line "
+            f"with {wanted}, or name the column of the text (CORPUS_FIELD, --field)"
         )
     for number, row in rows:
         place = f"{path}:{number}"
@@ -153,11 +153,11 @@ def _delimited(stream: io.BufferedReader, path: Path, layout: Layout) -> Documen
                 f"{place} has {len(row)} columns, its header {len(header)} "
                 f"({', '.join(header[:6])})"
             )
-        yield _chosen(dict(zip(header, row, strict=True)), layout, place=place)
+        yield _texts(dict(zip(header, row, strict=True)), layout, place=place)
 
 
 def _rows(stream: io.BufferedReader, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of their last line. In TSV quotes are text, in CSV they quote."""
+    """The rows, each with the number of its last line. Quotes have a meaning in CSV, not in TSV."""
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     if _format(path) == ".csv":
         lines = (line + "\n" for _, line in _whole_lines(stream, path, skip_blank=False))
@@ -194,7 +194,7 @@ def _parquet(path: Path, layout: Layout) -> Documents:
             raise CorpusError(f"{path}: column {field!r} holds {kind}, not text")
     binary = extras.require("pyarrow", "data").large_binary()
     for batch in file.iter_batches(batch_size=64, columns=list(layout.fields.values())):
-        # As bytes: pyarrow stops the whole reading at the first invalid string.
+        # The texts are read as bytes, because pyarrow stops at the first invalid string.
         values = {
             feature: batch.column(field).cast(binary).to_pylist()
             for feature, field in layout.fields.items()
@@ -213,8 +213,8 @@ def _open_parquet(path: Path) -> Any:
         raise CorpusError(f"{path} is not a whole Parquet file: {error}") from error
 
 
-def _chosen(row: Mapping[str, Any], layout: Layout, *, place: str) -> dict[str, str]:
-    """The row's texts by feature; a null is an empty text."""
+def _texts(row: Mapping[str, Any], layout: Layout, *, place: str) -> dict[str, str]:
+    """The texts of a row by feature. A null becomes an empty text."""
     _check_fields(row, layout.fields.values(), place=place)
     texts = {}
     for feature, field in layout.fields.items():
@@ -235,7 +235,7 @@ def _check_fields(present: Collection[str], wanted: Collection[str], *, place: s
 
 @dataclasses.dataclass(frozen=True)
 class _Format:
-    """How files are read, and how the names of their fields are; None where they have none."""
+    """The functions that read documents and names of fields; `columns` is None without fields."""
 
     read: Callable[[io.BufferedReader, Path, Layout], Documents]
     columns: Callable[[io.BufferedReader, Path], Iterable[str]] | None = None
@@ -251,4 +251,4 @@ _STREAMED = {
     ".tsv": _TABLE,
     ".csv": _TABLE,
 }
-"""By extension; a format of files that stream is a line here. Others are plain text."""
+"""The format of each extension, except Parquet. Every other extension is plain text."""

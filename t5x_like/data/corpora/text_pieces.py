@@ -1,9 +1,9 @@
-"""Long text in pieces: cut at the same places however much of it is read at once.
+"""Long text in pieces, cut at the same places for every size of read.
 
-A line of more than `MAX_LINE` characters is cut after its last space before that, or anywhere where
-it has none. A piece is some lines, or such parts of one, with the blank lines after them; joined,
-the pieces of a document are its text. No segment crosses the end of a line or part, so that the
-segments of the pieces are those of the document.
+A line of more than `MAX_LINE` characters is cut after the last space before that length, or at that
+length if it has no space. A piece is some lines, or such parts of a line, with the blank lines
+after them. The pieces of a document, joined, equal its text. No segment crosses the end of a line
+or part, so the segments of the pieces are those of the document.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 MAX_LINE = 1 << 16
 MAX_PIECE = 1 << 20
-"""Characters of a piece, the white space at its end not counted."""
+"""The maximum number of characters in a piece, without the white space at its end."""
 
 _MAX_BLANK = 8 * MAX_PIECE
 
 
 class Piece(dict[str, str]):
-    """Some of a document that is too long to be held whole: pieces of it follow each other.
+    """A part of a document that is too long to be held whole. Its pieces follow each other.
 
     Attributes:
-      first: whether it begins the document; then others follow.
+      first: whether the piece begins the document; others follow it.
     """
 
     def __init__(self, text: str, *, first: bool) -> None:
@@ -38,15 +38,15 @@ def _piece(text: str, first: bool) -> Piece:
 
 
 def continues(document: Mapping[str, str]) -> bool:
-    """Whether it is no document of its own but more of the one before."""
+    """Whether `document` is a piece that continues the previous document."""
     return isinstance(document, Piece) and not document.first
 
 
 def parts(stream: io.TextIOBase) -> Iterator[str]:
-    """Lines with their ends, those of more than `MAX_LINE` characters in parts."""
+    """Lines with their ends. A line of more than `MAX_LINE` characters comes in parts."""
     rest = ""
     while True:
-        # Two more, so that an end of line in any form is seen with the line.
+        # Two more characters are read, so that every form of line end is read with its line.
         text = rest if rest.endswith("\n") else rest + stream.readline(MAX_LINE + 2 - len(rest))
         if not text:
             return
@@ -59,17 +59,17 @@ def parts(stream: io.TextIOBase) -> Iterator[str]:
 def pieces(
     documents: Iterable[tuple[bool, str]], *, strip: bool = False
 ) -> Iterator[dict[str, str]]:
-    """{"targets": text} of each document, or its `Piece`s where it is longer than one.
+    """{"targets": text} of each document, or its `Piece`s if it is longer than one piece.
 
     Args:
       documents: parts in order, each with whether it begins a document.
-      strip: leaves out the white space that ends a document.
+      strip: whether to leave out the white space at the end of a document.
     """
     gathered: list[str] = []
     size = 0
     cut = False
     for begins, part in documents:
-        # Blank lines stay with what is before them.
+        # Blank lines stay with the preceding lines.
         full = size + len(part) > MAX_PIECE and (part.strip() or size > _MAX_BLANK)
         if gathered and (begins or full):
             text = "".join(gathered)
@@ -83,7 +83,7 @@ def pieces(
 
 
 def _ending(text: str, cut: bool, strip: bool) -> Iterator[dict[str, str]]:
-    """A document's last piece, where it was `cut` before, or all of it."""
+    """A document's last piece if earlier pieces were `cut` off, else the whole document."""
     text = text.rstrip() if strip else text
     if not cut:
         yield {"targets": text}
@@ -92,7 +92,7 @@ def _ending(text: str, cut: bool, strip: bool) -> Iterator[dict[str, str]]:
 
 
 def joined(documents: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
-    """Whole documents, for those who hold one at a time whatever its length."""
+    """Whole documents, for callers that can hold a document of any length."""
     held: list[dict[str, str]] = []
     for document in documents:
         if held and not continues(document):
@@ -110,7 +110,7 @@ def _whole(held: list[dict[str, str]]) -> dict[str, str]:
 
 
 def cut_if_long(document: dict[str, str]) -> Iterator[dict[str, str]]:
-    """A document as it is or, of plain text that is longer than a piece, its pieces."""
+    """A document unchanged, or its pieces if it is plain text and longer than a piece."""
     text = document.get("targets", "")
     if len(document) > 1 or len(text) <= MAX_PIECE or isinstance(document, Piece):
         yield document

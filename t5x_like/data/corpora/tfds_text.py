@@ -1,4 +1,4 @@
-"""A corpus from any data set of TensorFlow Datasets, by one function call."""
+"""Corpora from data sets of TensorFlow Datasets (TFDS)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from t5x_like.data.corpora.registry import CorpusError
 
 
 class TfdsText(registry.Corpus):
-    """Texts of a TFDS data set in the order of its files; prepared (downloaded) on first use.
+    """The texts of a TFDS data set in the order of its files, prepared (downloaded) on first use.
 
-    Its own `validation` split is used where it has one; else some of `train` is held out.
+    If the data set has a `validation` split, it is used; otherwise a part of `train` is held out.
 
     Args:
-      tfds_name: as TFDS writes it: `wiki40b/en`, `ag_news_subset:1.0.0`.
-      name: what the corpus is called; None to derive it from `tfds_name`.
-      field: the feature that is the text; None for `text`, or for text-to-text where the data
+      tfds_name: the name in TFDS, such as `wiki40b/en` or `ag_news_subset:1.0.0`.
+      name: the name of the corpus; None to derive it from `tfds_name`.
+      field: the feature that holds the text; None for `text`, or for text-to-text where the data
         set has both `inputs` and `targets`.
-      validation: fraction of documents held out where there is no validation split.
-      data_dir: where TFDS keeps data; None for its own default.
+      validation: the fraction of documents to hold out where there is no validation split.
+      data_dir: the data directory of TFDS; None for its default.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class TfdsText(registry.Corpus):
 
     @property
     def options_read(self) -> set[str]:
-        """Each example is a document, so that nothing separates them."""
+        """The options that apply. No separator does, because each example is a document."""
         return {"field", "validation"}
 
     @property
     def _present(self) -> list[str]:
-        """Names of the data set's features, those within others excepted."""
+        """The names of the data set's features, without nested ones."""
         return list(self._builder.info.features)
 
     @functools.cached_property
@@ -104,7 +104,7 @@ class TfdsText(registry.Corpus):
                 raise CorpusError(f"{self._tfds_name} has no feature {field!r}{advice}")
             feature = self._builder.info.features[field]
             if feature.shape != () or feature.np_dtype != np.object_:
-                raise CorpusError(f"feature {field!r} of {self._tfds_name} is no text: {feature}")
+                raise CorpusError(f"feature {field!r} of {self._tfds_name} is not text: {feature}")
 
     def fingerprint(self) -> str:
         """A digest of the data set's name, version and sizes, and the reading options."""
@@ -118,9 +118,9 @@ class TfdsText(registry.Corpus):
 
 
 def tfds(name: str, tfds_name: str, **options: Any) -> TfdsText:
-    """Registers a TFDS data set under a name; options as of `TfdsText`.
+    """Registers a TFDS data set under a name, with the options of `TfdsText`.
 
-    TFDS is imported, and the data prepared, when the corpus is first read.
+    The first reading of the corpus imports TFDS and prepares the data.
 
     Raises:
       ValueError: the name is taken.

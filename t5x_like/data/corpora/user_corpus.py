@@ -21,14 +21,14 @@ def user_corpus(
     """A corpus of files by path or glob, or of `tfds:<name>`, such as `tfds:wiki40b/en`.
 
     Args:
-      named: what to read.
-      field: of a row that holds the text; None for `text`, or for `inputs` and `targets` where
-        there are both.
-      separator: of documents in plain text: `line`, `blank_line` or `file`.
-      validation: fraction of documents held out.
+      named: the files or the data set.
+      field: the field of a row that holds the text; None for `text`, or for `inputs` and `targets`
+        where a row has both.
+      separator: the separator of documents in plain text: `line`, `blank_line` or `file`.
+      validation: the fraction of documents to hold out.
 
     Raises:
-      ValueError: an argument that cannot be meant.
+      ValueError: an argument is invalid.
     """
     if isinstance(named, str) and named.startswith(TFDS):
         return TfdsText(named.removeprefix(TFDS), field=field, validation=validation)

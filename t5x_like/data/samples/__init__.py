@@ -1,1 +1,1 @@
-"""From the tokens of a cache to rows: planned, drawn, packed."""
+"""Samples and rows of the tokens of a cache, with plans, noise and packing."""

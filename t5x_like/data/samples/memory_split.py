@@ -1,4 +1,4 @@
-"""Documents in memory that samples are made of as from the split of a cache."""
+"""A split of documents in memory, from which samples are made as from the split of a cache."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Document = tuple[np.ndarray, np.ndarray]
 
 
 class MemorySplit:
-    """Each document one record of `targets`.
+    """A split in which each document is one record of `targets`.
 
     Args:
-      documents: of each its tokens (int [n]) and the positions in them at which segments start
-        (int [S], S 0 for a document that is one segment).
+      documents: for each document, its tokens (int [n]) and the positions at which segments start
+        (int [S], where S is 0 for a document that is one segment).
     """
 
     name = "memory"
@@ -34,7 +34,7 @@ class MemorySplit:
 
     @functools.cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
-        """{"targets": int64 [records + 1]}: tokens before each record."""
+        """{"targets": int64 [records + 1]}: the number of tokens before each record."""
         lengths = [len(tokens) for tokens, _ in self._documents]
         return {"targets": np.cumsum([0, *lengths], dtype=np.int64)}
 
@@ -44,12 +44,12 @@ class MemorySplit:
         return np.ones(len(self), bool)
 
     def record(self, i: int) -> dict[str, np.ndarray]:
-        """{"targets": int32 [n]}; an array of the caller's own."""
+        """{"targets": int32 [n]}. The caller may change the array."""
         return {"targets": self._documents[i][0].copy()}
 
     def raw_feature(self, i: int, feature: str) -> np.ndarray:
-        """int32 [n]: the tokens of record `i`, not to be changed."""
-        del feature  # there is one only
+        """int32 [n]: the tokens of record `i`. The caller must not change them."""
+        del feature  # there is only one
         return self._documents[i][0]
 
     def segments(self, i: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Packed rows: which samples share a row, planned once from their sizes, kept with the cache."""
+"""Packed rows. A plan, made once from the samples' sizes and kept, says which share a row."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _BLOCK = 1 << 16
 
 
 class Needs(Protocol):
-    """How many tokens each sample takes; a frozen dataclass, whose repr names them."""
+    """The sizes of samples, as a function: a frozen dataclass, whose repr identifies the sizes."""
 
     def __call__(self, first: int, last: int) -> np.ndarray:
-        """int64 [features, last - first]: of samples `first` to `last`."""
+        """int64 [features, last - first]: the tokens of samples `first` to `last`."""
 
 
 def first_fit(blocks: Iterable[np.ndarray], capacity: Sequence[int]) -> Iterator[list[int]]:
-    """Rows of samples: each, in order, goes to the first of the open rows that has room.
+    """Rows of samples. Each sample, in order, goes to the first open row that has room.
 
-    At most 256 rows are open; where one more is needed, the fullest is closed, to a 32nd of a row.
-    So planning is linear in the number of samples, takes little memory, and a row's samples lie
-    near each other.
+    At most 256 rows are open. If another row is needed, the fullest row is closed, where fullness
+    is measured to a 32nd of a row. So planning takes linear time and little memory, and the samples
+    of a row lie near each other.
 
     Args:
-      blocks: int64 [features, n]: the tokens of the next n samples, at most `capacity`.
-      capacity: tokens of a row for each feature.
+      blocks: int64 [features, n], the tokens of the next n samples, at most `capacity`.
+      capacity: the tokens of a row for each feature.
 
     Yields:
-      The numbers of a row's samples, ascending, as rows are closed.
+      The numbers of a row's samples, ascending, whenever a row is closed.
     """
     steps = [max(1, -(-limit // _LEVELS)) for limit in capacity]
     everywhere = (1 << _OPEN_ROWS) - 1
-    # roomy[f][k]: a bit for each open row, set where feature f has room for k steps or more.
+    # roomy[f][k] has a bit for each open row, set where feature f has room for k steps or more.
     roomy = [
         [everywhere] * (limit // step + 1) for limit, step in zip(capacity, steps, strict=True)
     ]
@@ -76,7 +76,7 @@ def first_fit(blocks: Iterable[np.ndarray], capacity: Sequence[int]) -> Iterator
 
 
 def _place(need: tuple[int, ...], features: Sequence[Any], everywhere: int) -> tuple[int, int]:
-    """The bit and the number of the first row with room for `need`; the bit is 0 for none."""
+    """The bit and the number of the first row with room for `need`; the bit is 0 without one."""
     possible = everywhere
     for (_, levels, step), tokens in zip(features, need, strict=True):
         possible &= levels[tokens // step]
@@ -93,7 +93,7 @@ def _place(need: tuple[int, ...], features: Sequence[Any], everywhere: int) -> t
 
 
 def _fullest(roomy: Sequence[Sequence[int]], everywhere: int) -> int:
-    """The bit of the first of those rows that have the least room in any feature."""
+    """The bit of the row with the least room in any feature, the first of several such rows."""
     for level in range(1, max(map(len, roomy))):
         rooms = everywhere
         for levels in roomy:
@@ -106,14 +106,13 @@ def _fullest(roomy: Sequence[Sequence[int]], everywhere: int) -> int:
 class PackedSamples:
     """Rows of several samples each, as many as fit.
 
-    The plan is computed once, and kept beside the cache. Use `packed_records` or
-    `packed_documents`.
+    The plan is computed once and kept beside the cache. Use `packed_records` or `packed_documents`.
 
     Args:
-      samples: what is packed.
-      split: that they are of.
-      needs: tokens of each sample; larger ones than a row are trimmed.
-      capacity: tokens of a row for each feature, in the order of `needs`.
+      samples: the samples to pack.
+      split: the split of the samples.
+      needs: the tokens of each sample; a sample larger than a row is trimmed.
+      capacity: the tokens of a row for each feature, in the order of `needs`.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class PackedSamples:
         self._needs = needs
         what = f"packed {self.capacity} {needs}"
         self._plan = plans.load_or_make(split, what, self._rows)
-        # The samples of all rows, then where each row ends among them, then how many rows.
+        # The values are the samples of all rows, the end of each row among them, the row count.
         numbers = self._plan.values[:, 0]
         self._size = int(numbers[-1])
         self._first_end = len(numbers) - 1 - self._size
@@ -145,7 +144,7 @@ class PackedSamples:
 
     @functools.cached_property
     def efficiency(self) -> dict[str, float]:
-        """The fraction of each feature's places that hold tokens, by what samples need."""
+        """The fraction of each feature's places that hold tokens, computed from `needs`."""
         totals = np.zeros(len(self.capacity), np.int64)
         for block in self._blocks():
             totals += block.sum(axis=1)
@@ -179,7 +178,7 @@ class PackedSamples:
 
 @dataclasses.dataclass(frozen=True)
 class _RecordNeeds:
-    """Their own tokens, and those that steps after the cache add."""
+    """The tokens of records, and those that steps after the cache add."""
 
     split: CacheSplit = dataclasses.field(repr=False)
     extra: Mapping[str, int]
@@ -195,7 +194,7 @@ class _RecordNeeds:
 
 @dataclasses.dataclass(frozen=True)
 class _ExampleNeeds:
-    """What the objective says of a sample's examples."""
+    """The sizes of a sample's examples, which the objective gives."""
 
     samples: PlannedSamples = dataclasses.field(repr=False)
     length: int
@@ -216,12 +215,12 @@ def packed_records(
     post_cache: Sequence[str] = (),
     eos: Mapping[str, int],
 ) -> PackedSamples:
-    """Rows of records.
+    """Packed rows of records.
 
     Args:
       split: the records.
-      lengths: tokens of a row for each feature; longer records are trimmed to it.
-      post_cache: names of `late_steps.STEPS` that run on each record.
+      lengths: the tokens of a row for each feature; longer records are trimmed to that length.
+      post_cache: the names of `late_steps.STEPS` that run on each record.
       eos: the id that they append to each feature that takes one.
 
     Raises:
@@ -240,13 +239,14 @@ def packed_records(
 def packed_documents(
     split: Split, objective: Objective, lengths: Mapping[str, int]
 ) -> PackedSamples:
-    """Rows of samples that are documents, or parts of long ones.
+    """Packed rows of samples that are documents, or parts of long documents.
 
     Args:
       split: the documents.
-      objective: with a method `sizes(n)`: for samples of n tokens (int64 [m]), how many each
-        feature of their examples has at most, end of sequence included ({feature: int64 [m]}).
-      lengths: feature lengths, those of a row.
+      objective: an objective with a method `sizes(n)`. For samples of n tokens (int64 [m]), it
+        returns the maximum number of tokens in each feature of their examples, end of sequence
+        included ({feature: int64 [m]}).
+      lengths: the feature lengths of a row.
 
     Raises:
       ValueError: the objective has no such method, or its samples are not parts of documents.
@@ -254,9 +254,9 @@ def packed_documents(
     shape = objective.geometry(lengths)
     if not hasattr(objective, "sizes") or not isinstance(shape, SplitDocuments):
         raise ValueError(
-            f"{type(objective).__name__} cannot be packed: that takes samples of one document "
-            "each, and a method `sizes` that says how long their examples get. Choose a converter "
-            "with pack=False, or leave out --pack"
+            f"{type(objective).__name__} cannot be packed: packing needs samples of one document "
+            "each, and a method `sizes` that gives the lengths of their examples. Choose a "
+            "converter with pack=False, or leave out --pack"
         )
     samples = split_documents(TokenStream(split), shape.length)
     features = objective.features(lengths)

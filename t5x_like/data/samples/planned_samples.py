@@ -1,4 +1,4 @@
-"""Samples that a plan lists one by one: where in the stream each of its texts starts and ends."""
+"""Samples from a plan, which lists the start and the end of each sample's texts in the stream."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class PlannedSamples:
 
     Args:
       stream: the tokens.
-      plan: a row a sample.
-      columns: their names, as `geometry.Planned` has it.
-      segments_of: the text whose segments a sample is to have; None for none.
-      constants: further features of every sample.
+      plan: the plan, with a row for each sample.
+      columns: the names of the plan's columns, as in `geometry.Planned`.
+      segments_of: the text of whose segments a sample holds the starts; None for none.
+      constants: additional features of every sample.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class PlannedSamples:
 
 
 def split_documents(stream: TokenStream, length: int) -> PlannedSamples:
-    """Each document cut every `length` tokens, as `geometry.SplitDocuments` has it."""
+    """The parts of documents, each cut every `length` tokens, as for `geometry.SplitDocuments`."""
 
     def blocks() -> Iterator[np.ndarray]:
         for bounds in stream.documents():
@@ -93,7 +93,7 @@ def planned(
     """The samples of a `geometry.Planned`, or of a `geometry.Carried` for batches of `rows`.
 
     Raises:
-      ValueError: no rows for a carried shape, or a plan that is none.
+      ValueError: `rows` is None for a carried geometry, or the plan is invalid.
     """
     source = noise_source("plan", shape)
     columns = tuple(shape.columns)
@@ -103,12 +103,12 @@ def planned(
         raise ValueError(f"{shape} carries rows from batch to batch: say how many a batch has")
 
     def blocks() -> Iterator[np.ndarray]:
-        # Of the shape alone: a plan is made for a text once, and every run of it reads the same.
+        # The noise depends on the geometry alone: a text has one plan, which all runs share.
         arguments = Segments(stream, ids), example_rng(0, source, 0)
         for some in shape.plan_rows(*arguments, rows) if carried else shape.plan(*arguments):
             if len(some):
                 block = np.asarray(some, np.int64)
-                yield _checked(block, shape, columns=columns, total=stream.total)
+                yield _check_block(block, shape, columns=columns, total=stream.total)
 
     what = f"{plans.identity(shape)}|{rows}" if carried else plans.identity(shape)
     if ids is not None and ids.word_starts is not None:
@@ -122,7 +122,7 @@ def planned(
 
 
 def _texts(columns: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The columns of each text's start and end."""
+    """The numbers of the columns of each text's start and end."""
     texts = {}
     for i, column in enumerate(columns):
         if column.endswith(_START):
@@ -133,7 +133,9 @@ def _texts(columns: Sequence[str]) -> dict[str, tuple[int, int]]:
     return texts
 
 
-def _checked(block: np.ndarray, shape: object, *, columns: Sequence[str], total: int) -> np.ndarray:
+def _check_block(
+    block: np.ndarray, shape: object, *, columns: Sequence[str], total: int
+) -> np.ndarray:
     if block.shape[1] != len(columns):
         raise ValueError(f"{shape} planned rows of {block.shape[1]} numbers for columns {columns}")
     for start, end in _texts(columns).values():

@@ -1,8 +1,9 @@
-"""Tables of integers worked out from a split once, and kept beside its cache.
+"""Tables of integers that are computed once from a split and kept beside its cache.
 
-A table is one file, there whole or not at all: the number of its values, then these, row after row
-(int64, little-endian). It is written as it is made and mapped when it is read, so that memory is
-bounded. Processes that make the same one at once write the same bytes, and the last rename wins.
+A table is one file, which is written whole or not at all: the number of its values, then the values
+row by row (int64, little-endian). It is written while it is computed and mapped when it is read, so
+that memory is bounded. Processes that make the same table at the same time write the same bytes,
+and the last rename wins.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from t5x_like.core import progress, whole_files
 from t5x_like.data.cache.format import plan_name
 
 _VERSION = 2
-"""The format of the file, and of what this package does to plan: its shapes share much of it."""
+"""The version of the file format and of the code with which this package's geometries plan."""
 _DTYPE = np.dtype("<i8")
 _SILENT_SECONDS = 2
 
@@ -30,12 +31,12 @@ Blocks = Callable[[], Iterable[np.ndarray]]
 
 
 class Described(Protocol):
-    """What a table is worked out from.
+    """A split from which tables are computed.
 
     Attributes:
-      name: of the split.
-      directory: that keeps its tables; None keeps them in memory.
-      content: differs wherever its records do.
+      name: the name of the split.
+      directory: the directory of its tables; None keeps them in memory.
+      content: a text that differs wherever the records differ.
     """
 
     @property
@@ -50,11 +51,11 @@ class Described(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of integers; one that lies in a file pickles as its address.
+    """Rows of integers. The pickle of a table in a file holds only its path and width.
 
     Attributes:
       values: int64 [rows, columns].
-      path: of the file; None in memory.
+      path: the path of the file; None in memory.
     """
 
     values: np.ndarray
@@ -63,17 +64,17 @@ class Table:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
             return Table, (self.values,)
-        return _opened, (self.path, self.values.shape[1])
+        return _open_existing, (self.path, self.values.shape[1])
 
 
 def load_or_make(split: Described, what: str, blocks: Blocks, *, columns: int = 1) -> Table:
-    """The table called `what`: read if it is there, else made and written.
+    """The table called `what`, which is read if it exists, and otherwise made and written.
 
     Args:
-      split: what it is worked out from.
-      what: all that decides it besides the split.
-      blocks: makes the rows, int64 [n, columns] (or [n] for one column) at a time.
-      columns: of the table.
+      split: the split from which it is computed.
+      what: a text that identifies everything else on which the table depends.
+      blocks: makes the rows in blocks, int64 [n, columns] (or [n] for one column).
+      columns: the number of columns.
     """
     planned = functools.partial(_with_bar, split.name, blocks)
     if split.directory is None:
@@ -88,13 +89,13 @@ def load_or_make(split: Described, what: str, blocks: Blocks, *, columns: int = 
     except OSError as error:
         _warn(split.directory, error.strerror or str(error))
         return _in_memory(planned(), columns)
-    return _opened(path, columns)
+    return _open_existing(path, columns)
 
 
 def identity(thing: object) -> str:
-    """Names what decides a table: its repr, and its class with the source of the modules it is of.
+    """A text that identifies `thing`: its repr, its class and the source of the class's modules.
 
-    Whatever is edited there, or another class of its name, makes another table.
+    An edit of such a module makes another table, and so does another class of the same name.
     """
     kind = type(thing)
     modules = dict.fromkeys(one.__module__ for one in kind.__mro__ if one is not object)
@@ -125,10 +126,10 @@ def _with_bar(split: str, blocks: Blocks) -> Iterator[np.ndarray]:
 
 @functools.cache
 def _warn(directory: Path, reason: str) -> None:
-    """Once: a run has several tables."""
+    """Warns once for each directory and reason, because a run has several tables."""
     print(
-        f"{directory}: what is planned from this cache cannot be kept there ({reason}); it is held "
-        "in memory, and planned again in every process and run",
+        f"{directory}: the plans for this cache cannot be kept there ({reason}); they are held in "
+        "memory, and made again in every process and run",
         file=sys.stderr,
     )
 
@@ -150,7 +151,7 @@ def _write(path: Path, blocks: Iterable[np.ndarray]) -> None:
 
 
 def _open(path: Path, columns: int) -> Table | None:
-    """The table in a file; None where there is none, or one cut short by a full disk or a crash."""
+    """The table in a file; None if it is missing, or cut short by a full disk or a crash."""
     try:
         values = np.asarray(np.memmap(path, _DTYPE, mode="r"))
     except (OSError, ValueError):
@@ -160,8 +161,8 @@ def _open(path: Path, columns: int) -> Table | None:
     return Table(values[1:].reshape(-1, columns), path)
 
 
-def _opened(path: Path, columns: int) -> Table:
+def _open_existing(path: Path, columns: int) -> Table:
     table = _open(path, columns)
     if table is None:
-        raise OSError(f"{path} is gone or damaged while it is in use: start again")
+        raise OSError(f"{path} was deleted or damaged while it was in use: start again")
     return table

@@ -1,4 +1,4 @@
-"""The noise of example n: one generator that the SeqIO and the Grain side both ask for."""
+"""The random generator for the noise of example n, shared by the SeqIO and Grain paths."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def noise_source(task: str, objective: object) -> str:
-    """Names what draws the noise: a task under an objective with its fields.
+    """The name of a source of noise: a task with an objective and its fields.
 
-    Two tasks, or two settings of an objective, never share their draws.
+    Two tasks, or two settings of an objective, never share their noise.
 
     Raises:
       ValueError: the objective's repr holds a memory address, so that the noise would differ
-        from one process to the next.
+        between processes.
     """
     fields = repr(objective)
     if _ADDRESS.search(fields):
         raise ValueError(
-            f"task {task!r}: the noise is derived from the objective's repr, and {fields} names a "
+            f"task {task!r}: the noise is derived from the objective's repr, but {fields} has a "
             "memory address; make the objective a frozen dataclass of plain fields"
         )
     return f"{task}|{fields}"
@@ -37,22 +37,23 @@ def _hash64(seed: int, task: str) -> int:
 
 
 def phase_seed(seed: int, phase: int) -> int:
-    """The seed of a run's data in a phase: that of the run in phase 0, another in each later."""
+    """The data seed of a phase: the run's seed in phase 0, another seed in each later phase."""
     return seed if phase == 0 else int(np.random.SeedSequence([seed, phase]).generate_state(1)[0])
 
 
 def example_rng(seed: int, task: str, n: int) -> np.random.Generator:
     """The generator for example `n` = epoch * size + index of `task` (a `noise_source` name).
 
-    A function of its arguments alone: same draws in every process, worker and order of visits.
+    The generator depends on the arguments alone, and so is the same in every process and worker and
+    for every order of examples.
     """
-    # An explicit uint64 array: NumPy makes a float of a list whose items straddle 2**63.
+    # The dtype is explicit, because NumPy makes a list with items on both sides of 2**63 a float.
     key = np.array([_hash64(seed, task), n], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key))
 
 
 class _Reused(threading.local):
-    """A generator of a thread, with the state of one that has drawn nothing."""
+    """The generator of a thread, and the state of a generator that has drawn nothing."""
 
     def __init__(self) -> None:
         self.philox = np.random.Philox(key=0)
@@ -65,9 +66,9 @@ _REUSED = _Reused()
 
 
 def reused_rng(seed: int, task: str, n: int) -> np.random.Generator:
-    """Like `example_rng`, several times faster; good until this thread asks for the next one.
+    """Like `example_rng`, but several times faster, and valid until this thread's next call.
 
-    One generator a thread, set to the state that a new one would have.
+    Each thread has one generator, which is set to the state of a new one.
     """
     reused = _REUSED
     reused.key[0] = _hash64(seed, task)

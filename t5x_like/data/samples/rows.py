@@ -1,4 +1,4 @@
-"""Sequences end to end in a row of fixed length: tokens, segments, what a decoder reads."""
+"""Sequences end to end in a row of fixed length: tokens, segments and decoder inputs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 
 
 def padded(values: np.ndarray, length: int, *, fill: int = 0, dtype: str = "int32") -> np.ndarray:
-    """`values` [n], cut or filled up to [length]."""
+    """`values` [n], cut or padded to [length]."""
     row = np.full(length, fill, dtype) if fill else np.zeros(length, dtype)
     row[: len(values)] = values[:length]
     return row
 
 
 class LaidRow:
-    """Sequences end to end in int32 [length], the rest padding, and where each one lies.
+    """Sequences end to end in int32 [length], padded at the end, and the place of each sequence.
 
     Attributes:
       tokens: int32 [length].
-      used: how many of them are not padding.
-      spans: of each sequence.
+      used: the number of tokens that are not padding.
+      spans: the slice of each sequence.
 
     Raises:
-      ValueError: they do not fit. A single one is cut instead.
+      ValueError: several sequences do not fit. A single sequence is cut instead.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class LaidRow:
         self.tokens = padded(np.concatenate([empty, *sequences]), length, fill=pad)
 
     def segments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Segment ids, counted from 1, and positions in them: int32, 0 in the padding."""
+        """Segment ids, counted from 1, and positions in the segments: int32, 0 in the padding."""
         ids, positions = np.zeros_like(self.tokens), np.zeros_like(self.tokens)
         for number, span in enumerate(self.spans, start=1):
             ids[span] = number
@@ -56,13 +56,13 @@ class LaidRow:
         return ids, positions
 
     def shifted(self, *, start: int, pad: int, clean: bool) -> np.ndarray:
-        """What a decoder reads to predict `tokens`: each sequence one place later, after `start`.
+        """The decoder inputs that predict `tokens`: each sequence one place later, after `start`.
 
         Args:
-          start: the id that every sequence begins with.
-          pad: fills the rest.
-          clean: whether a sequence's last token is left out of the padding behind it. SeqIO does
-            so in packed rows only.
+          start: the id with which every sequence begins.
+          pad: the id of the padding.
+          clean: whether to keep a sequence's last token out of the padding after it. SeqIO does so
+            in packed rows only.
         """
         shifted = np.empty_like(self.tokens)
         shifted[1:] = self.tokens[:-1]

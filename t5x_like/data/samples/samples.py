@@ -1,4 +1,4 @@
-"""Which cached tokens make sample i, in every shape that an objective may ask for."""
+"""The cached tokens of sample i, for every geometry of an objective."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Sample = dict[str, np.ndarray]
 
 
 class Samples(Protocol):
-    """Random access to rows. Pickles; any number of threads may read."""
+    """Random access to rows. It can be pickled, and any number of threads may read it."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, i: int) -> tuple[Sample, ...]:
-        """The samples that share row `i`: one, unless packed.
+        """The samples that share row `i`: one, unless rows are packed.
 
-        Each is {feature: int32 [n], or without axes}; of text-to-text records, as they are stored.
+        Each is {feature: int32 [n], or without axes}. Text-to-text records are as stored.
         """
 
 
 class ConcatenatedSamples:
-    """A stream of tokens cut every `stride`; the last sample, which reaches its end, may be short.
+    """Samples that start every `stride` tokens of a stream. The last sample may be shorter.
 
     Args:
       stream: the tokens.
-      length: tokens of a sample.
-      stride: from one sample's start to the next; None for `length`.
-      constants: further features of every sample.
+      length: the number of tokens in a sample.
+      stride: the number of tokens between the starts of two samples; None for `length`.
+      constants: additional features of every sample.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ConcatenatedSamples:
         self.length = length
         self.stride = stride or length
         self.constants = dict(constants or {})
-        # After the one that reaches the end, a sample would hold nothing new.
+        # A sample after the one that reaches the end would hold nothing new.
         further = max(stream.total - length, 0)
         self._size = 1 - (-further // self.stride) if stream.total else 0
 
@@ -65,7 +65,7 @@ class ConcatenatedSamples:
 
 
 class RecordSamples:
-    """One cached record is one sample."""
+    """Samples that are the cached records."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
@@ -78,7 +78,7 @@ class RecordSamples:
 
 
 class DuplicatedSamples:
-    """Other samples, `times` over, one whole pass after another."""
+    """Other samples, repeated `times` times, one whole pass after another."""
 
     def __init__(self, samples: Samples, times: int) -> None:
         self.samples = samples
@@ -101,20 +101,20 @@ def make_samples(
     rows: int | None = None,
     ids: TokenIds | None = None,
 ) -> Samples:
-    """The samples of a split in the shape, of `geometry`, that an objective asks for.
+    """The samples of a split for an objective's geometry.
 
-    Those that need a plan are planned now, unless that was done before.
+    Samples that need a plan are planned now, unless the plan exists.
 
     Args:
-      shape: the geometry.
+      shape: the geometry, of `geometry`.
       split: the records.
-      separator: the id between documents, for shapes that have separators.
-      rows: of a batch, for shapes whose rows continue from batch to batch.
-      ids: of the vocabulary, for shapes that leave its words whole.
+      separator: the id between documents, for geometries that have separators.
+      rows: the rows of a batch, for geometries whose rows continue from batch to batch.
+      ids: the ids of the vocabulary, for geometries that keep words whole.
 
     Raises:
-      TypeError: nothing here makes samples of that shape.
-      ValueError: it needs a separator, or rows; or the plan does not fit the split.
+      TypeError: samples of this geometry cannot be made.
+      ValueError: the geometry needs a separator, or rows; or the plan does not fit the split.
     """
     match shape:
         case geometry.PerRecord():
@@ -125,8 +125,9 @@ def make_samples(
     separated = getattr(shape, "separators", False)
     if separated and separator is None:
         raise ValueError(
-            f"{shape} separates documents, and the vocabulary has no token for it, neither <eod> "
-            "nor an end of sequence nor [SEP]; train one that has it with `t5x_like vocab`"
+            f"{shape} separates documents, but the vocabulary has no token for it, neither <eod> "
+            "nor an end of sequence nor [SEP]; train one that has such a token with `t5x_like "
+            "vocab`"
         )
     stream = TokenStream(split, separator=separator if separated else None)
     constants = {

@@ -1,4 +1,4 @@
-"""The tokens of a split as one stream, cut into documents and these into segments."""
+"""The tokens of a split as one stream, which is divided into documents and segments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REMEMBERED = 4096
 
 
 class Split(plans.Described, Protocol):
-    """Records with `targets`: a `cache.CacheSplit` or a `memory_split.MemorySplit`."""
+    """Records with `targets`: a `reader.CacheSplit` or a `memory_split.MemorySplit`."""
 
     @property
     def offsets(self) -> Mapping[str, np.ndarray]: ...
@@ -36,31 +36,31 @@ class Split(plans.Described, Protocol):
 
 
 def separator(ids: TokenIds) -> int | None:
-    """The id that separates documents: `<eod>` if there is one, else end of sequence or [SEP]."""
+    """The id that separates documents: `<eod>` if it exists, else end of sequence or [SEP]."""
     if "<eod>" in ids.named:
         return ids.named["<eod>"]
     return ids.eos if ids.eos is not None else ids.sep
 
 
 class TokenStream:
-    """All documents of a split end to end, empty ones left out.
+    """All documents of a split end to end, without empty ones.
 
-    Consecutive records make a document, as `new_document` says. Pickles; any number of threads may
-    read.
+    A document is consecutive records, according to `new_document`. The stream can be pickled, and
+    any number of threads may read it.
 
     Args:
       split: the records.
-      separator: the id that comes after each document, and counts in every offset; None for none.
+      separator: the id after each document, which counts in every offset; None for none.
 
     Attributes:
-      total: tokens of the stream.
+      total: the number of tokens in the stream.
     """
 
     def __init__(self, split: Split, *, separator: int | None = None) -> None:
         self.split = split
         self.separator = separator
         if separator is not None:
-            self._table = plans.load_or_make(split, "separated", self._separated)
+            self._table = plans.load_or_make(split, "separated", self._starts_with_separators)
         self.total = int(self._starts[-1])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -68,15 +68,15 @@ class TokenStream:
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:
-        """int64 [records + 1]: where in the stream each record starts."""
+        """int64 [records + 1]: the offset in the stream at which each record starts."""
         if self.separator is not None:
             return self._table.values[:, 0]
-        # A view without the overhead of np.memmap's own class.
+        # A plain array lacks the overhead of the class np.memmap.
         return np.asarray(self.split.offsets[FEATURE])
 
     @functools.cached_property
     def _firsts(self) -> np.ndarray:
-        """int64 [documents + 1]: the first record of each, and the number of records."""
+        """int64 [documents + 1]: the first record of each document, then the number of records."""
 
         def blocks() -> Iterator[np.ndarray]:
             for _, _, firsts in _documents(self.split):
@@ -85,19 +85,19 @@ class TokenStream:
 
         return plans.load_or_make(self.split, "documents", blocks).values[:, 0]
 
-    def _separated(self) -> Iterator[np.ndarray]:
+    def _starts_with_separators(self) -> Iterator[np.ndarray]:
         documents = 0
         for begin, end, firsts in _documents(self.split):
             before = np.zeros(end - begin, np.int64)
             before[firsts - begin] = 1
-            # A separator lies between a document's last token and whatever record comes next.
+            # A separator lies between a document's last token and the next record.
             before = np.maximum(documents + np.cumsum(before) - 1, 0)
             yield self.split.offsets[FEATURE][begin:end] + before
             documents += len(firsts)
         yield self.split.offsets[FEATURE][-1:] + documents
 
     def read(self, start: int, end: int) -> np.ndarray:
-        """int32 [end - start]: the tokens between two offsets; an array of the caller's own."""
+        """int32 [end - start]: the tokens between two offsets. The caller may change the array."""
         if start >= end:
             return np.zeros(0, np.int32)
         starts = self._starts
@@ -121,9 +121,9 @@ class TokenStream:
         return tokens
 
     def marks(self, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where segments and documents start, counted from `start`: int32 [s] and [d].
+        """The positions, from `start`, at which segments and documents start: int32 [s] and [d].
 
-        Starts at `start` itself are left out. Every start of a document is one of a segment.
+        Starts at `start` itself are left out. Every start of a document is also one of a segment.
         """
         none = np.zeros(0, np.int32)
         if start >= end:
@@ -143,14 +143,14 @@ class TokenStream:
         )
 
     def _within(self, record: int, start: int, end: int) -> np.ndarray:
-        """The stored starts of a record's segments that lie between `start` and `end`."""
+        """The starts of a record's segments between `start` and `end`, counted from `start`."""
         shift = int(self._starts[record]) - start
         stored = self.split.segments(record)
         low, high = stored.searchsorted(1 - shift), stored.searchsorted(end - start - shift)
         return stored[low:high] + np.int32(shift)
 
     def documents(self) -> Iterator[np.ndarray]:
-        """Offsets at which documents start and end, separators left out; int64 [n, 2] at a time."""
+        """The offsets of documents' starts and ends, without separators: blocks, int64 [n, 2]."""
         gap = int(self.separator is not None)
         for begin in range(0, len(self._firsts) - 1, _BLOCK):
             bounds = self._starts[self._firsts[begin : begin + _BLOCK + 1]]
@@ -158,9 +158,10 @@ class TokenStream:
 
 
 class Segments:
-    """The `geometry.Sentences` of a stream; documents asked for of late are at hand.
+    """The `geometry.Sentences` of a stream, with the most recent documents in memory.
 
-    `ids` are those of its vocabulary, which tells words; None for one that does not.
+    `ids` are those of the vocabulary, whose `word_starts` tell where words begin. Without them,
+    every token begins a word.
     """
 
     def __init__(self, stream: TokenStream, ids: TokenIds | None = None) -> None:
@@ -173,7 +174,7 @@ class Segments:
         self.total = stream.total
 
     def __len__(self) -> int:
-        """Documents, empty ones left out."""
+        """The number of documents, without empty ones."""
         return len(self._firsts) - 1
 
     def document_at(self, offset: int) -> int:
@@ -182,15 +183,15 @@ class Segments:
         return int(self._firsts.searchsorted(record, "right")) - 1
 
     def word_starts(self, start: int, end: int) -> np.ndarray:
-        """bool [end - start]: at which of these offsets a word starts."""
+        """bool [end - start]: whether a word starts at each of these offsets."""
         if self._begins is None:
             return np.ones(end - start, bool)
         return self._begins.take(self._stream.read(start, end))
 
     def __getitem__(self, document: int) -> np.ndarray:
-        """int64 [S + 1]: the offsets at which its S >= 1 segments start, then its end.
+        """int64 [S + 1]: the offsets at which a document's S >= 1 segments start, then its end.
 
-        A document without segments of its own is one. The array is not to be changed.
+        A document without segments counts as one segment. The array must not be changed.
         """
         return self._remembered(document)
 
@@ -208,7 +209,7 @@ class Segments:
 
 
 def _documents(split: Split) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Blocks of records, from one to another, and the first non-empty ones of documents in them."""
+    """Blocks of records: the first record, the end, and the first non-empty record of documents."""
     offsets, seen, latest = split.offsets[FEATURE], 0, -1
     for begin in range(0, len(split), _BLOCK):
         end = min(begin + _BLOCK, len(split))

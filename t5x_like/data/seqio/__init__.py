@@ -1,1 +1,1 @@
-"""The edge to SeqIO: its tasks, sources, vocabularies and steps."""
+"""The interface to SeqIO: its tasks, sources, vocabularies and steps."""

@@ -1,4 +1,4 @@
-"""Our corpora and objectives as SeqIO tasks, so that any SeqIO tool works on them."""
+"""Our corpora and objectives as SeqIO tasks, so that every SeqIO tool works on them."""
 
 from __future__ import annotations
 
@@ -43,20 +43,19 @@ def register(
     """Registers `<corpus>.<objective>` with SeqIO, or `<corpus>` for text-to-text.
 
     Args:
-      corpus: where the text comes from.
-      vocabulary: of all its features.
+      corpus: the source of the text.
+      vocabulary: the vocabulary of all features.
       objective: a preset's name or an objective; None for text-to-text, which needs none.
-      name: of the task, where the objective is no preset.
-      seed: of the noise.
-      token_ids: those of a cache of this text, for objectives that look at how often an id occurs;
-        None for the vocabulary's.
-      rows: of a global batch, for objectives whose rows are carried from batch to batch.
-      sentences: what segments of plain text are, as for `writer.write_cache`.
+      name: the name of the task, where the objective is not a preset.
+      seed: the seed of the noise.
+      token_ids: the ids of a cache of this text, for objectives that use the counts of ids; None
+        for the ids of the vocabulary.
+      rows: the rows of a global batch, for objectives whose rows are carried from batch to batch.
+      sentences: the segments of plain text, as for `writer.write_cache`.
 
     Raises:
       ValueError: the name is taken or cannot be derived, the preset does not exist, the vocabulary
-        lacks what it needs, or the corpus does not go with it: plain text needs an objective,
-        text-to-text takes none.
+        lacks ids that the objective needs, plain text has no objective, or text-to-text has one.
     """
     plain = corpus.features == registry.TARGETS
     if plain != (objective is not None):
@@ -91,12 +90,12 @@ def register(
 
 
 def register_all(corpus: Corpus, vocabulary: Vocabulary, **options: Any) -> list[seqio.Task]:
-    """Registers `<corpus>.<objective>` for every preset that the vocabulary has the ids for.
+    """Registers `<corpus>.<objective>` for every preset for which the vocabulary has the ids.
 
     Args:
-      corpus: plain text.
-      vocabulary: of all features.
-      **options: of `register`: seed, token_ids, rows, sentences.
+      corpus: a corpus of plain text.
+      vocabulary: the vocabulary of all features.
+      **options: options of `register`: seed, token_ids, rows, sentences.
     """
     ids = options.get("token_ids") or vocabulary.token_ids
     return [
@@ -109,7 +108,7 @@ def register_all(corpus: Corpus, vocabulary: Vocabulary, **options: Any) -> list
 def _output_features(
     specs: Features, vocabulary: Vocabulary, *, add_eos: bool
 ) -> dict[str, seqio.Feature]:
-    """Tokens in the vocabulary; positions, labels and weights as the numbers they are."""
+    """The output features: tokens in the vocabulary; positions, labels and weights as numbers."""
     found = {}
     for name, spec in specs.items():
         rank, dtype = int(spec.length is not None), tf.as_dtype(spec.dtype)
@@ -132,7 +131,9 @@ def _task_name(corpus: Corpus, objective: str | Objective | None) -> str:
     for preset, known in objectives.presets().items():
         if known == objective:
             return f"{corpus.name}.{preset}"
-    raise ValueError(f"{objective} is no preset of t5x_like.objectives: pass a name for its task")
+    raise ValueError(
+        f"{objective} is not a preset of t5x_like.objectives: pass a name for its task"
+    )
 
 
 def _documents(

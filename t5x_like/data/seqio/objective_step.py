@@ -26,24 +26,26 @@ Features = Mapping[str, FeatureSpec]
 
 
 class ObjectiveStep:
-    """An objective as a SeqIO preprocessor: gathers samples, makes an example of each.
+    """An objective as a SeqIO preprocessor, which cuts samples and makes an example of each.
 
     Example n of an unshuffled, unsharded first epoch equals example n of the Grain path with the
-    same seed. Elsewhere the distribution of an example is the same: SeqIO numbers what it is given,
-    and repeats before it concatenates. It numbers each shard from 0 and does not tell which one it
-    is: the n-th examples of all shards are drawn alike (the Grain path numbers the whole).
-    Where documents are cut by arithmetic they stream; a sample index (sentence pairs, blocks,
-    carried rows) is planned with all tokens of the split in memory.
+    same seed. Elsewhere only the distribution of an example is the same, because samples are
+    numbered in the order of SeqIO's documents, which are repeated before they are concatenated.
+    SeqIO numbers each shard from 0 and does not give the shard's number, so the n-th examples of
+    all shards have the same noise. The Grain path numbers the whole split.
+
+    Documents that are cut by arithmetic stream. Other samples (sentence pairs, blocks, carried
+    rows) need a plan, which is made with all tokens of the split in memory.
 
     Args:
-      objective: its features must be output features of the task.
-      ids: of the task's vocabulary; those of a cache where the objective needs `counts`.
-      task: name of the task, part of what the noise is derived from.
-      seed: the other part.
-      rows: of a global batch, for an objective whose rows are carried from batch to batch.
+      objective: the objective, whose features must be output features of the task.
+      ids: the ids of the task's vocabulary, or of a cache where the objective needs `counts`.
+      task: the name of the task, from which (with the seed) the noise is derived.
+      seed: the seed of the noise.
+      rows: the rows of a global batch, for an objective whose rows are carried from batch to batch.
 
     Raises:
-      ValueError: the vocabulary lacks what the objective needs.
+      ValueError: the vocabulary lacks an id that the objective needs.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class ObjectiveStep:
     ) -> None:
         if missing := ids.missing(objective.needs):
             raise ValueError(
-                f"{objective} needs {', '.join(missing)}, which this vocabulary has not"
+                f"{objective} needs {', '.join(missing)}, which this vocabulary lacks"
                 + ("; pass the token_ids of a cache" if "counts" in missing else "")
             )
         self.objective = objective
@@ -72,11 +74,11 @@ class ObjectiveStep:
         sequence_length: Mapping[str, int] | None,
         output_features: Mapping[str, seqio.Feature],
     ) -> tf.data.Dataset:
-        """Tokenised documents to features; `sequence_length` decides the samples.
+        """The features of tokenised documents, in samples that `sequence_length` decides.
 
         Raises:
-          ValueError: no `sequence_length`, or one that does not fit the objective; or output
-            features that are not the objective's.
+          ValueError: `sequence_length` is None or does not fit the objective, or an output feature
+            is not one of the objective's.
         """
         if sequence_length is None:
             raise ValueError(
@@ -91,15 +93,15 @@ class ObjectiveStep:
             geometry.length
         ):
             tokens = ds.map(lambda document: document["targets"]).rebatch(geometry.length)
-            return self._streamed(tokens.map(lambda sample: {"targets": sample}), specs)
+            return self._stream(tokens.map(lambda sample: {"targets": sample}), specs)
         if isinstance(geometry, PerRecord):
-            return self._streamed(ds, specs)
-        return self._planned(ds, geometry, specs)
+            return self._stream(ds, specs)
+        return self._plan(ds, geometry, specs)
 
     def _features(self, n: int, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return self.objective(sample, example_rng(self.seed, self.source, n), self.ids)
 
-    def _streamed(self, samples: tf.data.Dataset, specs: Features) -> tf.data.Dataset:
+    def _stream(self, samples: tf.data.Dataset, specs: Features) -> tf.data.Dataset:
         names = list(samples.element_spec)
 
         def corrupt(n: np.int64, *values: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -120,11 +122,11 @@ class ObjectiveStep:
 
         return samples.enumerate().map(convert, num_parallel_calls=tf.data.AUTOTUNE)
 
-    def _planned(self, ds: tf.data.Dataset, geometry: object, specs: Features) -> tf.data.Dataset:
+    def _plan(self, ds: tf.data.Dataset, geometry: object, specs: Features) -> tf.data.Dataset:
         if ds.cardinality() == tf.data.INFINITE_CARDINALITY:
             raise ValueError(
                 f"{self.objective} plans its samples, so the text must end: pass num_epochs to "
-                "get_dataset and repeat what it returns"
+                "get_dataset and repeat the data set that it returns"
             )
 
         def examples() -> Iterator[dict[str, np.ndarray]]:

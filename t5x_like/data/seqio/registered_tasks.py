@@ -1,4 +1,4 @@
-"""Tasks registered with SeqIO, as what can be trained on."""
+"""Tasks registered with SeqIO, as tasks for training."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SeqioText:
-    """What the cache of a task of SeqIO's registry is made of: a `TokenizedText`.
+    """The `TokenizedText` of a task in SeqIO's registry.
 
     Attributes:
       task: the registered `seqio.Task`, unchanged.
       refused: the first step after its cache that training from a cache cannot run.
-      module: what to import in a worker process to find it again; None keeps to one process.
+      module: the module that a worker process imports to find the task; None uses one process.
     """
 
     task: seqio.Task
@@ -36,7 +36,7 @@ class SeqioText:
         """The vocabulary of its tokens.
 
         Raises:
-          ValueError: not all of them are in the same one.
+          ValueError: its features have different vocabularies.
         """
         import seqio
 
@@ -44,7 +44,7 @@ class SeqioText:
         from t5x_like.data.seqio.vocabularies import from_seqio
 
         features = self.task.output_features
-        # Positions and labels are numbers that pass through; so are the ids of a tokenised text.
+        # Positions, labels and the ids of a tokenised text are numbers that pass through.
         tokens = {
             name: ids_fingerprint(feature.vocabulary)
             for name, feature in features.items()
@@ -57,24 +57,24 @@ class SeqioText:
         if len(set(tokens.values())) > 1:
             raise ValueError(
                 f"task {self.task.name!r}: {' and '.join(tokens)} are in different vocabularies, "
-                "and a model here reads all of its ids in one: give its features the same one"
+                "but a model here has one vocabulary: give its features the same one"
             )
         return from_seqio(features["targets" if "targets" in features else "inputs"].vocabulary)
 
     def training_texts(self) -> Iterator[str]:
-        """What a vocabulary can be trained on: its training split, before it is tokenised."""
+        """The text of its training split before it is tokenised, to train a vocabulary on."""
         from t5x_like.data.seqio.task_text import texts
 
         return texts(self.task)
 
     def fingerprint(self) -> str:
-        """A digest of the task; cheap."""
+        """A digest of the task, quick to compute."""
         from t5x_like.data.seqio.task_cache import task_fingerprint
 
         return task_fingerprint(self.task)
 
     def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
-        """Makes the cache."""
+        """Writes the cache of the task."""
         from t5x_like.data.seqio.task_cache import write_cache_from_task
 
         write_cache_from_task(directory, self.task, vocabulary, module=self.module, **options)
@@ -83,7 +83,7 @@ class SeqioText:
 def named(name: str, *, module: str | None = None) -> tuple[Task, ...] | None:
     """The tasks of a registered SeqIO task or mixture; None where SeqIO knows no such name.
 
-    Rates become integers in exactly their proportion; a task of rate 0 is left out.
+    Rates become integers in exact proportion. A task with rate 0 is left out.
     """
     if "seqio" not in sys.modules:
         return None
@@ -119,7 +119,7 @@ def named(name: str, *, module: str | None = None) -> tuple[Task, ...] | None:
 
 
 def registered_names() -> list[str]:
-    """Names in SeqIO's registries, where it is imported."""
+    """The names in SeqIO's registries; empty where SeqIO is not imported."""
     if "seqio" not in sys.modules:
         return []
     import seqio

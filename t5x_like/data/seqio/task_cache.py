@@ -1,7 +1,7 @@
-"""Writes the cache of a SeqIO task: what its steps yield, up to its cache point or to the end.
+"""A writer of the cache of a SeqIO task: the output of its steps up to its cache point or its end.
 
 One shard of the source, or one epoch of a task that is run to its end, becomes one shard of the
-cache. A writer that was killed continues with those it had not finished.
+cache. A killed writer resumes with the shards that it had not finished.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """What becomes shard `number` of a split's `of` shards."""
+    """The source of shard `number` among the `of` shards of a split."""
 
     split: str
     number: int
@@ -59,7 +59,7 @@ class ToCachePoint:
     """Runs the steps before a task's cache point, on one shard of its source."""
 
     def parts(self, task: seqio.Task, split: str) -> list[_Part]:
-        """One for each file or shard of the source."""
+        """One part for each file or shard of the source."""
         shards = len(_source(task, split).list_shards(split))
         if not shards:
             raise CacheError(f"task {task.name!r}: its source has no files for split {split!r}")
@@ -74,7 +74,7 @@ class ToCachePoint:
 
 
 def _source(task: seqio.Task, split: str) -> seqio.DataSource:
-    """What a split is read from: the cache that `seqio_cache_tasks` made, or the task's own source.
+    """The source of a split: the cache that `seqio_cache_tasks` made, or the task's own source.
 
     SeqIO looks for such caches in the directories of `seqio.add_global_cache_dirs`.
     """
@@ -87,14 +87,14 @@ def _is_cached(task: seqio.Task) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class ToTheEnd:
-    """Runs a whole task for stated lengths, once an epoch; its examples are then fixed."""
+    """Runs a whole task for given lengths, once for each epoch. Its examples are then fixed."""
 
     lengths: Mapping[str, int]
     seed: int
     epochs: int
 
     def parts(self, task: seqio.Task, split: str) -> list[_Part]:
-        """One for each epoch; held-out examples need no variety."""
+        """One part for each epoch of the training split; one for a held-out split."""
         del task
         epochs = self.epochs if split == "train" else 1
         return [_Part(split, i, epochs) for i in range(epochs)]
@@ -102,7 +102,7 @@ class ToTheEnd:
     def run(self, task: seqio.Task, part: _Part) -> tf.data.Dataset:
         """The examples of an epoch, in order."""
         seed = self.seed + part.number
-        # Steps with seeds of their own draw from TensorFlow's global one.
+        # Steps with their own seeds derive them from TensorFlow's global seed.
         tf.random.set_seed(seed)
         return task.get_dataset(
             dict(self.lengths), split=part.split, shuffle=False, seed=seed, try_in_mem_cache=False
@@ -111,7 +111,7 @@ class ToTheEnd:
 
 @dataclasses.dataclass(frozen=True)
 class _Write:
-    """What a worker does with a part; returns its number of records."""
+    """The function that a worker applies to a part. It returns the number of records written."""
 
     plan: ShardPlan
     extent: ToCachePoint | ToTheEnd
@@ -143,14 +143,15 @@ def write_cache_from_task(
     """Writes the cache of a SeqIO task's splits 'train' and 'validation'.
 
     Args:
-      directory: made if missing. A complete cache of this task is left as it is.
-      task: its output features must be integers (or loss weights), one axis each.
-      vocabulary: saved in the directory; `vocabularies.from_seqio` of the targets' one.
-      module: module or `.py` file that registers the task, for worker processes to import; None
-        keeps to this process.
-      workers: processes; None for one a core. A source of one shard needs one.
+      directory: the directory of the cache, made if missing. A complete cache of this task stays.
+      task: the task, whose output features must be integers (or loss weights) with one axis each.
+      vocabulary: the vocabulary to save in the directory: `vocabularies.from_seqio` of that of the
+        targets.
+      module: the module or `.py` file that registers the task, for worker processes to import;
+        None uses this process alone.
+      workers: the number of processes; None for one on each core. A source of one shard needs one.
       progress: whether to show a bar on standard error.
-      overwrite: replaces a complete cache.
+      overwrite: whether to replace a complete cache.
       materialize: runs the task to its end, post-cache steps included; None stops at its cache
         point.
 
@@ -177,7 +178,7 @@ def write_cache_from_task(
         if module and any(part.of > 1 for part in parts):
             workers = workers or default_workers()
             folders = tuple(seqio.utils.get_global_cache_dirs())
-            find_task = functools.partial(_registered, task.name, module, folders)
+            find_task = functools.partial(_find_registered, task.name, module, folders)
         else:
             workers = 1
         write = _Write(plan, extent, find_task, progress and workers == 1)
@@ -205,7 +206,7 @@ def _manifest(
 
 
 def _cached_splits(task: seqio.Task) -> list[str]:
-    """A task that is only evaluated, as some of a mixture are, has no 'train'."""
+    """The splits to cache. A task that is only evaluated has no 'train'."""
     found = [split for split in _SPLITS if split in task.splits]
     if not found:
         known = ", ".join(task.splits)
@@ -213,14 +214,14 @@ def _cached_splits(task: seqio.Task) -> list[str]:
     return found
 
 
-def _registered(name: str, module: str, cache_dirs: Sequence[str]) -> seqio.Task:
+def _find_registered(name: str, module: str, cache_dirs: Sequence[str]) -> seqio.Task:
     import_module(module)
     seqio.set_global_cache_dirs(list(cache_dirs))
     return seqio.TaskRegistry.get(name)
 
 
 def _ids(task: seqio.Task, vocabulary: Vocabulary, names: Iterable[str]) -> int:
-    """How many ids the features have that are there where the cache lies."""
+    """The number of ids of the features `names`, which exist at the cache point."""
     outputs = task.output_features
     sizes = [outputs[name].vocabulary.vocab_size for name in names if name in outputs]
     return max([vocabulary.vocab_size, *sizes])
@@ -229,13 +230,14 @@ def _ids(task: seqio.Task, vocabulary: Vocabulary, names: Iterable[str]) -> int:
 def _features(
     spec: Mapping[str, tf.TensorSpec], task: seqio.Task, vocabulary: Vocabulary
 ) -> dict[str, str]:
-    """Stored dtypes of the output features, and of loss weights that come with them.
+    """The stored dtypes of the output features and of their loss weights.
 
-    The text of a task that is under an objective of ours is `targets`, whatever its outputs.
+    In a task with an objective of ours, the text is `targets`, whatever the output features.
+    Features of another kind, such as the score of a regression, are left out, because no row has
+    them.
 
     Raises:
-      CacheError: inputs or targets are not integers with one axis. What else is of another kind,
-        such as the score of a regression, is left out: no row has it.
+      CacheError: inputs or targets are not integers with one axis.
     """
     stored = {}
     outputs = dict.fromkeys([*task.output_features, "targets"])
@@ -252,14 +254,14 @@ def _features(
                 )
                 continue
             raise CacheError(
-                f"task {task.name!r}: feature {name!r} is {dtype.name} with {rank} axes where the "
-                "cache lies; only integers or weights with one axis can be cached. Tokenise "
+                f"task {task.name!r}: feature {name!r} is {dtype.name} with {rank} axes at the "
+                "cache point; only integers or weights with one axis can be cached. Tokenise "
                 "before the cache placeholder"
             )
         stored[name] = FLOAT if dtype.is_floating else token_dtype(_ids(task, vocabulary, spec))
     if "targets" not in stored:
         raise CacheError(
-            f"task {task.name!r} has no feature 'targets' where its cache lies, only "
+            f"task {task.name!r} has no feature 'targets' at its cache point, only "
             f"{', '.join(spec)}"
         )
     return stored
@@ -268,9 +270,9 @@ def _features(
 def _records(
     examples: tf.data.Dataset, task: seqio.Task, *, plan: ShardPlan, digest: hashlib._Hash
 ) -> Iterator[Record]:
-    """Records of examples; `digest` takes in their values as they pass.
+    """The records of examples, whose values also update `digest`.
 
-    `segments`, which our own tokenising step adds, are where segments of the text start.
+    Our own tokenising step adds `segments`, the positions at which segments of the text start.
     """
     no_segments = np.zeros(0, np.int32)
     for example in examples.as_numpy_iterator():
@@ -289,7 +291,7 @@ def _records(
 
 
 def task_fingerprint(task: seqio.Task) -> str:
-    """Hex digest of a task's source, files and cached steps, their code included; cheap."""
+    """A hex digest of a task's source, files and cached steps with their code, quick to compute."""
     steps = task.preprocessors[: describe(task).cached_steps]
     shards = [
         (str(shard), _size(str(shard)))
@@ -307,7 +309,7 @@ def task_fingerprint(task: seqio.Task) -> str:
 
 
 def ids_fingerprint(vocabulary: seqio.Vocabulary) -> str:
-    """What decides a vocabulary's ids: the same in every process, wherever its files lie."""
+    """A text that identifies a vocabulary's ids, the same in every process and for every path."""
     ours = from_seqio(vocabulary)
     if not isinstance(ours, PassThroughVocabulary):
         return ours.fingerprint
@@ -320,7 +322,7 @@ def _size(path: str) -> int:
 
 
 def _identity(value: Any) -> str:
-    """What decides how a source or step behaves: its code, its arguments, its fields."""
+    """A text that identifies the behaviour of a source or step: its code, arguments and fields."""
     if isinstance(value, functools.partial):
         arguments = [_identity(argument) for argument in value.args]
         named = [

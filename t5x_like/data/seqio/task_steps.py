@@ -1,4 +1,4 @@
-"""What a SeqIO task does before and after its cache point, in terms of this package."""
+"""The steps of a SeqIO task before and after its cache point, in terms of this package."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ TWINS: Sequence[tuple[Callable, str]] = (
     (seqio.preprocessors.append_eos_after_trim, "append_eos_after_trim"),
     (seqio.utils.trim_dataset, "trim"),
 )
-"""SeqIO's steps that have a twin in `post_cache`, and its name there."""
+"""SeqIO's steps that have a twin in `late_steps`, and the twin's name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PostCache:
-    """What a SeqIO task does to a cached record, in terms of this package.
+    """The steps that a SeqIO task applies to a cached record, in terms of this package.
 
     Attributes:
-      objective: ours, if it has one; runs first.
-      steps: names in `late_steps.STEPS`, in order; the final trimming goes without saying.
-      refused: the first later step that has no counterpart, None if the task trains as it is.
-      cached_steps: how many of `task.preprocessors` run before the cache.
+      objective: our objective, if the task has one; it runs first.
+      steps: names in `late_steps.STEPS`, in order, without the final trimming.
+      refused: the first later step that has no counterpart; None if the task trains from its cache.
+      cached_steps: the number of `task.preprocessors` that run before the cache.
       eos: the id to append to each feature that takes one.
     """
 
@@ -47,14 +47,15 @@ class PostCache:
 
 
 def describe(task: seqio.Task) -> PostCache:
-    """Reads the steps of a task after its `CacheDatasetPlaceholder`.
+    """The steps of a task after its `CacheDatasetPlaceholder`.
 
-    Recognised are an `ObjectiveStep`, if it comes first, and the functions of `TWINS` themselves;
-    a partial application of one that binds arguments is another step.
+    The recognised steps are an `ObjectiveStep` in first place and the functions of `TWINS`. A
+    partial application of such a function with bound arguments is not recognised.
 
-    Without a placeholder, the cache holds everything before the recognised steps at the end,
-    provided none of it draws random numbers or looks at the sequence length: SeqIO passes both in
-    by argument name. If one does, it and what follows count as later steps.
+    In a task without a placeholder, the recognised steps at its end are later steps, and the cache
+    holds the output of the steps before them. However, a step that draws random numbers or uses the
+    sequence length, which SeqIO passes by argument name, is a later step, and so are all that
+    follow it.
     """
     steps = list(task.preprocessors)
     marks = [isinstance(step, seqio.CacheDatasetPlaceholder) for step in steps]
@@ -80,7 +81,7 @@ def describe(task: seqio.Task) -> PostCache:
 
 
 def before_cache(task: seqio.Task, ds: tf.data.Dataset) -> tf.data.Dataset:
-    """Runs the steps of `task` that precede its cache point, with or without a placeholder."""
+    """The data after the steps of `task` before its cache point, with or without a placeholder."""
     with seqio.utils.map_seed_manager(0):
         for step in task.preprocessors[: describe(task).cached_steps]:
             ds = seqio.utils.add_kwargs_to_transform(
@@ -90,7 +91,7 @@ def before_cache(task: seqio.Task, ds: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def _cache_point(steps: Sequence[Callable]) -> int:
-    """Where the cache of a task without a placeholder lies: the index of its first later step."""
+    """The cache point of a task without a placeholder: the index of its first later step."""
     point = len(steps)
     while point and (isinstance(steps[point - 1], ObjectiveStep) or _twin(steps[point - 1])):
         point -= 1
@@ -99,7 +100,7 @@ def _cache_point(steps: Sequence[Callable]) -> int:
 
 
 def _is_run_time(step: Callable) -> bool:
-    """Depends on what a run decides: the sequence length or a seed."""
+    """Whether a step depends on the run, by its sequence length or seed."""
     if dataclasses.is_dataclass(step):
         arguments = {field.name for field in dataclasses.fields(step)}
     else:
@@ -110,7 +111,7 @@ def _is_run_time(step: Callable) -> bool:
 
 
 def _twin(step: Callable) -> str | None:
-    """Its name in `post_cache`, also through an empty partial application or gin's wrapper."""
+    """The name of a step's twin, also inside an empty partial application or gin's wrapper."""
     while True:
         if isinstance(step, functools.partial) and not step.args and not step.keywords:
             step = step.func

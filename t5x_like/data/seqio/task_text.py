@@ -1,4 +1,4 @@
-"""The text of a SeqIO task, before it is tokenised: what a vocabulary is trained on."""
+"""The text of a SeqIO task before it is tokenised, which is used to train a vocabulary."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ else:
 
 
 def texts(task: seqio.Task, split: str = "train") -> Iterator[str]:
-    """The output features of all examples while they are still text.
+    """The output features of all examples after the last step that leaves them as text.
 
     Raises:
-      ValueError: the task never holds them as text.
+      ValueError: the features are not text at any step.
     """
     ds = task.source.get_dataset(split=split, shuffle=False)
     found = None

@@ -1,4 +1,4 @@
-"""Our vocabularies as SeqIO ones, so that its tools work on our tasks; and the way back."""
+"""Conversion of vocabularies to SeqIO, so that its tools work on our tasks, and from SeqIO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:
 
 
 class SeqioVocabulary(seqio.Vocabulary):
-    """A `seqio.Vocabulary` that has one of ours do the work; equal where the ids are."""
+    """A `seqio.Vocabulary` around one of ours. Two are equal where they give equal ids."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__(extra_ids=vocabulary.to_json().get("extra_ids", 0))
@@ -51,7 +51,7 @@ class SeqioVocabulary(seqio.Vocabulary):
 
     @property
     def _base_vocab_size(self) -> int:
-        # SeqIO decodes ids from here on as unknown. Our extra ids have a written form.
+        # SeqIO decodes ids from this size on as unknown. Our extra ids have a written form.
         return self.vocabulary.vocab_size
 
     def _encode(self, s: str) -> list[int]:
@@ -64,7 +64,7 @@ class SeqioVocabulary(seqio.Vocabulary):
         """Scalar string to int32 [n]."""
 
         def encode(text: bytes | np.ndarray) -> np.ndarray:
-            # Bytes in a graph; eagerly, an array without axes.
+            # In a graph, the text is bytes; in eager mode, it is an array without axes.
             document = np.array(text, dtype=object).item().decode()
             return np.asarray(self.vocabulary.encode(document), np.int32)
 
@@ -99,8 +99,8 @@ class SeqioVocabulary(seqio.Vocabulary):
 def from_seqio(vocabulary: seqio.Vocabulary) -> Vocabulary:
     """Our vocabulary with the same ids.
 
-    One of a class, or with options, that has no counterpart here becomes a
-    `PassThroughVocabulary`: a task that uses it trains, and its decoded text is ids.
+    A vocabulary whose class or options have no counterpart here becomes a `PassThroughVocabulary`.
+    A task that uses it can train, and its decoded text is ids.
     """
     kind = type(vocabulary)
     if kind is SeqioVocabulary:
@@ -114,11 +114,11 @@ def from_seqio(vocabulary: seqio.Vocabulary) -> Vocabulary:
         if ours.vocab_size == vocabulary.vocab_size and not ours.cleans_text:
             return ours
     eos = vocabulary.eos_id
-    # Some of SeqIO's say them as NumPy's integers, which JSON has not.
+    # Some SeqIO vocabularies give NumPy integers, which JSON cannot hold.
     return PassThroughVocabulary(int(vocabulary.vocab_size), eos=None if eos is None else int(eos))
 
 
 def _is_plain(vocabulary: seqio.SentencePieceVocabulary) -> bool:
-    """Numbers its extra ids downwards and normalises text as its model file says."""
+    """Whether it counts its extra ids downwards and normalises text as its model file says."""
     forward = not vocabulary._reverse_extra_ids and vocabulary.extra_ids
     return not forward and vocabulary._normalizer_spec_overrides is None

@@ -35,7 +35,7 @@ def test_records_survive_with_segments(inputs, targets, weights):
 
 
 def test_bytes_of_a_record_are_fixed():
-    # Caches outlive versions: a change here needs another FORMAT_VERSION.
+    # Caches outlive versions. A change of these bytes needs another FORMAT_VERSION.
     codec = RecordCodec({"inputs": "uint16", "targets": "int32"})
     data = codec.encode({"inputs": np.array([258]), "targets": np.array([7])}, np.array([0]))
     lengths_and_segments = [1, 1, 1, 0]

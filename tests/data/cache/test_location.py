@@ -1,4 +1,4 @@
-"""Caches of different things never share a place; those of one thing always do."""
+"""Caches of different texts never share a directory; caches of one text always do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records come back as saved, and name nothing but objectives."""
+"""Records are read as they were saved, and name only objectives."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Nested(EncoderDecoder):
 
 
 def test_objectives_of_parts_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As a user's module would be; a test file is imported under no name.
+    # A user's module would be registered like this. A test file is imported without a name.
     monkeypatch.setitem(sys.modules, __name__, types.SimpleNamespace(Part=Part, Nested=Nested))
     objective = Nested((Part(0.5, ((1, 2.0), (3, 4.5))), SpanCorruption(0.3), (1, (2,))), None)
     file = tmp_path / "task.json"
@@ -117,6 +117,6 @@ def test_class_that_is_no_objective_is_refused(name: str, tmp_path: Path) -> Non
     victim.write_text("")
     rows[0]["objective"] = {"class": name, "fields": {"path": str(victim)}}
     file.write_text(json.dumps(rows))
-    with pytest.raises(ValueError, match=f"{name}, which is no objective"):
+    with pytest.raises(ValueError, match=f"{name}, which is not an objective"):
         task_records.load(file)
     assert victim.exists()

@@ -20,7 +20,7 @@ def square(job):
 
 @pytest.fixture
 def square(tmp_path, monkeypatch):
-    """A function in a module that worker processes find: they are given our search path."""
+    """A function in a module that worker processes find, because they get our search path."""
     (tmp_path / "squares_for_workers.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     return importlib.import_module("squares_for_workers").square

@@ -122,7 +122,7 @@ def test_text_without_tokens_is_an_error(tmp_path, make_corpus):
         def encode_batch(self, texts):
             return [[] for _ in texts]
 
-    with pytest.raises(CacheError, match="not one token"):
+    with pytest.raises(CacheError, match="split 'train' has no tokens"):
         write_cache(tmp_path, make_corpus(["a"], ["b"]), Deaf(), workers=1, progress=False)
     assert not Cache.exists(tmp_path)
 

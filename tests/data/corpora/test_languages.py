@@ -19,7 +19,7 @@ from t5x_like.vocabularies.learning import sampling
 
 
 def data(folder: Path, **changes) -> Data:
-    """A large language of a's and a small one of b's, a word a document."""
+    """A large language of a's and a small one of b's, with one word in each document."""
     settings = {
         "corpus": {"large": letters(folder, "a", 256), "small": letters(folder, "b", 16)},
         "read_corpus": one_document_a_line,

@@ -103,7 +103,7 @@ def test_the_tokens_of_sentences_are_those_of_lines(vocabularies, kind, text, la
     }
     if language != "zh":
         assert tokens[language] == tokens["lines"]
-    # Nothing is put where no space is between two sentences.
+    # Nothing is inserted between two sentences without a space.
     texts = [re.sub(r"\s+", "", vocabulary.decode(found)) for found in tokens.values()]
     assert texts[0] == texts[1]
     assert vocabulary.decode(tokens[language]) == vocabulary.decode(tokens["lines"])

@@ -132,7 +132,7 @@ def test_parquet(tmp_path):
         ("a.tsv", "texts\n1\n", r"a\.tsv:2 has no field 'text'; nearest: texts"),
         ("a.csv", 'text\n"a" "b\n', r"a\.csv:2 is not CSV"),
         ("a.csv", 'text\n"never closed\n\n', r"a\.csv:3 is not CSV"),
-        ("a.zip", "PK", r"a\.zip: \.zip files are not read"),
+        ("a.zip", "PK", r"a\.zip: \.zip files cannot be read"),
         ("a.jsonl.gz", "not gzip", r"a\.jsonl\.gz is damaged"),
     ],
 )

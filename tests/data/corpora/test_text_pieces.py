@@ -1,4 +1,4 @@
-"""A long document is one document, however it is read."""
+"""A long document is one document in every way of reading."""
 
 import io
 import random
@@ -58,7 +58,7 @@ def test_a_long_file_is_one_document_in_pieces(tmp_path):
     pieces = written(tmp_path / "a.txt", text + "\n\n")
     assert "".join(piece["targets"] for piece in pieces) == text
     assert [piece.first for piece in pieces] == [True] + [False] * (len(pieces) - 1)
-    # The size of what is in hand is what bounds memory.
+    # The size of a piece in memory is bounded.
     assert max(len(piece["targets"]) for piece in pieces) <= MIB
     (short,) = written(tmp_path / "b.txt", "some text", "line")
     assert short == {"targets": "some text"}
@@ -104,7 +104,7 @@ def cached(tmp_path, corpus, **options):
 
 @pytest.mark.slow
 def test_a_long_document_is_whole_in_one_split_as_is_its_copy(tmp_path, capsys):
-    """Also across shards, and where one copy is a row of JSON."""
+    """The copies also agree across shards, and where one copy is a row of JSON."""
     texts = [prose(MIB + MIB // 2, seed) for seed in range(4)]
     small = [f"document {i}" for i in range(200)]
     (tmp_path / "a.txt").write_text("\n\n".join([*small, *texts]))
@@ -131,7 +131,7 @@ def test_a_long_document_is_whole_in_one_split_as_is_its_copy(tmp_path, capsys):
 
 
 def test_the_share_held_out_is_that_of_documents(tmp_path):
-    """Of a hundred, some of them long, about five: pieces do not count."""
+    """About five of a hundred documents, some of them long, are held out: pieces do not count."""
     texts = [prose(MIB + 99_000 if i % 20 == 0 else 500, i) for i in range(100)]
     (tmp_path / "a.txt").write_text("\n\n".join(texts))
     corpus = TextFiles(tmp_path / "a.txt", validation=0.05)

@@ -93,7 +93,7 @@ def test_pairs_and_validation_splits_are_recognised(data_dir):
     ("name", "field", "message"),
     [
         ("my_docs", "txt", "no feature 'txt'; nearest: text"),
-        ("my_docs", "n", "feature 'n' of my_docs is no text"),
+        ("my_docs", "n", "feature 'n' of my_docs is not text"),
         ("wiki40/en", None, "no data set 'wiki40/en'; nearest: wiki40b"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What CORPUS names becomes files or a TFDS data set, with the options given."""
+"""The value of CORPUS becomes files or a TFDS data set, with the given options."""
 
 from __future__ import annotations
 

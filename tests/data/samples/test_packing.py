@@ -1,4 +1,4 @@
-"""Packed rows hold every sample once, fit, waste little, and are the same for everyone."""
+"""Packed rows hold every sample once, fit, waste little, and are the same in every process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = ("append_eos_after_trim",)
 
 
 def plainly(needs: list[tuple[int, ...]], capacity: tuple[int, ...], slots: int) -> list[list[int]]:
-    """First fit by its definition, while no row has to be closed; None where one has."""
+    """First fit by its definition, while no row has to be closed; None otherwise."""
     rows: list[list[int]] = []
     for sample, need in enumerate(needs):
         for row in rows:
@@ -122,7 +122,7 @@ def test_plan_is_kept_beside_the_cache_and_reused(make_cache, monkeypatch):
     again = pickle.loads(pickle.dumps(samples))
     assert rows_of(again) == rows_of(samples)
     assert again[1][0]["targets"].tolist() == samples[1][0]["targets"].tolist()
-    with pytest.raises(TypeError):  # what else decides it needs another plan
+    with pytest.raises(TypeError):  # other steps need another plan
         packed_records(split, LENGTHS, post_cache=STEPS, eos=EOS)
     for outside in (-1, len(samples)):
         with pytest.raises(IndexError):
@@ -148,14 +148,14 @@ class Halves(EncoderDecoderFormat):
 
 @dataclasses.dataclass(frozen=True)
 class Mixed(Halves):
-    """The same of samples that may hold two documents."""
+    """The same objective on samples that may hold two documents."""
 
     def geometry(self, lengths):
         return ConcatenateAndSplit(self.part)
 
 
 class Unsized(EncoderDecoderFormat):
-    """An objective that does not say how long its examples get."""
+    """An objective without a method that gives the lengths of its examples."""
 
     def geometry(self, lengths):
         return SplitDocuments(5)

@@ -39,7 +39,7 @@ class RandomSpans:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Carried rows: each a range of its own, cut in steps."""
+    """Carried rows. Each is a range of its own, cut in steps."""
 
     length: int = 3
     separators: bool = False
@@ -105,7 +105,7 @@ def test_carried_rows_go_on_from_batch_to_batch(make_cache):
 
 @dataclasses.dataclass(frozen=True)
 class Wrong:
-    """A shape that plans the given rows."""
+    """A geometry that plans the given rows."""
 
     rows: tuple
     columns: tuple[str, ...] = ("targets_start", "targets_end")

@@ -1,4 +1,4 @@
-"""A table is made once, whole or not at all, and read back the same in every process."""
+"""A table is made once, whole or not at all, and is the same in every process."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ SLOWLY = """
 import sys, time, types
 from pathlib import Path
 import numpy as np
-from t5x_like.data.samples.plans import kept
+from t5x_like.data.samples.plans import load_or_make
 
 def blocks():
     for i in range(5):
@@ -170,7 +170,7 @@ def blocks():
 split = types.SimpleNamespace(name="train", directory=Path(sys.argv[1]), content="text")
 print("ready", flush=True)
 sys.stdin.readline()
-print(kept(split, "rows", blocks).values.ravel().tolist())
+print(load_or_make(split, "rows", blocks).values.ravel().tolist())
 """
 
 

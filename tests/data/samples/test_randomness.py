@@ -1,4 +1,4 @@
-"""Noise keys: a function of seed, task, objective and example number alone."""
+"""Noise keys depend on seed, task, objective and example number alone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def everything(rng: np.random.Generator) -> list[object]:
 def test_a_reused_generator_draws_as_a_new_one():
     for n in (0, 1, 7, 2**62, 7):
         assert everything(reused_rng(3, "a", n)) == everything(example_rng(3, "a", n))
-        reused_rng(3, "b", n).integers(0, 9, 3, dtype=np.uint32)  # leaves half a word behind
+        reused_rng(3, "b", n).integers(0, 9, 3, dtype=np.uint32)  # leaves half a word unused
 
 
 def test_threads_do_not_share_a_reused_generator():

@@ -1,4 +1,4 @@
-"""Samples of every shape are the ranges of the stream that the shape names."""
+"""Samples of every geometry are the ranges of the stream that the geometry names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream gives what its records come to, for every range and however documents are cut."""
+"""A stream gives the tokens of its records for every range and every cut of documents."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _empty_registry(monkeypatch: pytest.MonkeyPatch):
 def cached_rows(
     task: seqio.Task, corpus: Corpus, folder: Path, *, seed: int = 0
 ) -> Iterator[dict[str, np.ndarray]]:
-    """What training reads: the task as `describe` puts it, over a cache, in the cache's order."""
+    """The rows that training reads: the task of `describe`, on a cache, in the cache's order."""
     write_cache(folder, corpus, VOCABULARY, workers=1, progress=False)
     cache = Cache.open(folder)
     described = describe(task)
@@ -89,7 +89,7 @@ def cached_rows(
 def assert_task_reads_the_same(
     task: seqio.Task, rows: Iterator[dict[str, np.ndarray]], *, epochs: int = 1
 ) -> int:
-    """SeqIO's own path and converter against `rows`; returns how many there were."""
+    """Compares SeqIO's own path and converter with `rows`, and returns the number of rows."""
     ds = task.get_dataset(LENGTHS, "train", shuffle=False, num_epochs=epochs)
     reference = list(seqio.EncDecFeatureConverter(pack=False)(ds, LENGTHS).as_numpy_iterator())
     for theirs, ours in zip(reference, rows, strict=False):
@@ -194,7 +194,7 @@ def test_lengths_are_needed_and_checked():
 
 @dataclasses.dataclass(frozen=True)
 class Reverse(formats.EncoderDecoder):
-    """An objective of a user's own, on whole records."""
+    """A user's objective, on whole records."""
 
     def lengths(self, tokens: int) -> dict[str, int]:
         return {"inputs": tokens, "targets": tokens}

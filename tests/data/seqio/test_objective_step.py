@@ -32,7 +32,7 @@ ROWS = 4
 
 
 def documents(count: int = 40) -> list[str]:
-    """Lines of made-up words, some ending in a full stop; one document is longer than the rest."""
+    """Lines of made-up words, some with a full stop at the end; one document is the longest."""
     rng = np.random.default_rng(0)
     words = ["".join(rng.choice(list("aeioulmnrst"), rng.integers(1, 7))) for _ in range(150)]
     found = []

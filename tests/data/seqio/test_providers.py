@@ -1,4 +1,4 @@
-"""Every source, vocabulary, feature and provider that SeqIO has becomes a cache that trains."""
+"""Every source, vocabulary, feature and provider of SeqIO makes a cache that trains."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def targets(cache: Cache, split: str = "train") -> list[list[int]]:
 
 @pytest.mark.slow
 def test_every_source(tmp_path: Path) -> None:
-    """Two of them hold a class, whose methods are not to be called."""
+    """Two sources hold a class, whose methods must not be called."""
     known = {"DataSource", "DataSourceInterface", "TfdsDataSource"}  # abstract; test_tfds has it
     exported = {name for name in dir(seqio) if name.endswith(("DataSource", "DataSourceInterface"))}
     made = sources(tmp_path)
@@ -109,12 +109,12 @@ def test_every_source(tmp_path: Path) -> None:
         (task,) = opened(tmp_path, register(source, BYTES, name))
         cache = task.cache
         assert targets(cache) == [BYTES.encode(text) for text in TEXTS]
-        # Its fingerprint is the same in another process: nothing of it is an address.
+        # Its fingerprint holds no address, and so is the same in another process.
         assert task.has("train")
 
 
 def vocabularies(folder: Path, model: Path) -> dict[str, seqio.Vocabulary]:
-    # Whole words: of one in several pieces SeqIO makes a matrix.
+    # The words are whole, because SeqIO makes a matrix of a word in several pieces.
     words = [
         "[PAD]",
         "[UNK]",
@@ -161,7 +161,7 @@ def test_every_vocabulary(tmp_path: Path, model_file: Path) -> None:
 
 
 def test_features_that_no_row_has_are_left_out(tmp_path: Path, capsys) -> None:
-    """T5X drops what its converter does not know; here the whole task was refused."""
+    """T5X drops features that its converter does not know; this package once refused the task."""
     score = seqio.ContinuousFeature(dtype=tf.float32, rank=0)
     grid = seqio.Feature(seqio.PassThroughVocabulary(9), rank=2, add_eos=False)
     name = register(sources(tmp_path)["text_line"], BYTES, score=score, grid=grid)
@@ -178,13 +178,13 @@ def test_a_mixture_with_a_task_that_is_only_evaluated(tmp_path: Path) -> None:
     found = opened(tmp_path, "mixture")
     assert [one.name for one in found if one.has("train")] == ["both"]
     assert [one.name for one in found if one.has("validation")] == ["both", "eval_only"]
-    # By what was recorded, SeqIO need not know it.
+    # With the record, SeqIO need not know the task.
     again = opened(tmp_path, "mixture")
     assert [one.name for one in again if one.has("validation")] == ["both", "eval_only"]
 
 
 def test_a_cache_that_seqio_made_is_read(tmp_path: Path) -> None:
-    """As `seqio_cache_tasks` writes it: TFRecords beside two files of JSON."""
+    """A cache in the form of `seqio_cache_tasks`: TFRecords beside two files of JSON."""
     folder = tmp_path / "offline" / "task"
     folder.mkdir(parents=True)
     seqio.set_global_cache_dirs([str(tmp_path / "offline")])

@@ -1,4 +1,4 @@
-"""Tasks of SeqIO's registry: whose vocabulary they are read in."""
+"""Tasks of SeqIO's registry, and the vocabulary in which they are read."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _empty_registry(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    """Three files of pairs to train on, and one held out."""
+    """Three files of pairs for training, and one held-out file."""
     for i, name in enumerate(["train-0", "train-1", "train-2", "valid"]):
         lines = [f"question {i}-{j}\tanswer {'x' * j}" for j in range(4 + i)]
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines))
@@ -213,7 +213,7 @@ def shout(ds: tf.data.Dataset) -> tf.data.Dataset:
 
 
 class Unknown(seqio.ByteVocabulary):
-    """Has no counterpart among our vocabularies."""
+    """A vocabulary without a counterpart among ours."""
 
 
 @pytest.mark.parametrize("kind", [seqio.ByteVocabulary, Unknown])

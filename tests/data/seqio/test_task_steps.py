@@ -1,4 +1,4 @@
-"""What a SeqIO task does around its cache point, read from its steps."""
+"""The steps of a SeqIO task before and after its cache point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ append_eos = seqio.preprocessors.append_eos
 append_eos_after_trim = seqio.preprocessors.append_eos_after_trim
 MARK = seqio.CacheDatasetPlaceholder()
 
-# Steps as a user's file holds them.
+# Steps in the form of a user's file.
 
 
 @seqio.map_over_dataset
@@ -40,7 +40,7 @@ def cut(ds: tf.data.Dataset, sequence_length: dict) -> tf.data.Dataset:
 
 @dataclasses.dataclass
 class Window:
-    """A transform that SeqIO hands the lengths as a field."""
+    """A transform to which SeqIO passes the lengths as a field."""
 
     sequence_length: dict | None = None
 

@@ -1,4 +1,4 @@
-"""A SeqIO task's text is taken where it is last still text, and only of its output features."""
+"""A SeqIO task's text is that of its output features after the last step that leaves text."""
 
 from __future__ import annotations
 

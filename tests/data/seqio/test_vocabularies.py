@@ -1,4 +1,4 @@
-"""Vocabularies across the border to SeqIO: same ids, same text, both ways."""
+"""Vocabularies converted to SeqIO and from SeqIO give the same ids and the same text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = ["", "a", "the quick brown fox", "Zwölf Boxkämpfer\n jagen  Viktor", "
 
 @pytest.fixture(params=["byte", "byte with extra ids", "sentencepiece"])
 def pair(request: pytest.FixtureRequest, model_file: Path):
-    """Ours, and SeqIO's own with the same ids."""
+    """Our vocabulary, and SeqIO's own with the same ids."""
     return {
         "byte": lambda: (ByteVocabulary(), seqio.ByteVocabulary()),
         "byte with extra ids": lambda: (ByteVocabulary(10), seqio.ByteVocabulary(10)),
