@@ -65,5 +65,5 @@ def test_a_run_that_is_there_keeps_what_it_began_with(tmp_path) -> None:
     (tmp_path / "config.gin").write_text(gin_config.config_text())
     run, (note,) = followed("bert-mini", f"MODEL_DIR={str(tmp_path)!r}", "TRAIN_STEPS=100")
     assert starts(run) == [0, 48]
-    assert "as the run there began: WARMUP_STEPS 150 -> 3" in note
+    assert "as the run began: WARMUP_STEPS 150 -> 3" in note
     assert starts(followed("bert-mini", f"MODEL_DIR={str(tmp_path)!r}")[0]) == [0, 48]

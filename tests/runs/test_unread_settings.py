@@ -147,7 +147,7 @@ def test_every_macro_changes_what_runs_or_is_refused(file: str) -> None:
         ),
         (["EVAL_PERIOD=0", "EVAL_BATCHES=3"], "EVAL_PERIOD is 0"),
         (["CORPUS_VALIDATION=0.5"], "CORPUS is not set"),
-        (["dataset.Data.corpus_exponent=0.5"], "CORPUS is no mixture"),
+        (["dataset.Data.corpus_exponent=0.5"], "CORPUS is not a mixture"),
         (
             ["MIXTURE_OR_TASK_NAME='stdlib_docs.prefix_lm'", "OBJECTIVE='deshuffling'"],
             "OBJECTIVE has no effect",
