@@ -142,7 +142,7 @@ def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:
 
 
 def _summary_writer(directory: str, purge_step: int) -> Any:
-    """A writer of TensorBoard files from `purge_step` on; imported here: process 0 alone needs it."""
+    """A writer of TensorBoard files from `purge_step` on; imported here, for process 0 alone."""
     # tensorboardX imports PyTorch if it is installed, which takes seconds and is not needed.
     without_torch = "torch" not in sys.modules
     if without_torch:
