@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """A run that starts, resumes or is extended, as its directory asks for.
+    """A run that starts, resumes or is extended, depending on its directory.
 
     Attributes:
       run: its parts, which may also be put together by hand.
@@ -94,12 +94,12 @@ def recipe(
       model_dir: the run's directory; a run that it holds is resumed.
       cache_dir: directory of vocabularies and caches.
       train_steps: all steps of the run. Warm-up and phases keep their shares of it.
-      batch_size: rows of a step, over all devices.
+      batch_size: the rows of a step, over all devices.
       learning_rate: the peak, in recipes that have one (PEAK_LEARNING_RATE).
       objective: a preset's name, or an objective.
-      vocabulary: `bytes`, a file or a directory; None trains one, or takes what there is.
-      vocab_size: pieces of a vocabulary that is trained.
-      seed: for parameters, order, noise and dropout.
+      vocabulary: `bytes`, a file or a directory; None trains one, or takes the one that exists.
+      vocab_size: the number of pieces of a vocabulary that is trained.
+      seed: the seed of parameters, order, noise and dropout.
       mesh: sizes of the mesh axes: {"data": 4, "tensor": 2}; -1 takes the rest.
       model: replaces the recipe's: `functools.partial(Bert, Config(...))`, called with `rngs`.
       optimizer: replaces the recipe's.
