@@ -1,4 +1,4 @@
-"""A recipe in small: its warm-up and phases follow TRAIN_STEPS."""
+"""A short form of a recipe: its warm-up and phases follow TRAIN_STEPS."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_shares_stay_and_the_log_says_so() -> None:
     assert "short/run.Phase.steps 2,000 -> 48" in note
     run, _ = followed("scibert-mini", "TRAIN_STEPS=10")
     assert starts(run)[1] < 10
-    # A longer run, too.
+    # This holds for a longer run, too.
     assert starts(followed("bert_base", "TRAIN_STEPS=2_000_000")[0]) == [0, 1_800_000]
 
 
