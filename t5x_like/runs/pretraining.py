@@ -47,9 +47,9 @@ def steps(
       run: the run to train.
       config: the resolved configuration as gin text, saved in the run and in every checkpoint; None
         for the text that `run_text` makes of the run.
-      allow_change: what a resumed run may change (`preflight.same_run`).
+      allow_change: the settings that a resumed run may change (`preflight.same_run`).
       notes: lines for the log.
-      callbacks: objects that are told what happens.
+      callbacks: objects that the run calls while it trains.
 
     Yields:
       Each step as it is taken; leaving the loop saves it (`loop.steps`).
@@ -58,7 +58,7 @@ def steps(
       How training ended, and at which step.
 
     Raises:
-      ValueError, OSError: the run cannot work; what was saved before is unchanged.
+      ValueError, OSError: the run cannot work; earlier checkpoints are unchanged.
       ProcessError: the processes have different settings, code or data.
     """
     config, unsaid = _config_text(run) if config is None else (config, [])

@@ -80,6 +80,8 @@ class Teacher:
     def open(self, layout: Layout) -> Callable[[Batch], Batch]:
         """A function that adds `teacher_logits` and `teacher_states` to global batches.
 
+        The parameters of the teacher are read now.
+
         Args:
           layout: the layout of the student; batches and outputs are split by its rows.
 

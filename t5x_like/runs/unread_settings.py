@@ -68,7 +68,7 @@ def check(run: Run, given: Sequence[UserSetting]) -> list[str]:
                 raise UnreadError(f"{setting} has no effect: {unread.reason}")
             notes.append(f"{setting} of {file} has no effect: {unread.reason}.")
             known.add(setting)
-    # The model's constructor reads settings too. Those of data and optimizer are read by now.
+    # The constructor of the model reads settings too; data and optimizer have read theirs.
     gin_config.call(lambda: run.abstract_model)
     for setting, file in given:
         if setting not in known and not _is_read(setting):

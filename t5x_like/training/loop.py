@@ -114,7 +114,7 @@ def steps(
       log: where to report; closed at the end.
       initial: a function from initialised parameters to those of a run that is not resumed.
       before_training: called by process 0 once there is a state to train from.
-      callback: called on process 0 with what happens.
+      callback: an object that process 0 calls while the run trains.
 
     Yields:
       Each step once it has been dispatched, before it is logged, evaluated and saved.

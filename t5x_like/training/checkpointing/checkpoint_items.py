@@ -24,7 +24,7 @@ def items_of(state: TrainState) -> dict[str, Any]:
 
 
 def describe(items: Mapping[str, Any]) -> dict[str, list]:
-    """{path: [shape, dtype]} of every leaf, by which another model's checkpoint is recognised."""
+    """{path: [shape, dtype]} of every leaf, to recognise another model without reading weights."""
     return {
         f"{name}/{jax.tree_util.keystr(path, simple=True, separator='/')}": [
             list(leaf.shape),

@@ -19,7 +19,7 @@ NOT_DECAYED = ("scale", "bias")
 
 BERT, ALBERT, ELECTRA and XLNet leave out parameters with LayerNorm or bias in their names, and GPT
 leaves out all vectors: in our models both are these parameters. All embeddings are therefore
-decayed. So are the vectors that XLNet adds to its queries (r_w_bias, r_r_bias, r_s_bias; here
+decayed, and so are the vectors that XLNet adds to its queries (r_w_bias, r_r_bias, r_s_bias; here
 biases.content, .position and .segment), as in its authors' code. fairseq (RoBERTa, BART, SpanBERT)
 decays every parameter: ().
 """
