@@ -10,7 +10,7 @@ steps, in this order unless named otherwise (default: create install start):
   start    `t5x_like train --distributed TRAIN_ARGUMENTS` on every host, in the background
   log      follow the log of the first host (stop watching with Ctrl-C; the run continues)
   stop     ask the run to save and stop, and wait until it has
-  delete   the slice and all on its disks; until then it costs money
+  delete   the slice and everything on its disks; until then it costs money
 
 example:
   python launch/tpu_vm.py --config.project=mine --config.zone=us-west4-a \\
@@ -45,13 +45,13 @@ RUNTIMES = {
     "v6e": "v2-alpha-tpuv6e",
 }
 ENVIRONMENT = r"""\s*([A-Za-z_]\w*=('[^']*'|"[^"]*"|[^\s'"])*(\s+|$))*"""
-# First lines of a script that must not disturb a run on the same host.
+# The first lines of a script that must not disturb a run on the same host.
 IDLE = (
     "set -e",
     "mkdir -p t5x_like_run && cd t5x_like_run",
     'flock --nonblock lock true || { echo "$(hostname): a run is under way" >&2; exit 1; }',
 )
-DEAD = {"DELETING", "FAILED", "SUSPENDED", "SUSPENDING"}  # such a request is never ACTIVE again
+DEAD = {"DELETING", "FAILED", "SUSPENDED", "SUSPENDING"}  # such a request never becomes ACTIVE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Command:
 
 
 def problems(config: ConfigDict, steps: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """What is wrong with the configuration, one line each; empty when nothing is."""
+    """The errors of the configuration, one line each; empty if there are none."""
     needed = {"project": "projects list", "zone": "compute tpus locations list"}
     found = [
         f"--config.{field} is missing; see yours with: gcloud {listing}"
@@ -108,7 +108,7 @@ def on_hosts(config: ConfigDict, script: Sequence[str], *, worker: str = "all") 
 
 
 def install(config: ConfigDict) -> list[tuple[str, ...]]:
-    """Python by uv, since the images carry one that is too old; then the package."""
+    """Calls that install Python (by uv: that of the images is too old), then the package."""
     copy = []
     requirement = f"t5x_like[{config.extras}] @ {config.package}"
     if config.package.endswith(".whl"):
@@ -127,7 +127,7 @@ def install(config: ConfigDict) -> list[tuple[str, ...]]:
 
 
 def start(config: ConfigDict, arguments: Sequence[str]) -> list[tuple[str, ...]]:
-    """The run outlives the connection; the lock keeps a second one off the same chips."""
+    """The call that starts the run, which outlives the connection; a lock prevents a second run."""
     train = shlex.join(["venv/bin/t5x_like", "train", "--distributed", *arguments])
     script = [
         *IDLE,
@@ -192,14 +192,14 @@ def fail(message: str) -> NoReturn:
 
 
 def call(command: Command) -> str:
-    """Runs a command once; returns what it printed where that is waited for, else nothing."""
+    """Runs a command once; returns its output if the command waits for a word, else ""."""
     output = subprocess.PIPE if command.until else None
     done = subprocess.run(command.argv, check=False, stdout=output, text=True)
     state = (done.stdout or "").strip()
     if done.returncode or state in DEAD:
         fail(
             f"step {command.step!r} failed ({state or f'exit status {done.returncode}'}); nothing"
-            " after it was run. What was created is still there and may cost money: see delete"
+            " after it was run. The slice may exist already and cost money: see delete"
         )
     return state
 

@@ -7,7 +7,7 @@
     model = t5x.load("runs/mine")
     model.fill("The capital of France is [MASK].", k=5)
 
-Names are imported when they are first used. docs/python.md says more.
+Names are imported when they are first used. More is in docs/python.md.
 """
 
 from __future__ import annotations

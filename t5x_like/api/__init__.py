@@ -1,1 +1,1 @@
-"""The library as people use it from Python: recipes to runs, directories to models."""
+"""The library for users in Python: from recipes to runs, from directories to models."""

@@ -31,7 +31,7 @@ def export(
     Args:
       source: directory of a run, or of imported weights.
       target: a folder without weights; an ELECTRA is written as two models, in its subfolders.
-      step: which checkpoint; the newest by default.
+      step: the step of the checkpoint; the newest by default.
       overwrite: whether to replace existing weights.
       modules: modules that the directory's configuration may name.
 
@@ -72,7 +72,7 @@ def write(model: SavedModel, target: Path, *, overwrite: bool) -> list[str]:
 
 
 def _original_config(model: SavedModel) -> dict[str, Any] | None:
-    """What config.json said where the model was imported."""
+    """The config.json of the import; None if the model was not imported."""
     if model.original is None or not (model.original / "config.json").exists():
         return None
     return json.loads((model.original / "config.json").read_text())

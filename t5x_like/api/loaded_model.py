@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class LoadedModel:
-    """A model with its parameters, and what it needs to read and write text.
+    """A model with its parameters and its vocabulary.
 
     Attributes:
       model: the NNX module; `model.config` is its architecture.
-      vocabulary: None where none is known, as for some imports.
+      vocabulary: the vocabulary; None if it is unknown, as for some imports.
       step: the checkpoint's step.
       directory: where it was loaded from.
-      run: None where the directory holds no run.
+      run: the run; None if the directory holds no run.
       original: the folder of the files that came with it from Hugging Face; None for a run.
     """
 
@@ -55,13 +55,13 @@ class LoadedModel:
           batches: the most batches of each task, of 32 rows or as many as the mesh divides.
 
         Raises:
-          ValueError: this is no run, or its tasks hold no documents out.
+          ValueError: this is not a run, or its tasks have no held-out documents.
         """
         from t5x_like.runs import baseline_comparison
 
         if self.run is None:
             raise ValueError(
-                f"{self.directory} is no run, and has no text to be evaluated on: train with it "
+                f"{self.directory} is not a run and has no text to evaluate on: train with it "
                 "(INIT_FROM), or evaluate the run that it came from"
             )
         rows = self.run.rows
@@ -141,7 +141,7 @@ class LoadedModel:
         """Writes the model for transformers: config.json, weights, tokenizer.
 
         Args:
-          directory: new, or without weights; an ELECTRA is written as two, in its subfolders.
+          directory: a folder without weights; an ELECTRA is written as two, in its subfolders.
           overwrite: whether to replace existing weights.
 
         Returns:
@@ -214,8 +214,8 @@ def load(
     """The model of a directory, with its parameters and its vocabulary.
 
     Args:
-      directory: of a run, of imported weights, or of `save_pretrained` of transformers.
-      step: of a run's checkpoint; the newest by default.
+      directory: the directory of a run, of imported weights, or of transformers' `save_pretrained`.
+      step: the step of a run's checkpoint; the newest by default.
       gin: settings that replace those saved with a run: `["BATCH_SIZE=8"]`.
       modules: modules or `.py` files that the directory's configuration may name, because you
         trust them: nothing else is imported or run but t5x_like itself.
@@ -254,7 +254,7 @@ def _from_hugging_face(directory: Path) -> LoadedModel:
 
 
 def check_writes(model: LoadedModel) -> None:
-    """Raises ValueError where a model has no decoder that fills blanks, and says what to do."""
+    """Raises ValueError if a model has no decoder that fills blanks; the error says what to do."""
     module, kind = model.model, type(model.model).__name__
     advice = (
         "`t5x_like export --from RUN --to HF_DIR` writes it for transformers, where "

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """A run that starts, resumes or is extended, as its directory asks for.
+    """A run that starts, resumes or is extended, depending on its directory.
 
     Attributes:
       run: its parts, which may also be put together by hand.
       config: its configuration as gin text, which is saved; None: written from the parts.
       notes: lines for the log, such as settings that follow others.
-      callbacks: objects that are told what happens (`Callback`).
+      callbacks: objects that the run calls while it trains (`Callback`).
     """
 
     run: Run
@@ -38,14 +38,14 @@ class Pretraining:
         """Trains to the end; Ctrl-C saves the step that was reached, and stops.
 
         Args:
-          allow_change: what a resumed run may change: seed, batch_size, data.
+          allow_change: the settings that a resumed run may change: seed, batch_size, data.
 
         Returns:
           How it ended, and after how many steps.
 
         Raises:
-          ValueError, OSError: the run cannot work; what was saved before is unchanged.
-          NonFiniteError: a loss became nan or infinite; what was saved before is good.
+          ValueError, OSError: the run cannot work; earlier checkpoints are unchanged.
+          NonFiniteError: a loss became nan or infinite; earlier checkpoints are good.
         """
         return pretraining.pretrain(self.run, self.config, **self._options(allow_change))
 
@@ -88,22 +88,22 @@ def recipe(
     """A published pretraining run, or its small twin, on your own text.
 
     Args:
-      name: as `t5x_like recipes` lists them: `bert_base`, `bert-mini`.
+      name: a name from `t5x_like recipes`: `bert_base`, `bert-mini`.
       corpus: files to read: a path or glob, several, `tfds:<name>`, or {name: files} as a mixture.
       task: the name of a corpus, task or mixture, in place of `corpus`.
       model_dir: the run's directory; a run that it holds is resumed.
       cache_dir: directory of vocabularies and caches.
       train_steps: all steps of the run. Warm-up and phases keep their shares of it.
-      batch_size: rows of a step, over all devices.
+      batch_size: the rows of a step, over all devices.
       learning_rate: the peak, in recipes that have one (PEAK_LEARNING_RATE).
       objective: a preset's name, or an objective.
-      vocabulary: `bytes`, a file or a directory; None trains one, or takes what there is.
-      vocab_size: pieces of a vocabulary that is trained.
-      seed: for parameters, order, noise and dropout.
+      vocabulary: `bytes`, a file or a directory; None trains one, or takes the one that exists.
+      vocab_size: the number of pieces of a vocabulary that is trained.
+      seed: the seed of parameters, order, noise and dropout.
       mesh: sizes of the mesh axes: {"data": 4, "tensor": 2}; -1 takes the rest.
       model: replaces the recipe's: `functools.partial(Bert, Config(...))`, called with `rngs`.
       optimizer: replaces the recipe's.
-      callbacks: objects that are told what happens.
+      callbacks: objects that the run calls while it trains.
       gin: further settings as on the command line: `["EVAL_PERIOD=100"]`.
 
     Raises:
@@ -139,7 +139,7 @@ def from_gin(
       files: names of models and files, as `t5x_like train --gin_file` takes them.
       bindings: `NAME=value`, or `module.Thing.parameter=value`.
       folders: searched for files as well.
-      callbacks: objects that are told what happens.
+      callbacks: objects that the run calls while it trains.
 
     Raises:
       ConfigError: a file, name or value is not valid.

@@ -1,1 +1,1 @@
-"""A run as an object: its phases, its checks, its directory, and what opens it again."""
+"""A run as an object: its phases, its checks, its directory, and functions that open it again."""

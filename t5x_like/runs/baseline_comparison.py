@@ -1,4 +1,4 @@
-"""Held-out metrics of a run's tasks: of the model, of an untrained one, and of simple baselines."""
+"""Held-out metrics of a run's model, an untrained model and simple baselines, for each task."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _PERPLEXITY = re.compile(r"(.*?)(?:pseudo_)?perplexity")
 
 
 def columns(model: TrainedRun, *, batch_size: int, batches: int) -> dict[str, Columns]:
-    """{task: {who: {metric: value}}} on the first rows that each task holds out.
+    """{task: {who: {metric: value}}} on the first held-out rows of each task.
 
-    `trained` and `untrained` have all metrics; of an encoder-decoder those of ordinary target
-    tokens, too, as `content_<metric>`. `unigram` has what it can have: the loss of predicted
-    tokens and what goes with it. `blanked`, of an encoder-decoder, is the trained model with its
-    encoder's ordinary tokens padded away. A run of several phases is compared in that of the
-    checkpoint.
+    `trained` and `untrained` have all metrics. For an encoder-decoder they also have the metrics
+    of ordinary target tokens, as `content_<metric>`. `unigram` has the metrics that it can have:
+    the loss of predicted tokens and those derived from it. `blanked` exists for an encoder-decoder
+    only: the trained model, with padding in place of the encoder's ordinary tokens. A run of
+    several phases is compared in the phase of the checkpoint.
 
     Args:
-      model: loaded for batches of `batch_size` rows.
-      batch_size: rows of a batch.
-      batches: how many at most of each task.
+      model: the run, loaded for batches of `batch_size` rows.
+      batch_size: the rows of a batch.
+      batches: the most batches of each task.
     """
     model = dataclasses.replace(model, run=_in_phase(model))
     run = model.run
@@ -68,7 +68,7 @@ class _Compared:
 
     def __init__(self, model: TrainedRun) -> None:
         self._model = model
-        self._params = {"trained": model.params, "untrained": _untrained(model)}
+        self._params = {"trained": model.params, "untrained": _untrained_params(model)}
         self._token_bytes = token_bytes(model.vocabulary)
         completer = model.run.completer
         self._complete = None if completer is None else completer.open(model.run.layout)
@@ -76,21 +76,21 @@ class _Compared:
     def columns(
         self, rows: Sequence[Mapping[str, np.ndarray]], counts: np.ndarray, ids: TokenIds
     ) -> Columns:
-        """The module's `columns` for one task; `counts` are of the ids in its text."""
+        """The columns of one task; `counts` says how often each id occurs in its text."""
         found = {who: self._metrics(who, rows) for who in self._params}
         if not {"encoder_input_tokens", "decoder_target_tokens"} <= rows[0].keys():
             unigram = baselines.unigram(baselines.with_special_targets(counts, rows, ids))
             frequent = evaluate(unigram, None, rows, token_bytes=self._token_bytes)
-            of_tokens = _as_of_tokens(frequent, found["trained"])
+            of_tokens = _token_metrics(frequent, found["trained"])
             of_labels = baselines.label_shares(rows, found["trained"])
             return found | {"unigram": of_tokens | of_labels}
         content = [baselines.content_only(batch, ids) for batch in rows]
         for who in self._params:
-            found[who] |= _of_content(self._metrics(who, content))
+            found[who] |= _content_metrics(self._metrics(who, content))
         blanked = (baselines.blank_encoder(batch, ids) for batch in content)
         return found | {
-            "unigram": _of_content(evaluate(baselines.unigram(counts), None, content)),
-            "blanked": _of_content(self._metrics("trained", blanked)),
+            "unigram": _content_metrics(evaluate(baselines.unigram(counts), None, content)),
+            "blanked": _content_metrics(self._metrics("trained", blanked)),
         }
 
     def _metrics(self, who: str, rows: Rows) -> Metrics:
@@ -105,9 +105,9 @@ class _Compared:
 
 
 def _counts(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
-    """{task: how often each id occurs in its training text}: of one that has none, in all others'.
+    """{task: how often each id occurs in its training text}.
 
-    A mixture may have tasks that are only evaluated.
+    A mixture may have tasks that are only evaluated: these have the counts of all others together.
     """
     found = {
         task.name: np.array(task.cache.split("train").counts["targets"])
@@ -119,23 +119,23 @@ def _counts(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
 
 
 def _in_phase(model: TrainedRun) -> Run:
-    """The run as it was in the checkpoint's last step."""
+    """The run in the phase of the checkpoint's last step."""
     phases = reversed(model.run.in_phases())
     return next(run for start, run in phases if start <= max(model.step - 1, 0))
 
 
-def _untrained(model: TrainedRun) -> Any:
-    """Parameters of a fresh start, on the run's mesh, without the optimizer's state."""
+def _untrained_params(model: TrainedRun) -> Any:
+    """Newly initialised parameters on the run's mesh, without the optimizer's state."""
     fresh = jax.jit(lambda key: model.program.init(key).params)
     return fresh(jax.random.key(model.run.options.seed))
 
 
-def _of_content(metrics: Metrics) -> Metrics:
+def _content_metrics(metrics: Metrics) -> Metrics:
     return {f"content_{name}": value for name, value in metrics.items()}
 
 
-def _as_of_tokens(unigram: Metrics, metrics: Metrics) -> Metrics:
-    """The unigram model's figures under the names of those that are about predicted tokens."""
+def _token_metrics(unigram: Metrics, metrics: Metrics) -> Metrics:
+    """The unigram model's values, under the names of the metrics of predicted tokens."""
     found = {name: unigram[name] for name in ("bits_per_byte",) if name in unigram}
     for name in metrics:
         if match := _PERPLEXITY.fullmatch(name):

@@ -1,4 +1,4 @@
-"""The batches of a phase on its devices, to train on and to evaluate with."""
+"""The batches of a phase on its devices, for training and evaluation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
 
 EVALUATION_SEED = 0
-"""The seed of noise in validation batches, so that the curves of all runs compare."""
+"""The seed of the noise in validation batches. All runs share it: their curves are comparable."""
 
 
 class ToDevice:
-    """From this process's rows to global arrays."""
+    """Converts this process's rows to global arrays."""
 
     def __init__(self, layout: partitioning.Layout, batch_size: int) -> None:
         self._layout, self._batch_size = layout, batch_size
@@ -44,13 +44,13 @@ class PhaseBatches:
     """A `loop.Phase`: global batches of a phase of a run, and the program that reads them.
 
     Attributes:
-      start: steps of the run before it.
-      program: made for its batches.
-      run: as it is in this phase.
-      train: what is trained on.
-      validation: what is held out, where it is to be evaluated.
-      token_bytes: as of `text_bytes.token_bytes`, where known.
-      complete: runs on each batch.
+      start: the steps of the run before it.
+      program: the program for its batches.
+      run: the run with the settings of this phase.
+      train: the training examples.
+      validation: the held-out examples; empty if the run does not evaluate.
+      token_bytes: the result of `text_bytes.token_bytes`; None if unknown.
+      complete: a function that runs on each batch.
     """
 
     start: int
@@ -62,16 +62,16 @@ class PhaseBatches:
     complete: Callable[[Batch], Batch] = _as_it_is
 
     def check(self) -> None:
-        """Traces a step on such batches, so that a model's objections come before training.
+        """Traces a step on such batches, so that errors of the model come before training.
 
         Raises:
-          ValueError: what the model objects to, such as rows longer than its positions.
+          ValueError: the model cannot read the batches: rows are longer than its positions, say.
         """
         if self.complete is _as_it_is:
             self.program.trace(self.train[0][0])
 
     def batches(self, start_step: int) -> Iterator[Batch]:
-        """The batches to train on, from a step of the phase on."""
+        """Training batches, from a step of the phase on."""
         options, to_device = self.run.options, self._to_device
         rows = stream.train_stream(
             self.train,
@@ -84,10 +84,10 @@ class PhaseBatches:
 
     @property
     def evaluate(self) -> Callable[[Any], Mapping[str, float]] | None:
-        """Evaluates parameters on held-out text; None where there is none."""
-        return self._evaluated if self.validation else None
+        """A function that evaluates parameters on held-out text; None without such text."""
+        return self._held_out_metrics if self.validation else None
 
-    def _evaluated(self, params: Any) -> dict[str, float]:
+    def _held_out_metrics(self, params: Any) -> dict[str, float]:
         """{"<task>/<metric>": mean} on the first batches of each validation split."""
         found, options, to_device = {}, self.run.options, self._to_device
         for examples in self.validation:

@@ -1,4 +1,4 @@
-"""A run as gin describes it, made independent of gin's configuration."""
+"""The run that gin describes, and a copy of it that is independent of gin's configuration."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from t5x_like.runs.run import Run
 
 
 def built() -> Run:
-    """The run that gin is configured with. Some of its parts ask gin when they are called.
+    """The run of gin's current configuration. Some of its parts read gin when they are called.
 
     Raises:
-      ConfigError: a part is missing, or cannot be made.
+      ConfigError: a part is missing or cannot be made.
     """
     return gin_config.build(Run)
 
 
 def freed(run: Run) -> Run:
-    """The same run, which stays what it is when another configuration is loaded."""
+    """A copy of the run that does not change when another configuration is loaded."""
     found: Run = gin_config.without_gin(run)
     data = dataclasses.replace(found.data, find_objective=presets.now())
     return dataclasses.replace(found, data=data)

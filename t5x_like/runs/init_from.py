@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 class InitFrom:
     """Where the first parameters of a run come from.
 
-    Parameters of the same path and shape are taken, averages of them where they were saved. Where
-    this run's vocabulary is larger, or its rows longer, the tables keep their old rows, and the
-    new ones stay as drawn; ids that were there must mean what they did. Parameters that the
-    checkpoint lacks stay as drawn; any other difference in shape is an error.
+    The run takes saved parameters of the same path and shape, or their averages if these were
+    saved. If this run's vocabulary is larger or its rows are longer, the tables keep their old
+    rows, and the new rows are initialised; the old ids must keep their meanings. Parameters that
+    the checkpoint lacks are initialised; any other difference in shape is an error.
 
     Attributes:
-      directory: of a run, or of what `t5x_like import` wrote.
-      step: of its checkpoints; the newest by default.
-      rename: {regular expression: replacement} on the saved paths, applied in order. Paths are as
-        `t5x_like inspect` shows them: `encoder.embedding.tokens.table`.
-      skip: regular expressions; a parameter in whose path one is found stays as drawn.
-      layers: of each stack of layers there, counted from 0, one for each of this run's.
+      directory: the directory of a run, or one that `t5x_like import` wrote.
+      step: the step of the checkpoint; the newest by default.
+      rename: {regular expression: replacement} on the saved paths, applied in order. Paths are
+        written as `t5x_like inspect` shows them: `encoder.embedding.tokens.table`.
+      skip: regular expressions; a parameter whose path contains a match is initialised.
+      layers: the layers to take from each saved stack, counted from 0: one for each layer of this
+        run.
     """
 
     directory: str | None
@@ -57,7 +58,7 @@ class InitFrom:
                 ) from None
 
     def check(self, program: Program) -> None:
-        """Reads shapes alone, so that errors come before any work.
+        """Compares shapes, without reading weights, so that errors come before any work.
 
         Raises:
           ValueError: the directory holds no model.
@@ -68,15 +69,15 @@ class InitFrom:
     def check_vocabulary(self, vocabulary: Vocabulary, program: Program) -> None:
         """Compares the ids of a run with those that the parameters were trained with.
 
-        New ids are the run's own affair; one that was there must mean what it did, if a table of
-        the vocabulary is taken.
+        The run may have new ids. If it takes a table of the vocabulary, the old ids must keep their
+        meanings.
 
         Args:
-          vocabulary: the run's.
-          program: the run's.
+          vocabulary: the vocabulary of the run.
+          program: the program of the run.
 
         Raises:
-          ValueError: ids mean other tokens than beside the checkpoint.
+          ValueError: ids mean other tokens than in the vocabulary beside the checkpoint.
         """
         theirs = self.vocabulary()
         plan, _ = self._plan(program)
@@ -90,17 +91,17 @@ class InitFrom:
             raise ValueError(
                 f"{len(differ):,} of {len(ids):,} ids have other meanings than in "
                 f"{self.directory}: {i} is {vocabulary.piece(i)!r} here and {theirs.piece(i)!r} "
-                "there. Leave VOCABULARY to the one kept there, name one that extends it, or "
-                f"leave its tables as drawn with InitFrom.skip: {', '.join(tables)}"
+                "there. Leave VOCABULARY unset to use the one saved there, set it to one that "
+                f"extends that, or leave out its tables with InitFrom.skip: {', '.join(tables)}"
             )
 
     def apply(self, params: Any, *, program: Program, log: RunLog) -> Any:
-        """`params`, freshly drawn, with what is taken, laid out as they are.
+        """The initialised `params` with saved values where they are taken, in the same layout.
 
-        All processes call it alike. For its time the saved parameters are in memory too.
+        All processes call it. Meanwhile the saved parameters are in memory too.
 
         Raises:
-          ValueError, CheckpointError: as `check` does, or what was saved is damaged.
+          ValueError, CheckpointError: the same errors as in `check`, or the checkpoint is damaged.
         """
         plan, saved = self._plan(program)
         abstract = initial_parameters.laid_out(plan, saved, program.abstract_state.params)
@@ -111,10 +112,10 @@ class InitFrom:
         return initial_parameters.take(plan, params, restored.state)
 
     def vocabulary(self) -> Vocabulary | None:
-        """The vocabulary kept beside the checkpoint; None where there is none."""
+        """The vocabulary saved beside the checkpoint; None if there is none."""
         path = self._path()
         if not path.exists():
-            run_directory.read_config(path)  # says that it holds no run
+            run_directory.read_config(path)  # raises: it holds no run
         return run_directory.read_vocabulary(path) if run_directory.has_vocabulary(path) else None
 
     def _plan(self, program: Program) -> tuple[initial_plan.Plan, Any]:
@@ -127,7 +128,7 @@ class InitFrom:
 
     def _checkpoints(self) -> Checkpoints:
         path = self._path()
-        run_directory.read_config(path)  # refuses what is not a model's directory, and says why
+        run_directory.read_config(path)  # raises if it is not the directory of a model
         return Checkpoints(run_directory.checkpoints(path))
 
     def _path(self) -> epath.Path:

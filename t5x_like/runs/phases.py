@@ -1,4 +1,4 @@
-"""The phases of a run: the data of each, and what must be the same when the run is resumed."""
+"""The phases of a run: the data of each, and what must not change when the run is resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class RunPhase:
-    """A run as it is in its phase `number`, after `start` steps."""
+    """Phase `number` of a run, after `start` steps; `run` has the settings of the phase."""
 
     start: int
     run: Run
@@ -37,7 +37,7 @@ class RunPhase:
         return phase_seed(self.run.options.seed, self.number)
 
     def check(self) -> None:
-        """Raises ValueError where its batches cannot be made, as far as is seen without data."""
+        """Raises ValueError if its batches cannot be made, as far as this is known without data."""
         run = self.run
         partitioning.check_batch(
             run.layout, run.options.batch_size, microbatches=run.options.microbatches
@@ -56,14 +56,14 @@ class RunPhase:
 
     @property
     def label(self) -> str:
-        """Part of the names of its settings, except for the first phase."""
+        """The phase's part in the names of its settings; the first phase has none there."""
         return f"phase_{self.number + 1}"
 
     def check_program(self, program: Program) -> None:
-        """Traces a step on rows as its tasks will make them, before any text is read.
+        """Traces a step on rows like those of its tasks, before any text is read.
 
         Raises:
-          ValueError: what the model, the optimizer or the objective object to.
+          ValueError: the model, the optimizer or the objective does not accept the rows.
         """
         if self.run.completer is None:
             data = self.run.data.with_lengths()
@@ -75,11 +75,11 @@ class RunPhase:
         same: Callable[[Mapping[str, Any]], None],
         usable: Callable[[Vocabulary], None],
     ) -> tuple[Task, ...]:
-        """Its tasks, refused before any text is tokenised where it cannot be used.
+        """Its tasks. Text that the run cannot use is an error before any of it is tokenised.
 
         Args:
           same: compares part of the run's identity with that of the run it would resume.
-          usable: compares its vocabulary with that of the parameters it starts from.
+          usable: compares the vocabulary with that of the parameters the run starts from.
         """
 
         def check(ids: int, vocabulary: Vocabulary | None) -> None:
@@ -90,12 +90,12 @@ class RunPhase:
                 if self.run.completer is not None:
                     self.run.completer.check(vocabulary)
             known = {} if vocabulary is None else {"vocabulary": vocabulary.fingerprint}
-            same({**self._named(self._settings()), **known})
+            same({**self._with_phase(self._settings()), **known})
 
         return self.run.data.open(once=_once, check=check)
 
     def batches(self, tasks: Sequence[Task], program: Program) -> PhaseBatches:
-        """Its batches; samples may have to be planned, which the first process does for all."""
+        """Its batches. If samples have no plan yet, the first process plans them for all."""
         train, validation = multihost.first_process_then_others(
             f"plans of samples {self.number}", lambda: self._examples(tasks)
         )
@@ -111,7 +111,7 @@ class RunPhase:
     def _examples(
         self, tasks: Sequence[Task]
     ) -> tuple[Sequence[stream.Examples], Sequence[stream.Examples]]:
-        """What is trained on, and what is held out, where it is to be evaluated."""
+        """The training examples, and the held-out ones: empty if the run does not evaluate."""
         converter, rows = self.run.feature_converter, self.run.options.batch_size
         train = mixtures.examples(tasks, "train", converter=converter, seed=self.seed, rows=rows)
         if not train:
@@ -130,15 +130,15 @@ class RunPhase:
                 alone=True,
             )
         except ValueError as error:
-            # What is wrong with the task or its lengths was found with the training split.
+            # The training split has already shown any error of the task or of its lengths.
             raise ValueError(
                 f"the validation split cannot be evaluated in batches of {rows} rows: {error}. "
                 "Or hold more text out, or train without evaluation: EVAL_PERIOD=0"
             ) from error
 
     def identity(self, tasks: Sequence[Task]) -> dict[str, Any]:
-        """What decides which rows each step reads, and what their ids mean."""
-        mine = self._named({**self._settings(), **mixtures.identity(tasks)})
+        """The values that decide which rows each step reads and what their ids mean."""
+        mine = self._with_phase({**self._settings(), **mixtures.identity(tasks)})
         return {**mine, "vocabulary": tasks[0].vocabulary.fingerprint}
 
     def _settings(self) -> dict[str, Any]:
@@ -152,8 +152,8 @@ class RunPhase:
             settings["data.teacher"] = run.completer.identity()
         return settings | ({"data.start": self.start} if self.number else {})
 
-    def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`data.lengths` of the second phase is `data.phase_2.lengths`."""
+    def _with_phase(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values with the phase in their names: `data.lengths` is `data.phase_2.lengths`."""
         if not self.number:
             return dict(values)
         parts = {name: name.partition(".") for name in values}
@@ -164,7 +164,7 @@ class RunPhase:
 
 
 def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
-    """Process 0 makes it in a directory that all share; the others wait at a barrier."""
+    """Has process 0 make a thing in a directory that all share; the others wait at a barrier."""
     if multihost.everywhere(exists()).all():
         return
     multihost.check_shared(path.parent)

@@ -1,4 +1,4 @@
-"""What must be right before a run does any work; each check says what to do."""
+"""Checks of a run before it does any work; each error says what to do."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _KINDS = {
     "decoder": "a decoder",
 }
 _SOME_IDS = TokenIds(8, bos=3, cls=4, sep=5, mask=6, sentinels=1)
-_PADDING_FIELDS = ("pad_id", "padding_position")  # of configurations, where it is a setting
+_PADDING_FIELDS = ("pad_id", "padding_position")  # fields of configurations that set the padding
 
 
 def writable_directory(model_dir: str | None) -> epath.Path:
-    """The run's directory, made if missing.
+    """The run's directory; makes it if it is missing.
 
     Raises:
-      ValueError: none is named.
+      ValueError: no directory is named.
       OSError: it cannot be written.
     """
     if not model_dir:
@@ -57,13 +57,13 @@ def writable_directory(model_dir: str | None) -> epath.Path:
 
 
 def vocabulary_fits(model: Model, ids: int, pad: int | None = None) -> None:
-    """Raises ValueError where a model cannot read a vocabulary.
+    """Raises ValueError if a model cannot read a vocabulary.
 
     Args:
-      model: its parameters may be abstract.
-      ids: of the vocabulary; each needs a row in the embedding.
-      pad: its padding, which a model that knows padding by its id must agree with; None where the
-        vocabulary is still to be trained, with padding 0.
+      model: the model; its parameters may be abstract.
+      ids: the number of ids in the vocabulary; each needs a row in the embedding.
+      pad: the padding id of the vocabulary, which must be that of a model that knows padding by its
+        id; None if the vocabulary is still to be trained, with padding 0.
     """
     rows = model.config.vocab_size
     family = type(model.config).__module__.rpartition(".")[2]
@@ -89,7 +89,7 @@ def vocabulary_fits(model: Model, ids: int, pad: int | None = None) -> None:
 
 
 def parts_complete(run: Run) -> None:
-    """Raises ValueError where the model or its converter lacks what a run will ask of it."""
+    """Raises ValueError if the model or its converter lacks an attribute that a run uses."""
     model = run.abstract_model
     for part, protocol in ((model, Model), (run.feature_converter, FeatureConverter)):
         if missing := lacking(part, protocol):
@@ -107,7 +107,7 @@ def parts_complete(run: Run) -> None:
 
 
 def kinds_fit(run: Run, objectives: Iterable[Objective | None]) -> None:
-    """Raises ValueError where examples are for another kind of model than the run's rows."""
+    """Raises ValueError if examples are for another kind of model than the run's rows."""
     rows = run.feature_converter.kind
     for objective in objectives:
         kind = "encoder_decoder" if objective is None else objective.kind
@@ -131,7 +131,7 @@ def step_works(
     """Traces a training step on a row of padding, which has every array of a real one.
 
     Raises:
-      ValueError: what the model, the converter, the objective or the optimizer objects to.
+      ValueError: the model, the converter, the objective or the optimizer fails on it.
     """
     features = {name: FeatureSpec(length) for name, length in lengths.items()}
     if objective is not None:
@@ -147,7 +147,7 @@ def step_works(
 
 
 def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int]) -> None:
-    """Raises ValueError where a feature that the model reads has no length."""
+    """Raises ValueError if a feature that the model reads has no length."""
     if missing := set(feature_converter.task_features) - set(lengths):
         raise ValueError(
             f"TASK_FEATURE_LENGTHS lacks {', '.join(sorted(missing))}; it is {dict(lengths)}. The "
@@ -158,7 +158,7 @@ def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int
 
 
 def examples_read(feature_converter: FeatureConverter, examples: Iterable[Examples]) -> None:
-    """Raises ValueError where a model's rows need a feature that a task's examples lack."""
+    """Raises ValueError if a model's rows need a feature that a task's examples lack."""
     for task in (one.task for one in examples):
         if missing := set(feature_converter.task_features) - task.features.keys():
             raise ValueError(
@@ -176,22 +176,22 @@ def same_run(
     whole: bool = False,
     unreached: Collection[str] = (),
 ) -> None:
-    """Refuses to resume where the examples, their noise, their ids or the seed would differ.
+    """Refuses to resume if the examples, their noise, their ids or the seed would differ.
 
     Args:
-      mine: `seed`, `batch_size`, `vocabulary` and `data.*` of the run that starts, or some.
-      saved: the metadata of the checkpoint that it would resume; None where there is none.
+      mine: `seed`, `batch_size`, `vocabulary` and `data.*` of the run that starts, or some of them.
+      saved: the metadata of the checkpoint that it would resume; None if there is none.
       allow_change: first parts of names that may differ, such as `data`.
-      whole: whether `mine` is all there is, so that it must not lack what was saved.
-      unreached: labels of phases that begin after the last step, of which `mine` says nothing.
+      whole: whether `mine` is complete, so that it must have all the saved names.
+      unreached: labels of phases that begin after the last step; `mine` has no values of them.
 
     Raises:
-      CheckpointError: something else differs; says what, and what to do.
+      CheckpointError: another value differs; the message says which, and what to do.
     """
     if saved is None:
         return
     gone = [name for name in saved if name not in mine and name != "config"] if whole else []
-    # Of a phase that the saved run did not reach, it says nothing either.
+    # The metadata has no values of phases that the saved run did not reach.
     reached = {_phase(name) for name in saved}
     different = [
         name
@@ -211,21 +211,21 @@ def same_run(
         message.append(
             "(The text of stdlib_docs, and a vocabulary of it, change with the Python version.)"
         )
-    message.append("Choose another MODEL_DIR, or put it back as it was")
+    message.append("Choose another MODEL_DIR, or undo the change")
     if "vocabulary" not in different:
         kinds = dict.fromkeys(name.partition(".")[0] for name in different)
-        message[-1] += f"; or continue all the same with --allow_change={','.join(kinds)}"
+        message[-1] += f"; or continue anyway with --allow_change={','.join(kinds)}"
     raise CheckpointError("\n".join(message) + ".")
 
 
 def _phase(name: str) -> str:
-    """`phase_2` of `data.phase_2.lengths`; nothing for the first phase."""
+    """The phase in a name: `phase_2` in `data.phase_2.lengths`; "" for the first phase."""
     part = name.split(".")[1] if "." in name else ""
     return part if part.startswith("phase_") else ""
 
 
 def _brief(*texts: str) -> list[str]:
-    """Texts that differ, long ones from a little before the place where they do."""
+    """Texts that differ; of long ones, a part that begins a little before the difference."""
     if max(map(len, texts)) <= _LONG:
         return list(texts)
     places = enumerate(zip(*texts, strict=False))

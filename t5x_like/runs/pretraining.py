@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def pretrain(run: Run, config: str | None = None, **options: Any) -> loop.Outcome:
-    """Starts, resumes or extends `run` to its end; arguments are those of `steps`."""
+    """Starts, resumes or extends `run` and trains to its end; arguments are those of `steps`."""
     return loop.outcome(steps(run, config, **options))
 
 
@@ -44,24 +44,24 @@ def steps(
     """Starts, resumes or extends `run`, step by step.
 
     Args:
-      run: the parts.
+      run: the run to train.
       config: the resolved configuration as gin text, saved in the run and in every checkpoint; None
-        writes what `run_text` says of the parts.
-      allow_change: what a resumed run may change (`preflight.same_run`).
+        for the text that `run_text` makes of the run.
+      allow_change: the settings that a resumed run may change (`preflight.same_run`).
       notes: lines for the log.
-      callbacks: told of what happens.
+      callbacks: objects that the run calls while it trains.
 
     Yields:
-      Each step as it is taken; whoever stops iterating has it saved (`loop.steps`).
+      Each step as it is taken; leaving the loop saves it (`loop.steps`).
 
     Returns:
-      How it ended and at which step.
+      How training ended, and at which step.
 
     Raises:
-      ValueError, OSError: something cannot work; nothing saved before has been touched.
+      ValueError, OSError: the run cannot work; earlier checkpoints are unchanged.
       ProcessError: the processes have different settings, code or data.
     """
-    config, unsaid = _written(run) if config is None else (config, [])
+    config, unsaid = _config_text(run) if config is None else (config, [])
     notes = [*notes, *unsaid]
     agree("the configuration", config.splitlines())
     agree("the code", [*code_version.lines(_modules(run, config))])
@@ -71,8 +71,8 @@ def steps(
         return (yield from loop.steps(**parts, callback=Callbacks(callbacks)))
 
 
-def _written(run: Run) -> tuple[str, list[str]]:
-    """The configuration of a run that was made in Python, and what its user should know of it."""
+def _config_text(run: Run) -> tuple[str, list[str]]:
+    """The configuration of a run that was made in Python, and notes for its user."""
     try:
         return run_text(run), []
     except ValueError as error:
@@ -81,7 +81,7 @@ def _written(run: Run) -> tuple[str, list[str]]:
 
 
 def _modules(run: Run, config: str) -> list[str]:
-    """The user's modules that the run is made of."""
+    """The user's modules that the run uses."""
     named = [run.data.mixture_or_task_module] if run.data.mixture_or_task_module else []
     return named + [
         module for module in gin_text.read(config).modules if not module.startswith("t5x_like.")
@@ -96,7 +96,7 @@ def _parts(
     allow_change: frozenset[str],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    """Arguments of `loop.steps`; makes the data that is missing, and checks what can be checked."""
+    """The arguments of `loop.steps`; makes missing data, and runs all checks before training."""
     saved = Checkpoints(run_directory.checkpoints(model_dir)).metadata()
     fresh = saved is None
     run = _with_vocabulary(run, model_dir, fresh=fresh)
@@ -122,13 +122,13 @@ def _parts(
         for phase, mine, program in zip(phases, tasks, programs, strict=True)
     ]
     for part in batches[1:]:
-        part.check()  # else it would be seen when the phase begins
+        part.check()  # otherwise errors would come only when the phase begins
     if run.completer is not None:
         complete = run.completer.open(run.layout)
         batches = [dataclasses.replace(part, complete=complete) for part in batches]
     log = _log(run, model_dir, batches)
     summary = _summary(run, model_dir, batches)
-    for line in (*summary, *notes, *_of_unreached(every[len(phases) :])):
+    for line in (*summary, *notes, *_unreached_notes(every[len(phases) :])):
         log.message(line)
     return {
         "phases": batches,
@@ -142,7 +142,7 @@ def _parts(
         "metadata": {**identity, "config": config},
         "log": log,
         "initial": _initial(run, programs[0], log),
-        # Not earlier: what cannot resume the run that is there must leave it as it was.
+        # Not earlier: a run that cannot resume the one in the directory must not change it.
         "before_training": lambda: run_directory.write(
             model_dir, config=config, vocabulary=tasks[0][0].vocabulary
         ),
@@ -150,7 +150,7 @@ def _parts(
 
 
 def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -> Iterator[str]:
-    """What is read, what is trained, where, and where that goes."""
+    """Lines about the data, the model, the devices and the directory of a run."""
     ends = [*(part.start for part in batches[1:]), run.options.train_steps]
     for part, end in zip(batches, ends, strict=True):
         rows = (end - part.start) * part.run.options.batch_size
@@ -172,7 +172,7 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
     )
 
 
-def _of_unreached(phases: Sequence[RunPhase]) -> list[str]:
+def _unreached_notes(phases: Sequence[RunPhase]) -> list[str]:
     return [
         f"Phase {phase.number + 1} is never reached: it begins after step {phase.start}."
         for phase in phases
@@ -180,15 +180,15 @@ def _of_unreached(phases: Sequence[RunPhase]) -> list[str]:
 
 
 def _log(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -> RunLog:
-    """The run's log, in which stands what its user may not expect."""
+    """The run's log, with a note if evaluation lacks text."""
     log = RunLog(model_dir, total_steps=run.options.train_steps)
     if run.options.eval_period and not all(part.validation for part in batches):
-        log.message("No held-out documents: no evaluation without them.")
+        log.message("No held-out documents, so no evaluation.")
     return log
 
 
 def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
-    """A run that continues from another's parameters keeps its vocabulary, if it names no other."""
+    """The run; if it names no vocabulary, it has that of the parameters it starts from."""
     choice = run.data.vocabulary
     if run.init_from is None or not isinstance(choice, VocabularyChoice) or choice.name is not None:
         return run
@@ -196,7 +196,7 @@ def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
     if found is None:
         raise ValueError(
             f"{run.init_from.directory} has parameters but no vocabulary, and a new one would give "
-            "its ids other meanings: name the one it was trained with as VOCABULARY, or import it "
+            "its ids other meanings: set VOCABULARY to the one it was trained with, or import it "
             "again with --vocabulary"
         )
     return dataclasses.replace(
@@ -205,7 +205,7 @@ def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
 
 
 def _usable(run: Run, program: step.Program, *, fresh: bool) -> Callable[[Vocabulary], None]:
-    """Checks what the run starts from, and makes the check of a vocabulary to start with."""
+    """A check of the run's vocabulary; checks the parameters that the run starts from."""
     if run.init_from is None or not fresh:
         return lambda vocabulary: None
     run.init_from.check(program)
@@ -219,8 +219,8 @@ def _initial(run: Run, program: step.Program, log: RunLog) -> Callable[[Any], An
 
 
 def build_program(run: Run) -> step.Program:
-    """The compiled parts of a run."""
-    # A run that was made in Python and is opened again does not say how it was optimized.
+    """The program of a run, made of its parts."""
+    # A run that was made in Python and is opened again may have no optimizer.
     return step.build(run.model, run.optimizer or optax.identity(), run.layout, run.options)
 
 

@@ -1,7 +1,8 @@
-"""Steps of a recipe that follow TRAIN_STEPS: its warm-up, its phases.
+"""Scales the numbers of steps in a recipe with TRAIN_STEPS: its warm-up, its phases.
 
-`--recipe bert-mini --gin.TRAIN_STEPS=60` is the run in small: what the recipe counts in steps keeps
-its share of them, unless it is set itself. A run that is there already keeps what it began with.
+`--recipe bert-mini --gin.TRAIN_STEPS=60` is a short form of the run: each number of steps in the
+recipe keeps its share of the total, unless the user sets it. A run that is resumed keeps the
+numbers that it began with.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ Key = tuple[str, str, str]
 
 
 def follow() -> list[str]:
-    """Changes the process's gin configuration.
+    """Scales the numbers of steps in the process's gin configuration.
 
     Returns:
-      Lines about what was changed.
+      Lines about the changes.
 
     Raises:
-      ValueError: TRAIN_STEPS is no number of steps.
+      ValueError: TRAIN_STEPS is not a number of steps.
     """
     total, usual = gin_config.macro(_TOTAL), gin_config.default_value(_TOTAL)
     if not isinstance(total, int) or total < 1:
@@ -53,14 +54,14 @@ def follow() -> list[str]:
             changed.append(f"{name} {steps:,} -> {new:,}")
     if not changed:
         return []
-    why = "as the run there began" if saved else f"in proportion to {_TOTAL} {usual:,} -> {total:,}"
-    return [f"Steps {why}: {', '.join(changed)}. Set them yourself to have others."]
+    why = "as the run began" if saved else f"in proportion to {_TOTAL} {usual:,} -> {total:,}"
+    return [f"Steps {why}: {', '.join(changed)}. Set them yourself to change them."]
 
 
 def _steps() -> Iterator[tuple[Key, int]]:
-    """The numbers of steps that a configuration gives, but the total and T5's plateau.
+    """The numbers of steps in a configuration, without the total and T5's plateau.
 
-    The plateau of `schedules.rsqrt` decides how high the learning rate is, and is not a share.
+    The plateau of `schedules.rsqrt` decides how high the learning rate is, so it is not scaled.
     """
     in_phases = bool(gin_config.macro("PHASES"))
     for (scope, selector), values in [*gin.config._CONFIG.items()]:
@@ -83,12 +84,12 @@ def _name(key: Key) -> str:
 
 
 def _saved_steps() -> dict[str, Any]:
-    """The steps of the run in MODEL_DIR, by name; none where there is no run."""
+    """The steps of the run in MODEL_DIR, by name; empty if there is no run."""
     directory = gin_config.macro("MODEL_DIR")
     if not directory or not run_directory.has_config(path := epath.Path(directory)):
         return {}
     try:
         values = gin_text.read(run_directory.read_config(path)).values
-    except SyntaxError:  # what is damaged is not needed to resume
+    except SyntaxError:  # a damaged configuration is not needed to resume
         return {}
     return {str(binding): value for binding, value in values.items() if isinstance(value, int)}

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Periods, StepOptions):
-    """How long, how often, how much. Steps count optimizer updates.
+    """The numbers of a run: steps, periods, sizes, seed. A step is one optimizer update.
 
-    Those of `Periods` and `StepOptions` go whole to the loop and to the step.
+    The loop reads them as `Periods`, the step as `StepOptions`.
 
     Attributes:
-      seed: of parameters, data order, noise and dropout.
-      eval_batches: batches of an evaluation at most.
-      checkpoints_kept: newest checkpoints kept, besides the best by held-out loss.
-      data_workers: processes that make batches; 0 makes them in threads.
+      seed: the seed of parameters, data order, noise and dropout.
+      eval_batches: the most batches of an evaluation.
+      checkpoints_kept: the number of newest checkpoints to keep, besides the best by held-out loss.
+      data_workers: the number of processes that make batches; 0 makes them in threads.
     """
 
     seed: int = 0
@@ -62,10 +62,10 @@ class Phase:
     """A part of a run whose batches differ from those of its other parts.
 
     Attributes:
-      steps: how many it takes; None for the last phase, which takes the rest of them.
-      lengths: tokens of each task feature; None for those of the run, as with what follows.
-      batch_size: rows of the global batch.
-      objective: for a corpus that is named without one: a preset's name, or an objective.
+      steps: the number of its steps; None for the last phase, which takes the rest.
+      lengths: the tokens of each task feature; here and below, None for the value of the run.
+      batch_size: the rows of the global batch.
+      objective: a preset's name or an objective, for a corpus that is named without one.
     """
 
     steps: int | None = None
@@ -74,17 +74,17 @@ class Phase:
     objective: Objective | str | None = None
 
     def of(self, run: Run) -> Run:
-        """`run` as it is in this phase."""
+        """`run` with the settings of this phase."""
         data = {"lengths": self.lengths, "objective": self.objective}
         options = {"batch_size": self.batch_size}
         return dataclasses.replace(
             run,
-            data=dataclasses.replace(run.data, **_set(data)),
-            options=dataclasses.replace(run.options, **_set(options)),
+            data=dataclasses.replace(run.data, **_without_none(data)),
+            options=dataclasses.replace(run.options, **_without_none(options)),
         )
 
 
-def _set(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -93,17 +93,17 @@ class Run:
     """One run: everything `t5x_like train` needs, each part named in gin.
 
     Attributes:
-      model_dir: where checkpoints, logs and the configuration go.
+      model_dir: the directory of the checkpoints, the logs and the configuration.
       model: builds the model from `rngs`.
-      data: what is read.
-      feature_converter: from an example's features to the model's.
-      optimizer: an optax transformation; it sees one layer at a time. None where a run made in
-        Python is opened again: it does not train.
+      data: the data that it reads.
+      feature_converter: converts an example's features to the model's.
+      optimizer: an optax transformation; it sees one layer at a time. None if a run made in Python
+        is opened again: it does not train.
       layout: the mesh and the rules of its axes.
       options: steps, batch size, periods, seed.
-      phases: parts of the run with batches of their own, in order; none: it is the same throughout.
-      init_from: where the first parameters come from, in place of being drawn.
-      completer: adds to each batch, such as what a teacher says of it.
+      phases: parts of the run with batches of their own, in order; empty if all batches are alike.
+      init_from: where the first parameters come from; None initialises them.
+      completer: adds to each batch, for example the outputs of a teacher.
     """
 
     model_dir: str | None
@@ -129,18 +129,18 @@ class Run:
             isinstance(phase.steps, int) and phase.steps > 0 for phase in earlier
         ):
             raise ValueError(
-                "PHASES: each phase needs a number of steps, but the last, which takes what is "
-                f"left of TRAIN_STEPS: {[phase.steps for phase in self.phases]}"
+                "PHASES: each phase needs a number of steps, except the last, which takes the rest "
+                f"of TRAIN_STEPS: {[phase.steps for phase in self.phases]}"
             )
 
     @functools.cached_property
     def abstract_model(self) -> Model:
-        """The model, its parameters shapes and dtypes."""
+        """The model, with shapes and dtypes as its parameters."""
         made: Model = nnx.eval_shape(lambda: self.model(rngs=nnx.Rngs(0)))
         return made
 
     def in_phases(self) -> list[tuple[int, Run]]:
-        """(steps before it, the run as it is in it) of each phase."""
+        """(steps before it, the run with its settings) for each phase."""
         if not self.phases:
             return [(0, self)]
         lengths = (phase.steps or 0 for phase in self.phases[:-1])

@@ -1,4 +1,4 @@
-"""A run's directory: its configuration, vocabulary and checkpoints, and who may train in it."""
+"""A run's directory: its configuration, vocabulary and checkpoints, and the lock of training."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LOCK = ".training"
 
 
 def checkpoints(model_dir: epath.Path) -> epath.Path:
-    """Where the checkpoints are."""
+    """The directory of the checkpoints."""
     return model_dir / "checkpoints"
 
 
 def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary | None) -> None:
-    """Writes what is needed to use the model later, to a local directory or a bucket.
+    """Writes the configuration and the vocabulary to a local directory or a bucket.
 
-    The configuration comes last: a directory without it is not taken for a model.
+    The configuration comes last: a directory without it does not count as a model.
     """
     if vocabulary is not None:
         with tempfile.TemporaryDirectory() as local:
@@ -41,7 +41,7 @@ def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary | None) 
 
 
 def has_vocabulary(model_dir: epath.Path) -> bool:
-    """Whether one was written: a run has it, imported weights may come without."""
+    """Whether the directory has a vocabulary: a run has one, imported weights may have none."""
     return (model_dir / _VOCABULARY).is_dir()
 
 
@@ -59,21 +59,21 @@ def read_config(model_dir: epath.Path) -> str:
     if not has_config(model_dir):
         advice = ""
         if (model_dir / "config.json").exists():
-            advice = "; it is Hugging Face's: `t5x_like import` it first"
+            advice = "; it has Hugging Face's format: import it with `t5x_like import` first"
         raise ValueError(f"{model_dir} holds no run: there is no {_CONFIG} in it{advice}")
     return (model_dir / _CONFIG).read_text()
 
 
 def load_config(model_dir: epath.Path, modules: Collection[str] = ()) -> None:
-    """Replaces the process's gin configuration by that of a run, or of imported weights.
+    """Replaces the process's gin configuration with that of a run, or of imported weights.
 
     Args:
       model_dir: the directory, which anybody may have written.
-      modules: modules or `.py` files that its configuration may name, as the user has named them.
+      modules: modules or `.py` files that its configuration may name, as the user gave them.
 
     Raises:
-      ValueError: it is no such directory.
-      UntrustedError: its configuration names what it may not (`trust.check`).
+      ValueError: it is not such a directory.
+      UntrustedError: its configuration names something that it may not name (`trust.check`).
     """
     names = [import_module(module) for module in modules]
     text = read_config(model_dir)
@@ -88,7 +88,7 @@ def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
 
 
 def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:
-    """Copies files into a folder, which is made if there are any, each whole or not at all."""
+    """Copies files into a folder, each whole or not at all; makes the folder if there are any."""
     for file in map(epath.Path, files):
         target.mkdir(parents=True, exist_ok=True)
         whole_files.write(target / file.name, file.read_bytes())
@@ -96,12 +96,12 @@ def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:
 
 @contextlib.contextmanager
 def sole_run(model_dir: epath.Path) -> Iterator[None]:
-    """Holds a run's directory while its processes train; process 0 does so for all of them.
+    """Locks a run's directory while its processes train; process 0 does so for all of them.
 
-    The lock dies with its holder. A bucket has none, nor have some network file systems.
+    The lock ends with its process. Buckets and some network file systems have no locks.
 
     Raises:
-      ProcessError: another run holds it; says who.
+      ProcessError: another run holds the lock; the message says which.
     """
     with contextlib.ExitStack() as stack:
         holder = None
@@ -115,7 +115,7 @@ def sole_run(model_dir: epath.Path) -> Iterator[None]:
         if multihost.everywhere(holder is not None).any():
             raise multihost.ProcessError(
                 f"another run is training in {model_dir}: {holder or 'process 0 says which'}. Two "
-                "would destroy each other's checkpoints: wait for it, end it, or choose another "
-                "MODEL_DIR"
+                "runs would destroy each other's checkpoints: wait for it, end it, or choose "
+                "another MODEL_DIR"
             )
         yield

@@ -1,4 +1,4 @@
-"""A run that was made in Python as gin text, by which its directory is opened again."""
+"""The gin text of a run that was made in Python, to open its directory again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from t5x_like.runs.run import Run
 
 
 def run_text(run: Run) -> str:
-    """What `eval`, `infer` and `export` need of a run, as `t5x_like train` writes it.
+    """The text of a run for `eval`, `infer` and `export`, in the form that `t5x_like train` writes.
 
-    An optimizer of optax's own is a pair of functions, of which nothing can be written: it is left
-    out, so that the text alone does not train; ours are written (`calls.remembered`). A vocabulary
-    that is there already is not, as it is saved beside the text.
+    An optimizer of optax is a pair of functions, which cannot be written: the text leaves it out,
+    and alone does not train. Our own optimizers are written (`calls.remembered`). A vocabulary that
+    exists already is left out, too, because it is saved beside the text.
 
     Raises:
       ValueError: a part has no name that a gin file could import, such as a lambda.
@@ -57,9 +57,9 @@ def run_text(run: Run) -> str:
 
 
 def _macros(lines: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The macros of runs/pretrain.gin that the lines set, and the lines with these in their place.
+    """The macros of runs/pretrain.gin that the lines set, and the lines that use these macros.
 
-    So that a run made in Python is changed on the command line by the same names as any other.
+    The command line thus changes a run made in Python by the same names as any other run.
     """
     pretrain = gin_text.read(gin_files.read(gin_files.gin_root() / "runs" / "pretrain.gin"))
     known = {
@@ -78,7 +78,7 @@ def _macros(lines: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _layout(layout: Layout) -> list[str]:
-    """Its axes, of which the first takes as many devices as there are."""
+    """The lines of a mesh and its rules; the first axis takes the rest of the devices."""
     first, *others = layout.mesh.shape.items()
     mesh = {first[0]: -1, **dict(others)}
     rules = {name: rule for name, rule in layout.rules.items() if DEFAULT_RULES.get(name) != rule}

@@ -1,4 +1,4 @@
-"""A model that is stored in a directory: of a run, or imported. To read, and to write an import."""
+"""Reads the model in the directory of a run or of an import; writes an import."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
 
 _ORIGINAL = "hugging_face"
-"""What an import keeps as it was: the tokenizer's files, config.json, generation_config.json."""
+"""The folder of the files that an import copies: tokenizer, config.json, generation_config.json."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SavedModel:
-    """An abstract model, its parameters as a plain dict of `LazyArray`, and what they read.
+    """An abstract model, its parameters as a plain dict of `LazyArray`, and its vocabulary.
 
-    `original` is the folder of the files that an import kept.
+    `original` is the folder of the files that an import copied.
     """
 
     model: nnx.Module
@@ -38,7 +38,7 @@ class SavedModel:
 
 
 def check_new(directory: str) -> None:
-    """Raises ValueError where a directory holds something already."""
+    """Raises ValueError if a directory is not empty."""
     path = epath.Path(directory)
     if path.exists() and any(path.iterdir()):
         raise ValueError(f"{directory} is not empty: name a new directory with --to")
@@ -53,15 +53,15 @@ def write(
     vocabulary: Vocabulary | None,
     files: Iterable[Path],
 ) -> None:
-    """Writes a model as a run would: config.gin last, so that what lacks it is not one.
+    """Writes a model like a run; config.gin comes last, so that only a complete model has it.
 
     Args:
-      directory: new or empty.
+      directory: a new or empty directory.
       make: constructs the model from `rngs`.
-      params: a plain dict of NumPy arrays, which are used up.
+      params: a plain dict of NumPy arrays, which is changed: JAX arrays replace them.
       title: a comment in config.gin.
-      vocabulary: where it is known.
-      files: kept as they are, for an export.
+      vocabulary: the vocabulary; None if it is unknown.
+      files: files to copy unchanged, for an export.
     """
     path = epath.Path(directory)
     text = object_text.model_text(make, title=title)
@@ -79,16 +79,16 @@ def read(directory: str, *, step: int | None = None, modules: Collection[str] = 
     """The model of a directory, with the parameters of a step, the newest by default.
 
     Args:
-      directory: of a run, or of imported weights.
-      step: of the checkpoint.
-      modules: that its configuration may name (`run_directory.load_config`).
+      directory: the directory of a run, or of imported weights.
+      step: the step of the checkpoint.
+      modules: modules that its configuration may name (`run_directory.load_config`).
 
     Raises:
       ValueError, OSError: it holds no model, or no such step.
     """
     path = epath.Path(directory)
     model = abstract_model(directory, modules)
-    # An accelerator may be smaller than the model.
+    # The model may be larger than the memory of an accelerator.
     one = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=one),
@@ -110,7 +110,7 @@ def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
     """The model of a directory without its parameters.
 
     Raises:
-      ValueError: it holds no model, or names more than our modules and `modules`.
+      ValueError: it holds no model, or names other modules than ours and `modules`.
     """
     with gin_config.temporary_configuration():
         run_directory.load_config(epath.Path(directory), modules)
@@ -119,7 +119,7 @@ def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
 
 
 def _move(params: dict[str, Any], device: jax.Device) -> None:
-    """Replaces NumPy arrays, which Orbax would copy all at once, one by one."""
+    """Replaces NumPy arrays by JAX arrays, one by one; Orbax would copy them all at once."""
     for name, leaf in params.items():
         if isinstance(leaf, dict):
             _move(leaf, device)

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 class Teacher:
     """A BERT of a run, or an imported one, from which a DistilBERT learns.
 
-    Its logits are float32 over the whole vocabulary for each token: 4 L V bytes a row of L tokens,
-    62 MB for 512 tokens and 30,522 ids, of the whole batch at once however many microbatches
-    follow. A device that has 16 rows of the batch thus needs 1 GB for them, and as much again while
-    the next batch is made.
+    Its logits are float32 over the whole vocabulary of V ids for each token: 4 L V bytes for a row
+    of L tokens, 62 MB for 512 tokens and 30,522 ids. They are in memory for the whole batch at
+    once, whatever the number of microbatches. A device with 16 rows of the batch thus needs 1 GB
+    for them, and as much again while the next batch is made.
 
     Attributes:
-      directory: of a run, or of what `t5x_like import` wrote.
-      step: of its checkpoints; the newest by default.
-      dtype: of its parameters and its computation.
-      layout: over the devices of the run; None for that of the run.
+      directory: the directory of a run, or one that `t5x_like import` wrote.
+      step: the step of the checkpoint; the newest by default.
+      dtype: the dtype of its parameters and its computation.
+      layout: its layout over the devices of the run; None for the layout of the run.
     """
 
     directory: str | None
@@ -41,20 +41,20 @@ class Teacher:
     layout: Layout | None = None
 
     def check(self, vocabulary: Vocabulary) -> None:
-        """Refuses a teacher that cannot teach, before anything is read but its configuration.
+        """Compares the teacher with its student, before any weights are read.
 
         Args:
-          vocabulary: the student's.
+          vocabulary: the vocabulary of the student.
 
         Raises:
-          ValueError: there is no BERT in the directory, or its vocabulary is another, or unknown.
+          ValueError: the directory holds no BERT, or its vocabulary is unknown or another one.
         """
         path = self._path()
         self._abstract_model()
         if not run_directory.has_vocabulary(path):
             raise ValueError(
-                f"the teacher in {path} has no vocabulary with it, so it may read ids otherwise "
-                "than its student: import it again with --vocabulary"
+                f"the teacher in {path} has no vocabulary, so its ids may have other meanings than "
+                "those of its student: import it again with --vocabulary"
             )
         theirs = run_directory.read_vocabulary(path)
         if theirs.fingerprint != vocabulary.fingerprint:
@@ -65,7 +65,7 @@ class Teacher:
             )
 
     def check_model(self, model: Any) -> None:
-        """Raises ValueError where the model is no student."""
+        """Raises ValueError if the model cannot be a student."""
         if not isinstance(model, distilbert.DistilBert):
             raise ValueError(
                 f"TEACHER has no effect: a {type(model).__name__} learns from text alone. Leave it "
@@ -73,23 +73,25 @@ class Teacher:
             )
 
     def identity(self) -> list[Any]:
-        """JSON by which a resumed run knows that it still has this teacher: step and dtype."""
+        """JSON values of the teacher that must not change in a resumed run: step and dtype."""
         steps = Checkpoints(run_directory.checkpoints(self._path())).steps()
         return [max(steps, default=None) if self.step is None else self.step, self.dtype]
 
     def open(self, layout: Layout) -> Callable[[Batch], Batch]:
-        """Reads the teacher; what adds `teacher_logits` and `teacher_states` to global batches.
+        """A function that adds `teacher_logits` and `teacher_states` to global batches.
+
+        The parameters of the teacher are read now.
 
         Args:
-          layout: the student's, by whose rows its batches are split, as are the outputs.
+          layout: the layout of the student; batches and outputs are split by its rows.
 
         Raises:
-          ValueError: the directory holds no BERT, or the layouts are of different devices.
+          ValueError: the directory holds no BERT, or the layouts have different devices.
           CheckpointError: there is no such step, or it is damaged.
         """
         own = self.layout or layout
         if set(own.mesh.devices.flat) != set(layout.mesh.devices.flat):
-            raise ValueError("Teacher.layout must be over the same devices as that of the run")
+            raise ValueError("Teacher.layout must have the same devices as the layout of the run")
         graphdef, state = nnx.split(self._abstract_model(), nnx.Param)
         params = self._read(nnx.to_pure_dict(state), map_parameters(own.sharding, state))
 
@@ -109,7 +111,7 @@ class Teacher:
         return teach
 
     def _read(self, abstract: Any, shardings: Any) -> Any:
-        """The parameters in `dtype`; each is held as it was saved only until it is converted."""
+        """The parameters in `dtype`; converts one at a time, and frees it in its saved dtype."""
         described = jax.tree.map(
             lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
             abstract,
@@ -128,7 +130,7 @@ class Teacher:
         model = saved_model.abstract_model(str(self._path()))
         if not isinstance(model, bert.Bert):
             raise ValueError(
-                f"the teacher in {self.directory} is a {type(model).__name__}: only a BERT teaches"
+                f"the teacher in {self.directory} is a {type(model).__name__}: it must be a BERT"
             )
         config = dataclasses.replace(model.config, dtype=self.dtype)
         return nnx.eval_shape(lambda: type(model)(config, rngs=nnx.Rngs(0)))
@@ -136,8 +138,8 @@ class Teacher:
     def _path(self) -> epath.Path:
         if not self.directory:
             raise ValueError(
-                "the run has no teacher: add --gin.TEACHER_DIR=\"'imported/bert'\", a run or what "
-                "`t5x_like import` wrote"
+                "the run has no teacher: add --gin.TEACHER_DIR=\"'imported/bert'\", the directory "
+                "of a run, or one that `t5x_like import` wrote"
             )
         return epath.Path(self.directory)
 

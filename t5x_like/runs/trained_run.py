@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 _ROWS = 32
-"""Rows of a batch where the user says no number, at least."""
+"""The least rows of a batch if the user gives no number."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedRun:
     """The parts of a run and the parameters of one of its checkpoints.
 
-    `rows` are those of a batch that its program evaluates.
+    `rows` is the number of rows in a batch that its program evaluates.
     """
 
     run: Run
@@ -55,16 +55,16 @@ def load(
     rows: int | None = None,
     modules: Collection[str] = (),
 ) -> TrainedRun:
-    """Loads a checkpoint's parameters, averaged ones where the run keeps them.
+    """A run with the parameters of a checkpoint, averaged ones if the run keeps them.
 
     Args:
-      model_dir: of the run.
-      step: of the checkpoint; the newest by default.
-      bindings: override the run's saved configuration.
-      rows: of the batches that its program will evaluate; None for 32, or as many more as the mesh
-        divides.
-      modules: that its configuration may name (`run_directory.load_config`). One that registers
-        its tasks is imported only if it is one of them.
+      model_dir: the directory of the run.
+      step: the step of the checkpoint; the newest by default.
+      bindings: settings that override the run's saved configuration.
+      rows: the rows of the batches that its program will evaluate; None for 32, or the next larger
+        number that the mesh divides.
+      modules: modules that its configuration may name (`run_directory.load_config`). The module
+        that registers its tasks is imported only if it is one of them.
 
     Raises:
       ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
@@ -74,7 +74,7 @@ def load(
         run_directory.load_config(directory, modules)
         gin_config.bind(bindings)
         run = gin_run.freed(gin_run.built())
-    # Rows are chosen by whoever uses the model, on devices that may be others than trained it.
+    # The caller chooses the rows: its devices may not be those that trained the model.
     shards = run.layout.batch_shards
     rows = -(-_ROWS // shards) * shards if rows is None else rows
     options = dataclasses.replace(run.options, batch_size=rows, microbatches=1)
@@ -90,7 +90,7 @@ def load(
             file=sys.stderr,
         )
         registers = None
-    # The file that the configuration names may be gone.
+    # The vocabulary file that the configuration names may no longer exist.
     data = dataclasses.replace(
         run.data, vocabulary=KnownVocabulary(vocabulary), mixture_or_task_module=registers
     )

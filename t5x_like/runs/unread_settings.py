@@ -1,4 +1,4 @@
-"""Refuses settings of a user's that would change nothing: an error now, not a wrong run later."""
+"""Errors for a user's settings that would change nothing, before a wrong run starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRAINED = {
     "VOCAB_TYPE": "kind",
     **{name: name for name in ("lowercase", "character_coverage", "byte_fallback", "pattern")},
 }
-"""Settings of a vocabulary that is trained: macro, or name of the field itself, and field."""
+"""Settings of a vocabulary that is trained: {macro, or the name of the field itself: field}."""
 
 
 _OF_FILES = ("field", "separator", "validation")
@@ -28,11 +28,11 @@ _OF_FILES = ("field", "separator", "validation")
 
 
 class UnreadError(ValueError):
-    """A setting is given that nothing reads."""
+    """The user gave a setting that nothing reads."""
 
 
 class _Unread(NamedTuple):
-    """Settings without effect in a run, and why: {macro: field of the class it is bound to}."""
+    """Settings without effect in a run, {macro: field of the class `owner`}, and the reason."""
 
     fields: Mapping[str, str]
     owner: str
@@ -40,49 +40,48 @@ class _Unread(NamedTuple):
 
 
 def check(run: Run, given: Sequence[UserSetting]) -> list[str]:
-    """Refuses what nothing reads, of the settings that the user has given.
+    """Raises UnreadError if the user gave a setting that nothing reads.
 
-    A file of the user's may serve several runs: what only another setting makes useless in it is
+    One file may serve several runs: a setting in a file that only another setting makes useless is
     no error, unless it is the objective.
 
     Args:
-      run: as gin has just built it.
+      run: the run that gin has just built.
       given: settings of the command line and of the user's files (`gin_config.given_settings`).
 
     Returns:
-      Lines about such settings of files.
+      Lines about such settings in files.
 
     Raises:
-      UnreadError: another setting is not read; says which, and why.
-      ValueError: the model cannot be made, or nothing has the name that is to be read.
+      UnreadError: another setting is not read; the message says which, and why.
+      ValueError: the model cannot be made, or a name in the run stands for nothing.
     """
     if not given:
         return []
-    run.data.task_objectives()  # a name that stands for nothing is said first
+    run.data.task_objectives()  # an unknown name is the first error
     notes, known = [], set()
     for unread in _without_effect(run):
         for setting, file in given:
-            if not _is_of(setting, unread) or _value(setting) is None:
+            if not _is_in(setting, unread) or _value(setting) is None:
                 continue
             if file is None or "OBJECTIVE" in unread.fields:
                 raise UnreadError(f"{setting} has no effect: {unread.reason}")
             notes.append(f"{setting} of {file} has no effect: {unread.reason}.")
             known.add(setting)
-    # Its constructor reads settings too. Text is named by now, and the optimizer made.
+    # The constructor of the model reads settings too; data and optimizer have read theirs.
     gin_config.call(lambda: run.abstract_model)
     for setting, file in given:
         if setting not in known and not _is_read(setting):
             where = f" of {file}" if file else ""
             raise UnreadError(
-                f"nothing reads {setting}{where}: this run makes no use of it"
-                f"{t5x_names.advice(setting.selector)}. docs/configuration.md says what there is "
-                "to set"
+                f"nothing reads {setting}{where}: this run does not use it"
+                f"{t5x_names.advice(setting.selector)}. docs/configuration.md lists the settings"
             )
     return notes
 
 
 def _is_read(setting: Binding) -> bool:
-    """Whether anything that has been built so far took this setting."""
+    """Whether an object that has been built so far has read this setting."""
     operative = gin.config._OPERATIVE_CONFIG
     if not setting.parameter:
         return (setting.selector, "gin.macro") in operative
@@ -101,7 +100,7 @@ def _is_read(setting: Binding) -> bool:
     return False
 
 
-def _is_of(setting: Binding, unread: _Unread) -> bool:
+def _is_in(setting: Binding, unread: _Unread) -> bool:
     if not setting.parameter:
         return setting.selector in unread.fields
     return setting.parameter in unread.fields.values() and (
@@ -110,12 +109,12 @@ def _is_of(setting: Binding, unread: _Unread) -> bool:
 
 
 def _value(setting: Binding) -> object:
-    """What a macro is set to; True for a parameter, which is set to something."""
+    """The value of a macro; True for a parameter, which always has one."""
     return True if setting.parameter else gin_config.macro(setting.selector)
 
 
 def _without_effect(run: Run) -> Iterator[_Unread]:
-    """What reaches a part of the run that then makes no use of it."""
+    """Settings that reach a part of the run, which then does not use them."""
     data, phases = run.data, run.phases
     for macro, field, owner in (
         ("TASK_FEATURE_LENGTHS", "lengths", "Data"),
@@ -134,29 +133,29 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
         yield _Unread({"EVAL_BATCHES": "eval_batches"}, "Options", "EVAL_PERIOD is 0")
     if data.corpus:
         name = {"MIXTURE_OR_TASK_NAME": "mixture_or_task_name"}
-        yield _Unread(name, "Data", f"CORPUS is read, which is {data.corpus!r}")
-    yield from _of_files(run)
+        yield _Unread(name, "Data", f"the run reads CORPUS, which is {data.corpus!r}")
+    yield from _file_settings(run)
     if not isinstance(data.corpus, Mapping):
         exponent = {"corpus_exponent": "corpus_exponent"}
-        yield _Unread(exponent, "Data", "CORPUS is no mixture, which is {name: files, ...}")
+        yield _Unread(exponent, "Data", "CORPUS is not a mixture, {name: files, ...}")
     if not data.reads_objective():
         named = data.mixture_or_task_name if not data.corpus else data.corpus
         advice = ": name the corpus alone" if "." in str(data.mixture_or_task_name) else ""
-        reason = f"what is read, {named!r}, has an objective of its own or needs none{advice}"
+        reason = f"the data, {named!r}, has an objective of its own or needs none{advice}"
         yield _Unread({"OBJECTIVE": "objective"}, "Data", reason)
     found = () if data.is_cache() else data.named_tasks() or ()
     if all(one.sentences is None for one in found):
-        reason = "no plain text is read that could still be cut"
+        reason = "the run reads no plain text that could still be cut"
         yield _Unread({"SENTENCES": "sentences"}, "Data", reason)
-    yield from _of_vocabulary(run)
+    yield from _vocabulary_settings(run)
 
 
-def _of_files(run: Run) -> Iterator[_Unread]:
-    """Settings of how files are read that the files that are named have no use for."""
+def _file_settings(run: Run) -> Iterator[_Unread]:
+    """Settings for reading files that the files of this run do not use."""
     data, macros = run.data, {name: f"CORPUS_{name.upper()}" for name in _OF_FILES}
     every = {macro: name for name, macro in macros.items()}
     if not data.corpus:
-        yield _Unread(every, "user_corpus", "CORPUS is not set, and is what they are about")
+        yield _Unread(every, "user_corpus", "CORPUS is not set, and this is for its files")
         return
     if data.is_cache():
         yield _Unread(every, "user_corpus", "CORPUS is a cache, whose text is divided already")
@@ -165,26 +164,26 @@ def _of_files(run: Run) -> Iterator[_Unread]:
     corpora = [one.corpus for one in found if one.corpus is not None]
     reads = {name for corpus in corpora for name in getattr(corpus, "options_read", _OF_FILES)}
     for name in set(_OF_FILES) - reads:
-        reason = f"the files of {data.corpus!r} are of formats that make no use of it"
+        reason = f"the files of {data.corpus!r} have formats that do not use it"
         yield _Unread({macros[name]: name}, "user_corpus", reason)
 
 
-def _of_vocabulary(run: Run) -> Iterator[_Unread]:
+def _vocabulary_settings(run: Run) -> Iterator[_Unread]:
     data, choice = run.data, run.data.vocabulary
     if not isinstance(choice, VocabularyChoice):
         return
     every = {"VOCABULARY": "name", "extra_ids": "extra_ids", **_TRAINED}
     if data.is_cache():
-        yield _Unread(every, "VocabularyChoice", "a cache has its vocabulary with it")
+        yield _Unread(every, "VocabularyChoice", "a cache has its own vocabulary")
         return
     found = data.named_tasks()
     if found is None or any(one.tokenized is not None for one in found):
-        reason = f"the task {data.mixture_or_task_name!r} has its vocabulary with it"
+        reason = f"the task {data.mixture_or_task_name!r} has its own vocabulary"
         yield _Unread(every, "VocabularyChoice", reason)
     elif choice.name is not None:
-        yield _Unread(_TRAINED, "VocabularyChoice", f"VOCABULARY names one, {choice.name!r}")
+        yield _Unread(_TRAINED, "VocabularyChoice", f"VOCABULARY is set, to {choice.name!r}")
     elif choice.kind != "byte_bpe":
-        reason = f"VOCAB_TYPE is {choice.kind!r}, and only 'byte_bpe' has it"
+        reason = f"VOCAB_TYPE is {choice.kind!r}, and only 'byte_bpe' has this setting"
         yield _Unread({"pattern": "pattern"}, "VocabularyChoice", reason)
     if choice.name is None and run.init_from is not None:
         yield _Unread(

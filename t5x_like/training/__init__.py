@@ -1,1 +1,1 @@
-"""training of t5x_like."""
+"""The training loop: its step, logs, metrics, checkpoints and optimizers."""

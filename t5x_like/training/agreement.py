@@ -1,4 +1,4 @@
-"""Processes of a run compare what each of them is about to do, before they do it together."""
+"""A comparison of the processes of a run: their settings, code and data must be the same."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from t5x_like.training.multihost import ProcessError
 
 
 def agree(what: str, lines: Sequence[str]) -> None:
-    """Refuses to continue where processes differ; called by all of them alike.
+    """Raises an error if processes differ; all of them call it.
 
-    A pod whose hosts have other settings, code or data trains without complaint, and wrongly.
+    A pod whose hosts have different settings, code or data would train wrongly, without an error.
 
     Args:
-      what: the lines are about, such as "the configuration".
-      lines: text of this process; those that differ are shown.
+      what: the subject of the lines, such as "the configuration".
+      lines: the text of this process; the error shows the first lines that differ.
 
     Raises:
-      ProcessError: in every process; names those that differ from process 0, and where first.
+      ProcessError: in every process; names those that differ from process 0, and the difference.
     """
     if jax.process_count() == 1:
         return
@@ -39,7 +39,7 @@ def agree(what: str, lines: Sequence[str]) -> None:
     here, there = next(pair for pair in pairs if pair[0] != pair[1])
     raise ProcessError(
         f"{what} of process(es) {', '.join(map(str, differ))} is not that of process 0: process 0 "
-        f"has {here!r}, process {differ[0]} {there!r}. Start all of them with the same command, "
+        f"has {here!r}, process {differ[0]} {there!r}. Start all processes with the same command, "
         "files and version of the code"
     )
 

@@ -1,4 +1,4 @@
-"""What is told of a run while it trains: for trackers of experiments, and for code of one's own."""
+"""Callbacks: objects that a run calls while it trains, such as experiment trackers."""
 
 from __future__ import annotations
 
@@ -9,37 +9,40 @@ from typing import Any, Literal
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How training ended, and after how many steps in all."""
+    """How training ended, and after how many steps."""
 
     status: Literal["finished", "preempted", "already_finished"]
     step: int
 
 
 class Callback:
-    """Is called by process 0; a method that is not overridden does nothing.
+    """Methods that process 0 calls; a method that is not overridden does nothing.
 
-    Names of values are those of `metrics.jsonl`, without `train/` and `eval/`. What a method raises
-    ends the run, as any error does.
+    Values have the names of `metrics.jsonl`, without `train/` and `eval/`. An exception in a method
+    ends the run, like any other error.
     """
 
     def start(self, run: Mapping[str, Any]) -> None:
-        """Once, before the first step: `model_dir`, `config` (gin text), `step`, `total_steps`."""
+        """Called once, before the first step.
+
+        `run` has `model_dir`, `config` (gin text), `step` and `total_steps`.
+        """
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Every LOG_PERIOD steps: means and rates of the steps since the time before."""
+        """Called every LOG_PERIOD steps with means and rates of the steps since the last call."""
 
     def evaluate(self, step: int, values: Mapping[str, float]) -> None:
-        """Every EVAL_PERIOD steps: held-out metrics, named `<task>/<metric>`."""
+        """Called every EVAL_PERIOD steps with held-out metrics, named `<task>/<metric>`."""
 
     def save(self, step: int, directory: str) -> None:
-        """Once a checkpoint of `step` is under way into `directory`."""
+        """Called as soon as a checkpoint of `step` is being written into `directory`."""
 
     def end(self, outcome: Outcome | None) -> None:
-        """Once, however a run that has started ends; None where an error ended it."""
+        """Called once when a run that has started ends; None if an error ended it."""
 
 
 class Callbacks(Callback):
-    """Several as one."""
+    """Several callbacks as one."""
 
     def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
         self._callbacks = tuple(callbacks)

@@ -1,4 +1,4 @@
-"""What code runs: versions of packages, and digests of our files and the user's modules."""
+"""The version of the code: versions of packages, digests of our files and the user's modules."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "num
 
 
 def lines(modules: Iterable[str] = ()) -> Iterator[str]:
-    """A line for each thing that two hosts of a run should have alike.
+    """Lines about the code that should be the same on all hosts of a run.
 
     Args:
-      modules: names of imported modules, or paths of `.py` files, beside our own.
+      modules: names of imported modules, or paths of `.py` files, in addition to our own.
     """
     yield f"python {platform.python_version()}"
     yield from (f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)

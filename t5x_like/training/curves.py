@@ -13,7 +13,7 @@ Curve = tuple[list[int], list[float]]
 
 
 def losses(directory: epath.PathLike) -> dict[str, Curve]:
-    """Steps and values of a run's training loss and of each evaluation's: {name: (steps, values)}.
+    """{name: (steps, values)} of a run's training loss and of the loss of each evaluation.
 
     Raises:
       ValueError: the run has logged no loss.
@@ -37,7 +37,7 @@ def losses(directory: epath.PathLike) -> dict[str, Curve]:
 def plot(directories: Sequence[epath.PathLike], output: epath.PathLike) -> None:
     """Draws the curves of runs over their steps into one PNG file.
 
-    Training is a thin line, an evaluation a dashed one with dots, one colour a run.
+    Training is a thin line, an evaluation a dashed line with dots; each run has one colour.
 
     Raises:
       ValueError: no directory was given, or one holds no loss.
@@ -45,7 +45,7 @@ def plot(directories: Sequence[epath.PathLike], output: epath.PathLike) -> None:
     if not directories:
         raise ValueError("Give the directory of at least one run.")
     runs = [(epath.Path(directory), losses(directory)) for directory in directories]
-    # Here, since importing it takes a second; without pyplot no display is looked for.
+    # The import is here because it takes a second. Without pyplot it does not look for a display.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")

@@ -15,7 +15,7 @@ _PEAK = {
     "TPU v6 lite": 918 * _TERA,
     "TPU v6e": 918 * _TERA,
     "TPU7x": 1153.5 * _TERA,
-    # NVIDIA's data sheets, dense. Of a name with variants the longest match counts.
+    # NVIDIA's data sheets, without sparsity. If several names match, the longest counts.
     "A100": 312 * _TERA,
     "H100 PCIe": 756 * _TERA,
     "H100 NVL": 835 * _TERA,

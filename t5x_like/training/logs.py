@@ -1,4 +1,4 @@
-"""What a run tells: a progress bar or plain lines, `metrics.jsonl`, TensorBoard files."""
+"""The log of a run: a progress bar or plain lines, `metrics.jsonl`, TensorBoard files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from t5x_like.core import whole_files
 
 METRICS_FILE = "metrics.jsonl"
 _MARKS = 10
-"""Log lines back to which the pace is measured."""
+"""The number of log lines over which the pace is measured."""
 
 
 class RunLog:
-    """Writes on process 0 and does nothing elsewhere.
+    """The log of a run, which process 0 writes; in other processes it does nothing.
 
     A line of `metrics.jsonl` is {"step": n, "train/<name>": x, ...} for the steps since the line
     before, or {"step": n, "eval/<name>": x, ...} for an evaluation after n steps.
@@ -48,7 +48,7 @@ class RunLog:
         self._remote = "://" in str(directory)
 
     def start(self, step: int) -> None:
-        """Continues after `step`: what an earlier run logged beyond it is dropped."""
+        """Continues after `step`; drops what an earlier run logged for later steps."""
         self._marks.clear()
         self._begun = step
         if not self._active:
@@ -64,7 +64,7 @@ class RunLog:
             )
 
     def train(self, step: int, values: Mapping[str, float]) -> None:
-        """The means and rates of the steps up to `step`."""
+        """Logs the means and rates of the steps up to `step`."""
         if not self._active:
             return
         self._write(step, {f"train/{name}": value for name, value in values.items()})
@@ -77,7 +77,7 @@ class RunLog:
             self.message(f"step {step}/{self._total}  {text}  ETA {left}")
 
     def evaluation(self, step: int, values: Mapping[str, float]) -> None:
-        """The results of an evaluation after `step` steps, named `<task>/<metric>`."""
+        """Logs the results of an evaluation after `step` steps, named `<task>/<metric>`."""
         if not self._active:
             return
         self._write(step, {f"eval/{name}": value for name, value in values.items()})
@@ -85,7 +85,7 @@ class RunLog:
         self.message(f"step {step}/{self._total}  evaluation: {shown}")
 
     def message(self, text: str) -> None:
-        """A line for the reader."""
+        """Shows a line to the user."""
         if self._active:
             if self._bar is not None:
                 self._bar.write(text, file=self._stream)
@@ -99,12 +99,12 @@ class RunLog:
         self._bar = self._writer = None
 
     def _left(self, step: int, rate: float) -> str:
-        """Time to the last step, at the pace of the last lines, evaluations included.
+        """The time to the last step, at the pace of the last lines, evaluations included.
 
-        The first line knows `rate` alone, in steps per second: what was before it was compilation.
+        The first line uses `rate`, in steps per second: the time before it was compilation.
         """
         if step == self._begun + 1:
-            return "unknown yet"  # one step, and its compilation
+            return "unknown yet"  # there was one step only, with its compilation
         now = time.monotonic()
         pace = 1 / rate if rate else 0.0
         if self._marks and step > self._marks[0][0]:
@@ -113,10 +113,10 @@ class RunLog:
         return tqdm.format_interval(pace * max(self._total - step, 0))
 
     def _write(self, step: int, values: Mapping[str, float]) -> None:
-        # JSON has no nan and no infinity; a reader in another language would stop there.
+        # JSON has no nan and no infinity; readers in other languages would fail there.
         finite = {k: (v if math.isfinite(v) else None) for k, v in values.items()}
         line = json.dumps({"step": step, **finite}, allow_nan=False) + "\n"
-        if self._remote:  # buckets cannot append
+        if self._remote:  # a bucket cannot append to a file
             self._lines.append(line)
             self._rewrite()
         else:
@@ -131,7 +131,7 @@ class RunLog:
 
 
 def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:
-    """The lines of a `metrics.jsonl`; one cut short by a kill is left out."""
+    """The lines of a `metrics.jsonl`, without a line that a killed process left incomplete."""
     found = []
     for line in epath.Path(path).read_text().splitlines():
         try:
@@ -142,8 +142,8 @@ def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:
 
 
 def _summary_writer(directory: str, purge_step: int) -> Any:
-    """TensorBoard's files from `purge_step` on. Imported here: not every process writes them."""
-    # tensorboardX imports PyTorch wherever it is installed, which takes seconds and gives nothing.
+    """A writer of TensorBoard files from `purge_step` on; imported here, for process 0 alone."""
+    # tensorboardX imports PyTorch if it is installed, which takes seconds and is not needed.
     without_torch = "torch" not in sys.modules
     if without_torch:
         sys.modules["torch"] = None  # type: ignore[assignment]  # makes importing it an ImportError
@@ -162,7 +162,7 @@ def _lines_up_to(path: epath.Path, step: int) -> list[str]:
 
 
 def _summary(values: Mapping[str, float]) -> str:
-    """The few numbers a reader follows."""
+    """The main values, as text."""
     shown = [f"loss {values['loss']:.4f}"] if "loss" in values else []
     if "tokens_per_second" in values:
         shown.append(f"{values['tokens_per_second']:,.0f} tokens/s")

@@ -1,4 +1,4 @@
-"""The training loop: restore or start, then step, log, evaluate and save until done or asked."""
+"""The training loop: restore or start, then step, log, evaluate and save until the end."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
 
 _IN_FLIGHT = 2
-"""Steps whose metrics may be unread: the device always has the next one queued."""
+"""Steps whose metrics may be unread, so that the device always has the next step queued."""
 
 
 class Phase(Protocol):
-    """Steps of a run with batches of one kind. What a model carries ends with its phase.
+    """Steps of a run with batches of one kind. The carry of a model ends with the phase.
 
     Attributes:
-      program: as `step.build` makes it; all phases of a run have the same parameters and optimizer.
-      start: steps of the run before it; it lasts until the next one starts.
-      evaluate: from parameters to {"<task>/<metric>": value}; None where nothing is held out.
+      program: the result of `step.build`; all phases have the same parameters and optimizer.
+      start: the steps of the run before it; it lasts until the next phase starts.
+      evaluate: maps parameters to {"<task>/<metric>": value}; None if there is no held-out text.
     """
 
     @property
@@ -46,16 +46,16 @@ class Phase(Protocol):
     def evaluate(self) -> Callable[[Any], Mapping[str, float]] | None: ...
 
     def batches(self, start_step: int, /) -> Iterator[Batch]:
-        """Global batches from a step of the phase's own on."""
+        """Global batches from a step on, which is counted from the start of the phase."""
 
 
 class Step(NamedTuple):
     """A step that has been taken.
 
     Attributes:
-      step: how many have been, this one included.
-      batch: what it read.
-      state: after it; the next step takes its memory, so copy what is to be kept.
+      step: the number of steps so far, this one included.
+      batch: the batch that it read.
+      state: the state after it; the next step takes its memory, so copy what you want to keep.
       metrics: {name: (sum, weight)}, on the device; reading them waits for the step.
     """
 
@@ -65,7 +65,7 @@ class Step(NamedTuple):
     metrics: Mapping[str, Any]
 
     def values(self) -> dict[str, float]:
-        """The metrics as numbers, as the log has them; waits for the step."""
+        """The metrics as numbers, like those of the log; waits for the step."""
         pairs = jax.device_get(self.metrics)
         return {
             name: metric_value(name, total, weight)
@@ -75,12 +75,12 @@ class Step(NamedTuple):
 
 
 def train(phases: Sequence[Phase], **parts: Any) -> Outcome:
-    """Takes all the steps of `steps`, whose arguments these are; how that ended."""
+    """Takes all steps of `steps`, with the same arguments, and returns how training ended."""
     return outcome(steps(phases, **parts))
 
 
 def outcome(taken: Generator[Step, None, Outcome]) -> Outcome:
-    """Takes all steps; how that ended."""
+    """Takes all steps and returns how training ended."""
     while True:
         try:
             next(taken)
@@ -102,29 +102,29 @@ def steps(
 ) -> Generator[Step, None, Outcome]:
     """Trains from the newest good checkpoint, or from the start, to `periods.train_steps` steps.
 
-    Called by all processes alike. On SIGTERM or Ctrl-C to any of them all save at the same step and
-    leave. Whoever stops iterating leaves, too: the step that was reached is saved.
+    All processes call it. On SIGTERM or Ctrl-C to any of them, all save at the same step and stop.
+    If the caller stops iterating, training stops too, and the step that was reached is saved.
 
     Args:
-      phases: by ascending `start`, the first from 0.
-      key: of initialisation and dropout: step n uses fold_in(key, n).
-      periods: how long, how often.
+      phases: the phases by ascending `start`, the first from 0.
+      key: the key of initialisation and dropout: step n uses fold_in(key, n).
+      periods: how long the run is, and how often it logs, evaluates and saves.
       checkpoints: where to resume from and to save to; closed at the end.
-      metadata: saved with every checkpoint; JSON values.
+      metadata: JSON values that are saved with every checkpoint.
       log: where to report; closed at the end.
-      initial: from freshly drawn parameters to those to start with, where nothing is resumed.
+      initial: a function from initialised parameters to those of a run that is not resumed.
       before_training: called by process 0 once there is a state to train from.
-      callback: told of what happens, on process 0.
+      callback: an object that process 0 calls while the run trains.
 
     Yields:
-      Each step once it is under way, before it is logged, evaluated and saved.
+      Each step once it has been dispatched, before it is logged, evaluated and saved.
 
     Returns:
-      How it ended.
+      How training ended.
 
     Raises:
       NonFiniteError: a loss or norm became nan or infinite; no state since then has been saved.
-      CheckpointError: nothing can be saved, or what was saved cannot be used.
+      CheckpointError: a checkpoint cannot be saved, or the saved ones cannot be used.
     """
     told = callback if callback is not None and jax.process_index() == 0 else Callback()
     ended: Outcome | None = None
@@ -160,7 +160,7 @@ def steps(
             try:
                 yield Step(step, batch, state, metrics)
             except GeneratorExit:
-                stopped = True  # nobody iterates any longer
+                stopped = True  # the caller has stopped iterating
             ending = phase is not _phase_of(step, phases)
             leaving = reader.read(_IN_FLIGHT if compiled and not ending else 0) or stopped
             if not compiled:
@@ -170,7 +170,7 @@ def steps(
             evaluating = phase.evaluate is not None and periods.due("eval", step)
             if not (leaving or evaluating or periods.saving(step)):
                 continue
-            # Nothing is saved before all metrics up to here have been found finite.
+            # A checkpoint is saved only if all metrics up to here are finite.
             leaving = reader.read(0) or leaving
             with reader.meter.paused():
                 values: Mapping[str, float] = {}
@@ -193,7 +193,7 @@ def steps(
 def _about(
     checkpoints: Checkpoints, metadata: Mapping[str, Any], *, step: int, total: int
 ) -> dict[str, Any]:
-    """What `Callback.start` is told."""
+    """The argument of `Callback.start`."""
     return {
         "model_dir": str(checkpoints.directory.parent),
         "config": metadata.get("config"),
@@ -214,7 +214,7 @@ class _Reader:
         self._unread.append((step, metrics, leave))
 
     def read(self, unread: int) -> bool:
-        """Reads all but the newest `unread` steps; whether some process asked to leave in one."""
+        """Reads all but the newest `unread` steps; True if a process asked to stop in one."""
         leaving = False
         while len(self._unread) > unread:
             step, metrics, leave = self._unread.popleft()
@@ -241,7 +241,7 @@ def _restore_or_init(
     log: RunLog,
     initial: Callable[[Any], Any] | None,
 ) -> tuple[TrainState, int]:
-    # What was saved after a step is of the step's phase, also where the next phase follows.
+    # A checkpoint belongs to the phase of its last step, also if the next phase follows.
     restored = checkpoints.restore_latest(
         lambda step: _phase_of(max(step - 1, 0), phases).program.abstract_state
     )

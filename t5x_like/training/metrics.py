@@ -14,7 +14,7 @@ from t5x_like.core.protocols import metric_value
 from t5x_like.training.hardware import peak_flops
 
 TOTALS = ("tokens", "flops")
-"""Metrics whose sum is the step's total and whose weight means nothing: they become rates."""
+"""Metrics whose sum is the step's total and whose weight has no meaning: they become rates."""
 
 
 class NonFiniteError(RuntimeError):
@@ -22,17 +22,17 @@ class NonFiniteError(RuntimeError):
 
 
 class Meter:
-    """Adds up the steps since the last report.
+    """Adds up the metrics of the steps since the last report.
 
-    Rates count the time in which steps ran: reading input included; evaluating, saving and
-    compiling the first step excluded, which `goodput` shows instead.
+    Rates count the time in which steps ran. It includes reading input; it excludes evaluating,
+    saving and compiling the first step, which `goodput` shows instead.
 
     - `tokens_per_second`: the model's own metric `tokens` (padding excluded) over that time.
     - `flops_per_second`: the model's metric `flops` (forward and backward, without padding,
-      without what rematerialisation repeats) over that time.
-    - `mfu`: model FLOPs utilisation: that over all devices' peak, where it is known.
-    - `input_wait`: share of that time spent waiting for the next batch.
-    - `goodput`: share of the time since the meter was made in which steps ran.
+      without the repetitions of rematerialisation) over that time.
+    - `mfu`: model FLOPs utilisation: `flops_per_second` over the peak of all devices, if known.
+    - `input_wait`: the share of that time spent waiting for the next batch.
+    - `goodput`: the share of the time since the meter was made in which steps ran.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -45,10 +45,10 @@ class Meter:
         self._peak = None if peak is None else peak * jax.device_count()
 
     def add(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:
-        """One step's metrics, on the host.
+        """Adds one step's metrics, which are on the host.
 
         Raises:
-          NonFiniteError: one of them is nan or infinite; says which.
+          NonFiniteError: one of them is nan or infinite; the message says which.
         """
         for name, (total, weight) in metrics.items():
             if not np.isfinite(total).all():
@@ -59,25 +59,25 @@ class Meter:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around reading a batch."""
+        """A context for reading a batch."""
         start = self._clock()
         yield
         self._waited += self._clock() - start
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Around what is no training: compiling, evaluating, saving."""
+        """A context for work that is not training: compiling, evaluating, saving."""
         self._spent += self._clock() - self._mark
         yield
         self._mark = self._clock()
 
     def restart(self) -> None:
-        """Forgets time and totals, but not means: what has passed was compilation."""
+        """Sets time and totals back to 0, but not means: the time so far was compilation."""
         self._sums = {name: pair for name, pair in self._sums.items() if name not in TOTALS}
         self._restart_rates(self._clock())
 
     def report(self) -> dict[str, float]:
-        """Means and rates of the steps since the last report, which it forgets."""
+        """Means and rates of the steps since the last report; sets all back to 0."""
         now = self._clock()
         seconds = max(self._spent + now - self._mark, 1e-9)
         self._useful += seconds

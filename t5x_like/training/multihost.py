@@ -1,4 +1,4 @@
-"""Several processes agreeing: barriers with time-outs, one working for all, leaving together."""
+"""Coordination of processes: barriers with time-outs, work of one for all, stopping together."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ProcessError(RuntimeError):
 
 
 def barrier(name: str, *, timeout_s: float = 600) -> None:
-    """Waits until every process has called this with this name, each as often.
+    """Waits until every process has called it with this name equally often.
 
     Raises:
-      ProcessError: after `timeout_s`; says which processes did not come.
+      ProcessError: after `timeout_s`; the message says which processes are missing.
     """
     if jax.process_count() == 1:
         return
@@ -56,10 +56,10 @@ def everywhere(value: bool) -> np.ndarray:
 
 
 def first_process_then_others(name: str, work: Callable[[], T], *, timeout_s: float = _DAY) -> T:
-    """What `work` returns: process 0 runs it first, the others after it, finding its results.
+    """The result of `work`: process 0 runs it first; the others run it then, and find its results.
 
     Raises:
-      ProcessError: in the others, when it failed in process 0.
+      ProcessError: in the other processes, if it failed in process 0.
     """
     first = jax.process_index() == 0
     result: Any = None
@@ -100,9 +100,9 @@ def check_shared(directory: epath.PathLike) -> None:
 
 
 class Vote:
-    """Asks at every step whether any process wants to leave, without waiting for the answer.
+    """Asks at every step whether any process wants to stop, without waiting for the answer.
 
-    Every process gets the same answer for the same step, so that all leave together.
+    Every process gets the same answer for the same step, so that all stop together.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Vote:
             self._any = jax.jit(jnp.any, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
     def cast(self, leave: bool) -> Any:
-        """A scalar bool: an array still being computed where there are several processes."""
+        """A scalar bool; with several processes, an array that may still be computed."""
         if jax.process_count() == 1:
             return leave
         shard = lambda _: np.array([leave])  # noqa: E731
@@ -122,7 +122,7 @@ class Vote:
 
 @contextlib.contextmanager
 def notice_of_leaving() -> Iterator[threading.Event]:
-    """An event that SIGTERM or Ctrl-C sets, and does not end the process. A second one ends it."""
+    """An event that SIGTERM or Ctrl-C sets without ending the process. A second signal ends it."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked  # only the main thread may set handlers
@@ -133,8 +133,8 @@ def notice_of_leaving() -> Iterator[threading.Event]:
         asked.set()
         for one, usual in before.items():
             signal.signal(one, usual)
-        # Not through the log, in whose midst this may happen.
-        os.write(2, b"\nStopping: the step under way will be saved. Once more: at once, unsaved.\n")
+        # Not through the log: the signal may arrive while the log writes.
+        os.write(2, b"\nStopping: this step will be saved. A second signal stops without saving.\n")
 
     for number in (signal.SIGTERM, signal.SIGINT):
         handler = signal.signal(number, on_signal)

@@ -8,9 +8,9 @@ from typing import Literal
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Periods:
-    """Steps in all, and between evaluations, checkpoints and log lines; 0 means never.
+    """The steps of a run, and those between evaluations, checkpoints and log lines; 0 means never.
 
-    What has a period also happens after the last step; saving in any case.
+    An event with a period also happens after the last step. A checkpoint is always saved then.
     """
 
     train_steps: int
@@ -19,10 +19,10 @@ class Periods:
     log_period: int = 20
 
     def due(self, name: Literal["eval", "checkpoint", "log"], step: int) -> bool:
-        """Whether something happens after so many steps."""
+        """Whether the event `name` happens after `step` steps."""
         period = getattr(self, f"{name}_period")
         return bool(period) and (step % period == 0 or step == self.train_steps)
 
     def saving(self, step: int) -> bool:
-        """Whether a checkpoint is saved after so many steps."""
+        """Whether a checkpoint is saved after `step` steps."""
         return step == self.train_steps or self.due("checkpoint", step)

@@ -1,4 +1,4 @@
-"""The state that a training step changes, and its shapes and shardings before there is one."""
+"""The state that a training step changes, and its abstract form: shapes, dtypes and shardings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TrainState:
 
     @property
     def eval_params(self) -> Any:
-        """The parameters to evaluate and to infer with: the averaged ones where there are any."""
+        """The parameters for evaluation and inference: the averaged ones if there are any."""
         return self.params if self.ema is None else self.ema
 
 
@@ -38,9 +38,9 @@ def abstract_state(
     """Shapes, dtypes and shardings of the state that `init` makes from a key.
 
     Args:
-      init: not run.
-      layout: mesh and rules.
-      params: abstract, with the axes of each parameter.
+      init: the function from a key to a state; it does not run.
+      layout: the mesh and the rules.
+      params: the abstract parameters, with the axes of each.
       stacked: how many leading dimensions of each parameter are stacked layers, a plain dict.
     """
     shapes = jax.eval_shape(init, jax.random.key(0))

@@ -23,16 +23,17 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch, Carry, Metrics, Model
 
 _INITIALISATION = np.uint32(2**32 - 1)
-"""Folded into the run's key for the parameters: no step has this number."""
+"""The number that is folded into the run's key for the parameters: no step has it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What `build` makes. Batches are {name: [batch_size, ...]}; metrics {name: (sum, weight)}.
+    """The result of `build`. Batches are {name: [batch_size, ...]}; metrics {name: (sum, weight)}.
 
-    `step` donates the state it is given. `evaluate` runs without dropout, and gives the carry on.
-    `initial_carry` makes a fresh one, of `batch_size` rows. `trace` looks at a step on batches of
-    such a row, {name: shape and dtype}, without compiling it; JAX keeps that for the step itself.
+    `step` donates its state. `evaluate` runs without dropout and returns the next carry.
+    `initial_carry` makes a new carry of `batch_size` rows. `trace` traces a step on batches of rows
+    like the given one, {name: shape and dtype}, without compiling it; JAX keeps the trace for the
+    step itself.
     """
 
     init: Callable[[jax.Array], TrainState]
@@ -45,7 +46,7 @@ class Program:
     parameter_count: int
 
     def evaluation(self) -> Callable[[Any, Batch], Metrics]:
-        """From parameters and one batch after the other to metrics; the first finds no memory."""
+        """A function from parameters and the next batch to metrics; the first has a new carry."""
         carry = self.initial_carry()
 
         def evaluate(params: Any, batch: Batch) -> Metrics:
@@ -58,19 +59,19 @@ class Program:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepOptions:
-    """How a step is taken.
+    """Options of a training step.
 
     Attributes:
-      batch_size: rows of the global batch.
-      microbatches: parts of a batch whose gradients are added up before an update.
-      gradient_clip: largest global norm of the gradient; None leaves it alone.
-      ema_decay: of an exponential moving average of the parameters; None keeps none.
+      batch_size: the rows of the global batch.
+      microbatches: the number of parts of a batch; their gradients are summed before an update.
+      gradient_clip: the largest global norm of the gradient; None for no limit.
+      ema_decay: the decay of an exponential moving average of the parameters; None for no average.
       frozen: regular expressions on paths of parameters (`freezing.trainable_mask`); a parameter
-        that matches one stays as it is: it has no gradient, no part in the norm, no decay and no
+        that matches one does not change: it has no gradient, no part in the norm, no decay and no
         state of the optimizer.
-      layer_decay: of the learning rate, from layer to layer towards the input, per stack and with
-        the embeddings below the first (`layerwise.layer_scales`); None for none. What is logged is
-        the rate of the heads.
+      layer_decay: the factor of the learning rate from layer to layer towards the input, per stack;
+        the embeddings are below the first layer (`layerwise.layer_scales`). None for no decay. The
+        log shows the rate of the heads.
     """
 
     batch_size: int
@@ -87,14 +88,14 @@ def build(
     layout: Layout,
     options: StepOptions,
 ) -> Program:
-    """Compiles lazily; allocates nothing until `init` is called.
+    """A program, which compiles lazily and allocates nothing until `init` is called.
 
     Args:
       make_model: called with `rngs=`; makes an NNX module that holds parameters and nothing else.
-      optimizer: runs on each layer of stacked parameters by itself; an `Optimizer` has its
-        learning rate logged.
-      layout: mesh and rules.
-      options: how a step is taken.
+      optimizer: an optax transformation, which runs on each layer of stacked parameters separately;
+        the learning rate of an `Optimizer` is logged.
+      layout: the mesh and the rules.
+      options: the options of the step.
 
     Raises:
       ValueError: the batch does not split over mesh and microbatches; the model holds more than
@@ -123,12 +124,12 @@ def build(
     )
     init = _inside(layout, parts.init)
     shapes = abstract_state(init, layout, params=abstract, stacked=stacked)
-    return _compiled(parts, init, layout, shapes)
+    return _compile(parts, init, layout, shapes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Parts:
-    """What `build` was given, and the functions that it compiles."""
+    """The arguments of `build`, and the functions that it compiles."""
 
     make_model: Callable[..., Any]
     graphdef: Any
@@ -192,18 +193,18 @@ class _Parts:
         return jax.tree.map(average, ema, params, self.trained)
 
 
-def _compiled(
+def _compile(
     parts: _Parts,
     init: Callable[[jax.Array], TrainState],
     layout: Layout,
     state: TrainState,
 ) -> Program:
-    """The functions of a program whose states have these shapes and shardings.
+    """The program whose states have these shapes and shardings.
 
-    `init` is the very function that the shapes are of: JAX then knows its trace.
+    `init` must be the function that made the shapes: JAX then has its trace already.
     """
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
-    # Adafactor's placeholders go unused: kept, so that the whole old state is given up.
+    # Adafactor's placeholders are unused. JAX keeps them, so that it donates the whole old state.
     step = jax.jit(
         parts.step,
         donate_argnums=0,
@@ -213,7 +214,7 @@ def _compiled(
     carry = jax.jit(parts.initial_carry, out_shardings=shardings.carry)
 
     def trace(row: Mapping[str, Any]) -> None:
-        # With the shardings of real batches: else JAX traces again for these.
+        # The shardings must be those of real batches: otherwise JAX traces again for these.
         batch_size = parts.options.batch_size
         shapes = {name: (batch_size, *one.shape) for name, one in row.items()}
         batch = {

@@ -66,7 +66,7 @@ def calls(machine) -> list[list[str]]:
 
 
 def script_of(call: list[str]) -> str:
-    """What a call of `ssh` runs on the hosts."""
+    """The script that a call of `ssh` runs on the hosts."""
     (found,) = (word for word in call if word.startswith("--command="))
     return found.removeprefix("--command=")
 

@@ -1,4 +1,4 @@
-"""Text that tests make for themselves: sentences of invented words that come again."""
+"""Text that tests make for themselves: sentences of invented words, which are repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line in a process of its own that notes the rows it trains on, or kills itself.
+"""The command line in a process of its own, which records the rows it trains on or kills itself.
 
 driver.py [--record] [--kill_at STEP --delay SECONDS] -- train ...
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def main() -> int:
-    """Runs what follows `--`."""
+    """Runs the command line after `--`."""
     own, argv = sys.argv[1 : sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", action="store_true", help="rows-*.jsonl in the run's directory")
@@ -51,7 +51,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _record(run: Path) -> None:
-    """Puts itself between the stream and the devices."""
+    """Records the rows between the stream and the devices."""
     from t5x_like.data import stream
 
     original = stream.train_stream

@@ -1,4 +1,4 @@
-"""Small BERTs in directories, as an import leaves them, and batches for them."""
+"""Small BERTs in directories like those of an import, and batches for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZES = {
 
 
 def write(directory: Path, *, vocabulary: Vocabulary | None = None, **changes: Any) -> Any:
-    """A BERT of four layers; returns a copy of its parameters."""
+    """Writes a BERT of four layers; returns a copy of its parameters."""
     make = functools.partial(bert.Bert, bert.Config(**(SIZES | {"num_layers": 4} | changes)))
     model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     rng = np.random.default_rng(3)
@@ -58,7 +58,7 @@ def student(layout: Layout, **changes: Any) -> step.Program:
 
 
 def sevens(abstract_params: Any) -> Any:
-    """Parameters as if freshly drawn, which are all 7."""
+    """Parameters in place of initialised ones; all are 7."""
     return jax.tree.map(
         lambda leaf: jax.device_put(np.full(leaf.shape, 7, leaf.dtype), leaf.sharding),
         abstract_params,
@@ -66,7 +66,7 @@ def sevens(abstract_params: Any) -> Any:
 
 
 def batch(layout: Layout) -> dict[str, jax.Array]:
-    """Rows of 5 to 12 tokens, of which two are masked."""
+    """Rows of 5 to 12 tokens, two of them masked."""
     rng = np.random.default_rng(0)
     tokens = rng.integers(1, VOCAB, (ROWS, LENGTH)).astype(np.int32)
     mask = (np.arange(LENGTH) < np.arange(5, 5 + ROWS)[:, None]).astype(np.int32)
@@ -83,7 +83,7 @@ def batch(layout: Layout) -> dict[str, jax.Array]:
 
 
 def sums(layout: Layout, trees: Sequence[Any]) -> list[float]:
-    """Of all absolute values of each, whatever process holds them."""
+    """The sum of all absolute values of each tree, over all processes."""
     total = jax.jit(
         lambda tree: sum(jnp.abs(x).sum() for x in jax.tree.leaves(tree)),
         out_shardings=layout.replicated,

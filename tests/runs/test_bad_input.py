@@ -1,4 +1,4 @@
-"""Each mistake ends in seconds with status 1 and one clear message, and nothing is lost."""
+"""Each mistake ends in seconds with status 1 and one clear message, without any loss."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def finished(shared: Path, text: Path, cli: Callable[..., Result]) -> Tiny:
-    """With a `run` of two steps that no test changes."""
+    """A folder with a `run` of two steps that no test changes."""
     tiny = Tiny(shared, cli, {"CORPUS": str(text)})
     if not (shared / "run").exists():
         tiny.trained("run", TRAIN_STEPS=2)
@@ -253,7 +253,7 @@ def test_change_that_is_allowed_by_name(tiny: Tiny) -> None:
     refused(tiny.train("run", noise, "--allow_change=seed", **change), "--allow_change=data")
     tiny.trained("run", noise, "--allow_change=seed,data", **change)
     assert list(losses(run)) == [1, 2, 3]
-    # It is the run's own setting from now on.
+    # From now on this is a setting of the run.
     tiny.trained("run", noise, SEED=1, TRAIN_STEPS=4)
     refused(tiny.train("run", TRAIN_STEPS=5), "seed: 1 then, 0 now")
 
@@ -280,7 +280,7 @@ def test_directory_that_is_no_run(tiny: Tiny) -> None:
 
 
 def test_a_model_that_lacks_what_will_be_asked_of_it() -> None:
-    """Said when it is made, and not by a trace in the middle of a run."""
+    """The error comes when the run is made, and not from a trace in the middle of it."""
 
     class Bare(nnx.Module):
         def __init__(self, rngs: nnx.Rngs) -> None:
@@ -309,7 +309,7 @@ def test_a_wrong_value_is_named_before_any_text_is_read(tiny: Tiny, flag: str, s
 
 
 def test_text_to_text_files_are_not_for_an_encoder(tiny: Tiny) -> None:
-    """Before: a KeyError, after the vocabulary and the cache were made."""
+    """Formerly this was a KeyError, after the vocabulary and the cache were made."""
     files = {"p.tsv": "inputs\ttargets\na b\tc\n", "p.jsonl": '{"inputs": "a", "targets": "b"}'}
     for name, line in files.items():
         (tiny.root / name).write_text(line)

@@ -1,4 +1,4 @@
-"""What would ruin a run, or wait for ever, ends with a message: other hosts and runs, signals."""
+"""Anything that would ruin a run or hang ends with a message: other hosts and runs, signals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from t5x_like.training import code_version
 
 @pytest.mark.slow
 def test_hosts_with_other_settings_do_not_train_together(tiny: Tiny) -> None:
-    """Another seed, a learning rate that is no macro, and other code; all before any work."""
+    """Hosts differ in a seed, a learning rate that is no macro, or the code."""
     for other, said in (
         ("--gin.SEED=7", "process 0 has 'SEED = 0', process 1 'SEED = 7'"),
         ("--gin.schedules.rsqrt.scale=0.9", "schedules.rsqrt.scale = 0.9"),

@@ -19,7 +19,7 @@ from t5x_like.vocabularies.byte import ByteVocabulary
 
 
 def test_a_longer_student_of_more_ids_starts_from_its_teacher(tmp_path: Path) -> None:
-    """As DistilBERT does: without token types and sentence head, its own head's layer as drawn."""
+    """Like DistilBERT, without token types and sentence head; its head's layer is initialised."""
     teacher = stored_berts.write(tmp_path)
     program = stored_berts.student(
         make_layout({"data": 4, "tensor": 2}), vocab_size=56, max_positions=16

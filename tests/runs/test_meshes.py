@@ -33,7 +33,7 @@ def test_run_continues_on_another_mesh(tiny: Tiny) -> None:
 
 @pytest.mark.slow
 def test_two_processes_train_and_one_goes_on(tiny: Tiny) -> None:
-    """Two devices each; the cache is missing at first, and made by process 0 alone."""
+    """Each has two devices; the cache is missing at first, and process 0 alone makes it."""
     argv = tiny.flags("run", f"{MESH}{ {'data': 2, 'tensor': 2} }", TRAIN_STEPS=4)
     first, second = finish(*tiny.start_two(argv, driver=["--record"]))
     assert "caching text" in first.out

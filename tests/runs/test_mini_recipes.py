@@ -1,7 +1,7 @@
-"""The mini recipes: their first losses are pinned; one of each family is resumed and goes out.
+"""The mini recipes: their first losses are pinned; one of each family is resumed and exported.
 
 A change that moves a loss changes everybody's training. If that is what it is for,
-`WRITE_GOLDEN=1 tests/run.sh -- tests/runs/test_mini_recipes.py` writes the losses anew.
+`WRITE_GOLDEN=1 tests/run.sh -- tests/runs/test_mini_recipes.py` writes the new losses.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Minis:
 
     @functools.cache  # noqa: B019  few, and for one module
     def trained(self, name: str) -> Path:
-        """The run of a recipe, made when it is first asked for."""
+        """The run of a recipe, made when it is first needed."""
         return self.train(name, self.folder / name)
 
     def train(self, name: str, run: Path) -> Path:
-        """The first steps of a recipe as it is, but for few rows, a short ramp and short phases."""
+        """The first steps of a recipe that has few rows, a short ramp and short phases."""
         macros = {"MODEL_DIR": run, "CACHE_DIR": self.folder / "cache", "CORPUS": self.text}
         if name not in KEEPS_ITS_VOCABULARY:
             macros["VOCABULARY"] = GOLDEN / "vocabulary"
@@ -60,7 +60,7 @@ class Minis:
         bindings = [f"{macro}={str(value)!r}" for macro, value in macros.items()]
         if name not in NO_RAMP:
             bindings.append("WARMUP_STEPS=2")
-        if name == "bert-mini":  # said in the run's configuration, which `eval` reads
+        if name == "bert-mini":  # a setting of the run's configuration, which `eval` reads
             bindings.append(f"short/run.Phase.steps={PHASE}")
         gin_config.load([str(gin_files.find_recipe(name))], bindings)
         whole = gin_config.build(Run)
@@ -100,7 +100,7 @@ def test_the_first_losses_are_pinned(name: str, minis: Minis) -> None:
 def test_stopped_and_resumed_it_is_the_same(family: str, minis: Minis, tmp_path: Path) -> None:
     run = minis.trained(f"{family}-mini")
     resumed = Path(shutil.copytree(run, tmp_path / "resumed"))
-    shutil.rmtree(resumed / "checkpoints" / str(STEPS))  # as if it had been killed before
+    shutil.rmtree(resumed / "checkpoints" / str(STEPS))  # like a run that was killed before
     minis.train(f"{family}-mini", resumed)
     assert losses(resumed) == losses(run)
     assert_same_state(run, resumed, rows=ROWS)
@@ -126,7 +126,7 @@ def test_it_is_evaluated_and_goes_out_and_comes_back(
 
 
 def opens(directory: Path, architecture: str) -> None:
-    """Asserts that transformers finds just the weights it wants, and the tokenizer."""
+    """Asserts that transformers finds exactly the weights it needs, and the tokenizer."""
     import transformers
 
     cls = getattr(transformers, architecture)

@@ -23,7 +23,7 @@ from t5x_like.runs.phases import RunPhase
 
 @pytest.fixture
 def tasks(tmp_path: Path) -> tuple[Task, ...]:
-    """Text for 16 carried rows of 64 tokens to train on, and a document held out."""
+    """Training text for 16 carried rows of 64 tokens, and a held-out document."""
     draw = random.Random(0)
     documents = [" ".join(draw.choices(WORDS, k=12)) for _ in range(100)]
     (tmp_path / "text.txt").write_text("\n\n".join(documents))
@@ -86,7 +86,7 @@ def in_phases(tmp_path: Path) -> str:
 
 @pytest.mark.slow
 def test_phases_have_batches_of_their_own(tiny: Tiny, in_phases: str) -> None:
-    """And a run that is resumed in each of them, and between them, equals one that is not."""
+    """A run that is resumed in each of them, and between them, equals one that is not."""
     command = tiny.flags("straight", in_phases, "--gin.EVAL_PERIOD=2")
     finish(tiny.start(command, devices=8, driver=["--record"]))
     straight = tiny.root / "straight"
@@ -123,5 +123,5 @@ def test_a_task_with_an_objective_takes_none_from_a_phase(tiny: Tiny, in_phases:
 def test_every_phase_but_the_last_says_how_long_it_is(tiny: Tiny, in_phases: str) -> None:
     result = tiny.train("run", in_phases, "--gin.short/run.Phase.steps=None")
     assert result.status == 1
-    assert "PHASES: each phase needs a number of steps, but the last" in result.err
+    assert "PHASES: each phase needs a number of steps, except the last" in result.err
     assert not (tiny.root / "run").exists()

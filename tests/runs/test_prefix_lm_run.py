@@ -1,4 +1,4 @@
-"""A model of no recipe, put together from published files on the command line."""
+"""A model without a recipe, made of published files on the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_prefix_lm_trains_and_has_no_counterpart(
         "VOCAB_SIZE": 400,
         "TASK_FEATURE_LENGTHS": objectives.preset("prefix_lm").lengths(32),
         "OBJECTIVE": "prefix_lm",
-        "SEED": 7,  # of the training alone: what is held out gets the same noise in every run
+        "SEED": 7,  # of training alone: held-out text gets the same noise in every run
         "TRAIN_STEPS": 4,
         "BATCH_SIZE": 8,
         "EVAL_PERIOD": 4,

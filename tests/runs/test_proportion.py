@@ -1,4 +1,4 @@
-"""A recipe in small: its warm-up and phases follow TRAIN_STEPS."""
+"""A short form of a recipe: its warm-up and phases follow TRAIN_STEPS."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_shares_stay_and_the_log_says_so() -> None:
     assert "short/run.Phase.steps 2,000 -> 48" in note
     run, _ = followed("scibert-mini", "TRAIN_STEPS=10")
     assert starts(run)[1] < 10
-    # A longer run, too.
+    # This holds for a longer run, too.
     assert starts(followed("bert_base", "TRAIN_STEPS=2_000_000")[0]) == [0, 1_800_000]
 
 
@@ -65,5 +65,5 @@ def test_a_run_that_is_there_keeps_what_it_began_with(tmp_path) -> None:
     (tmp_path / "config.gin").write_text(gin_config.config_text())
     run, (note,) = followed("bert-mini", f"MODEL_DIR={str(tmp_path)!r}", "TRAIN_STEPS=100")
     assert starts(run) == [0, 48]
-    assert "as the run there began: WARMUP_STEPS 150 -> 3" in note
+    assert "as the run began: WARMUP_STEPS 150 -> 3" in note
     assert starts(followed("bert-mini", f"MODEL_DIR={str(tmp_path)!r}")[0]) == [0, 48]

@@ -1,4 +1,4 @@
-"""A run that is made in Python is saved as any other, and opened again."""
+"""A run that is made in Python is saved like any other, and opened again."""
 
 from __future__ import annotations
 

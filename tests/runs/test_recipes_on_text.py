@@ -62,7 +62,7 @@ def evaluated(run: Path) -> set[str]:
 
 
 def test_a_recipe_needs_compressed_text_alone(tmp_path: Path, cli: Callable[..., Result]) -> None:
-    """BERT's phases, whole, with a lower-case WordPiece that is trained on the way."""
+    """All of BERT's phases, with a lower-case WordPiece that the run trains."""
     documents = write_documents(tmp_path / "text.txt").read_text().split("\n\n")
     for n in range(2):
         with gzip.open(tmp_path / f"{n}.jsonl.gz", "wt") as file:
@@ -82,7 +82,7 @@ def test_a_recipe_needs_compressed_text_alone(tmp_path: Path, cli: Callable[...,
 def goes_on_with_the_words_of_a_domain(
     bert: Path, law: Path, tmp_path: Path, cli: Callable[..., Result]
 ) -> None:
-    """LEGAL-BERT's, with BERT's vocabulary extended; with another one it is refused."""
+    """LEGAL-BERT's recipe extends BERT's vocabulary; it refuses another one."""
     for name, flags in (
         ("extended", [f"--extend={bert / 'vocabulary'}", "--size=450"]),
         ("other", ["--type=wordpiece", "--lowercase", "--size=400"]),
@@ -113,7 +113,7 @@ def goes_on_with_the_words_of_a_domain(
 
 
 def test_a_recipe_reads_several_languages(tmp_path: Path, cli: Callable[..., Result]) -> None:
-    """mT5's: a vocabulary of all, in which no script is lost, and an evaluation of each."""
+    """mT5's recipe has one vocabulary for all, which loses no script, and evaluates each."""
     write_documents(tmp_path / "large.txt")
     scripted = "\n\n".join(f"ሰላም ለዓለም {n}\nቋንቋ {n % 7}" for n in range(30))
     (tmp_path / "small.txt").write_text(scripted)

@@ -1,4 +1,4 @@
-"""What recipes ask of the loop, in two processes as in one: phases, and memory.
+"""Needs of recipes in two processes, with the same results as in one: phases and memory.
 
 A teacher, and a start from another run, are in `test_teacher.py`.
 """

@@ -1,4 +1,4 @@
-"""Stopping and going on: nothing but time is lost, whatever the moment."""
+"""A run stops and resumes at any moment, and loses nothing but time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_other_seed_makes_another_run(tiny: Tiny) -> None:
 def test_kills_at_random_moments_change_nothing(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Progress is seen in the log; the moment after it falls anywhere, often within a save."""
+    """The log shows progress; the kill comes at a random moment after it, often within a save."""
     steps = {"TRAIN_STEPS": 100, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 25}
     command = tiny.flags("killed", **steps)
     draw = random.Random(2)
@@ -61,7 +61,7 @@ def test_kills_at_random_moments_change_nothing(
         finish(tiny.start(command, driver=kill), status=-signal.SIGKILL)
     (last,) = finish(tiny.start(command))
     assert "Resuming from step" in last.err
-    # Compiled anew, as if on another day.
+    # This compiles again, as on another day.
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
     finish(tiny.start(tiny.flags("straight", **steps)))
     assert_same_state(tiny.root / "killed", tiny.root / "straight")
@@ -82,7 +82,7 @@ def test_sigterm_saves_and_leaves_with_its_own_status(tiny: Tiny) -> None:
 
 @pytest.mark.slow
 def test_another_number_of_devices_sees_the_same_rows(tiny: Tiny) -> None:
-    """The first part on 8 devices, the second on 1, against all of it on 2."""
+    """The first part runs on 8 devices and the second on 1; another run is whole on 2."""
     (straight,) = finish(
         tiny.start(tiny.flags("straight", TRAIN_STEPS=8), devices=2, driver=["--record"])
     )

@@ -81,7 +81,7 @@ def test_who_cannot_teach_is_refused(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="another vocabulary"):
         teacher.check(ByteVocabulary(extra_ids=7))
     stored_berts.write(tmp_path / "ids")
-    with pytest.raises(ValueError, match="has no vocabulary with it"):
+    with pytest.raises(ValueError, match="has no vocabulary, so its ids"):
         Teacher(directory=str(tmp_path / "ids")).check(ByteVocabulary())
     with pytest.raises(ValueError, match="no teacher: add"):
         Teacher(directory=None).check(ByteVocabulary())
@@ -91,7 +91,7 @@ def test_who_cannot_teach_is_refused(directory: Path, tmp_path: Path) -> None:
         "MODEL = @t5.T5\n"
         "t5.T5.config = @t5.Config()\n"
     )
-    with pytest.raises(ValueError, match="is a T5: only a BERT teaches"):
+    with pytest.raises(ValueError, match="is a T5: it must be a BERT"):
         Teacher(directory=str(tmp_path)).check(ByteVocabulary())
 
 

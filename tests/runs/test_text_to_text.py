@@ -1,4 +1,4 @@
-"""Text-to-text: a user's table by flags alone, a user's SeqIO tasks unchanged."""
+"""Text-to-text: a user's table with flags alone, a user's SeqIO tasks unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sets changes what runs, or is refused by name."""
+"""A setting of the user changes the run, or an error names it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from t5x_like.runs import proportion, unread_settings
 from t5x_like.runs.run import Run
 
 OTHERS = {
-    # A run has none of these parts of its own.
+    # A run has no such parts of its own.
     "CORPUS": "text/*.txt",
     "MIXTURE_OR_TASK_NAME": "stdlib_docs.token_deletion",
     "MIXTURE_OR_TASK_MODULE": "json",
@@ -54,7 +54,7 @@ def clean() -> Iterator[None]:
 
 
 def loaded(file: str, *bindings: str) -> Run:
-    """As `t5x_like train` makes it of a command line."""
+    """The run that `t5x_like train` makes of a command line."""
     gin_config.load([file], bindings)
     proportion.follow()
     run = gin_config.build(Run)
@@ -63,7 +63,7 @@ def loaded(file: str, *bindings: str) -> Run:
 
 
 def what_runs(run: Run) -> str:
-    """All that decides what a run does, as text."""
+    """Everything that decides what a run does, as text."""
     model = nnx.eval_shape(lambda: run.model(rngs=nnx.Rngs(0)))
     shapes = nnx.to_pure_dict(nnx.state(model, nnx.Param))
     toy = {"kernel": jnp.ones([2, 3]), "bias": jnp.ones(3)}
@@ -83,7 +83,7 @@ def what_runs(run: Run) -> str:
 
 
 def macros(file: str) -> dict[str, Any]:
-    """Those that a user can bind, with their values; parts of a run by reference are none."""
+    """The macros that a user can bind, with their values; references to parts of a run are not."""
     gin_config.load([file])
     return {
         name: values["value"]
@@ -114,7 +114,7 @@ def other(name: str, value: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("file", RUNS)
 def test_every_macro_changes_what_runs_or_is_refused(file: str) -> None:
-    """All of the first two; of the others, those that the first two have not."""
+    """All macros of the first two files, and those of the others that the first two lack."""
     usual = what_runs(loaded(file))
     silent, refused = [], []
     known = {} if file in RUNS[:2] else {**macros(RUNS[0]), **macros(RUNS[1])}
@@ -147,7 +147,7 @@ def test_every_macro_changes_what_runs_or_is_refused(file: str) -> None:
         ),
         (["EVAL_PERIOD=0", "EVAL_BATCHES=3"], "EVAL_PERIOD is 0"),
         (["CORPUS_VALIDATION=0.5"], "CORPUS is not set"),
-        (["dataset.Data.corpus_exponent=0.5"], "CORPUS is no mixture"),
+        (["dataset.Data.corpus_exponent=0.5"], "CORPUS is not a mixture"),
         (
             ["MIXTURE_OR_TASK_NAME='stdlib_docs.prefix_lm'", "OBJECTIVE='deshuffling'"],
             "OBJECTIVE has no effect",
@@ -187,7 +187,7 @@ def test_fields_change_an_objective_wherever_it_is_named(name: str) -> None:
 
 
 def test_a_file_of_the_users_may_serve_several_runs(tmp_path) -> None:
-    """What another setting makes useless in it is said; what nothing knows is refused."""
+    """A note names settings that another one makes useless; an unknown setting is an error."""
     mine = tmp_path / "mine.gin"
     mine.write_text("include 'runs/local.gin'\nCORPUS_VALIDATION = 0.5\nEVAL_BATCHES = 7\n")
     gin_config.load([str(mine)], ["EVAL_PERIOD=0"])
@@ -220,7 +220,7 @@ def test_options_of_files_are_for_files_that_have_use_for_them(tmp_path) -> None
         for setting in every:
             bindings = [f"CORPUS={str(tmp_path / name)!r}", setting]
             if name == "c.tsv" and setting.startswith("CORPUS_FIELD"):
-                continue  # a field makes plain text of it
+                continue  # the field makes it plain text
             if setting in settings:
                 with pytest.raises(ValueError, match=f"{setting.partition('=')[0]} has no effect"):
                     loaded("runs/local.gin", *bindings)

@@ -1,4 +1,4 @@
-"""A run of the tiny model by the command line, in this process or in ones of their own."""
+"""A run of the tiny model by the command line, in this process or in other ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_text(path: Path, documents: int) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Of a command: exit status and what it printed."""
+    """The result of a command: its exit status and its output."""
 
     status: int
     out: str
@@ -61,7 +61,7 @@ class Tiny:
         return ["train", f"--gin_file={HERE / 'tiny.gin'}", *bindings, *flags]
 
     def train(self, name: str, *flags: str, **macros: Any) -> Result:
-        """In this process, on its 8 simulated devices."""
+        """Trains in this process, on its 8 simulated devices."""
         return self.cli(*self.flags(name, *flags, **macros))
 
     def trained(self, name: str, *flags: str, **macros: Any) -> Path:
@@ -78,7 +78,7 @@ class Tiny:
         driver: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
-        """In a process of its own, with `driver` arguments for `driver.py`."""
+        """Starts a process of its own, with `driver` arguments for `driver.py`."""
         paths = [str(ROOT), *filter(None, [(env or os.environ).get("PYTHONPATH")])]
         return subprocess.Popen(
             [sys.executable, str(HERE / "driver.py"), *driver, "--", *argv],
@@ -96,7 +96,7 @@ class Tiny:
     def start_two(
         self, argv: Sequence[str], *, driver: Sequence[str] = ()
     ) -> list[subprocess.Popen[str]]:
-        """In two processes that find each other, with two devices each."""
+        """Starts two processes that find each other, with two devices each."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -142,7 +142,7 @@ def state(run: Path, rows: int | None = None) -> dict[str, np.ndarray]:
 
 
 def assert_same_state(one: Path, other: Path, rows: int | None = None) -> None:
-    """To the last bit; `rows` of a batch matter where a carry is saved."""
+    """Compares states to the last bit; `rows` of a batch matter if a carry is saved."""
     ours, theirs = state(one, rows), state(other, rows)
     assert ours.keys() == theirs.keys()
     for name, value in ours.items():
@@ -150,7 +150,7 @@ def assert_same_state(one: Path, other: Path, rows: int | None = None) -> None:
 
 
 def recorded_rows(run: Path) -> dict[int, dict[int, str]]:
-    """{step: {row: digest}} as `driver.py --record` saw them in all processes and restarts."""
+    """{step: {row: digest}} as recorded by `driver.py --record` in all processes and restarts."""
     seen: dict[int, dict[int, str]] = {}
     for file in sorted(run.glob("rows*.jsonl")):
         for line in file.read_text().splitlines():
@@ -161,7 +161,7 @@ def recorded_rows(run: Path) -> dict[int, dict[int, str]]:
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    """Contents of all files below."""
+    """The contents of all files below a folder."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in sorted(directory.rglob("*"))
@@ -170,9 +170,9 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 def assert_evaluated(run: Path, cli: Callable[..., Result], *, rows: int) -> None:
-    """That `eval`, which knows no seed, says of the last step what the log says of it.
+    """Asserts that `eval`, without a seed, has the same metrics of the last step as the log.
 
-    And that it names simple baselines. The run is evaluated on two batches.
+    It also names simple baselines. The run is evaluated on two batches.
     """
     output = run / "eval.json"
     done = cli("eval", str(run), f"--batch_size={rows}", "--batches=2", f"--output={output}")

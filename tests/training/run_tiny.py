@@ -1,4 +1,4 @@
-"""A run of the tiny model in a process of its own: alone or one of several."""
+"""A run of the tiny model in a process of its own, alone or one of several."""
 
 from __future__ import annotations
 

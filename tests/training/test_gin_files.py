@@ -25,7 +25,7 @@ def clean() -> Iterator[None]:
 
 
 def value(macro: str, path: Path) -> Any:
-    """What a macro is after reading a file."""
+    """The value of a macro after reading a file."""
     gin.parse_config(
         "from __gin__ import dynamic_registration\nimport builtins\n"
         f"TRAIN_STEPS = 100_000\nbuiltins.dict.value = %{macro}"
@@ -42,7 +42,7 @@ def test_optimizers(path: Path) -> None:
     assert updates["w"].shape == (2, 2)
     assert 0 < float(optimizer.learning_rate(50)) < 0.1
     if path.stem != "adafactor":
-        # What a recipe overrides.
+        # The settings that a recipe overrides.
         peak, steps = (gin.query_parameter(f"{n}/gin.macro.value") for n in RECIPES_SET)
         assert float(optimizer.learning_rate(steps)) == pytest.approx(peak, rel=0.11)
         assert float(optimizer.learning_rate(100_000)) == 0

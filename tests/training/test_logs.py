@@ -1,4 +1,4 @@
-"""What a run writes down, for people and for programs."""
+"""The logs of a run, for people and for programs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_time_left_is_of_the_last_lines_and_not_of_compilation(
     out = io.StringIO()
     made = logs.RunLog(tmp_path, total_steps=1000, stream=out, tensorboard=False)
     made.start(0)
-    now[0] += 500  # of which a minute at most was training
+    now[0] += 500  # at most a minute of it was training
     made.train(1, {**RATES, "steps_per_second": 1 / 500})
     made.train(10, {**RATES, "steps_per_second": 2.0})
     for step in range(20, 220, 10):

@@ -1,4 +1,4 @@
-"""The loop: finishing, resuming, stopping, leaving when asked."""
+"""The loop: it finishes, resumes, and stops on request."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_finished_run_is_left_alone_and_can_be_extended(tmp_path: Path) -> Non
 
 
 def test_a_crash_loses_nothing_but_time(tmp_path: Path, uninterrupted: Path) -> None:
-    """Twice: between checkpoints, and right after one. State and losses equal to the last bit."""
+    """It crashes between checkpoints and after one; states and losses are equal to the last bit."""
 
     class CrashError(Exception):
         pass
@@ -155,7 +155,7 @@ def test_a_crash_loses_nothing_but_time(tmp_path: Path, uninterrupted: Path) -> 
         file.write('{"step": 8, "train/loss": 1')  # what a kill leaves behind
     assert train(tmp_path, 10)[0] == loop.Outcome("finished", 10)
     tiny.assert_same(final_state(tmp_path), final_state(uninterrupted))
-    # Resumed from 3, the line of step 4 covers that step alone, and not 3 and 4.
+    # After a resume from 3, the line of step 4 covers that step alone, and not 3 and 4.
     got, want = losses(tmp_path), losses(uninterrupted)
     assert got.pop((4, "train/loss")) != want.pop((4, "train/loss"))
     assert got == want
@@ -174,7 +174,7 @@ def test_sigterm_saves_and_leaves(tmp_path: Path, uninterrupted: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_is_never_saved(tmp_path: Path) -> None:
-    """The bad batch is that of a step at which a checkpoint is due."""
+    """The bad batch belongs to a step at which a checkpoint is due."""
 
     def batches(start: int) -> Iterator[Any]:
         for n, batch in enumerate(tiny.batches(tiny.layout(**WHERE), start), start):
@@ -204,7 +204,7 @@ def larger() -> step.Program:
 
 
 def larger_batches(start: int) -> Iterator[Any]:
-    """Two of the usual batches in each."""
+    """Batches that hold two of the usual ones."""
     where = tiny.layout(**WHERE)
     mine = partitioning.process_rows(where, LARGER)
     for n in itertools.count(start):
@@ -215,7 +215,7 @@ def larger_batches(start: int) -> Iterator[Any]:
 
 @pytest.mark.slow
 def test_phases_follow_each_other_and_resume_anywhere(tmp_path: Path) -> None:
-    """Within each, and where one ends and the next begins, whose batches are larger."""
+    """It resumes within each phase and between two, the second of which has larger batches."""
     later = [tiny.Phase(program=larger(), batches=larger_batches, start=6)]
     outcome, text = train(tmp_path / "straight", 10, later=later)
     assert outcome == loop.Outcome("finished", 10)
@@ -223,9 +223,9 @@ def test_phases_follow_each_other_and_resume_anywhere(tmp_path: Path) -> None:
     want = final_state(tmp_path / "straight", larger().abstract_state)
     saved = (tmp_path / "straight" / "checkpoints").glob("[0-9]*/metrics/metrics")
     phases = {int(path.parts[-3]): json.loads(path.read_text())["phase"] for path in saved}
-    assert phases == {6: 0, 9: 6, 10: 6}  # each is of the phase of its step
+    assert phases == {6: 0, 9: 6, 10: 6}  # each belongs to the phase of its step
 
-    # As written out: the parameters go on, what the model carries starts anew.
+    # The same by hand: the parameters go on, and the carry of the model is new.
     key, state = jax.random.key(7), program().init(jax.random.key(7))
     batches = tiny.batches(tiny.layout(**WHERE), 0)
     for _ in range(6):

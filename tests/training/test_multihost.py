@@ -1,4 +1,4 @@
-"""Two real processes over loopback, and one that is killed again and again."""
+"""Two real processes over loopback, and one that is killed several times."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def reference(steps: int) -> tuple[Any, list[float]]:
 def test_two_processes_train_and_one_opens_their_checkpoint(
     tmp_path: Path, mesh: dict[str, int], rows: list[range]
 ) -> None:
-    """One is asked to leave at step 4: both save and leave at the same step, then go on."""
+    """One gets a signal at step 4: both save and stop at the same step, then resume."""
     script = tiny_run(tmp_path, "--mesh", json.dumps(mesh), "--steps", "9")
     first, second = pair(script)
     left = finish([start(one, devices=2) for one in (first, [*second, "--sigterm_at", "4"])])
@@ -139,7 +139,7 @@ def test_killed_at_random_moments_the_run_ends_the_same(tmp_path: Path) -> None:
         process = start(script, devices=1)
         metrics = tmp_path / "killed" / "metrics.jsonl"
         began = len(read_metrics(metrics)) if metrics.exists() else 0
-        # Some steps further than the last time, and then a moment: often inside a save.
+        # It runs some steps further than the last time, and a moment more: often inside a save.
         while process.poll() is None and (
             not metrics.exists() or len(read_metrics(metrics)) < min(began + 2, 29)
         ):

@@ -1,4 +1,4 @@
-"""The compiled step: equal on every mesh and for any microbatches, donated, clipped, averaged."""
+"""The compiled step: equal on all meshes and microbatches; donation, clipping, averages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_same_losses_on_every_mesh_with_dropout(mesh: dict[str, int], name: 
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", [{"data": 1}, {"data": 2, "tensor": 2}], ids=str)
 def test_four_microbatches_equal_one(mesh: dict[str, int]) -> None:
-    """Two terms with unequal masks, so that averaging over microbatches would be wrong."""
+    """The two terms have unequal masks, so that averages over microbatches would be wrong."""
     shares = tiny.rows(0)["mask_far"].reshape(-1, 4).sum(0)
     assert len(set(shares)) > 1, "the microbatches must differ in weight"
     where = tiny.layout(**mesh)

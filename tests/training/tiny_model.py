@@ -21,7 +21,7 @@ D, F, LAYERS, BATCH = 8, 16, 3, 16
 
 
 class Tiny(nnx.Module):
-    """Residual layers, scanned, over the input plus what the row's last step left behind."""
+    """Residual layers, scanned, over the input plus the carry of the row's last step."""
 
     def __init__(self, dropout: float = 0.1, *, rngs: nnx.Rngs, square: bool = False) -> None:
         hidden = D if square else F
@@ -71,14 +71,14 @@ class Tiny(nnx.Module):
 
 
 def layout(**mesh: int) -> partitioning.Layout:
-    """A layout on the first devices that such a mesh needs."""
+    """A layout on as many of the first devices as the mesh needs."""
     count = int(np.prod(list(mesh.values())))
     return partitioning.make_layout(mesh, devices=jax.devices()[:count])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A `loop.Phase` of batches and an evaluation of a test's own."""
+    """A `loop.Phase` with batches and an evaluation of the test."""
 
     program: step.Program
     batches: Callable[[int], Iterator[Any]]
@@ -117,7 +117,7 @@ def batch(where: partitioning.Layout, n: int) -> dict[str, jax.Array]:
 
 
 def batches(where: partitioning.Layout, start: int) -> Iterator[dict[str, jax.Array]]:
-    """Endless, from the batch of step `start` on."""
+    """Endless batches, from that of step `start` on."""
     while True:
         yield batch(where, start)
         start += 1
@@ -126,7 +126,7 @@ def batches(where: partitioning.Layout, start: int) -> Iterator[dict[str, jax.Ar
 def run(
     program: step.Program, where: partitioning.Layout, steps: int, *, state: Any = None
 ) -> tuple[step.TrainState, list[float]]:
-    """Some steps from a state or from the start, and the loss of each."""
+    """The state after some steps, from a state or from the start, and the loss of each step."""
     state = program.init(jax.random.key(0)) if state is None else state
     losses = []
     for n in range(int(state.step), int(state.step) + steps):
@@ -137,7 +137,7 @@ def run(
 
 
 def assert_same(got: Any, want: Any) -> None:
-    """Bit for bit, and laid out alike."""
+    """Asserts that two trees are equal bit for bit, in the same layout."""
     assert jax.tree.structure(got) == jax.tree.structure(want)
     for (path, a), b in zip(
         jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(want), strict=True

@@ -1,1 +1,1 @@
-"""What a checkpoint holds, how it is checked, and how a run starts from another's."""
+"""Checkpoints: their contents, their checks, and how a run starts from one of another run."""

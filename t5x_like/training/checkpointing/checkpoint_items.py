@@ -1,4 +1,4 @@
-"""What of a training state a checkpoint holds, and whether a saved one fits this run."""
+"""The items of a training state in a checkpoint, and a check that a saved one fits this run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from t5x_like.training.step import TrainState
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint cannot be written, or none can be used; says what to do."""
+    """A checkpoint cannot be written, or none can be used; the message says what to do."""
 
 
 def items_of(state: TrainState) -> dict[str, Any]:
-    """What is saved as one Orbax item each; empty trees are left out."""
+    """{name: tree} of the Orbax items to save; empty trees are left out."""
     training = {"step": state.step, "opt_state": state.opt_state}
     if jax.tree.leaves(state.carry):
         training["carry"] = state.carry
@@ -24,7 +24,7 @@ def items_of(state: TrainState) -> dict[str, Any]:
 
 
 def describe(items: Mapping[str, Any]) -> dict[str, list]:
-    """{path: [shape, dtype]} of every leaf: tells another model's checkpoint without reading it."""
+    """{path: [shape, dtype]} of every leaf, to recognise another model without reading weights."""
     return {
         f"{name}/{jax.tree_util.keystr(path, simple=True, separator='/')}": [
             list(leaf.shape),
@@ -36,7 +36,7 @@ def describe(items: Mapping[str, Any]) -> dict[str, list]:
 
 
 def abstract_arrays(leaves: Mapping[str, Any], *, item: str) -> dict[str, Any]:
-    """The abstract arrays of one item, a nested dict, of which `describe` told."""
+    """The abstract arrays of one item, a nested dict, from the result of `describe`."""
     nested: dict[str, Any] = {}
     for path, (shape, dtype) in leaves.items():
         first, *parents, name = path.split("/")
@@ -49,7 +49,7 @@ def abstract_arrays(leaves: Mapping[str, Any], *, item: str) -> dict[str, Any]:
 
 
 def check_leaves(where: str, saved: Mapping[str, Any], *, leaves: Mapping[str, Any]) -> None:
-    """Raises CheckpointError unless the items of the wanted leaves hold just these."""
+    """Raises CheckpointError unless the items of the wanted leaves hold exactly these leaves."""
     items = {name.partition("/")[0] for name in leaves}
     saved = {name: leaf for name, leaf in saved.items() if name.partition("/")[0] in items}
     different = [

@@ -43,7 +43,7 @@ _FILE_BYTES = 64 * 2**20
 
 @dataclasses.dataclass(frozen=True)
 class RestoredState:
-    """A state (or parameters alone) as saved, with what was saved beside it."""
+    """A saved state (or parameters alone), with the metadata and the step of its checkpoint."""
 
     state: Any
     metadata: Metadata
@@ -51,7 +51,7 @@ class RestoredState:
 
 
 class Checkpoints:
-    """The checkpoints of one run directory. Nothing is touched before the first call."""
+    """The checkpoints of one run directory, which does not change before the first call."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class Checkpoints:
         best_metric: str = "loss",
         check: Callable[[Metadata], None] | None = None,
     ) -> None:
-        """Keeps the newest `keep` steps, and the one with the lowest mean of metrics so named.
+        """Keeps the newest `keep` steps and the best one, with the lowest mean of `best_metric`.
 
-        Means of different phases do not compare: it is that of the last phase that has one.
+        Means of different phases are not comparable: the last phase that has one counts.
 
         Args:
-          directory: local path or bucket, shared by all processes.
-          keep: newest steps kept, at least 1.
-          best_metric: last component of the metrics' names, as in `stdlib_docs/loss`.
+          directory: a local path or a bucket, shared by all processes.
+          keep: the number of newest steps to keep, at least 1.
+          best_metric: the last component of the metrics' names, as in `stdlib_docs/loss`.
           check: called with the saved metadata before any weights are read; raises to refuse.
         """
         if keep < 1:
@@ -88,16 +88,16 @@ class Checkpoints:
         return sorted(found.step for found in names.find_all(self.directory))
 
     def metadata(self, step: int | None = None) -> Metadata | None:
-        """What was saved beside a step's weights, which are not read.
+        """The metadata of a step; reads no weights.
 
         Args:
-          step: the newest one with readable metadata by default.
+          step: the step; the newest one with readable metadata by default.
 
         Returns:
           None if nothing was saved.
 
         Raises:
-          CheckpointError: it is not readable.
+          CheckpointError: the metadata is not readable.
         """
         if step is not None:
             return self._document(step)["metadata"]
@@ -115,7 +115,7 @@ class Checkpoints:
         """Makes the directory and opens it for saving.
 
         Raises:
-          CheckpointError: it cannot be written.
+          CheckpointError: the directory cannot be written.
           ProcessError: the processes do not share it.
         """
         if self._manager is not None:
@@ -152,14 +152,14 @@ class Checkpoints:
     ) -> None:
         """Copies the state and returns; files and checksums are written in the background.
 
-        Waits for the save before it, whose failure is raised here.
+        Waits for the save before it, and raises its error if it failed.
 
         Args:
-          step: above every saved step.
-          state: may be donated as soon as this returns.
+          step: the number of the step, above every saved step.
+          state: the state, which may be donated as soon as this returns.
           metadata: JSON values.
-          metrics: of this step's evaluation, if there was one.
-          phase: the step's; a number that rises from phase to phase.
+          metrics: the metrics of this step's evaluation, if there was one.
+          phase: the phase of the step, a number that rises from phase to phase.
 
         Raises:
           CheckpointError: Orbax declined to save.
@@ -168,7 +168,7 @@ class Checkpoints:
         self._save(step, items_of(state), metadata=metadata, metrics=ranked)
 
     def save_params(self, step: int, params: Any, *, metadata: Metadata) -> None:
-        """Saves parameters alone, a plain dict: to infer with, not to resume from."""
+        """Saves parameters alone, a plain dict, for inference; a run cannot resume from them."""
         self._save(step, {"params": params}, metadata=metadata, metrics={})
 
     def _save(
@@ -186,7 +186,7 @@ class Checkpoints:
         saved = self._manager.save(
             step,
             args=ocp.args.Composite(
-                **{name: _saved(tree) for name, tree in items.items()},
+                **{name: _save_arguments(tree) for name, tree in items.items()},
                 metadata=ocp.args.JsonSave(document),
             ),
             metrics=dict(metrics),
@@ -199,7 +199,7 @@ class Checkpoints:
         self._unfinished = self._background.submit(self._finish, self._manager, step)
 
     def wait(self) -> None:
-        """Returns when all that was saved is on disk with checksums. Raises what failed."""
+        """Waits until all saved steps are on disk with checksums; raises the error of a failure."""
         if self._unfinished is not None:
             unfinished, self._unfinished = self._unfinished, None
             unfinished.result()
@@ -217,7 +217,7 @@ class Checkpoints:
     def restore_latest(self, abstract_state: Callable[[int], TrainState]) -> RestoredState | None:
         """The newest undamaged step n, laid out as `abstract_state(n)`; None if nothing was saved.
 
-        Damaged steps are named in the log, and moved to `damaged/` once a good one is found.
+        Names damaged steps in the log, and moves them to `damaged/` once a good one is found.
 
         Raises:
           CheckpointError: the checkpoint is another model's, or all steps are damaged.
@@ -252,7 +252,7 @@ class Checkpoints:
         return self._first_good(abstract_params, self._read, step=step)
 
     def open_params(self, abstract_params: Any, *, step: int | None = None) -> RestoredState:
-        """Like `restore_params`; each parameter is a `LazyArray`, read when it is asked for."""
+        """Like `restore_params`; each parameter is a `LazyArray`, read when it is needed."""
 
         def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
             directory = self.directory / str(step)
@@ -267,10 +267,10 @@ class Checkpoints:
             found = self._restore_step(candidate, {name: abstract_params}, read=read)
             if found is not None:
                 return RestoredState(found[0][name], found[1], candidate)
-        raise CheckpointError(f"Damaged: every candidate of {self.directory}, steps {candidates}.")
+        raise CheckpointError(f"Damaged checkpoints in {self.directory}: steps {candidates}.")
 
     def abstract_params(self, *, step: int | None = None) -> Any:
-        """Shapes and dtypes of what `restore_params` reads, a plain dict; no weights are read.
+        """Shapes and dtypes of the parameters of `restore_params`, a plain dict; reads no weights.
 
         Raises:
           CheckpointError: there is no such step, or its metadata is damaged.
@@ -281,7 +281,7 @@ class Checkpoints:
         )
 
     def _candidates(self, step: int | None) -> list[int]:
-        """The wanted step, else all of them, the newest first."""
+        """The wanted step, or all steps if none is named, the newest first."""
         steps = self.steps()
         if not steps or (step is not None and step not in steps):
             wanted = "checkpoint" if step is None else f"step {step}"
@@ -334,7 +334,7 @@ class Checkpoints:
         return items
 
     def _undamaged(self, step: int, under: str) -> bool:
-        """Whether all processes together find no damage; says what they found."""
+        """Whether all processes together find no damage; logs the damage that they find."""
         damaged = checksums.verify(
             self.directory / str(step),
             under=under,
@@ -355,7 +355,7 @@ class Checkpoints:
             raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
 
     def _metrics_readable(self, step: int) -> bool:
-        """Whether Orbax will be able to read a step's metrics, which it does on opening."""
+        """Whether Orbax can read a step's metrics, as it does when it opens the directory."""
         path = self.directory / str(step) / "metrics" / "metrics"
         try:
             json.loads(path.read_text())
@@ -367,7 +367,7 @@ class Checkpoints:
         return True
 
     def _set_aside(self, steps: list[int]) -> None:
-        """Moves steps to `damaged/`, where no step is looked for; process 0's list counts."""
+        """Moves steps to `damaged/`, where nothing looks for steps; process 0's list counts."""
         multihost.barrier("damaged checkpoints listed")
         if jax.process_index() == 0:
             for step in steps:
@@ -377,22 +377,22 @@ class Checkpoints:
                 logger.warning("Moved step %d to %s", step, target)
         multihost.barrier("damaged checkpoints moved")
         if self._manager is not None and steps:
-            # It still counts them, and would decline to save a step that is not after them.
+            # The manager still counts them, and declines to save a step that is not after them.
             self._manager.reload()
 
     def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
-        """In the background: waits for the commit and writes this process's checksums."""
+        """Waits in the background for the commit, and writes this process's checksums."""
         manager.wait_until_finished()
         checksums.write(
             self.directory / str(step), process=jax.process_index(), processes=jax.process_count()
         )
 
     def _rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
-        """What the best step has least of; infinite for a step saved without an evaluation."""
+        """A value that is lowest for the best step; infinite for a step without an evaluation."""
         values = [v for k, v in metrics.items() if k.rpartition("/")[2] == self._best_metric]
         return (-metrics.get(_PHASE, 0), sum(values) / len(values)) if values else (float("inf"),)
 
 
-def _saved(tree: Any) -> ocp.args.PyTreeSave:
-    """Written file by file: until a file is full, what goes into it is held in memory once more."""
+def _save_arguments(tree: Any) -> ocp.args.PyTreeSave:
+    """Arguments to save a tree file by file; memory holds the content of a file once more."""
     return ocp.args.PyTreeSave(tree, ocdbt_target_data_file_size=_FILE_BYTES)

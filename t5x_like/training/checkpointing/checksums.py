@@ -1,7 +1,7 @@
 """SHA-256 of every file of a checkpoint, written beside them and compared later.
 
-Orbax restores flipped bits without complaint, so that the files carry their own proof. Each process
-hashes its share; verification reads whatever share lists there are.
+Orbax restores flipped bits without an error; the checksums find them. Each process hashes its share
+of the files; verification reads the lists of all shares that exist.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def write(directory: epath.Path, *, process: int, processes: int) -> None:
 
 
 def complete(directory: epath.Path) -> bool:
-    """Whether every process that was to write a list did; a kill may come before."""
+    """Whether every process has written its list; a process may be killed before it does."""
     lists = _lists(directory)
     return bool(lists) and len(lists) == int(lists[0].stem.rpartition("of")[2])
 
@@ -38,7 +38,7 @@ def verify(
     """Compares this process's share of the listed files whose names begin with `under`.
 
     Returns:
-      What is wrong, one line a file; nothing is known of files that no list names.
+      Errors, one line for each file; files that no list names are not checked.
     """
     expected: dict[str, list] = {}
     damaged = []
@@ -67,7 +67,7 @@ def _lists(directory: epath.Path) -> list[epath.Path]:
 
 
 def _files(directory: epath.Path, prefix: str = "") -> Iterator[str]:
-    """Names of the files below, relative, without our own lists."""
+    """Names of the files below `directory`, relative to it, without our own lists."""
     for path in directory.iterdir():
         if path.is_dir():
             yield from _files(path, f"{prefix}{path.name}/")

@@ -1,4 +1,4 @@
-"""The first parameters of a run, taken from another checkpoint as a plan says."""
+"""The first parameters of a run, taken from another checkpoint according to a plan."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from t5x_like.training.step import Program
 
 
 def wanted_parameters(program: Program) -> dict[str, Wanted]:
-    """The parameters of a program."""
+    """{path: parameter} of a program."""
     model = nnx.merge(program.graphdef, program.abstract_state.params)
     found = map_parameters(lambda axes, shape: Wanted(shape, axes), nnx.state(model, nnx.Param))
     return by_path(found)
 
 
 def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
-    """The abstract `saved` parameters, laid out to be taken.
+    """The abstract `saved` parameters with the shardings to restore them with.
 
-    What is taken whole is laid out as in `params`; all else is spread over the devices.
+    A parameter that is taken whole has its sharding in `params`; others spread over the devices.
     """
     ours = by_path(params)
     targets = {source.path: ours[path] for path, source in plan.sources.items()}
@@ -43,12 +43,12 @@ def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
 
 
 def take(plan: Plan, params: Any, saved: Any) -> Any:
-    """`params` with what the plan takes of `saved`, laid out and typed as before.
+    """`params` with the values that the plan takes from `saved`; shardings and dtypes are kept.
 
     Args:
-      plan: made for both.
-      params: freshly drawn.
-      saved: as `laid_out` describes it.
+      plan: the plan that was made for both.
+      params: the initialised parameters.
+      saved: the saved parameters, in the layout of `laid_out`.
     """
     fresh, arrays = by_path(params), by_path(saved)
     taken = {path: arrays[source.path] for path, source in plan.sources.items()}
@@ -60,7 +60,9 @@ def take(plan: Plan, params: Any, saved: Any) -> Any:
     }
 
     def filled(fresh: dict[str, jax.Array], partly: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        return {path: _filled(fresh[path], x, plan.sources[path]) for path, x in partly.items()}
+        return {
+            path: _fill_first_rows(fresh[path], x, plan.sources[path]) for path, x in partly.items()
+        }
 
     old = {path: fresh[path] for path in partly}
     shardings = {path: leaf.sharding for path, leaf in old.items()}
@@ -70,15 +72,15 @@ def take(plan: Plan, params: Any, saved: Any) -> Any:
     )
 
 
-def _filled(fresh: jax.Array, saved: jax.Array, source: Source) -> jax.Array:
-    """`fresh` with what was saved in its first rows."""
+def _fill_first_rows(fresh: jax.Array, saved: jax.Array, source: Source) -> jax.Array:
+    """`fresh` with the saved values in its first rows."""
     if source.layers is not None:
         saved = saved[np.array(source.layers)]
     return jax.lax.dynamic_update_slice(fresh, saved.astype(fresh.dtype), (0,) * fresh.ndim)
 
 
 def _spread(shape: Shape, mesh: Mesh) -> NamedSharding:
-    """Split over all devices where a dimension allows it, else whole on each."""
+    """Splits an array over all devices if a dimension allows it, else puts it whole on each."""
     split = [n for n, size in enumerate(shape) if size % mesh.size == 0]
     where = max(split, key=lambda n: shape[n]) if split else None
     entries = [mesh.axis_names if n == where else None for n in range(len(shape))]

@@ -1,4 +1,4 @@
-"""What each parameter of a run starts from: which saved ones fit, grow or are left, which are new.
+"""A plan of the first parameters of a run: which saved ones fit, grow or are left, which are new.
 
 Parameters are known by their paths, such as `encoder.embedding.tokens.table`.
 """
@@ -14,14 +14,14 @@ from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 Shape = tuple[int, ...]
 
 GROWING = ("vocab", "positions")
-"""Logical axes that may be longer than those saved: old rows are kept, new ones stay as drawn."""
+"""Logical axes that may be longer than the saved ones: old rows are kept, new are initialised."""
 
 _NAMED = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """A parameter of the run that starts, with one name of an axis a dimension.
+    """A parameter of the run that starts, with the name of an axis for each dimension.
 
     Leading dimensions beyond the names are stacked layers, as in `partitioning`.
     """
@@ -34,7 +34,7 @@ class Wanted:
         return len(self.shape) > len(self.axes)
 
     def grows_from(self, saved: Shape) -> bool:
-        """Whether it only has more rows than were saved."""
+        """Whether the saved shape fits, except that this one may have more rows."""
         names = (None,) * (len(self.shape) - len(self.axes)) + self.axes
         return len(saved) == len(self.shape) and all(
             old == new or (name in GROWING and old < new)
@@ -44,12 +44,13 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which saved parameters are taken.
+    """The choice of the saved parameters to take.
 
     Attributes:
       rename: {regular expression: replacement} on the saved paths, in order.
-      skip: regular expressions of paths of the run that stay as drawn.
-      layers: of each saved stack, counted from 0, one for each layer of the run's; None: all.
+      skip: regular expressions on paths of the run; a parameter that matches one is initialised.
+      layers: the layers to take from each saved stack, counted from 0: one for each layer of the
+        run; None for all.
     """
 
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -59,7 +60,7 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What a parameter starts from: a saved path and shape, and the layers of it, None for all."""
+    """The source of a parameter: a saved path and shape, and its layers to take, None for all."""
 
     path: str
     shape: Shape
@@ -68,12 +69,12 @@ class Source:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What each parameter of a run starts from, by their paths.
+    """The source of each parameter of a run, by paths.
 
     Attributes:
       wanted: all parameters of the run.
-      sources: of those that are taken.
-      left_over: saved ones that are not.
+      sources: the sources of those that are taken.
+      left_over: the paths of saved parameters that are not taken.
     """
 
     wanted: Mapping[str, Wanted]
@@ -81,7 +82,7 @@ class Plan:
     left_over: Sequence[str]
 
     def report(self) -> list[str]:
-        """Lines that say what is taken, what has new rows, what is fresh and what is left over."""
+        """Lines about the parameters that are taken, have new rows, are fresh or are left over."""
         fresh = [path for path in self.wanted if path not in self.sources]
         grown = [
             f"{path} {source.shape} -> {self.wanted[path].shape}"
@@ -96,19 +97,19 @@ class Plan:
 def make_plan(
     wanted: Mapping[str, Wanted], saved: Mapping[str, Shape], selection: Selection
 ) -> Plan:
-    """Decides what is taken.
+    """The plan for a run and a checkpoint.
 
     Args:
-      wanted: the run's parameters.
-      saved: shapes in the checkpoint.
-      selection: what of it is to be taken, under which names.
+      wanted: the parameters of the run.
+      saved: the shapes in the checkpoint.
+      selection: the saved parameters to take, and their new names.
 
     Raises:
       CheckpointError: shapes differ by more than rows to add, nothing at all fits, or a pattern
         matches nothing.
     """
-    origins = _renamed(saved, selection.rename)
-    skipped = _skipped(wanted, selection.skip)
+    origins = _rename_paths(saved, selection.rename)
+    skipped = _paths_to_skip(wanted, selection.skip)
     sources: dict[str, Source] = {}
     different = []
     for path, leaf in wanted.items():
@@ -121,7 +122,7 @@ def make_plan(
     if different:
         raise CheckpointError(
             f"parameters of other shapes: {_some(different, '; ')}. Change the model, or leave "
-            "them as drawn with `skip`"
+            "them out with `skip`"
         )
     if not sources:
         raise CheckpointError(
@@ -134,7 +135,7 @@ def make_plan(
     )
 
 
-def _renamed(saved: Iterable[str], rename: Mapping[str, str]) -> dict[str, str]:
+def _rename_paths(saved: Iterable[str], rename: Mapping[str, str]) -> dict[str, str]:
     """{new path: saved path}."""
     names = {path: path for path in saved}
     for pattern, replacement in rename.items():
@@ -153,7 +154,7 @@ def _renamed(saved: Iterable[str], rename: Mapping[str, str]) -> dict[str, str]:
     return origins
 
 
-def _skipped(paths: Iterable[str], skip: Sequence[str]) -> set[str]:
+def _paths_to_skip(paths: Iterable[str], skip: Sequence[str]) -> set[str]:
     paths = list(paths)
     found: set[str] = set()
     for pattern in skip:
@@ -167,7 +168,7 @@ def _skipped(paths: Iterable[str], skip: Sequence[str]) -> set[str]:
 
 
 def _problem(leaf: Wanted, saved: Shape, layers: Sequence[int] | None) -> str:
-    """Why `leaf` cannot start from what was saved, and the remedy; nothing where it can."""
+    """Why `leaf` cannot start from the saved shape, and the remedy; "" if it can."""
     if len(saved) != len(leaf.shape):
         return ", which cannot be made to fit"
     kept = saved

@@ -1,4 +1,4 @@
-"""Arrays of a checkpoint that are read one by one, whenever they are asked for."""
+"""Arrays of a checkpoint that are read one by one, when they are needed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from etils import epath
 
 @dataclasses.dataclass(frozen=True)
 class LazyArray:
-    """One saved array: NumPy reads it, again each time.
+    """One saved array; each conversion to NumPy reads it again.
 
     Attributes:
-      directory: of the checkpoint's item.
-      path: keys of the nested dict that lead to it.
-      abstract: shape, dtype and sharding.
+      directory: the directory of the checkpoint's item.
+      path: the keys of the nested dict that lead to it.
+      abstract: its shape, dtype and sharding.
     """
 
     directory: epath.Path
@@ -35,7 +35,7 @@ class LazyArray:
         return self.abstract.dtype
 
     def read(self) -> jax.Array:
-        """The array, laid out as the sharding says."""
+        """The array, with the sharding of `abstract`."""
         wanted: Any = self.abstract
         for key in reversed(self.path):
             wanted = {key: wanted}
@@ -46,7 +46,7 @@ class LazyArray:
         )
         with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
             found = reader.restore(self.directory, args=arguments)
-        gc.collect(1)  # Young cycles of Orbax's own hold what was read before.
+        gc.collect(1)  # Young reference cycles of Orbax hold the arrays that were read before.
         for key in self.path:
             found = found[key]
         return found
@@ -57,7 +57,7 @@ class LazyArray:
 
 
 def lazy_tree(directory: epath.Path, abstract: Any) -> Any:
-    """The arrays of an item, a nested dict, in place of their abstract ones."""
+    """A nested dict of lazy arrays, in place of the abstract arrays of an item."""
 
     def one(path: tuple, leaf: jax.ShapeDtypeStruct) -> LazyArray:
         return LazyArray(directory, tuple(entry.key for entry in path), leaf)

@@ -1,1 +1,1 @@
-"""Optimizers, schedules, and which parameters they move."""
+"""Optimizers, schedules, and the choice of the parameters that they change."""

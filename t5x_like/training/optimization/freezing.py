@@ -1,4 +1,4 @@
-"""Parameters that are left as they are: which ones, and a tree without them."""
+"""Frozen parameters: patterns that choose them, and trees without them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
     """Whether each parameter is trained: a tree of bool.
 
     Args:
-      params: a plain dict, of arrays or of shapes.
-      frozen: regular expressions; a parameter in whose path one is found is not trained. Paths are
+      params: a plain dict of arrays or of shapes.
+      frozen: regular expressions; a parameter whose path contains a match is not trained. Paths are
         written as `t5x_like inspect` prints them: `encoder.embedding.tokens.table`. The layers of
         a stack are one parameter.
 
     Raises:
-      ValueError: a pattern is found in no path or is no regular expression, or nothing is trained.
+      ValueError: a pattern matches no path or is no regular expression, or nothing is trained.
     """
     if isinstance(frozen, str):
         raise ValueError(f"frozen parameters are given as a list of patterns, not as {frozen!r}")
@@ -39,14 +39,14 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
                 f"no parameter to freeze has {pattern!r} in its path; {_near(pattern, paths)}"
             )
     if all(any(search(path) for search in searches) for path in paths):
-        raise ValueError(f"nothing is left to train: {list(frozen)} are all parameters")
+        raise ValueError(f"nothing is left to train: {list(frozen)} match all parameters")
     return jax.tree_util.tree_map_with_path(
         lambda path, _: not any(search(path_name(path)) for search in searches), params
     )
 
 
 def split(tree: Any, mask: Any) -> tuple[Any, Any]:
-    """The leaves where `mask` is true, and the others: two trees with None for what is missing."""
+    """The leaves where `mask` is true, and the others: two trees, with None for missing leaves."""
     return (
         jax.tree.map(lambda leaf, keep: leaf if keep else None, tree, mask),
         jax.tree.map(lambda leaf, keep: None if keep else leaf, tree, mask),
@@ -61,7 +61,7 @@ def merge(some: Any, others: Any) -> Any:
 
 
 def _near(pattern: str, paths: Iterable[str]) -> str:
-    """Parameters and modules that the pattern may have meant."""
+    """A hint with parameters and modules that are similar to the pattern."""
     parts = [path.split(".") for path in paths]
     modules = {
         ".".join(names[start:stop])

@@ -1,4 +1,4 @@
-"""Gradients of a batch, whole or in microbatches, which give the same."""
+"""Gradients of a batch, whole or in microbatches, with the same result."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def gradients(
 ) -> tuple[Any, Metrics, Carry]:
     """Gradients, metrics and the next carry of the whole batch, summed over microbatches.
 
-    The denominators of all loss terms come from the whole batch, so that parts simply add up.
+    The denominators of all loss terms come from the whole batch, so that the parts add up.
 
     Args:
       graphdef: the model without its parameters.
       params: a plain dict.
       batch: {name: [B, ...]}.
-      key: of dropout.
+      key: the key of dropout.
       carry: a pytree of [B, ...].
-      microbatches: M; B / M rows are computed at a time.
+      microbatches: their number M; B / M rows are computed at a time.
       frozen: further parameters, without gradients (`freezing.split`).
     """
 

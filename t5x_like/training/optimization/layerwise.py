@@ -1,4 +1,4 @@
-"""Layers that are stored stacked: an optimizer for each by itself, rates that fall with depth."""
+"""Stacked layers: an optimizer for each layer, and learning rates that fall with depth."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from t5x_like.training.optimization.parameter_paths import by_path, path_name
 
 
 def layerwise(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientTransformation:
-    """Runs `tx` on each layer of a stacked parameter by itself.
+    """Runs `tx` on each layer of a stacked parameter separately.
 
     Adafactor's factors, RMS and scales, and LAMB's trust ratios, belong to one tensor; on
     parameters stacked for scanning they would mix all layers.
 
     Args:
-      tx: what to run.
+      tx: the transformation to run.
       stacked: how many leading dimensions of each parameter are stacked layers; a tree of int.
     """
 
@@ -32,7 +32,7 @@ def layerwise(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientT
         return optax.GradientTransformation(init, update)
 
     def of(params: Any) -> optax.GradientTransformation:
-        # Stacks as deep as each other go together: an encoder may have more layers than a decoder.
+        # Stacks of equal sizes go together: an encoder may have more layers than a decoder.
         sizes = jax.tree.map(lambda leaf, depth: _sizes(leaf.shape[:depth]), params, stacked)
         depths = dict(zip(jax.tree.leaves(sizes), jax.tree.leaves(stacked), strict=True))
         return optax.partition({name: over(depths[name]) for name in sorted(depths)}, sizes)
@@ -48,7 +48,7 @@ def _sizes(layers: tuple[int, ...]) -> str:
 
 
 def depths(params: nnx.State) -> Any:
-    """What parameters say of their depth, "below", "above" or nothing: same tree, a plain dict."""
+    """The depth mark of each parameter, "below", "above" or "": same tree, a plain dict."""
     return nnx.to_pure_dict(
         jax.tree.map(
             lambda variable: variable.replace(variable.get_metadata().get("depth", "")),
@@ -59,30 +59,30 @@ def depths(params: nnx.State) -> Any:
 
 
 def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any:
-    """What multiplies the learning rate of each parameter: less, the nearer to the input it is.
+    """Factors of the learning rate of each parameter, smaller towards the input.
 
-    As ELECTRA fine-tunes (Clark et al., 2020, appendix B): layer i = 0, ..., n - 1 of n has
-    `decay` ** (n - i), the last one thus `decay`; what is marked as below the layers
-    `decay` ** (n + 1); what is marked as above them, heads and final norms, 1. (Its released code
-    has one more factor of `decay` everywhere but in the heads.)
+    They are those of ELECTRA's fine-tuning (Clark et al., 2020, appendix B). Layer i = 0, ...,
+    n - 1 of n has `decay` ** (n - i), so the last one has `decay`. A parameter that is marked as
+    below the layers has `decay` ** (n + 1). One that is marked as above them, in heads and final
+    norms, has 1. (ELECTRA's released code has one more factor of `decay` except in the heads.)
 
-    Layers are the leading dimensions of stacked parameters, and n is what their sizes multiply to:
-    encoder and decoder count from a top of their own each, and a layer that is stored once for all
-    (ALBERT) is the last one. What comes before counts the deepest of the stacks that share most of
-    its path: the embeddings of an encoder-decoder, the deeper of the two.
+    Layers are the leading dimensions of stacked parameters, and n is the product of their sizes.
+    Encoder and decoder each count from their own top. A layer that is stored once for all (ALBERT)
+    is the last one. Parameters below the layers take n from the deepest of the stacks that share
+    most of their path: the embeddings of an encoder-decoder take it from the deeper of the two.
 
     Args:
-      params: shapes of the parameters, a plain dict.
+      params: the shapes of the parameters, a plain dict.
       stacked: how many leading dimensions of each are stacked layers, same tree.
-      depths: "below" or "above" of those that are not stacked, same tree.
-      decay: above 0, at most 1.
+      depths: "below" or "above" for those that are not stacked, same tree.
+      decay: the factor from layer to layer, above 0 and at most 1.
 
     Returns:
-      Same tree: float32, of the parameter's stacked dimensions and ones.
+      Same tree: float32, with the parameter's stacked dimensions and ones.
 
     Raises:
-      ValueError: `decay` is out of range, no parameter is stacked, or one that is not says nothing
-        of its depth.
+      ValueError: `decay` is out of range, no parameter is stacked, or a parameter that is not
+        stacked has no mark of its depth.
     """
     if not 0 < decay <= 1:
         raise ValueError(f"the layerwise decay must be above 0 and at most 1, not {decay}")
@@ -111,7 +111,7 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
             )
         if places[name] == "above":
             return np.ones((), np.float32)
-        shared = {stack: _shared(name, stack) for stack in stacks}
+        shared = {stack: _shared_parts(name, stack) for stack in stacks}
         nearest = [n for stack, n in stacks.items() if shared[stack] == max(shared.values())]
         return np.asarray(decay ** (max(nearest) + 1), np.float32)
 
@@ -119,7 +119,7 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
 
 
 def scale_updates(tx: optax.GradientTransformation, scales: Any) -> optax.GradientTransformation:
-    """`tx`, its updates times `scales`: weight decay, which is part of them, too."""
+    """`tx` with its updates times `scales`; weight decay is part of the updates."""
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates, state = tx.update(grads, state, params)
@@ -128,7 +128,7 @@ def scale_updates(tx: optax.GradientTransformation, scales: Any) -> optax.Gradie
     return optax.GradientTransformation(tx.init, update)
 
 
-def _shared(one: str, other: str) -> int:
+def _shared_parts(one: str, other: str) -> int:
     """How many parts two paths have in common at their start."""
     pairs = zip(one.split("."), other.split("."), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,4 +1,4 @@
-"""Adam's two moments without correction for their start at zero: BERT's, fairseq's and LAMB's."""
+"""Adam's two moments without correction for their start at zero, as in BERT, fairseq and LAMB."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Moments(NamedTuple):
 
 
 def scale_by_moments(b1: float, b2: float, eps: float) -> optax.GradientTransformation:
-    """From gradients to mu / (sqrt(nu) + eps), the averages as they are: Adam, not corrected.
+    """Adam's update without bias correction: mu / (sqrt(nu) + eps).
 
-    `optax.scale_by_adam` divides by 1 - b1^t and 1 - b2^t first. Without that, updates are
-    (1 - b1^t) / sqrt(1 - b2^t) of Adam's: of b1 = 0.9 and b2 = 0.999, 3.2 times as large at the
-    first step, 6.6 times at most, and alike after some thousands.
+    `optax.scale_by_adam` first divides mu by 1 - b1^t and nu by 1 - b2^t. Without that, updates are
+    (1 - b1^t) / sqrt(1 - b2^t) times Adam's. For b1 = 0.9 and b2 = 0.999 this factor is 3.2 at the
+    first step and 6.6 at most; after some thousand steps it is about 1.
     """
 
     def init(params: Any) -> Moments:
@@ -36,7 +36,7 @@ def scale_by_moments(b1: float, b2: float, eps: float) -> optax.GradientTransfor
 
 
 def scale_by_correction(b1: float, b2: float) -> optax.GradientTransformation:
-    """Times sqrt(1 - b2^t) / (1 - b1^t) at step t = 1, 2, ...: the correction, but of eps."""
+    """A factor sqrt(1 - b2^t) / (1 - b1^t) at step t = 1, 2, ...: bias correction but for eps."""
 
     def factor(count: jax.Array) -> jax.Array:
         t = jnp.asarray(count, jnp.float32) + 1

@@ -15,17 +15,18 @@ from t5x_like.training.optimization.moments import scale_by_correction, scale_by
 from t5x_like.training.optimization.schedules import Schedule, check_rate
 
 NOT_DECAYED = ("scale", "bias")
-"""Names of parameters that are not decayed: gains and biases of norms, biases of products, logits.
+"""Names of parameters without decay: gains and biases of norms, biases of products and logits.
 
-BERT, ALBERT, ELECTRA and XLNet leave out what has LayerNorm or bias in its name, GPT all vectors:
-in our models both are these. Decayed are therefore all embeddings, and the vectors that XLNet adds
-to its queries (r_w_bias, r_r_bias, r_s_bias; here biases.content, .position and .segment), as its
-authors have it. fairseq (RoBERTa, BART, SpanBERT) decays every parameter: ().
+BERT, ALBERT, ELECTRA and XLNet leave out parameters with LayerNorm or bias in their names, and GPT
+leaves out all vectors: in our models both are these parameters. All embeddings are therefore
+decayed, and so are the vectors that XLNet adds to its queries (r_w_bias, r_r_bias, r_s_bias; here
+biases.content, .position and .segment), as in its authors' code. fairseq (RoBERTa, BART, SpanBERT)
+decays every parameter: ().
 """
 
 
 class Optimizer(NamedTuple):
-    """An optax gradient transformation that also tells its learning rate, for the log.
+    """An optax gradient transformation with its learning rate, for the log.
 
     `build` takes any optax transformation; only those with `learning_rate` have it logged, and only
     those with `made_by` (`calls.remembered`) can be written to a run's configuration.
@@ -51,13 +52,13 @@ def adafactor(
     """Adafactor (Shazeer & Stern, 2018, algorithms 4 and 5) as T5X runs it: no momentum.
 
     Args:
-      learning_rate: relative to the parameter's scale, unless that is switched off.
+      learning_rate: the rate, relative to the parameter's scale unless that is switched off.
       decay_rate: second moments decay by 1 - (t + 1 - step_offset) ** -decay_rate.
-      step_offset: first step of fine-tuning, to start the moments afresh.
-      clipping_threshold: on the root mean square of each tensor's update.
+      step_offset: the first step of fine-tuning, at which the moments start again.
+      clipping_threshold: the limit on the root mean square of each tensor's update.
       multiply_by_parameter_scale: updates are relative to max(RMS(parameter), 1e-3).
       min_dim_size_to_factor: smaller matrices keep the full second moment.
-      momentum: decay of an average of updates, if any.
+      momentum: the decay of an average of updates; None for no average.
     """
     return _with_rate(
         optax.adafactor(
@@ -74,13 +75,13 @@ def adafactor(
 
 
 Moments = Callable[[float, float, float], Sequence[optax.GradientTransformation]]
-"""From the decays of both averages and eps to what makes an update of a gradient."""
+"""A function from the decays of both averages and eps to the parts that make an update."""
 
 
 def _adam(
     *, eps: float, trust_ratio: bool = False
 ) -> Callable[[Moments], Callable[..., Optimizer]]:
-    """Makes an optimizer of the function that it decorates, whose name and text it keeps."""
+    """A decorator that makes an optimizer of a function and keeps its name and docstring."""
     usual_eps = eps
 
     def decorated(moments: Moments) -> Callable[..., Optimizer]:
@@ -114,10 +115,10 @@ def adamw(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransforma
 
     Args:
       learning_rate: a number or a schedule; multiplies the decay too, here and in all others below.
-      b1: decay of the average of gradients, 0.9.
-      b2: decay of the average of their squares, 0.999.
-      eps: added to the root of the second moment.
-      weight_decay: of a parameter, a step, at learning rate 1: 0.01.
+      b1: the decay of the average of gradients, 0.9 by default.
+      b2: the decay of the average of their squares, 0.999 by default.
+      eps: a number that is added to the root of the second moment.
+      weight_decay: the decay of a parameter in a step at learning rate 1, 0.01 by default.
       not_decayed: names (the last part of a path) of parameters without decay.
     """
     return (optax.scale_by_adam(b1=b1, b2=b2, eps=eps),)
@@ -128,7 +129,7 @@ def adam_uncorrected(b1: float, b2: float, eps: float) -> Sequence[optax.Gradien
     """AdamW without bias correction: the AdamWeightDecay of BERT, ELECTRA and XLNet.
 
     m / (sqrt(v) + eps) + weight_decay * parameter, times the learning rate. Both averages start at
-    zero and are used as they are, so that the first steps are larger than Adam's
+    zero and are used without correction, so that the first steps are larger than Adam's
     (`scale_by_moments`). BERT and ELECTRA clip the gradient to norm 1 on each device before they
     average; `step.build` clips the average. Arguments are those of `adamw`.
     """
@@ -137,10 +138,10 @@ def adam_uncorrected(b1: float, b2: float, eps: float) -> Sequence[optax.Gradien
 
 @_adam(eps=1e-8)
 def adam_epsilon_hat(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransformation]:
-    """AdamW whose bias correction is part of the step: fairseq's, TensorFlow's and GPT's Adam.
+    """AdamW whose bias correction is part of the step size: fairseq's, TensorFlow's and GPT's Adam.
 
-    Kingma & Ba (2015), end of section 2: eps stands beside the root of the uncorrected second
-    moment, so that early on it weighs 1 / sqrt(1 - b2^t) times as much as in `adamw`. RoBERTa,
+    Kingma & Ba (2015), end of section 2: eps is added to the root of the uncorrected second
+    moment, so that in step t it weighs 1 / sqrt(1 - b2^t) times as much as in `adamw`. RoBERTa,
     BART and SpanBERT decay all parameters with it: `not_decayed` = (). Arguments are those of
     `adamw`.
     """
@@ -152,8 +153,8 @@ def lamb(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransformat
     """LAMB (You et al., 2020) as ALBERT used it: without bias correction, unlike `optax.lamb`.
 
     The update of `adam_uncorrected`, decay included, times |parameter| / |update|, or 1 where a
-    norm is 0. What is not decayed is not scaled either. A norm is of one variable of ALBERT's code:
-    of one layer, and of query, key and value apart. Arguments are those of `adamw`.
+    norm is 0. A parameter without decay is not scaled either. Each norm is that of one variable in
+    ALBERT's code: of one layer, and of query, key and value apart. Arguments are those of `adamw`.
     """
     return (scale_by_moments(b1, b2, eps),)
 

@@ -8,7 +8,7 @@ import jax
 
 
 def path_name(path: tuple) -> str:
-    """A path as of `jax.tree_util`, in a nested dict."""
+    """The name of a path of `jax.tree_util` in a nested dict."""
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 

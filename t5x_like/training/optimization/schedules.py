@@ -33,8 +33,8 @@ def rsqrt(
 ) -> Schedule:
     """`scale / sqrt(max(step, warmup_steps))`: flat, then decaying (T5, section 3.1.2).
 
-    As T5 has it, the warm-up is a plateau and not a ramp: 0.01 for the first 10,000 steps. The code
-    of T5 1.0 and 1.1, unlike the paper, went straight down to 0 over the last tenth of the run:
+    In T5 the warm-up is a plateau and not a ramp: 0.01 for the first 10,000 steps. Unlike the
+    paper, the code of T5 1.0 and 1.1 lowers the rate linearly to 0 over the last tenth of the run:
     `ramp_down` of 0.1, which needs `total_steps`.
     """
     _check(warmup_steps, scale=scale)
@@ -75,10 +75,11 @@ def polynomial(
     power: float = 1.0,
     final: float = 0.0,
 ) -> Schedule:
-    """A ramp from 0 to `learning_rate`, then `final` + the rest times (steps left) ** `power`.
+    """A ramp from 0 to `learning_rate`, then `final` + the rest times (share left) ** `power`.
 
-    fairseq's polynomial_decay (RoBERTa, BART) and XLNet's, whose `final` is a thousandth of the
-    peak. Continuous: what is left is counted from the end of the warm-up, of total - warmup.
+    This is fairseq's polynomial_decay (RoBERTa, BART) and XLNet's schedule, whose `final` is a
+    thousandth of the peak. It is continuous: the share left is that of the total - warmup steps
+    after the warm-up.
     """
     _check(warmup_steps, total_steps, learning_rate=learning_rate, power=power, final=final)
 
@@ -91,11 +92,12 @@ def polynomial(
 
 @remembered
 def bert_linear(learning_rate: float, *, total_steps: int, warmup_steps: int = 0) -> Schedule:
-    """BERT's and ALBERT's: a ramp from 0, then the line from `learning_rate` at step 0 to 0.
+    """BERT's and ALBERT's schedule: a ramp from 0, then a line from `learning_rate` at step 0 to 0.
 
     The line is counted from the start, so that the rate drops at the end of the warm-up, from the
     peak to 1 - warmup / total of it (google-research/bert, optimization.py). The first update has
-    rate 0. So did fairseq in SpanBERT's time, except for the one step at the end of the warm-up.
+    rate 0. fairseq had the same schedule at the time of SpanBERT, except for the one step at the
+    end of the warm-up.
     """
     _check(warmup_steps, total_steps, learning_rate=learning_rate)
 
@@ -110,9 +112,9 @@ def bert_linear(learning_rate: float, *, total_steps: int, warmup_steps: int = 0
 def warmup_times_linear(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0
 ) -> Schedule:
-    """ELECTRA's: the product of a ramp from 0 to 1 and the line from `learning_rate` to 0.
+    """ELECTRA's schedule: a ramp from 0 to 1 times a line from `learning_rate` to 0.
 
-    Both are counted from step 0: continuous, but never at `learning_rate` itself
+    Both are counted from step 0. The rate is continuous, and never reaches `learning_rate` itself
     (google-research/electra, model/optimization.py).
     """
     _check(warmup_steps, total_steps, learning_rate=learning_rate)
@@ -140,7 +142,7 @@ def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """One schedule after another, each counted from its own start (SciBERT's two phases).
 
     Args:
-      schedules: at least one.
+      schedules: the schedules, at least one.
       boundaries: the steps at which the second, third, ... takes over.
 
     Raises:
@@ -161,17 +163,17 @@ def _float(step: Step) -> jax.Array:
 
 
 def _ramp(step: Step, warmup_steps: int) -> jax.Array:
-    """From 0 at step 0 to 1 at `warmup_steps`."""
+    """A line from 0 at step 0 to 1 at `warmup_steps`, then 1."""
     return jnp.minimum(1.0, _float(step) / warmup_steps) if warmup_steps else jnp.float32(1.0)
 
 
 def _progress(step: Step, warmup_steps: int, total_steps: int) -> jax.Array:
-    """From 0 at the end of the warm-up to 1 at `total_steps`."""
+    """A line from 0 at the end of the warm-up to 1 at `total_steps`."""
     return jnp.clip((_float(step) - warmup_steps) / (total_steps - warmup_steps), 0.0, 1.0)
 
 
 def check_rate(name: str, value: float) -> None:
-    """Raises ValueError unless `value` is a number of at least 0: below, training goes uphill."""
+    """Raises ValueError unless `value` is a number of at least 0: below 0 the loss would rise."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
         raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
 

@@ -58,7 +58,7 @@ def truncate(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", [{"data": 4, "tensor": 2}, {"data": 1}, {"fsdp": 8}], ids=str)
 def test_a_state_comes_back_on_any_mesh(tmp_path: Path, mesh: dict[str, int]) -> None:
-    """And a save is not disturbed by the steps that donate the saved state meanwhile."""
+    """Steps that donate the saved state meanwhile do not disturb the save."""
     where = tiny.layout(data=4, tensor=2)
     state, _ = tiny.run(program(), where, 2)
     want = jax.tree.map(np.array, jax.device_get(state))
@@ -210,7 +210,7 @@ def test_unreadable_metadata_is_passed_over_unless_asked_for(saved: Path) -> Non
 
 
 def test_another_model_is_refused_and_nothing_moved(saved: Path) -> None:
-    flip_a_bit(weight_file(saved, 3))  # refused by its description, before its weights are read
+    flip_a_bit(weight_file(saved, 3))  # its description is refused, before its weights are read
     other = tiny.build(square=True)
     with pytest.raises(CheckpointError, match=r"params/wi: \[\[3, 8, 16\], 'float32'\] saved"):
         Checkpoints(saved).restore_latest(lambda _: other.abstract_state)

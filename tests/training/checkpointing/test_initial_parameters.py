@@ -1,4 +1,4 @@
-"""First parameters from a checkpoint: what is planned from shapes alone, and what is then taken."""
+"""First parameters from a checkpoint: the plan, from shapes alone, and the values it takes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_meant_is_refused(
 
 
 def test_averages_are_taken_onto_another_mesh_under_other_names(tmp_path: Path) -> None:
-    """And some layers of a deeper stack, in the order that is asked for."""
+    """Some layers of a deeper stack are taken too, in the wanted order."""
     program = tiny.build(where=tiny.layout(data=4, tensor=2))
     fresh = jax.tree.map(
         lambda leaf: jax.device_put(np.full(leaf.shape, 7, leaf.dtype), leaf.sharding),

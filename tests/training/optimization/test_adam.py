@@ -1,4 +1,4 @@
-"""The Adams of the papers and LAMB against NumPy, also layer by layer; what decay leaves alone."""
+"""The Adams of the papers and LAMB against NumPy, also layer by layer; parameters without decay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ B1, B2, EPS = 0.8, 0.9, 1e-3
 
 
 def reference(kind: str, grads: np.ndarray, start: np.ndarray, *, free: bool) -> np.ndarray:
-    """One variable after all steps, in float64; `free` of decay and of the trust ratio."""
+    """One variable after all steps, in float64; if `free`, without decay and trust ratio."""
     w, m, v = start.astype(np.float64), np.zeros(start.shape), np.zeros(start.shape)
     for t, g in enumerate(grads.astype(np.float64), 1):
         m, v = B1 * m + (1 - B1) * g, B2 * v + (1 - B2) * g**2
@@ -49,7 +49,7 @@ ADAMS: dict[str, Callable[..., optimizers.Optimizer]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ADAMS)
 def test_each_layer_goes_the_way_of_the_reference(kind: str) -> None:
-    """Layers of unequal size, of gradients as small as eps; one of zeros has no trust ratio."""
+    """Layers of unequal size, gradients as small as eps; a layer of zeros has no trust ratio."""
     rng = np.random.default_rng(0)
     size = np.array([0.0, 1.0, 100.0])
     params = {
@@ -79,7 +79,7 @@ def test_each_layer_goes_the_way_of_the_reference(kind: str) -> None:
 
 
 def test_without_correction_the_first_steps_are_larger() -> None:
-    """Of one gradient again and again: (1 - b1^t) / sqrt(1 - b2^t) of Adam's steps, 1 each."""
+    """With a constant gradient, Adam's steps are 1, and these (1 - b1^t) / sqrt(1 - b2^t)."""
     tx = optimizers.adam_uncorrected(1.0, eps=0.0)
     params = {"bias": jnp.zeros(1)}
     state, sizes = tx.init(params), []
@@ -93,7 +93,7 @@ def test_without_correction_the_first_steps_are_larger() -> None:
 
 
 def decayed_by(optimizer: optimizers.Optimizer, params: Any) -> Any:
-    """Which parameters move although their gradients are zero."""
+    """The parameters that move although their gradients are zero."""
     zeros = jax.tree.map(jnp.zeros_like, params)
     updates, _ = optimizer.update(zeros, optimizer.init(params), params)
     return jax.tree.map(lambda u: bool(jnp.abs(u).max() > 0), updates)
@@ -114,7 +114,7 @@ def test_what_is_decayed_is_an_argument(kind: str) -> None:
 
 @pytest.mark.slow
 def test_lamb_has_the_same_losses_on_a_mesh() -> None:
-    """Trust ratios are of whole layers, however these are split."""
+    """Trust ratios belong to whole layers, however these are split."""
     losses = []
     for mesh in ({"data": 1}, {"data": 2, "fsdp": 2, "tensor": 2}):
         where = tiny.layout(**mesh)

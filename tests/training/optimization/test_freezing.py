@@ -1,4 +1,4 @@
-"""Frozen parameters: left alone by everything, without state; patterns that match nothing."""
+"""Frozen parameters, which nothing changes and which have no state; patterns without a match."""
 
 from __future__ import annotations
 

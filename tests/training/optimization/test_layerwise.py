@@ -1,4 +1,4 @@
-"""Layerwise learning rates and what is decayed, on the parameters of every published family."""
+"""Layerwise learning rates and decayed parameters, in every published family."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.optimization import layerwise, optimizers
 from t5x_like.training.optimization.parameter_paths import by_path
 
-# What no layer reads, of all families.
+# Parameters of all families that no layer reads.
 HEADS = re.compile(
     r"(discriminator\.head|generator\.mlm|mlm|sentence|boundary|output|bias"
     r"|norm|encoder_norm|decoder_norm)(\.|$)"
@@ -29,7 +29,7 @@ FAMILIES = {one.family.stem: one.name for one in gin_files.published_models().va
 
 
 def of_model(name: str) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
-    """Of a published model: shapes, depths, {path: (shape, number of stacked dimensions, axes)}."""
+    """A published model: shapes, depths, {path: (shape, number of stacked dimensions, axes)}."""
     gin_config.load([name])
     make = gin_config.macro("MODEL")
     _, state = nnx.split(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
@@ -50,7 +50,7 @@ def of_model(name: str) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family(family: str) -> None:
-    """Decay leaves out the vectors and nothing else; depth is known of every parameter."""
+    """Decay leaves out the vectors and nothing else; every parameter has a depth."""
     shapes, depths, parameters = of_model(FAMILIES[family])
     mask = by_path(optimizers.decay_mask(shapes))
     for name, (_, _, axes) in parameters.items():
@@ -130,7 +130,7 @@ def test_a_model_without_layers_is_refused() -> None:
 
 
 def test_a_parameter_that_does_not_say_where_it_is_has_no_rate() -> None:
-    """A new family's, under whatever name: it would train wrongly without a word."""
+    """Such a parameter of a new family, of any name, would train wrongly without an error."""
     shapes = {n: jax.ShapeDtypeStruct((2, 2), np.float32) for n in ("layers", "embedding")}
     stacked = {"layers": 1, "embedding": 0}
     with pytest.raises(ValueError, match="parameter embedding does not say"):

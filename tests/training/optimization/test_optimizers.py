@@ -1,4 +1,4 @@
-"""Adafactor against a NumPy reference, layers by themselves."""
+"""Adafactor against a NumPy reference, for each layer separately."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReferenceAdafactor:
         self.step = 0
 
     def update(self, gradient: np.ndarray, parameter: np.ndarray, rate: float) -> np.ndarray:
-        """What is subtracted from the parameter."""
+        """The value that is subtracted from the parameter."""
         decay = 1 - (self.step + 1.0) ** -0.8
         self.step += 1
         square = gradient**2 + 1e-30
@@ -77,7 +77,7 @@ def test_adafactor_equals_the_reference(shape: tuple[int, ...], scale: float) ->
 
 @pytest.mark.slow
 def test_stacked_layers_equal_separate_ones() -> None:
-    """Depth 2 too: groups of layers. Without `layerwise` the layers would mix."""
+    """This includes depth 2, groups of layers. Without `layerwise` the layers would mix."""
     scales = np.array([1.0, 10.0, 100.0]).reshape(3, 1, 1)
     one = np.random.default_rng(0).normal(size=(3, 6, 9)) * scales
     params = {"stack": jnp.float32(one), "groups": jnp.float32([one, one[::-1]])}

@@ -72,13 +72,13 @@ def test_never_above_the_peak_nor_below_zero(
 def test_only_berts_rate_jumps_and_by_the_share_of_the_warmup(
     make: Callable[..., schedules.Schedule], warmup: int, extra: int, power: float
 ) -> None:
-    """Between steps too: the jump is of the one point where the ramp ends."""
+    """This holds between steps too: the jump is at the one point where the ramp ends."""
     total = warmup + extra
     options = {"power": power} if make is schedules.polynomial else {}
     schedule = make(2.0, total_steps=total, warmup_steps=warmup, **options)
     before, after = (float(schedule(warmup * f)) for f in (1 - 1e-5, 1 + 1e-5))
     kink = 2.0 * warmup / total if make is schedules.bert_linear else 0.0
-    # What is continuous moves by its slope, or in a square root's case by the root of a step.
+    # A continuous schedule moves by its slope, a square root by the root of a step.
     assert before - after == pytest.approx(
         kink, abs=2e-4 * (1 + warmup / extra) + 1e-2 * (power < 1)
     )
