@@ -6,13 +6,13 @@ L is the declared length of a feature. Examples lie end to end in a row of lengt
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds
-from t5x_like.data.samples.rows import LaidRow, padded
 
 Example = Mapping[str, np.ndarray]
 Features = Mapping[str, FeatureSpec]
@@ -54,8 +54,8 @@ class EncoderDecoder:
         Raises:
           ValueError: a feature is missing, or the examples do not fit the row.
         """
-        encoder = _lay(self, examples, "inputs", features=features, ids=ids)
-        decoder = _lay(self, examples, "targets", features=features, ids=ids)
+        encoder = _padded_row(self, examples, "inputs", features=features, ids=ids)
+        decoder = _padded_row(self, examples, "targets", features=features, ids=ids)
         row = {"encoder_input_tokens": encoder.tokens} | _decoder(self, decoder, ids=ids)
         row["decoder_loss_weights"] = _loss_weights(examples, decoder)
         if self.pack:
@@ -80,7 +80,7 @@ class Decoder:
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
         """The `decoder_*` arrays of `EncoderDecoder.convert`."""
-        decoder = _lay(self, examples, "targets", features=features, ids=ids)
+        decoder = _padded_row(self, examples, "targets", features=features, ids=ids)
         row = _decoder(self, decoder, ids=ids)
         row["decoder_loss_weights"] = _loss_weights(examples, decoder)
         if self.pack:
@@ -108,7 +108,7 @@ class PrefixDecoder:
         limits = [_length(features, name) for name in ("inputs", "targets")]
         pairs = [(one["inputs"][: limits[0]], one["targets"][: limits[1]]) for one in examples]
         joined = [np.concatenate(pair) for pair in pairs]
-        decoder = LaidRow(joined, sum(limits), pad=ids.pad, name="inputs and targets")
+        decoder = _PaddedRow(joined, sum(limits), pad=ids.pad, name="inputs and targets")
         weights, prefix = np.zeros(sum(limits), np.float32), np.zeros(sum(limits), np.int32)
         for one, (inputs, _), span in zip(examples, pairs, decoder.spans, strict=True):
             first = span.start + len(inputs)
@@ -156,12 +156,12 @@ class Encoder:
             if spec.length is None:
                 row[name] = np.asarray(values, spec.dtype)
             elif name == "inputs":
-                row["encoder_input_tokens"] = padded(values, spec.length, fill=ids.pad)
+                row["encoder_input_tokens"] = _pad(values, spec.length, fill=ids.pad)
                 row["encoder_attention_mask"] = mask = np.zeros(spec.length, np.int32)
                 mask[: len(values)] = 1
             else:
                 known_as = "encoder_token_type_ids" if name == "token_type_ids" else name
-                row[known_as] = padded(values, spec.length, dtype=spec.dtype)
+                row[known_as] = _pad(values, spec.length, dtype=spec.dtype)
         return row
 
 
@@ -212,15 +212,15 @@ def _length(features: Features, name: str) -> int:
     return length
 
 
-def _lay(
+def _padded_row(
     converter: Any, examples: Sequence[Example], name: str, *, features: Features, ids: TokenIds
-) -> LaidRow:
+) -> _PaddedRow:
     _check(converter, examples)
     sequences = [example[name] for example in examples]
-    return LaidRow(sequences, _length(features, name), pad=ids.pad, name=name)
+    return _PaddedRow(sequences, _length(features, name), pad=ids.pad, name=name)
 
 
-def _decoder(converter: Any, decoder: LaidRow, *, ids: TokenIds) -> Row:
+def _decoder(converter: Any, decoder: _PaddedRow, *, ids: TokenIds) -> Row:
     start = getattr(ids, converter.decoder_start)
     if start is None:
         raise ValueError(
@@ -239,8 +239,74 @@ def _score(weights: np.ndarray, example: Example) -> None:
         weights[: len(given)] = given
 
 
-def _loss_weights(examples: Sequence[Example], decoder: LaidRow) -> np.ndarray:
+def _loss_weights(examples: Sequence[Example], decoder: _PaddedRow) -> np.ndarray:
     weights = np.zeros(len(decoder.tokens), np.float32)
     for example, span in zip(examples, decoder.spans, strict=True):
         _score(weights[span], example)
     return weights
+
+
+def _pad(values: np.ndarray, length: int, *, fill: int = 0, dtype: str = "int32") -> np.ndarray:
+    """`values` [n], cut or padded to [length]."""
+    row = np.full(length, fill, dtype) if fill else np.zeros(length, dtype)
+    row[: len(values)] = values[:length]
+    return row
+
+
+class _PaddedRow:
+    """Sequences end to end in int32 [length], padded at the end, and the place of each sequence.
+
+    Attributes:
+      tokens: int32 [length].
+      used: the number of tokens that are not padding.
+      spans: the slice of each sequence.
+
+    Raises:
+      ValueError: several sequences do not fit. A single sequence is cut instead.
+    """
+
+    def __init__(
+        self, sequences: Sequence[np.ndarray], length: int, *, pad: int, name: str
+    ) -> None:
+        if len(sequences) == 1:
+            self.tokens = _pad(sequences[0], length, fill=pad)
+            self.used = min(len(sequences[0]), length)
+            self.spans = [slice(0, self.used)]
+            return
+        sequences = [sequence[:length] for sequence in sequences]
+        bounds = [0, *itertools.accumulate(map(len, sequences))]
+        self.used = bounds[-1]
+        self.spans = [slice(start, end) for start, end in itertools.pairwise(bounds)]
+        if self.used > length:
+            raise ValueError(
+                f"{len(sequences)} examples with {self.used} tokens of {name!r} do not fit a row "
+                f"of {length}"
+            )
+        empty = np.zeros(0, np.int32)
+        self.tokens = _pad(np.concatenate([empty, *sequences]), length, fill=pad)
+
+    def segments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Segment ids, counted from 1, and positions in the segments: int32, 0 in the padding."""
+        ids, positions = np.zeros_like(self.tokens), np.zeros_like(self.tokens)
+        for number, span in enumerate(self.spans, start=1):
+            ids[span] = number
+            positions[span] = np.arange(span.stop - span.start)
+        return ids, positions
+
+    def shifted(self, *, start: int, pad: int, clean: bool) -> np.ndarray:
+        """The decoder inputs that predict `tokens`: each sequence one place later, after `start`.
+
+        Args:
+          start: the id with which every sequence begins.
+          pad: the id of the padding.
+          clean: whether to keep a sequence's last token out of the padding after it. SeqIO does so
+            in packed rows only.
+        """
+        shifted = np.empty_like(self.tokens)
+        shifted[1:] = self.tokens[:-1]
+        for place in [span.start for span in self.spans] or [0]:
+            if place < len(shifted):
+                shifted[place] = start
+        if clean or not self.used:
+            shifted[self.used :] = pad
+        return shifted

@@ -198,7 +198,7 @@ class Task:
             if not pack:
                 return RecordSamples(records)
             return packing.packed_records(
-                records, self.lengths, post_cache=self.steps, eos=self.eos or {}
+                records, self.lengths, late_steps=self.steps, eos=self.eos or {}
             )
         if pack:
             return packing.packed_documents(records, objective, self.lengths)

@@ -13,7 +13,7 @@ import numpy as np
 from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.drawing import thresholds
-from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
 from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentence_order import in_random_order
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
@@ -80,7 +80,7 @@ def masked_ngrams(
 
 
 @dataclasses.dataclass(frozen=True)
-class ALBERT(MaskedEncoder):
+class ALBERT(MaskedTokens):
     """Masks n-grams of whole words in two texts that come in order or swapped.
 
     An n-gram has 1 to `ngram` words, n with probability proportional to 1/n (ALBERT, section 4.1),

@@ -12,7 +12,7 @@ from t5x_like.objectives.noise.document_rotation import DocumentRotation
 from t5x_like.objectives.noise.sentence_permutation import SentencePermutation
 from t5x_like.objectives.noise.text_infilling import TextInfilling
 from t5x_like.objectives.noise.token_noise import TokenDeletion, TokenMasking
-from t5x_like.objectives.parts.formats import EncoderDecoder
+from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def with_special_tokens(text: np.ndarray, ids: TokenIds) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class BART(EncoderDecoder):
+class BART(InputsAndTargets):
     """Inputs: a block of sentences with noise; targets: the whole block (BART, section 2).
 
     Both have the form "<s> text </s>". The `noises` are applied one after the other. The decoder

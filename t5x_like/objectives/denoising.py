@@ -19,7 +19,7 @@ from t5x_like.objectives.noise.corruptions import (
     ShuffleNoise,
 )
 from t5x_like.objectives.noise.noise_masks import FragmentNoise, IidNoise, SuffixNoise
-from t5x_like.objectives.parts.formats import EncoderDecoder
+from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments
 from t5x_like.objectives.parts.probabilities import check_share
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Denoising(EncoderDecoder):
+class Denoising(InputsAndTargets):
     """Inputs: the corrupted sample; targets: the sample or its noise (T5, section 3.3).
 
     Attributes:

@@ -12,7 +12,7 @@ import numpy as np
 from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.derived import once_per_vocabulary
-from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
 from t5x_like.objectives.parts.geometry import SplitDocuments
 from t5x_like.objectives.parts.probabilities import check_share
 
@@ -39,7 +39,7 @@ def _scales(ids: TokenIds) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class RareTokens(MaskedEncoder):
+class RareTokens(MaskedTokens):
     """Predicts 15 % of the tokens, with a preference for rare ones; replaced as in BERT.
 
     Rows are "[CLS] text [SEP]" with text of one document. Tokens are drawn one after another
@@ -49,7 +49,7 @@ class RareTokens(MaskedEncoder):
     published code also drops lines of 11 tokens or fewer; here none is dropped.
     """
 
-    needs = (*MaskedEncoder.needs, "counts")
+    needs = (*MaskedTokens.needs, "counts")
 
     masked_rate: float = 0.15
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
-from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
 from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentence_blocks import LineBlocks
 from t5x_like.objectives.parts.words import whole_words
@@ -48,7 +48,7 @@ def in_first_segment(sizes: list[int], goal: float, coins: list[float]) -> list[
 
 
 @dataclasses.dataclass(frozen=True)
-class ELECTRA(MaskedEncoder):
+class ELECTRA(MaskedTokens):
     """Masked tokens for a generator and a discriminator, which finds the generator's samples.
 
     Rows are "[CLS] A [SEP] B [SEP]" with lines of one document; many have no B. For each token

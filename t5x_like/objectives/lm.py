@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.objectives.parts.formats import Decoder
+from t5x_like.objectives.parts.formats import TargetsOnly
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class LanguageModeling(Decoder):
+class LanguageModeling(TargetsOnly):
     """Targets: the text in rows, with a separator after each document (GPT-2, section 2).
 
     A row may hold several documents, and may begin anywhere in a document.

@@ -10,7 +10,7 @@ import numpy as np
 
 from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
-from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, Duplicated
 from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentence_order import in_random_order
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedLM(MaskedEncoder):
+class MaskedLM(MaskedTokens):
     """Predicts 15 % of the tokens: 80 % of these become [MASK], 10 % a random id, 10 % stay.
 
     Rows are "[CLS] text [SEP]" with running text (BERT, section 3.1). The share is that of all

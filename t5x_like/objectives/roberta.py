@@ -12,7 +12,7 @@ import numpy as np
 from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.derived import once_per_vocabulary
-from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
 from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs, SingleSentencePairs
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class _DynamicMasking(MaskedEncoder):
+class _DynamicMasking(MaskedTokens):
     """The masking that the formats share; all token_type_ids are 0, as RoBERTa has no segments.
 
     Every position may be predicted, including special tokens. Of n positions, `masked_rate` * n

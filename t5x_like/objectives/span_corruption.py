@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_like.objectives.noise.noise_masks import mask_of_spans, random_span_starts, span_counts
-from t5x_like.objectives.parts.formats import EncoderDecoder
+from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
-from t5x_like.objectives.parts.sentinels import replace_runs
+from t5x_like.objectives.parts.sentinel_spans import replace_runs
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import TokenIds
@@ -75,7 +75,7 @@ def random_spans_lengths(
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanCorruption(EncoderDecoder):
+class SpanCorruption(InputsAndTargets):
     """Inputs: the sample with a sentinel for each noise span; targets: the spans after sentinels.
 
     Inputs are "c1 <0> c2 <1>" and targets "<0> n1 <1> n2", without a closing sentinel (T5, section
@@ -84,7 +84,7 @@ class SpanCorruption(EncoderDecoder):
     1.5 * `mean_noise_span_length` / `noise_density` tokens.
     """
 
-    needs = (*EncoderDecoder.needs, "sentinels")
+    needs = (*InputsAndTargets.needs, "sentinels")
 
     noise_density: float = 0.15
     mean_noise_span_length: float = 3.0

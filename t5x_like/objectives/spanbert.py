@@ -14,7 +14,7 @@ import numpy as np
 from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.drawing import corpus_tokens, thresholds
-from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
 from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 from t5x_like.objectives.parts.words import word_bounds, word_starts
@@ -73,7 +73,7 @@ def masked_spans(bounds: list[int], spans: Iterable[tuple[int, int]], budget: in
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanBERT(MaskedEncoder):
+class SpanBERT(MaskedTokens):
     """Masks spans of whole words; all tokens of a span become [MASK], or random, or stay.
 
     A span has 1 to `max_span_length` words, by a geometric distribution with parameter `p` that is

@@ -13,7 +13,7 @@ from t5x_like.objectives.denoising import Denoising
 from t5x_like.objectives.noise.corruptions import CleanTokens, NoiseTokens
 from t5x_like.objectives.noise.noise_masks import SuffixNoise
 from t5x_like.objectives.parts.drawing import thresholds
-from t5x_like.objectives.parts.formats import EncoderDecoder
+from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 from t5x_like.objectives.span_corruption import SpanCorruption
 
@@ -58,7 +58,7 @@ DENOISERS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class UL2(EncoderDecoder):
+class UL2(InputsAndTargets):
     """Draws a denoiser for each example; inputs begin with its mode token (UL2, section 3.1).
 
     All denoisers read the same samples, which are long enough for each of them. A denoiser that

@@ -15,7 +15,7 @@ from t5x_like.objectives.noise.context_spans import context_spans
 from t5x_like.objectives.noise.permutation import visibility
 from t5x_like.objectives.parts.carried_rows import SPECIALS, CarriedRows
 from t5x_like.objectives.parts.drawing import thresholds, uniforms
-from t5x_like.objectives.parts.formats import MaskedEncoder, masked_features
+from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
 from t5x_like.objectives.parts.words import word_starts
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def sequence(
 
 
 @dataclasses.dataclass(frozen=True)
-class XLNet(MaskedEncoder):
+class XLNet(MaskedTokens):
     """Predicts spans of tokens in a random order, from the rest and the spans before (XLNet).
 
     Inputs are the original tokens: a first part, then two texts. The first part begins where the

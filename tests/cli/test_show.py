@@ -100,7 +100,9 @@ def test_plain_text_is_shown_as_train_reads_it(text: list[str], cli: Cli):
     by_default = cli("show", *text)
     assert by_default.status == 0, by_default.err
     assert by_default.out == cli("show", *text, "--objective=span_corruption").out
-    assert "if TASK names none (default: span_corruption)" in " ".join(cli("show", "-h").out.split())
+    assert "if TASK names none (default: span_corruption)" in " ".join(
+        cli("show", "-h").out.split()
+    )
 
 
 def test_words_of_wordpiece_are_shown_apart(text: list[str], cli: Cli):

@@ -23,7 +23,7 @@ from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.stream import Examples, eval_stream
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives.mlm import MaskedLM
-from t5x_like.objectives.parts.formats import Decoder
+from t5x_like.objectives.parts.formats import TargetsOnly
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.vocabularies.byte import ByteVocabulary
 
@@ -208,7 +208,7 @@ class CarriedTokens:
             yield [(row * steps + step, row * steps + step + 1) for row in range(rows)]
 
 
-class CarriedObjective(Decoder):
+class CarriedObjective(TargetsOnly):
     """An objective that returns its samples unchanged."""
 
     def __repr__(self) -> str:

@@ -71,7 +71,7 @@ def test_each_twin(function, with_eos: tuple[str, ...], lengths: dict[str, int |
 def test_whole_path_of_a_task(names: tuple[str, ...], lengths: dict[str, int | None]):
     functions = {name: function for function, name in TWINS}
     task = seqio.Task(
-        "post_cache_parity",
+        "late_steps_parity",
         source=seqio.FunctionDataSource(lambda split, shuffle_files: dataset(), ["train"]),
         preprocessors=[functions[name] for name in names],
         output_features=seqio_features(("inputs", "targets")),

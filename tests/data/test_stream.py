@@ -28,7 +28,7 @@ STEPS = ("append_eos_after_trim",)
 
 
 @dataclasses.dataclass(frozen=True)
-class Noisy(formats.EncoderDecoder):
+class Noisy(formats.InputsAndTargets):
     """An objective whose inputs are the sample, which identifies a row, and targets are noise."""
 
     static: bool = False

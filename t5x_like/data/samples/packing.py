@@ -212,7 +212,7 @@ def packed_records(
     split: CacheSplit,
     lengths: Mapping[str, int],
     *,
-    post_cache: Sequence[str] = (),
+    late_steps: Sequence[str] = (),
     eos: Mapping[str, int],
 ) -> PackedSamples:
     """Packed rows of records.
@@ -220,7 +220,7 @@ def packed_records(
     Args:
       split: the records.
       lengths: the tokens of a row for each feature; longer records are trimmed to that length.
-      post_cache: the names of `late_steps.STEPS` that run on each record.
+      late_steps: the names of `late_steps.STEPS` that run on each record.
       eos: the id that they append to each feature that takes one.
 
     Raises:
@@ -230,7 +230,7 @@ def packed_records(
     if missing:
         known = ", ".join(split.manifest.features)
         raise ValueError(f"the cache {split.directory} has no feature {missing}, only {known}")
-    appended = sum(step.startswith("append_eos") for step in post_cache)
+    appended = sum(step.startswith("append_eos") for step in late_steps)
     extra = {name: appended if name in eos else 0 for name in lengths}
     needs = _RecordNeeds(split, extra)
     return PackedSamples(RecordSamples(split), split, needs=needs, capacity=lengths)

@@ -15,7 +15,7 @@ import numpy as np
 
 from t5x_like.objectives.parts.derived import once_per_vocabulary
 from t5x_like.objectives.parts.probabilities import check_share
-from t5x_like.objectives.parts.sentinels import replace_runs
+from t5x_like.objectives.parts.sentinel_spans import replace_runs
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import TokenIds

@@ -139,7 +139,7 @@ def masked_copy(
 def example(
     inputs: np.ndarray, token_type_ids: np.ndarray, originals: np.ndarray, positions: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The features of a `formats.MaskedEncoder`.
+    """The features of a `formats.MaskedTokens`.
 
     Args:
       inputs: int32 [n], noise and special tokens included.

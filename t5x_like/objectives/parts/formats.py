@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from t5x_like.core.protocols import FeatureSpec
 
 
-class EncoderDecoder:
+class InputsAndTargets:
     """Examples with `inputs` and `targets`, to which `steps` append the end of sequence.
 
     `decoder_start` names the id (a field of `TokenIds`) that the decoder reads first.
@@ -24,7 +24,7 @@ class EncoderDecoder:
         return {name: FeatureSpec(lengths[name]) for name in ("inputs", "targets")}
 
 
-class MaskedEncoder:
+class MaskedTokens:
     """Examples for an encoder that predicts some of its own positions.
 
     They have `inputs` and `token_type_ids`, int32 [n]; `masked_positions` (ascending) and
@@ -43,7 +43,7 @@ class MaskedEncoder:
 
 
 def masked_features(inputs: int, predictions: int) -> dict[str, FeatureSpec]:
-    """The features of a `MaskedEncoder` with at most `inputs` tokens and `predictions`."""
+    """The features of a `MaskedTokens` with at most `inputs` tokens and `predictions`."""
     return {
         "inputs": FeatureSpec(inputs),
         "token_type_ids": FeatureSpec(inputs),
@@ -53,7 +53,7 @@ def masked_features(inputs: int, predictions: int) -> dict[str, FeatureSpec]:
     }
 
 
-class Decoder:
+class TargetsOnly:
     """Examples with `targets` alone, for a model that reads from left to right."""
 
     kind = "decoder"

@@ -14,7 +14,7 @@ import pytest
 from t5x_like import objectives
 from t5x_like.data.cache import task_records
 from t5x_like.data.task import Task
-from t5x_like.objectives.parts.formats import EncoderDecoder
+from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption
 
@@ -49,7 +49,7 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True)
-class Nested(EncoderDecoder):
+class Nested(InputsAndTargets):
     """An objective of parts, some of them objectives."""
 
     parts: tuple[Any, ...] = ()

@@ -17,7 +17,7 @@ from t5x_like.data.samples import packing
 from t5x_like.data.samples.packing import first_fit, packed_documents, packed_records
 from t5x_like.data.stream import Examples
 from t5x_like.data.task import Task
-from t5x_like.objectives.parts.formats import EncoderDecoder as EncoderDecoderFormat
+from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments
 
 LENGTHS = {"inputs": 12, "targets": 8}
@@ -123,14 +123,14 @@ def test_plan_is_kept_beside_the_cache_and_reused(make_cache, monkeypatch):
     assert rows_of(again) == rows_of(samples)
     assert again[1][0]["targets"].tolist() == samples[1][0]["targets"].tolist()
     with pytest.raises(TypeError):  # other steps need another plan
-        packed_records(split, LENGTHS, post_cache=STEPS, eos=EOS)
+        packed_records(split, LENGTHS, late_steps=STEPS, eos=EOS)
     for outside in (-1, len(samples)):
         with pytest.raises(IndexError):
             samples.row(outside)
 
 
 @dataclasses.dataclass(frozen=True)
-class Halves(EncoderDecoderFormat):
+class Halves(InputsAndTargets):
     """The first half of a part of a document, and the rest."""
 
     part: int = 10
@@ -154,7 +154,7 @@ class Mixed(Halves):
         return ConcatenateAndSplit(self.part)
 
 
-class Unsized(EncoderDecoderFormat):
+class Unsized(InputsAndTargets):
     """An objective without a method that gives the lengths of its examples."""
 
     def geometry(self, lengths):

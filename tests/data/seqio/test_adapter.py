@@ -193,7 +193,7 @@ def test_lengths_are_needed_and_checked():
 
 
 @dataclasses.dataclass(frozen=True)
-class Reverse(formats.EncoderDecoder):
+class Reverse(formats.InputsAndTargets):
     """A user's objective, on whole records."""
 
     def lengths(self, tokens: int) -> dict[str, int]:

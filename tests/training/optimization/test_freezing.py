@@ -24,7 +24,12 @@ def test_frozen_parameters_stay_bit_for_bit_and_the_others_do_not_notice(
 ) -> None:
     """Neither decay nor the average moves them; their gradients are in no norm."""
     where = tiny.layout(data=2)
-    options = {"gradient_clip": 0.01, "ema_decay": 0.9, "microbatches": microbatches, "dropout": 0.0}
+    options = {
+        "gradient_clip": 0.01,
+        "ema_decay": 0.9,
+        "microbatches": microbatches,
+        "dropout": 0.0,
+    }
     optimizer = getattr(optimizers, kind)(0.1)
     program = tiny.build(optimizer, where, frozen=["w[io]$"], **options)
     first = jax.device_get(program.init(jax.random.key(0)))

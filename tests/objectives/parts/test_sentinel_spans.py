@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from t5x_like.core.protocols import TokenIds
-from t5x_like.objectives.parts.sentinels import replace_runs
+from t5x_like.objectives.parts.sentinel_spans import replace_runs
 
 IDS = TokenIds(vocab_size=100)
 WORDS = ["Thank", "you", "for", "inviting", "me", "to", "your", "party", "last", "week", "."]
