@@ -41,7 +41,7 @@ COLUMNS: dict[str, dict[str, str]] = {
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
-def written(page: str, lines: Lines, sides: Mapping[str, Mapping[str, str]]) -> str:
+def fill_tables(page: str, lines: Lines, sides: Mapping[str, Mapping[str, str]]) -> str:
     """`page` with its tables made again.
 
     Args:
@@ -57,12 +57,12 @@ def written(page: str, lines: Lines, sides: Mapping[str, Mapping[str, str]]) -> 
             return f"{match[1]}\n{_time(lines)}\n{match[3]}"
         mine = [line for line in lines if line["finding"] == name]
         picture = f"![Each seed of each side, and means](findings/{name}.png)\n\n" if mine else ""
-        return f"{match[1]}\n{made(mine, sides[name], COLUMNS[name])}\n{picture}{match[3]}"
+        return f"{match[1]}\n{table_of(mine, sides[name], COLUMNS[name])}\n{picture}{match[3]}"
 
     return _TABLE.sub(table, page)
 
 
-def made(lines: Lines, sides: Mapping[str, str], columns: Mapping[str, str]) -> str:
+def table_of(lines: Lines, sides: Mapping[str, str], columns: Mapping[str, str]) -> str:
     """A row for each side that was run; means and spreads are over its seeds."""
     head = ["", "seeds", "parameters", "steps", "10^12 FLOPs", *columns]
     rows = [head, ["-", *(["-:"] * (len(head) - 1))]]

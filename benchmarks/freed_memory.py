@@ -36,7 +36,7 @@ sys.exit(status)
 """
 
 
-def measured(how: str, flags: Sequence[str], *, steps: int) -> tuple[float, float]:
+def measure(how: str, flags: Sequence[str], *, steps: int) -> tuple[float, float]:
     """Seconds of a step, and bytes at the peak, of a run that keeps freed memory or does not."""
     with tempfile.TemporaryDirectory() as folder:
         peak = Path(folder, "peak.json")
@@ -74,7 +74,7 @@ def main() -> None:
     found: dict[str, list[tuple[float, float]]] = {"returned": [], "kept": []}
     for _ in tqdm(range(args.rounds), unit="round"):
         for how, runs in found.items():
-            runs.append(measured(how, flags, steps=args.steps))
+            runs.append(measure(how, flags, steps=args.steps))
     medians = {
         how: [statistics.median(column) for column in zip(*runs, strict=True)]
         for how, runs in found.items()

@@ -124,7 +124,7 @@ class Features:
         return np.concatenate(states, axis=1), np.concatenate(tags)
 
 
-def fitted(x_NF: np.ndarray, y_N: np.ndarray) -> Any:
+def fit(x_NF: np.ndarray, y_N: np.ndarray) -> Any:
     """A scikit-learn model: standardised features, logistic regression.
 
     Its penalty is the one that gives a held-out tenth of the examples the highest likelihood.
@@ -202,18 +202,18 @@ def probe(
 
     (train, train_y), (dev, dev_y) = [(features.sentences(s.texts), s.labels) for s in sst2]
     for name, x_NF, dev_x_NF in zip(SETS, train, dev, strict=True):
-        predicted = fitted(x_NF, train_y).predict(dev_x_NF)
+        predicted = fit(x_NF, train_y).predict(dev_x_NF)
         found[f"sst2_accuracy/{name}"] = float((predicted == dev_y).mean())
 
     (train, train_y), (dev, dev_y) = [(features.sentences(s.texts), s.labels) for s in cola]
     for name, x_NF, dev_x_NF in zip(SETS, train, dev, strict=True):
-        scores = fitted(x_NF, train_y).decision_function(dev_x_NF)
+        scores = fit(x_NF, train_y).decision_function(dev_x_NF)
         found[f"cola_matthews/{name}"] = matthews(scores > 0, dev_y)
         found[f"cola_roc_area/{name}"] = roc_area(scores, dev_y)
 
     (train, train_y), (dev, dev_y) = [features.words(sentences) for sentences in tagged]
     for name, x_NF, dev_x_NF in zip(SETS, train, dev, strict=True):
-        predicted = fitted(x_NF, train_y).predict(dev_x_NF)
+        predicted = fit(x_NF, train_y).predict(dev_x_NF)
         found[f"pos_accuracy/{name}"] = float((predicted == dev_y).mean())
     return found
 

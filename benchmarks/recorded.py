@@ -34,14 +34,14 @@ def execute(command: Sequence[str], *, cwd: Path, log: Path) -> None:
       CommandError: it failed.
     """
     with log.open("a", encoding="utf-8") as file:
-        file.write(f"$ {shown(command)}\n")
+        file.write(f"$ {command_text(command)}\n")
         file.flush()
         ended = subprocess.run(command, cwd=cwd, stdout=file, stderr=subprocess.STDOUT)
     if ended.returncode:
         raise CommandError(f"exit status {ended.returncode}, see {log}")
 
 
-def shown(command: Sequence[str]) -> str:
+def command_text(command: Sequence[str]) -> str:
     """A command as a reader would type it in a checkout."""
     words = shlex.join(command).replace(str(Path(__file__).resolve().parent), "benchmarks")
     return words.replace(f"{sys.executable} -m t5x_like", "t5x_like").replace(

@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--corpus is needed: the text to train on")
     try:
         names = in_order(args.names)
-        corpus = measured(args.corpus, args.work)
+        corpus = measure_corpus(args.corpus, args.work)
     except (gin_config.ConfigError, CorpusError) as error:
         parser.error(str(error))
     if args.resume:
@@ -157,7 +157,7 @@ def in_order(names: Sequence[str]) -> list[str]:
     return sorted(chosen, key=others)
 
 
-def measured(corpus: str, work: Path) -> dict[str, Any]:
+def measure_corpus(corpus: str, work: Path) -> dict[str, Any]:
     """The size of the text.
 
     Raises:

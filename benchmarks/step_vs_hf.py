@@ -314,7 +314,7 @@ class Times(NamedTuple):
     processor: list[float]
 
 
-def alternated(runs: list[Callable[[], object]], rounds: int) -> list[Times]:
+def alternate(runs: list[Callable[[], object]], rounds: int) -> list[Times]:
     """Each run's times, after two rounds that do not count."""
     times = [Times([], []) for _ in runs]
     for number in range(rounds + 2):
@@ -327,12 +327,12 @@ def alternated(runs: list[Callable[[], object]], rounds: int) -> list[Times]:
     return times
 
 
-def measured(name: str, shape: tuple[int, int], rounds: int) -> dict[str, Any]:
+def measure(name: str, shape: tuple[int, int], rounds: int) -> dict[str, Any]:
     """Milliseconds of both, and the ratios."""
     batch, theirs = FAMILIES[name](shape)
     ours, our_parameters = our_step(name, batch, rows=shape[0])
     other, their_parameters = their_step(theirs)
-    a, b = alternated([ours, other], rounds)
+    a, b = alternate([ours, other], rounds)
     row = {
         "model": name,
         "batch": shape[0],
@@ -388,7 +388,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     print(HEADER, flush=True)
     for name in names:
-        row = measured(name, (args.batch, args.length), args.rounds)
+        row = measure(name, (args.batch, args.length), args.rounds)
         print(line(row), flush=True)
         if args.json:
             with args.json.open("a") as file:

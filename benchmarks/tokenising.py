@@ -119,7 +119,7 @@ def measure(corpus: Corpus, vocabulary: Vocabulary, directory: Path, rounds: int
     }
 
 
-def trained(corpus: Corpus, directory: Path, kind: str) -> Vocabulary:
+def train_vocabulary(corpus: Corpus, directory: Path, kind: str) -> Vocabulary:
     """A vocabulary of 8,000 ids, trained on the first megabytes of the text."""
     sample = itertools.islice(texts(corpus), 2000)
     recipe = vocabulary_recipe.Recipe(kind=kind, size=8_000)
@@ -145,7 +145,9 @@ def main() -> None:
         for named in args.vocabulary or KINDS:
             place = directory / named.replace("/", "_")
             place.mkdir()
-            vocabulary = loading.load(named) if args.vocabulary else trained(corpus, place, named)
+            vocabulary = (
+                loading.load(named) if args.vocabulary else train_vocabulary(corpus, place, named)
+            )
             row = measure(corpus, vocabulary, place, args.rounds)
             shutil.rmtree(place)
             print(

@@ -238,8 +238,8 @@ def load(
 
 def _is_run(directory: epath.Path) -> bool:
     """Whether the directory is a run's: imported weights have no task."""
-    said = gin_text.read(run_directory.read_config(directory))
-    return any(one.selector.rpartition(".")[2] == "Run" for one in said.bindings)
+    parsed = gin_text.read(run_directory.read_config(directory))
+    return any(one.selector.rpartition(".")[2] == "Run" for one in parsed.bindings)
 
 
 def _from_hugging_face(directory: Path) -> LoadedModel:

@@ -147,7 +147,7 @@ def from_gin(
     """
     gin_config.load(files, bindings, folders)
     notes = proportion.follow()
-    built = gin_run.built()
-    run = gin_run.freed(built)
+    built = gin_run.build()
+    run = gin_run.without_gin(built)
     notes += unread_settings.check(built, gin_config.given_settings())
     return Pretraining(run=run, config=gin_config.config_text(), notes=notes, callbacks=callbacks)

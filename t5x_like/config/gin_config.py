@@ -122,9 +122,9 @@ def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[UserSetting]:
     text = gin_files.read(path)
     if path.resolve().is_relative_to(gin_files.gin_root().resolve()) or text.startswith(_SAVED):
         return
-    said = gin_text.read(text)
-    yield from (UserSetting(one, str(path)) for one in said.bindings)
-    for name in said.includes:
+    parsed = gin_text.read(text)
+    yield from (UserSetting(one, str(path)) for one in parsed.bindings)
+    for name in parsed.includes:
         yield from _own_settings(gin_files.find(name, folders), folders)
 
 

@@ -213,13 +213,17 @@ def _rendered(
 ) -> GinFile:
     """The row as a gin file: comments for people, then includes, then its values."""
     kind = file.parent.name
-    said = {column: row.pop(column, "") for column in _FOR_PEOPLE}
-    count = f"{said['parameters']} parameters" if said["parameters"] else ""
-    about = "; ".join(filter(None, [count, said["note"]]))
+    descriptions = {column: row.pop(column, "") for column in _FOR_PEOPLE}
+    count = f"{descriptions['parameters']} parameters" if descriptions["parameters"] else ""
+    about = "; ".join(filter(None, [count, descriptions["note"]]))
     head = [f"# {name}: {about}." if about else f"# {name}."]
     if kind == "recipes":
         head.append(f"#   t5x_like train --recipe {name} --corpus 'data/*.jsonl.gz'")
-    head += [f"# {key.capitalize()}: {said[key]}." for key in ("hardware", "result") if said[key]]
+    head += [
+        f"# {key.capitalize()}: {descriptions[key]}."
+        for key in ("hardware", "result")
+        if descriptions[key]
+    ]
     first: list[str] = []
     after: list[str] = []
     for one in filter(None, (part.strip() for part in row.pop("include", "").split(","))):
@@ -245,5 +249,5 @@ def _rendered(
         "\n".join([*first, *after]) + "\n",
         "\n".join(values) + "\n",
     ]
-    parameters = int(said["parameters"].replace(",", "") or 0)
+    parameters = int(descriptions["parameters"].replace(",", "") or 0)
     return GinFile(name, file.parent / name, file, "\n".join(filter(None, parts)), parameters)

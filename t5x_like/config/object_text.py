@@ -69,8 +69,8 @@ class Writer:
         If `target` already has other arguments, the reference gets a new scope with all arguments.
         """
         selector = self._selector(target)
-        said = {name: value for name, value in arguments.items() if name not in usual}
-        lines = [f"{name} = {self.reference(value)}" for name, value in said.items()]
+        unusual = {name: value for name, value in arguments.items() if name not in usual}
+        lines = [f"{name} = {self.reference(value)}" for name, value in unusual.items()]
         if self._written.setdefault(selector, lines) != lines:
             lines = [f"{name} = {self.reference(value)}" for name, value in arguments.items()]
             self._scopes += 1

@@ -53,14 +53,14 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
       UntrustedError: the text includes a file, or names a module or function that is not allowed.
     """
     try:
-        said = gin_text.read(text)
+        parsed = gin_text.read(text)
     except SyntaxError as error:
         raise UntrustedError(f"{where} is damaged: {error}") from error
-    if said.includes:
+    if parsed.includes:
         raise UntrustedError(
-            f"{where} includes {said.includes[0]!r}, which a saved configuration never does"
+            f"{where} includes {parsed.includes[0]!r}, which a saved configuration never does"
         )
-    for module in said.modules:
+    for module in parsed.modules:
         if not _ours(module) and module not in modules:
             if module.startswith("t5x_like."):
                 raise UntrustedError(
@@ -71,7 +71,7 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
                 f"{where} names module {module!r}, which is not of t5x_like, and opening a "
                 f"directory must not run its code: if you trust it, add --module {module}"
             )
-    for path in said.named:
+    for path in parsed.named:
         module, _, name = path.rpartition(".")
         if not (_ours(module) or module in modules) or not _defines(module, name):
             raise UntrustedError(

@@ -10,7 +10,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def remembered(make: Callable[P, R]) -> Callable[P, R]:
+def remember_call(make: Callable[P, R]) -> Callable[P, R]:
     """Adds `made_by` to what `make` returns: a `functools.partial` of the call.
 
     `make` returns a function, or a named tuple with a field `made_by`.

@@ -62,7 +62,7 @@ class Data(DataNames):
         """The tasks of a mixture of corpora, each with its weight."""
         opened = {one.name: Cache.open(self.root / one.directory) for one in tasks}
         documents = {name: one.manifest.splits["train"].documents for name, one in opened.items()}
-        weights = languages.tempered(documents, self.corpus_exponent)
+        weights = languages.temper(documents, self.corpus_exponent)
         return [dataclasses.replace(one, weight=weights[one.name]) for one in tasks]
 
     def make_caches(self, *, overwrite: bool = False) -> list[Cache]:

@@ -45,7 +45,7 @@ class DataNames:
       corpus: files (a path or glob, or several), `tfds:<name>`, or one directory that holds a
         cache; where set, it replaces `mixture_or_task_name`. A dict {name: files} is a mixture.
       corpus_exponent: the exponent of the numbers of documents in such a mixture
-        (`languages.tempered`).
+        (`languages.temper`).
       read_corpus: makes a corpus from `corpus`.
       objective: the objective for a corpus that is named without one: a preset's name, or an
         objective.
@@ -145,7 +145,7 @@ class DataNames:
                 "nothing to read: set CORPUS (such as 'data/*.txt') or MIXTURE_OR_TASK_NAME (such "
                 "as 'stdlib_docs')"
             )
-        if registered := registered_tasks.named(name, module=module):
+        if registered := registered_tasks.find_tasks(name, module=module):
             return registered
         corpus_name, _, preset = name.partition(".")
         if corpus_name in registry.names():

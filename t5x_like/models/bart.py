@@ -84,7 +84,7 @@ def positioned_input(config: Config, rngs: nnx.Rngs) -> PositionedInput:
     )
 
 
-def embedded(
+def embed(
     tokens_BL: jax.Array,
     key: jax.Array | None,
     *,
@@ -140,7 +140,7 @@ class Bart(EncoderDecoder):
         side: Side,
         positions_BL: jax.Array | None = None,
     ) -> jax.Array:
-        return embedded(
+        return embed(
             tokens_BL,
             key,
             table=self.embedding,

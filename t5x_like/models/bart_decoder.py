@@ -46,7 +46,7 @@ class BartDecoder(DecoderOnly):
         *,
         positions_BL: jax.Array | None = None,
     ) -> jax.Array:
-        return bart.embedded(
+        return bart.embed(
             tokens_BL,
             key,
             table=self.embedding,

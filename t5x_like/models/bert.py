@@ -183,7 +183,7 @@ class Encoder(nnx.Module):
         """States [B, L, D]; `key` None: without dropout."""
         keys = subkeys(key, 2)
         return self.trunk(
-            embedded(self.embedding, batch, config=self.config, key=keys[0]),
+            embed(self.embedding, batch, config=self.config, key=keys[0]),
             batch["encoder_attention_mask"],
             keys[1],
             return_hidden=return_hidden,
@@ -191,7 +191,7 @@ class Encoder(nnx.Module):
         )
 
 
-def embedded(
+def embed(
     embedding: InputEmbedding, batch: Batch, *, config: Config, key: jax.Array | None
 ) -> jax.Array:
     """What the layers, or a projection before them, read: [B, L, E].

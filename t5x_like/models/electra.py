@@ -71,7 +71,7 @@ class Discriminator(Pretraining):
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominator of `discriminator`: scored tokens."""
-        return {"discriminator": scored(batch).sum()}
+        return {"discriminator": scored_positions(batch).sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
         """`discriminator`: cross entropy of whether a token is the original one.
@@ -81,7 +81,7 @@ class Discriminator(Pretraining):
         text from special tokens (never replaced), these are measured over scored text alone:
         `discriminator_text_loss`, `replaced_share` and, in evaluation, `replaced_auc`.
         """
-        weights_BL, logits_BL = scored(batch), self.logits(batch, key)
+        weights_BL, logits_BL = scored_positions(batch), self.logits(batch, key)
         is_replaced_BL = batch["encoder_input_tokens"] != batch["encoder_original_tokens"]
         sums = replaced_tokens.detection_sums(logits_BL, is_replaced_BL, weights_BL=weights_BL)
         weight = weights_BL.sum()
@@ -126,11 +126,11 @@ class AllTokens(bert.Bert):
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominator of `mlm`: scored tokens."""
-        return {"mlm": scored(batch).sum()}
+        return {"mlm": scored_positions(batch).sum()}
 
     def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
         """`mlm`: -log p of the original tokens. Metrics: `mlm_accuracy`."""
-        weights_BL = scored(batch)
+        weights_BL = scored_positions(batch)
         x_BLD = self.encoder.hidden(batch, key).last
         nll_BL, correct_BL = copied_or_predicted(
             self.mlm(x_BLD, self.encoder.tokens),
@@ -143,12 +143,12 @@ class AllTokens(bert.Bert):
         return {"mlm": Term((nll_BL * weights_BL).sum(), weight)}, {"mlm_accuracy": accuracy}
 
     def flops(self, batch: Batch) -> jax.Array:
-        weights_BL = scored(batch)
+        weights_BL = scored_positions(batch)
         gate = accounting.step_flops(accounting.count(weights_BL) * float(self.gate.kernel.size))
         return super().flops({**batch, "masked_loss_weights": weights_BL}) + gate
 
 
-def scored(batch: Batch) -> jax.Array:
+def scored_positions(batch: Batch) -> jax.Array:
     """Weights of the tokens that the discriminator is scored on, float32 [B, L]."""
     weights_BL = batch.get("discriminator_loss_weights")
     if weights_BL is None:
@@ -241,7 +241,7 @@ class Electra(Pretraining):
         """
         if self.generator is None:
             return None
-        return tying.completed(self.generator, self.discriminator, SHARED[self.config.sharing])
+        return tying.complete(self.generator, self.discriminator, SHARED[self.config.sharing])
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Denominators: `generator` masked tokens, and the discriminator's."""
@@ -285,7 +285,7 @@ class Electra(Pretraining):
         """The batch as the discriminator reads it: samples in the unmasked text."""
         tokens_BL, targets_BK = batch["encoder_input_tokens"], batch["masked_targets"]
         key = jax.random.key(_SEED) if key is None else key
-        samples_BK = replaced_tokens.sampled(
+        samples_BK = replaced_tokens.sample_tokens(
             logits_BKV,
             keys_B=replaced_tokens.row_keys(key, tokens_BL),
             temperature=self.config.temperature,

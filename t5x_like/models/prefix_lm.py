@@ -68,4 +68,4 @@ class PrefixLm(DecoderOnly):
         return dropout_hidden(self.norm(x_BLD), key, dropouts=self.config.dropouts)
 
     def score(self, x_BLD: jax.Array) -> jax.Array:
-        return t5.scored(x_BLD, self.embedding, self.output)
+        return t5.score(x_BLD, self.embedding, self.output)

@@ -110,7 +110,7 @@ def own_output(config: Config, rngs: nnx.Rngs) -> Logits | None:
     return Logits(config.d_model, config.vocab_size, init=init, rngs=rngs)
 
 
-def scored(x_BLD: jax.Array, embedding: Embedding, output: Logits | None) -> jax.Array:
+def score(x_BLD: jax.Array, embedding: Embedding, output: Logits | None) -> jax.Array:
     """Logits of last states, float32 [B, L, V]; from the token table where `output` is None."""
     if output is not None:
         return output(x_BLD)
@@ -193,4 +193,4 @@ class T5(_Sides):
         self.output = own_output(config, rngs)
 
     def score(self, x_BLD: jax.Array) -> jax.Array:
-        return scored(x_BLD, self.embedding, self.output)
+        return score(x_BLD, self.embedding, self.output)

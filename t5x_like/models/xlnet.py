@@ -299,8 +299,8 @@ class XLNet(nnx.Module):
     ) -> tuple[jax.Array, Carry]:
         memory = None
         if not isinstance(carry, tuple):
-            anew = batch["reset_memory"][:, None, None, None] > 0
-            memory = jnp.where(anew, jnp.zeros((), carry.dtype), carry)
+            starts_new = batch["reset_memory"][:, None, None, None] > 0
+            memory = jnp.where(starts_new, jnp.zeros((), carry.dtype), carry)
         streams = self.encoder.read(permuted(batch), memory, key=key)
         assert streams.query is not None  # there are targets
         return self.score(streams.query.last), () if streams.memory is None else streams.memory

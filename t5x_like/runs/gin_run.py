@@ -8,7 +8,7 @@ from t5x_like.config import gin_config, presets
 from t5x_like.runs.run import Run
 
 
-def built() -> Run:
+def build() -> Run:
     """The run of gin's current configuration. Some of its parts read gin when they are called.
 
     Raises:
@@ -17,7 +17,7 @@ def built() -> Run:
     return gin_config.build(Run)
 
 
-def freed(run: Run) -> Run:
+def without_gin(run: Run) -> Run:
     """A copy of the run that does not change when another configuration is loaded."""
     found: Run = gin_config.without_gin(run)
     data = dataclasses.replace(found.data, find_objective=presets.now())

@@ -126,7 +126,7 @@ def steps(
       NonFiniteError: a loss or norm became nan or infinite; no state since then has been saved.
       CheckpointError: a checkpoint cannot be saved, or the saved ones cannot be used.
     """
-    told = callback if callback is not None and jax.process_index() == 0 else Callback()
+    listener = callback if callback is not None and jax.process_index() == 0 else Callback()
     ended: Outcome | None = None
     with contextlib.ExitStack() as stack:
         asked = stack.enter_context(notice_of_leaving())
@@ -141,9 +141,9 @@ def steps(
         if before_training is not None and jax.process_index() == 0:
             before_training()
         log.start(step)
-        told.start(_about(checkpoints, metadata, step=step, total=periods.train_steps))
-        stack.callback(lambda: told.end(ended))
-        vote, reader = Vote(), _Reader(log, periods, told)
+        listener.start(_about(checkpoints, metadata, step=step, total=periods.train_steps))
+        stack.callback(lambda: listener.end(ended))
+        vote, reader = Vote(), _Reader(log, periods, listener)
         phase: Phase | None = None
         leaving = stopped = False
         while step < periods.train_steps and not leaving:
@@ -177,12 +177,12 @@ def steps(
                 if phase.evaluate is not None and evaluating and not leaving:
                     values = phase.evaluate(state.eval_params)
                     log.evaluation(step, values)
-                    told.evaluate(step, values)
+                    listener.evaluate(step, values)
                 if leaving or periods.saving(step):
                     checkpoints.save(
                         step, state, metadata=metadata, metrics=values, phase=phase.start
                     )
-                    told.save(step, str(checkpoints.directory))
+                    listener.save(step, str(checkpoints.directory))
         ended = Outcome("finished" if step == periods.train_steps else "preempted", step)
         if ended.status == "preempted":
             checkpoints.wait()
@@ -205,9 +205,9 @@ def _about(
 class _Reader:
     """Reads metrics a few steps late, so that the device always has the next step queued."""
 
-    def __init__(self, log: RunLog, periods: Periods, told: Callback) -> None:
+    def __init__(self, log: RunLog, periods: Periods, listener: Callback) -> None:
         self.meter = Meter()
-        self._log, self._periods, self._told = log, periods, told
+        self._log, self._periods, self._callback = log, periods, listener
         self._unread: collections.deque[tuple[int, Any, Any]] = collections.deque()
 
     def add(self, step: int, metrics: Any, leave: Any) -> None:
@@ -229,7 +229,7 @@ class _Reader:
             if self._periods.due("log", step):
                 values = self.meter.report()
                 self._log.train(step, values)
-                self._told.log(step, values)
+                self._callback.log(step, values)
         return leaving
 
 

@@ -90,7 +90,7 @@ class ByteVocabulary:
             if _SPECIAL <= i < _SPECIAL + 256:
                 run.append(i - _SPECIAL)
             elif _SPECIAL + 256 <= i < self.vocab_size:
-                text += self._text(run) + sentinels.written(self.vocab_size - 1 - i)
+                text += self._text(run) + sentinels.sentinel_text(self.vocab_size - 1 - i)
                 run.clear()
         return text + self._text(run)
 
@@ -100,7 +100,8 @@ class ByteVocabulary:
     def _invalid(self, match: re.Match[str]) -> str:
         i = ord(match[0]) - 0xDC00 + _SPECIAL
         number = self.vocab_size - 1 - i
-        return "" if self._extra_ids or number >= _SHARED_SENTINELS else sentinels.written(number)
+        shared = not self._extra_ids and number < _SHARED_SENTINELS
+        return sentinels.sentinel_text(number) if shared else ""
 
     def piece(self, i: int) -> str:
         """Byte, special token or sentinel i.
@@ -115,7 +116,7 @@ class ByteVocabulary:
             return special_tokens.TRAINED[i]
         number = self.vocab_size - 1 - i
         if number < self._extra_ids or (not self._extra_ids and number < _IN_NO_TEXT):
-            return sentinels.written(number)
+            return sentinels.sentinel_text(number)
         return pieces.readable(bytes([i - _SPECIAL]))
 
     def to_json(self) -> dict[str, Any]:

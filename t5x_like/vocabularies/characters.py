@@ -42,7 +42,7 @@ class CharacterVocabulary:
         return TokenIds(
             vocab_size=self.vocab_size,
             sentinels=self.num_sentinels or None,
-            named=special_tokens.named(ids, roles),
+            named=special_tokens.additional_ids(ids, roles),
             **roles,
             **pieces.marks([None] * len(_SPECIAL) + [*self.characters], vocab_size=self.vocab_size),
         )
@@ -82,7 +82,7 @@ class CharacterVocabulary:
             ids, vocab_size=self.vocab_size, count=self.extra_ids, eos=self.token_ids.eos
         ):
             text += (
-                sentinels.written(part)
+                sentinels.sentinel_text(part)
                 if isinstance(part, int)
                 else "".join(self._character(i) for i in part)
             )
@@ -103,7 +103,7 @@ class CharacterVocabulary:
         pieces.check_id(i, self.vocab_size)
         number = self.vocab_size - 1 - i
         if number < self.extra_ids:
-            return sentinels.written(number)
+            return sentinels.sentinel_text(number)
         if i < len(_SPECIAL):
             return _SPECIAL[i]
         return pieces.readable(self.characters[i - len(_SPECIAL)].encode())

@@ -113,7 +113,7 @@ class SentencePieceVocabulary:
         # SentencePiece gives -1 for ids that the model lacks.
         given = {role: i for role, i in ids_of_model.items() if i >= 0}
         special = special_tokens.by_role(self._special) | given
-        named = special_tokens.named(self._special, special)
+        named = special_tokens.additional_ids(self._special, special)
         pad = special.pop("pad")
         none = {
             *self._special.values(),
@@ -201,7 +201,7 @@ class SentencePieceVocabulary:
             eos=self._processor.eos_id(),
         ):
             if isinstance(part, int):
-                text += " " * bool(text) + sentinels.written(part)
+                text += " " * bool(text) + sentinels.sentinel_text(part)
                 continue
             run = [i if i in known else unknown for i in part]
             # SentencePiece strips the space at a text's start.
@@ -217,7 +217,7 @@ class SentencePieceVocabulary:
         """
         pieces.check_id(i, self.vocab_size)
         number = self.vocab_size - 1 - i
-        return sentinels.written(number) if number < self.num_sentinels else self._pieces[i]
+        return sentinels.sentinel_text(number) if number < self.num_sentinels else self._pieces[i]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -241,7 +241,7 @@ def _own_sentinels(model_pieces: Sequence[str], model_file: str | Path) -> int:
     found = {i: int(match[1]) for i, match in matches if match}
     if found != {len(model_pieces) - 1 - n: n for n in range(len(found))}:
         raise ValueError(
-            f"{model_file} holds pieces like {sentinels.written(0)}, but not as its top ids "
+            f"{model_file} holds pieces like {sentinels.sentinel_text(0)}, but not as its top ids "
             "counting down: train a vocabulary without them, loading it adds the sentinels"
         )
     return len(found)

@@ -11,7 +11,7 @@ USUAL_EXTRA_IDS = 100
 _WRITTEN = re.compile(r"<extra_id_(\d+)>")
 
 
-def written(n: int) -> str:
+def sentinel_text(n: int) -> str:
     """The written form of sentinel n."""
     return f"<extra_id_{n}>"
 
@@ -26,9 +26,9 @@ def split(text: str, *, count: int) -> list[str | int]:
     for place in range(1, len(parts), 2):
         number = int(parts[place])
         if number >= count:
-            known = f"{written(0)} to {written(count - 1)}" if count else "none"
+            known = f"{sentinel_text(0)} to {sentinel_text(count - 1)}" if count else "none"
             raise ValueError(
-                f"the text has {written(number)}; the sentinels of this vocabulary: {known}"
+                f"the text has {sentinel_text(number)}; the sentinels of this vocabulary: {known}"
             )
         parts[place] = number
     return parts

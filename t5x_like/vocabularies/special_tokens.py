@@ -46,6 +46,6 @@ def by_role(ids: Mapping[str, int]) -> dict[str, Any]:
     return found
 
 
-def named(ids: Mapping[str, int], roles: Mapping[str, Any]) -> dict[str, int]:
+def additional_ids(ids: Mapping[str, int], roles: Mapping[str, Any]) -> dict[str, int]:
     """The special tokens without any of the roles, by their text."""
     return {name: i for name, i in ids.items() if i not in roles.values()}

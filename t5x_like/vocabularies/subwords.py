@@ -99,7 +99,7 @@ class SubwordVocabulary:
     @functools.cached_property
     def token_ids(self) -> TokenIds:
         special = special_tokens.by_role(self._special)
-        named = special_tokens.named(self._special, special)
+        named = special_tokens.additional_ids(self._special, special)
         pad = special.pop("pad")
         texts = [
             None if token is None or token in self._special else self._text(token)
@@ -164,7 +164,7 @@ class SubwordVocabulary:
             eos=self.token_ids.eos,
         ):
             if isinstance(part, int):
-                text += " " * bool(text) + sentinels.written(part)
+                text += " " * bool(text) + sentinels.sentinel_text(part)
                 continue
             kept = [i for i in part if 0 <= i < len(self._tokens) and i not in dropped]
             words = self._tokenizer.decode(kept, skip_special_tokens=False)
@@ -180,7 +180,7 @@ class SubwordVocabulary:
         """
         pieces.check_id(i, self.vocab_size)
         if i >= len(self._tokens):
-            return sentinels.written(self.vocab_size - 1 - i)
+            return sentinels.sentinel_text(self.vocab_size - 1 - i)
         token = self._tokens[i]
         if token is None:
             return f"<{i}>"

@@ -37,7 +37,7 @@ def test_roles_are_found_by_name(family):
     nothing = dict.fromkeys(special_tokens.ROLES)
     found = special_tokens.by_role(ids)
     assert found == nothing | roles
-    assert special_tokens.named(ids, found) == named
+    assert special_tokens.additional_ids(ids, found) == named
     assert all(map(special_tokens.is_special, ids))
 
 
@@ -46,7 +46,7 @@ def test_ours_serve_every_objective():
     roles = special_tokens.by_role(ids)
     assert [roles[name] for name in ("pad", "eos", "unk", "cls", "sep", "mask")] == [*range(6)]
     assert roles["bos"] is None
-    assert special_tokens.named(ids, roles) == {"[R]": 6, "[S]": 7, "[X]": 8, "<eod>": 9}
+    assert special_tokens.additional_ids(ids, roles) == {"[R]": 6, "[S]": 7, "[X]": 8, "<eod>": 9}
 
 
 def test_ordinary_text_is_not_special():

@@ -38,7 +38,7 @@ class Together:
         """
         named = {str(n): corpus for n, corpus in enumerate(self.corpora)}
         documents = {name: _count(corpus) for name, corpus in named.items()}
-        weights = tempered(documents, self.exponent)
+        weights = temper(documents, self.exponent)
         whole = sum(weights.values())
         shares = {name: weight / whole for name, weight in weights.items()}
         found = {
@@ -66,7 +66,7 @@ def _count(corpus: Corpus) -> int:
     return sum(not text_pieces.continues(document) for document in documents)
 
 
-def tempered(documents: Mapping[str, int], exponent: float) -> dict[str, int]:
+def temper(documents: Mapping[str, int], exponent: float) -> dict[str, int]:
     """Weights in proportion to the numbers of documents to the power of `exponent`.
 
     The exponent is 0.3 in mT5 (Xue et al., 2021, section 3.2). With 1, weights are in proportion to

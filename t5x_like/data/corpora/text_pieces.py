@@ -91,7 +91,7 @@ def _ending(text: str, cut: bool, strip: bool) -> Iterator[dict[str, str]]:
         yield Piece(text, first=False)
 
 
-def joined(documents: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
+def join(documents: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
     """Whole documents, for callers that can hold a document of any length."""
     held: list[dict[str, str]] = []
     for document in documents:

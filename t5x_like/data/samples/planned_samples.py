@@ -82,7 +82,7 @@ def split_documents(stream: TokenStream, length: int) -> PlannedSamples:
     )
 
 
-def planned(
+def plan_samples(
     stream: TokenStream,
     shape: Any,
     *,

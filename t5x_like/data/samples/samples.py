@@ -138,7 +138,7 @@ def make_samples(
     if isinstance(shape, geometry.SplitDocuments):
         return planned_samples.split_documents(stream, shape.length)
     if is_carried(shape) or hasattr(shape, "plan"):
-        return planned_samples.planned(stream, shape, constants=constants, rows=rows, ids=ids)
+        return planned_samples.plan_samples(stream, shape, constants=constants, rows=rows, ids=ids)
     raise TypeError(
         f"no samples of geometry {shape!r} can be made; see t5x_like.data.samples.samples"
     )

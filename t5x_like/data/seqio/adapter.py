@@ -142,7 +142,7 @@ def _documents(
     del shuffle_files, seed  # the order of a corpus is fixed; SeqIO shuffles examples
     spec = {feature: tf.TensorSpec([], tf.string) for feature in corpus.features}
     return tf.data.Dataset.from_generator(
-        lambda: text_pieces.joined(corpus.documents(split)), output_signature=spec
+        lambda: text_pieces.join(corpus.documents(split)), output_signature=spec
     )
 
 

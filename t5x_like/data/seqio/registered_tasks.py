@@ -80,7 +80,7 @@ class SeqioText:
         write_cache_from_task(directory, self.task, vocabulary, module=self.module, **options)
 
 
-def named(name: str, *, module: str | None = None) -> tuple[Task, ...] | None:
+def find_tasks(name: str, *, module: str | None = None) -> tuple[Task, ...] | None:
     """The tasks of a registered SeqIO task or mixture; None where SeqIO knows no such name.
 
     Rates become integers in exact proportion. A task with rate 0 is left out.

@@ -12,7 +12,7 @@ from t5x_like.vocabularies import byte_bpe, files, special_tokens
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
-from t5x_like.vocabularies.sentinels import written
+from t5x_like.vocabularies.sentinels import sentinel_text
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.text import byte_level
 
@@ -62,8 +62,8 @@ def _special(i: int, name: str) -> dict[str, Any]:
 def _add_sentinels(fields: dict[str, Any], vocabulary: Vocabulary, count: int) -> None:
     for number in range(count):
         i = vocabulary.token_ids.sentinel(number)
-        fields["model"]["vocab"][written(number)] = i
-        fields["added_tokens"].append(_special(i, written(number)))
+        fields["model"]["vocab"][sentinel_text(number)] = i
+        fields["added_tokens"].append(_special(i, sentinel_text(number)))
 
 
 def _swallow_spaces(fields: dict[str, Any], vocabulary: SubwordVocabulary) -> None:

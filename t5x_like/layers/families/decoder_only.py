@@ -17,7 +17,7 @@ from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.target_loss import TargetLoss
 from t5x_like.layers.stacks.blocks import EncoderLayer
-from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, finished
+from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, with_last
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -77,7 +77,7 @@ class DecoderOnly(TargetLoss):
             return_hidden=return_hidden,
             return_attention=return_attention,
         )
-        return finished(hidden, self.normed(hidden.last, last))
+        return with_last(hidden, self.normed(hidden.last, last))
 
     def init_cache(self, batch_size: int, *, max_length: int) -> KeysValues:
         """A cache without any keys and values yet, [N, B, T, H, K] each.

@@ -16,7 +16,7 @@ from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.target_loss import TargetLoss
 from t5x_like.layers.stacks.decoder import Cache, Decoded, DecoderStack
-from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, finished
+from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, with_last
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -125,7 +125,7 @@ class EncoderDecoder(TargetLoss):
             return_hidden=return_hidden,
             return_attention=return_attention,
         )
-        return finished(hidden, self.normed(hidden.last, last, side="encoder"))
+        return with_last(hidden, self.normed(hidden.last, last, side="encoder"))
 
     def decode(
         self,
@@ -149,7 +149,7 @@ class EncoderDecoder(TargetLoss):
             return_hidden=return_hidden,
             return_attention=return_attention,
         )
-        return finished(hidden, self.normed(hidden.last, last, side="decoder"))
+        return with_last(hidden, self.normed(hidden.last, last, side="decoder"))
 
     def init_cache(
         self,

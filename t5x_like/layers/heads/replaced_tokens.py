@@ -29,7 +29,7 @@ def row_keys(key: jax.Array, tokens_BL: jax.Array) -> jax.Array:
     return jax.vmap(jax.random.fold_in, (None, 0))(key, sums_B)
 
 
-def sampled(
+def sample_tokens(
     logits_BKV: jax.Array,
     *,
     keys_B: jax.Array,

@@ -22,7 +22,7 @@ def without(module: _Module, parts: Sequence[str]) -> _Module:
     return module
 
 
-def completed(module: _Module, owner: nnx.Module, parts: Sequence[str]) -> _Module:
+def complete(module: _Module, owner: nnx.Module, parts: Sequence[str]) -> _Module:
     """A copy of `module` with `parts` of `owner` in it: for calls, not to be stored."""
     whole = nnx.merge(*nnx.split(module))
     for part in parts:

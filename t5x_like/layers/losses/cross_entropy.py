@@ -38,7 +38,7 @@ def token_sums(
     largest logit counts as right.
     """
     logits_BLV = logits_BLV.astype(jnp.float32)
-    log_z_BL, target_BL, top_BL = reduced(logits_BLV, targets_BL)
+    log_z_BL, target_BL, top_BL = reductions(logits_BLV, targets_BL)
     nll_BL = log_z_BL - target_BL
     nll = cross_entropy = jnp.sum(nll_BL * weights_BL)
     if label_smoothing:
@@ -57,7 +57,9 @@ def token_sums(
 
 
 @jax.custom_vjp
-def reduced(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def reductions(
+    logits_BLV: jax.Array, targets_BL: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """log Z, the target's logit and the largest logit (which passes no gradient), each [B, L].
 
     Its own derivative keeps only the logits for the backward pass and sweeps over them once,
@@ -70,7 +72,7 @@ def reduced(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple[jax.Array, ja
 
 
 def _reduced_fwd(logits_BLV: jax.Array, targets_BL: jax.Array) -> tuple:
-    out = reduced(logits_BLV, targets_BL)
+    out = reductions(logits_BLV, targets_BL)
     return out, (logits_BLV, targets_BL, out[0])
 
 
@@ -85,4 +87,4 @@ def _reduced_bwd(saved: tuple, cotangents: tuple) -> tuple[jax.Array, None]:
     )
 
 
-reduced.defvjp(_reduced_fwd, _reduced_bwd)
+reductions.defvjp(_reduced_fwd, _reduced_bwd)

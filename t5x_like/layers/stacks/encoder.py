@@ -34,7 +34,7 @@ class Hidden(NamedTuple):
 _Hidden = TypeVar("_Hidden", bound=Any)
 
 
-def finished(hidden: _Hidden, last_BLD: jax.Array) -> _Hidden:
+def with_last(hidden: _Hidden, last_BLD: jax.Array) -> _Hidden:
     """`hidden` (this or a decoder's) with its last state after the last norm."""
     states = hidden.states
     if states is not None:

@@ -173,7 +173,7 @@ class TwoStreamStack(Stack):
             key, memory_BMD = xs
             new_BMD = None
             if memory_BMD is not None:
-                new_BMD = remembered(memory_BMD, x_BSD[:, :reuse_len])
+                new_BMD = next_memory(memory_BMD, x_BSD[:, :reuse_len])
             x_BSD, p = layer(x_BSD, memory_BMD, scene=scene, key=key)
             states = x_BSD if return_hidden else None
             return x_BSD, (states, p if return_attention else None, new_BMD)
@@ -198,7 +198,7 @@ class TwoStreamStack(Stack):
         )
 
 
-def remembered(memory_BMD: jax.Array, x_BLD: jax.Array) -> jax.Array:
+def next_memory(memory_BMD: jax.Array, x_BLD: jax.Array) -> jax.Array:
     """The last M of the memory followed by new states; no gradient passes (section 2.5)."""
     x_BLD = x_BLD.astype(memory_BMD.dtype)
     both = jnp.concatenate([memory_BMD, x_BLD], axis=1)[:, x_BLD.shape[1] :]

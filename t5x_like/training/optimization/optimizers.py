@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from t5x_like.core.calls import remembered
+from t5x_like.core.calls import remember_call
 from t5x_like.training.optimization.moments import scale_by_correction, scale_by_moments
 from t5x_like.training.optimization.schedules import Schedule, check_rate
 
@@ -29,7 +29,7 @@ class Optimizer(NamedTuple):
     """An optax gradient transformation with its learning rate, for the log.
 
     `build` takes any optax transformation; only those with `learning_rate` have it logged, and only
-    those with `made_by` (`calls.remembered`) can be written to a run's configuration.
+    those with `made_by` (`calls.remember_call`) can be written to a run's configuration.
     """
 
     init: Callable[[Any], Any]
@@ -38,7 +38,7 @@ class Optimizer(NamedTuple):
     made_by: functools.partial | None = None
 
 
-@remembered
+@remember_call
 def adafactor(
     learning_rate: float | Schedule,
     *,
@@ -104,7 +104,7 @@ def _adam(
 
         for name in ("__name__", "__qualname__", "__doc__"):
             setattr(make, name, getattr(moments, name))
-        return remembered(make)
+        return remember_call(make)
 
     return decorated
 

@@ -10,20 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from t5x_like.core.calls import remembered
+from t5x_like.core.calls import remember_call
 
 Step = int | jax.Array
 Schedule = Callable[[Step], jax.Array]
 
 
-@remembered
+@remember_call
 def constant(learning_rate: float, *, warmup_steps: int = 0) -> Schedule:
     """`learning_rate`, after a linear ramp from 0 over `warmup_steps`."""
     _check(warmup_steps, learning_rate=learning_rate)
     return lambda step: _ramp(step, warmup_steps) * jnp.float32(learning_rate)
 
 
-@remembered
+@remember_call
 def rsqrt(
     scale: float = 1.0,
     *,
@@ -56,7 +56,7 @@ def rsqrt(
     return schedule
 
 
-@remembered
+@remember_call
 def linear(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0, final: float = 0.0
 ) -> Schedule:
@@ -66,7 +66,7 @@ def linear(
     )
 
 
-@remembered
+@remember_call
 def polynomial(
     learning_rate: float,
     *,
@@ -90,7 +90,7 @@ def polynomial(
     return schedule
 
 
-@remembered
+@remember_call
 def bert_linear(learning_rate: float, *, total_steps: int, warmup_steps: int = 0) -> Schedule:
     """BERT's and ALBERT's schedule: a ramp from 0, then a line from `learning_rate` at step 0 to 0.
 
@@ -108,7 +108,7 @@ def bert_linear(learning_rate: float, *, total_steps: int, warmup_steps: int = 0
     return schedule
 
 
-@remembered
+@remember_call
 def warmup_times_linear(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0
 ) -> Schedule:
@@ -123,7 +123,7 @@ def warmup_times_linear(
     )
 
 
-@remembered
+@remember_call
 def cosine(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0, final: float = 0.0
 ) -> Schedule:
@@ -137,7 +137,7 @@ def cosine(
     return schedule
 
 
-@remembered
+@remember_call
 def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """One schedule after another, each counted from its own start (SciBERT's two phases).
 

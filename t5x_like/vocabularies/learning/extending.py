@@ -34,7 +34,7 @@ def check(base: Vocabulary, size: int) -> SubwordVocabulary:
     return base
 
 
-def extended(base: Vocabulary, sentences: Iterable[str], *, size: int) -> SubwordVocabulary:
+def extend(base: Vocabulary, sentences: Iterable[str], *, size: int) -> SubwordVocabulary:
     """`base` with the words that shorten the text most when each gets an id.
 
     The old ids keep their meanings, so that a model can continue from its parameters.

@@ -132,7 +132,7 @@ def extend(
     seed: int = 0,
     progress: bool = True,
 ) -> Path:
-    """Writes `base` with words of a bounded sample, as `extending.extended` chooses them.
+    """Writes `base` with words of a bounded sample, as `extending.extend` chooses them.
 
     Raises:
       ValueError: there is no text, or the vocabulary or size does not allow it; the latter is
@@ -144,7 +144,7 @@ def extend(
     sentences = sampling.sample(
         documents, max_sentences=max_sentences, seed=seed, progress=progress
     )
-    files.save_whole(extending.extended(base, sentences, size=size), directory)
+    files.save_whole(extending.extend(base, sentences, size=size), directory)
     return directory
 
 

@@ -93,6 +93,6 @@ def test_a_rare_script_is_written_in_bytes_where_it_is_not_in_the_vocabulary(tmp
 
 def test_what_cannot_be_meant_is_refused():
     with pytest.raises(ValueError, match="no documents to train on: b"):
-        languages.tempered({"a": 3, "b": 0}, 0.3)
+        languages.temper({"a": 3, "b": 0}, 0.3)
     with pytest.raises(ValueError, match="from 0 to 1"):
-        languages.tempered({"a": 3}, 3.0)
+        languages.temper({"a": 3}, 3.0)

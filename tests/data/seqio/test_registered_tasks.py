@@ -31,7 +31,7 @@ def source(features: Mapping[str, seqio.Feature]) -> registered_tasks.SeqioText:
         preprocessors=[seqio.CacheDatasetPlaceholder()],
         output_features=features,
     )
-    (found,) = registered_tasks.named("task") or ()
+    (found,) = registered_tasks.find_tasks("task") or ()
     return found.text
 
 
@@ -69,5 +69,5 @@ def test_numbers_that_pass_through_are_no_tokens(
 
 def test_every_objective_of_ours_is_in_one_vocabulary(make_corpus: type) -> None:
     for task in adapter.register_all(make_corpus(["text"], ["text"]), ByteVocabulary(100)):
-        (found,) = registered_tasks.named(task.name) or ()
+        (found,) = registered_tasks.find_tasks(task.name) or ()
         assert found.text.vocabulary == ByteVocabulary(100)

@@ -11,7 +11,7 @@ from t5x_like.layers.heads.replaced_tokens import (
     detection_sums,
     put,
     row_keys,
-    sampled,
+    sample_tokens,
 )
 
 VOCAB, ROWS, SLOTS = 300, 50, 400  # three blocks; the last one is not full
@@ -28,7 +28,7 @@ def logits():
 @functools.cache
 def frequencies(temperature=1.0, excluded=None):
     shape = (ROWS, SLOTS)
-    samples = jax.jit(sampled, static_argnames="temperature")(
+    samples = jax.jit(sample_tokens, static_argnames="temperature")(
         jnp.broadcast_to(logits(), (*shape, VOCAB)),
         keys_B=jax.random.split(jax.random.key(0), ROWS),
         temperature=temperature,
@@ -57,7 +57,7 @@ def test_a_low_temperature_takes_the_likeliest_and_passes_no_gradient():
 
     def take(x):
         keys_B = jax.random.split(jax.random.key(0), 4)
-        return sampled(x, keys_B=keys_B, temperature=1e-6)
+        return sample_tokens(x, keys_B=keys_B, temperature=1e-6)
 
     np.testing.assert_array_equal(take(many), many.argmax(axis=-1))
     grads = jax.grad(lambda x: take(x).astype(jnp.float32).sum() + 0 * x.sum())(many)

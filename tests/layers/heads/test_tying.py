@@ -26,7 +26,7 @@ class Both(nnx.Module):
         self.user = tying.without(Pair(rngs), ["first"])
 
     def __call__(self, x):
-        return self.owner(x) + tying.completed(self.user, self.owner, ["first"])(x)
+        return self.owner(x) + tying.complete(self.user, self.owner, ["first"])(x)
 
 
 def test_what_is_shared_is_stored_once_and_its_gradients_add_up():
@@ -40,7 +40,7 @@ def test_what_is_shared_is_stored_once_and_its_gradients_add_up():
 
 def test_a_completed_module_leaves_the_stored_one_as_it_is():
     both = Both(nnx.Rngs(0))
-    whole = tying.completed(both.user, both.owner, ["first"])
+    whole = tying.complete(both.user, both.owner, ["first"])
     assert len(jax.tree.leaves(whole)) == 2
     assert not hasattr(both.user, "first")
     whole.second = whole.first

@@ -10,7 +10,7 @@ from t5x_like.layers.attention import attention_kernels, masks
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.dropout import NO_DROPOUT, Dropouts
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, EncoderLayer
-from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, finished
+from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, with_last
 from tests.layers import numpy_layers as exact
 
 LENGTH, LAYERS = 6, 3
@@ -70,10 +70,10 @@ def test_nothing_more_is_kept_than_what_was_asked_for():
 
 def test_the_last_state_is_the_normed_one_once_finished():
     states = jnp.arange(12.0).reshape(3, 1, 2, 2)
-    hidden = finished(Hidden(states[-1], states), 100 + states[-1])
+    hidden = with_last(Hidden(states[-1], states), 100 + states[-1])
     np.testing.assert_array_equal(hidden.last, 100 + states[-1])
     np.testing.assert_array_equal(hidden.states, [*states[:-1], 100 + states[-1]])
-    assert finished(Hidden(states[-1]), states[0]).states is None
+    assert with_last(Hidden(states[-1]), states[0]).states is None
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_old_ids_stay_and_frequent_long_words_come_first(base: Path, tmp_path: P
 
 def test_what_occurs_once_or_is_one_id_is_not_added(base: Path) -> None:
     old = loading.load(base)
-    new = extending.extended(old, NEW, size=1000)
+    new = extending.extend(old, NEW, size=1000)
     added = {new.piece(i) for i in range(old.vocab_size, new.vocab_size)}
     assert "▁estoppel" not in added
     assert "▁the" not in added
@@ -51,7 +51,7 @@ def test_what_occurs_once_or_is_one_id_is_not_added(base: Path) -> None:
 
 def test_words_of_unknown_characters_are_added(base: Path) -> None:
     old = loading.load(base)
-    new = extending.extended(old, ["наш суд", "суд"], size=1000)
+    new = extending.extend(old, ["наш суд", "суд"], size=1000)
     assert new.encode("суд") == [old.vocab_size]
     assert old.token_ids.unk in old.encode("суд")
 
