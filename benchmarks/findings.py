@@ -174,7 +174,7 @@ def run(job: Job, work: Path) -> dict[str, Any]:
     log.unlink(missing_ok=True)
     output = log.with_suffix(".json")
     for stage in job.stages():
-        commands.append(recorded.shown(stage.command))
+        commands.append(recorded.command_text(stage.command))
         if stage.trains:
             recorded.execute(stage.command, cwd=work, log=log)
             continue
@@ -243,7 +243,7 @@ def write_page(output: Path) -> None:
         for name, finding in FINDINGS.items()
     }
     page = output / "findings.md"
-    text = finding_tables.written(page.read_text(encoding="utf-8"), [*lines.values()], sides)
+    text = finding_tables.fill_tables(page.read_text(encoding="utf-8"), [*lines.values()], sides)
     page.write_text(text, encoding="utf-8")
     for name, columns in finding_tables.COLUMNS.items():
         if mine := [line for line in lines.values() if line["finding"] == name]:

@@ -16,8 +16,8 @@ def run_text(run: Run) -> str:
     """The text of a run for `eval`, `infer` and `export`, in the form that `t5x_like train` writes.
 
     An optimizer of optax is a pair of functions, which cannot be written: the text leaves it out,
-    and alone does not train. Our own optimizers are written (`calls.remember_call`). A vocabulary that
-    exists already is left out, too, because it is saved beside the text.
+    and alone does not train. Our own optimizers are written (`calls.remember_call`). A vocabulary
+    that exists already is left out, too, because it is saved beside the text.
 
     Raises:
       ValueError: a part has no name that a gin file could import, such as a lambda.

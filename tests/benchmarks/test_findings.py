@@ -59,7 +59,7 @@ def test_every_side_can_be_trained(name: str, invented: Path, tmp_path: Path) ->
 def test_table_has_means_and_spreads_of_the_seeds() -> None:
     lines = [line("a", 0, 1.0), line("a", 1, 2.0), line("b", 0, 4.0), line("c", 0, None)]
     labels = {"c": "Third", "a": "First", "b": "Second", "d": "not run"}
-    rows = tables.made(lines, labels, {"loss": "loss"}).splitlines()
+    rows = tables.table_of(lines, labels, {"loss": "loss"}).splitlines()
     assert [row.split(" | ")[0] for row in rows[2:5]] == ["| Third", "| First", "| Second"]
     assert [row.split(" | ")[-1].strip(" |") for row in rows[2:5]] == ["", "1.500 ± 0.707", "4.000"]
     assert not any("not run" in row for row in rows)
@@ -67,7 +67,7 @@ def test_table_has_means_and_spreads_of_the_seeds() -> None:
 
 def test_what_stands_around_tables_stays() -> None:
     page = "before\n<!-- table: xlnet -->\nold\n<!-- end of table -->\nafter\n"
-    new = tables.written(page, [line("memory_0", 0, 1.0)], {"xlnet": {"memory_0": "none"}})
+    new = tables.fill_tables(page, [line("memory_0", 0, 1.0)], {"xlnet": {"memory_0": "none"}})
     assert new.startswith("before\n<!-- table: xlnet -->\n")
     assert new.endswith("<!-- end of table -->\nafter\n")
     assert "old" not in new

@@ -113,7 +113,7 @@ def test_a_classifier_finds_a_direction_among_features_of_different_scales():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 5)).astype(np.float32) * [1, 1e3, 1, 1e-3, 0]
     labels = (x[:, 3] > 0).astype(int)
-    model = probes.fitted(x[:200], labels[:200])
+    model = probes.fit(x[:200], labels[:200])
     assert model.score(x[200:], labels[200:]) > 0.9
     # A class that the model has never seen has no likelihood.
     few = np.array([0, 1, 7])
