@@ -45,29 +45,29 @@ Columns = Mapping[str, Mapping[str, float | None]]
 HEAD = """\
 # Reference runs
 
-Small recipes (`t5x_like recipes`), each trained from its one command on real text and compared on the
-documents that it holds out: what a run of yours should come to. Seeds are fixed; other machines and
-other versions of JAX round otherwise, and end a little elsewhere. This page is written by
-`python benchmarks/reference_runs.py` from [reference_runs.jsonl](reference_runs.jsonl).
+Each small recipe (`t5x_like recipes`) was trained with its one command on real text and evaluated on
+held-out documents. A run of yours should give similar figures. Seeds are fixed, but other machines and
+versions of JAX round differently, and their figures differ a little.
+`python benchmarks/reference_runs.py` writes this page from [reference_runs.jsonl](reference_runs.jsonl).
 
-- *untrained* is the same model, its parameters just drawn.
-- *unigram* gives each token its frequency in the training text, and special tokens that are predicted
-  with it (RoBERTa's, a language model's) theirs among the targets. `distilbert-mini` masks rare tokens
-  more often than frequent ones: its unigram figure is high for that.
-- `legal_bert-mini` goes on from `bert-mini`, whose results are the ones to compare its own with.
-- *blanked*, of an encoder-decoder, is the trained model with the encoder's ordinary tokens padded away.
-- Losses are in nats, means over the tokens that are predicted. *content* leaves out sentinels and end
-  of sequence. Losses of different vocabularies or objectives do not compare; bits per byte do.
-- Minutes are those of the training steps: without compiling, evaluating and reading the text. Some runs
-  shared their core with other work: their minutes are too many.
-- In a text of one language `mt5-mini` is `t5_1_1-mini` with another vocabulary, which spells rare
+- *untrained* is the same model with newly drawn parameters.
+- *unigram* predicts each token with its frequency in the training text. Special tokens that are among the
+  targets (RoBERTa's, a language model's) have their frequency there. `distilbert-mini` masks rare tokens
+  more often than frequent ones, so its unigram loss is high.
+- `legal_bert-mini` continues from `bert-mini`; compare the two.
+- *blanked* is a trained encoder-decoder whose encoder reads padding in place of ordinary tokens.
+- Losses are in nats, means over the predicted tokens. *content* leaves out sentinels and end of sequence.
+  Losses of different vocabularies or objectives do not compare; bits per byte do.
+- Minutes are the time of the training steps, without compilation, evaluation and reading the text. Some
+  runs shared their core with other work, and their minutes are too many.
+- On text of one language, `mt5-mini` is `t5_1_1-mini` with another vocabulary, which spells rare
   characters as bytes.
 
 ## Text
 
-`data/wiki_en` is a piece of an English Wikipedia dump of 2021 as WikiExtractor leaves it, an article a
-line of JSON. Any piece of a dump ([dumps.wikimedia.org](https://dumps.wikimedia.org)) gives an
-equivalent text, whose losses will be near these, not the same:
+`data/wiki_en` is a part of an English Wikipedia dump of 2021, which WikiExtractor turned into one article
+per line of JSON. Any part of a dump ([dumps.wikimedia.org](https://dumps.wikimedia.org)) gives an
+equivalent text, with losses near these:
 
 ```sh
 python -m pip install 'wikiextractor>=3.1'
@@ -75,17 +75,17 @@ mkdir -p data/wiki_en
 python -m wikiextractor.WikiExtractor --json -o - DUMP.xml.bz2 | gzip > data/wiki_en/articles.jsonl.gz
 ```
 
-(Without `-o -` it writes folders of files without an extension, `text/AA/wiki_00`, which would be
-taken for plain text.) Or let TensorFlow Datasets fetch a Wikipedia: `--gin.CORPUS="'tfds:wiki40b/en'"`
-([data.md](../data.md)). What these runs read:
+Without `-o -` WikiExtractor writes files without an extension, such as `text/AA/wiki_00`, which would be
+read as plain text. TensorFlow Datasets can also fetch a Wikipedia: `--gin.CORPUS="'tfds:wiki40b/en'"`
+([data.md](../data.md)). These runs read:
 """
 SUMMARY = """
 ## Summary
 
-Losses are of held-out text. In brackets beside another figure: the unigram model's, or where it has
-none the untrained model's.
+Losses are on held-out text. The last column has further metrics, with those of the unigram model in
+brackets, or of the untrained model if the unigram model has none.
 
-| recipe | parameters | steps | minutes | loss | trained | untrained | unigram | besides |
+| recipe | parameters | steps | minutes | loss | trained | untrained | unigram | further metrics |
 |-|-:|-:|-:|-|-:|-:|-:|-|
 """
 
@@ -284,11 +284,11 @@ def cells(line: Line, columns: Columns) -> list[str]:
         f"{line['minutes']:.1f}",
         f"`{loss}`",
         *(_number(columns[who].get(loss)) for who in COLUMNS[:3]),
-        ", ".join(_besides(columns)),
+        ", ".join(_further_metrics(columns)),
     ]
 
 
-def _besides(columns: Columns) -> Iterable[str]:
+def _further_metrics(columns: Columns) -> Iterable[str]:
     """Accuracies and the like, each beside a baseline's; for an encoder-decoder, of content."""
     trained = columns["trained"]
     for name, value in trained.items():
@@ -306,7 +306,7 @@ def _section(line: Line) -> str:
         f"```sh\n{line['command']}\n{line['eval_command']}\n```\n",
         f"![Loss of {name} over its steps](curves/{name}.png)\n",
         f"Seed {line['seed']}, {line['steps']:,} steps, {line['parameters']:,} parameters. "
-        "Held out of the text:\n",
+        "Metrics on held-out text:\n",
     ]
     for task, columns in line["results"].items():
         there = [who for who in COLUMNS if who in columns]
