@@ -70,6 +70,7 @@ def recipe(
     *,
     corpus: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
     task: str | None = None,
+    module: str | None = None,
     model_dir: str | None = None,
     cache_dir: str | None = None,
     train_steps: int | None = None,
@@ -91,6 +92,7 @@ def recipe(
       name: a name from `t5x_like recipes`: `bert_base`, `bert-mini`.
       corpus: files to read: a path or glob, several, `tfds:<name>`, or {name: files} as a mixture.
       task: the name of a corpus, task or mixture, in place of `corpus`.
+      module: the module or `.py` file that registers `task`.
       model_dir: the run's directory; a run that it holds is resumed.
       cache_dir: directory of vocabularies and caches.
       train_steps: all steps of the run. Warm-up and phases keep their shares of it.

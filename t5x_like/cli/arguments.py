@@ -191,7 +191,8 @@ def _as_setting(words: Sequence[str]) -> str:
     near = alike(name.upper(), known, at_most=1)
     if not near:
         return ""
-    value = value or (words[1] if len(words) > 1 else "VALUE")
+    if not value:
+        value = words[1] if len(words) > 1 and not words[1].startswith("-") else "VALUE"
     flags = {setting.target: word for word, setting in SETTINGS.items()}
     flag = flags.get(near[0], f"gin.{near[0]}")
     return f"; a setting of a run is given as --{flag}={value}"

@@ -40,6 +40,9 @@ SETTINGS: Mapping[str, Setting] = {
         "NAME",
         "a corpus by name (stdlib_docs), <corpus>.<objective>, or a registered task or mixture",
     ),
+    "module": Setting(
+        "MIXTURE_OR_TASK_MODULE", "str", "M", "the module or .py file that registers the task"
+    ),
     "model_dir": Setting("MODEL_DIR", "str", "DIR", "the run's folder; a run in it is resumed"),
     "cache_dir": Setting("CACHE_DIR", "str", "DIR", "folder of vocabularies and caches"),
     "train_steps": Setting("TRAIN_STEPS", "int", "N", "steps of the run; more extend it"),

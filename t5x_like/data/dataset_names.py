@@ -231,8 +231,8 @@ class DataNames:
             f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(known[:10])}, ..."
         )
         return (
-            f"no task or mixture {name!r}{advice}. If a module of yours registers it, name that in "
-            "MIXTURE_OR_TASK_MODULE"
+            f"no task or mixture {name!r}{advice}. If a module of yours registers it, name it with "
+            "--module (MIXTURE_OR_TASK_MODULE)"
         )
 
 

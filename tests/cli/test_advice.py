@@ -21,6 +21,8 @@ from tiny_run import ROOT
         ("train --batch_sise=5", "--batch_sise=5; a setting of a run is given as --batch_size=5"),
         ("train --steps 7", "--steps 7; a setting of a run is given as --train_steps=7"),
         ("train --eval_perod 7", "a setting of a run is given as --gin.EVAL_PERIOD=7"),
+        ("train --eval_perod --seed 7", "a setting of a run is given as --gin.EVAL_PERIOD=VALUE"),
+        ("train --module no_such --task a", "MIXTURE_OR_TASK_MODULE='no_such'"),
         ("train --learning-rat", "unrecognized arguments: --learning-rat\n"),
         ("import --from bert-base-uncased --to x", "`hf download bert-base-uncased --local-dir "),
         (

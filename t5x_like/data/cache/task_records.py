@@ -99,8 +99,8 @@ def _class(address: str, file: Path) -> Any:
             importlib.import_module(module)
     if module not in sys.modules:
         raise ValueError(
-            f"{file} names {address}: import its module first, with "
-            f"MIXTURE_OR_TASK_MODULE='{module}'"
+            f"{file} names {address}: import its module first, with --module {module} "
+            f"(MIXTURE_OR_TASK_MODULE='{module}')"
         )
     kind = getattr(sys.modules[module], name, None)
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
