@@ -182,10 +182,12 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
 
 def _as_setting(words: Sequence[str]) -> str:
     """Advice for an unknown flag, such as `--dtype`, whose name is like a setting of a run."""
-    from t5x_like.config import gin_files, gin_text
+    from t5x_like.config import gin_files, gin_text, t5x_names
     from t5x_like.core.spelling import alike
 
     name, _, value = words[0].lstrip("-").replace("-", "_").partition("=")
+    if meant := t5x_names.advice(name):
+        return meant
     text = (gin_files.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
     known = [one.selector for one in gin_text.read(text).bindings if not one.parameter]
     near = alike(name.upper(), known, at_most=1)

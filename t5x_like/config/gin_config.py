@@ -142,7 +142,7 @@ def _with_import(binding: str) -> str:
     there = vars(importlib.import_module(found[0]))
     if configurable not in there:
         known = [name for name, one in there.items() if getattr(one, "__module__", "") == found[0]]
-        advice = nearest(configurable, known)
+        advice = t5x_names.advice(configurable) or nearest(configurable, known)
         raise ConfigError(f"no {configurable} in {found[0]}{advice} in --gin.{binding}")
     package, _, leaf = found[0].rpartition(".")
     return (
@@ -328,7 +328,8 @@ def _nearest_configurable(message: str) -> str:
     """Advice for gin's message: the nearest configurables, or parameters of the configurable."""
     if found := re.search(r"No configurable matching '([\w.]+)'", message):
         selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
-        return nearest(found[1], sorted(".".join(s.split(".")[-2:]) for s in selectors))
+        known = sorted(".".join(selector.split(".")[-2:]) for selector in selectors)
+        return t5x_names.advice(found[1]) or nearest(found[1], known)
     if found := re.search(
         r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message
     ):

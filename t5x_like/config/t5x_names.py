@@ -1,4 +1,4 @@
-"""T5X's macros with other names here, for error messages."""
+"""T5X's macros, classes and flags with other names here, for error messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,34 @@ MACROS = {
 }
 """T5X's macros, and what does the same here."""
 
+CONFIGURABLES = {
+    "DatasetConfig": "BATCH_SIZE, PACK, SEED, MIXTURE_OR_TASK_NAME and TASK_FEATURE_LENGTHS",
+    "SaveCheckpointConfig": "CHECKPOINT_PERIOD and CHECKPOINTS_KEPT",
+    "RestoreCheckpointConfig": "INIT_FROM = @init_from.InitFrom(); a run in MODEL_DIR is resumed",
+    "PjitPartitioner": "--mesh data=-1,tensor=N (partitioning.make_layout.mesh)",
+    "Trainer": "MICROBATCHES and LEARNING_RATE",
+    "create_learning_rate_scheduler": "LEARNING_RATE = @schedules.rsqrt(), or another schedule",
+    "train": "EVAL_PERIOD, EVAL_BATCHES and SEED",
+    "T5Config": "t5.Config",
+    "Adafactor": "optimizers.adafactor",
+}
+"""T5X's classes and functions with parameters, and what sets the same here."""
 
-def advice(macro: str) -> str:
-    """Text for an error about a macro of T5X, or nothing for any other macro."""
-    return f"; in place of T5X's {macro} there is {MACROS[macro]}" if macro in MACROS else ""
+FLAGS = {
+    "process_count": "--num_processes",
+    "process_index": "--process_id",
+    "multiprocess_gpu": "--distributed",
+    "run_mode": "a command: t5x_like train, eval or infer",
+}
+"""T5X's flags, and what does the same here."""
+
+
+def advice(name: str) -> str:
+    """Text for an error about a name of T5X, or nothing for any other name.
+
+    Args:
+      name: a macro, a flag without dashes, or a configurable, such as `utils.DatasetConfig`.
+    """
+    name = name.rpartition(".")[2]
+    here = MACROS.get(name) or CONFIGURABLES.get(name) or FLAGS.get(name)
+    return f"; in place of T5X's {name} there is {here}" if here else ""

@@ -23,6 +23,15 @@ from tiny_run import ROOT
         ("train --eval_perod 7", "a setting of a run is given as --gin.EVAL_PERIOD=7"),
         ("train --eval_perod --seed 7", "a setting of a run is given as --gin.EVAL_PERIOD=VALUE"),
         ("train --module no_such --task a", "MIXTURE_OR_TASK_MODULE='no_such'"),
+        ("train --process_count=2", "in place of T5X's process_count there is --num_processes"),
+        (
+            "train --gin.MODEL_DIR='{tmp}' --gin.train/utils.DatasetConfig.batch_size=8",
+            "in place of T5X's DatasetConfig there is BATCH_SIZE, PACK",
+        ),
+        (
+            "train --gin.MODEL_DIR='{tmp}' --gin.partitioning.PjitPartitioner.num_partitions=2",
+            "in place of T5X's PjitPartitioner there is --mesh",
+        ),
         ("train --learning-rat", "unrecognized arguments: --learning-rat\n"),
         ("import --from bert-base-uncased --to x", "`hf download bert-base-uncased --local-dir "),
         (
