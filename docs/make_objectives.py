@@ -8,6 +8,7 @@ Run it when an objective or the look of examples changes.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,9 @@ FAMILIES = {
     ),
 }
 
+VARIANT = re.compile(r"_(rate|length)_\d+$")
+"""Names that differ from another one in a number; the page has no example of them."""
+
 SCRIPTS = """\
 ## Other scripts
 
@@ -126,7 +130,10 @@ def main() -> None:
     """Writes the page."""
     parts = [INTRODUCTION]
     summaries = objectives.summaries()
-    for family, (about, names) in FAMILIES.items():
+    listed = {name for _, names in FAMILIES.values() for name in names.split()}
+    others = " ".join(n for n in summaries if n not in listed and not VARIANT.search(n))
+    families = FAMILIES | ({"Others": ("", others)} if others else {})
+    for family, (about, names) in families.items():
         parts.append(f"## {family}\n\n{textwrap.fill(about, 100)}\n")
         for name in names.split():
             command = f"t5x_like show stdlib_docs.{name} -n 1 --length 64"

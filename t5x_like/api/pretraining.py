@@ -113,8 +113,7 @@ def recipe(
       UnreadError: a setting that nothing would read.
     """
     words = {word: value for word, value in locals().items() if word in settings.SETTINGS}
-    if not isinstance(objective, str):
-        words["objective"] = None
+    words["objective"] = objective if isinstance(objective, str) else None
     bindings = [*settings.bindings(words), *gin]
     with gin_config.temporary_configuration():
         found = from_gin([str(gin_files.find_recipe(name))], bindings, callbacks=callbacks)

@@ -236,8 +236,8 @@ def add_text(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         action="append",
         metavar="FILES",
-        help="in place of TASK: a path or glob of text, JSONL, TSV or Parquet files (also .gz and "
-        ".zst; may be repeated), or tfds:<name>",
+        help="in place of TASK: a path or glob of text, JSONL, TSV, CSV or Parquet files (also .gz "
+        "and .zst; may be repeated), or tfds:<name>",
     )
     group.add_argument("--field", help="the field that holds the text (default: text)")
     group.add_argument(

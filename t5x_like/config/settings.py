@@ -31,8 +31,8 @@ SETTINGS: Mapping[str, Setting] = {
         "CORPUS",
         "texts",
         "FILES",
-        "the text: a path or glob of text, JSONL, TSV or Parquet files (also .gz and .zst), or "
-        "tfds:<name>",
+        "the text: a path or glob of text, JSONL, TSV, CSV or Parquet files (also .gz and .zst), "
+        "or tfds:<name>",
     ),
     "task": Setting(
         "MIXTURE_OR_TASK_NAME",

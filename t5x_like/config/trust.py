@@ -15,13 +15,17 @@ from jax.nn import initializers
 
 from t5x_like.config import gin_text
 
-_PACKAGES = ("t5x_like.layers", "t5x_like.models", "t5x_like.objectives")
+_PACKAGES = (
+    "t5x_like.layers",
+    "t5x_like.models",
+    "t5x_like.objectives",
+    "t5x_like.runs.completers",
+)
 _MODULES = frozenset(
     [
         "t5x_like.runs.init_from",
         "t5x_like.config.presets",
         "t5x_like.runs.run",
-        "t5x_like.runs.teacher",
         "t5x_like.data.feature_converters",
         "t5x_like.data.dataset",
         "t5x_like.data.corpora.user_corpus",

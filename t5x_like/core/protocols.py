@@ -200,7 +200,8 @@ class Vocabulary(Protocol):
           IndexError: there is no id `i`.
         """
 
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> dict[str, Any]:
+        """What `vocabulary.json` holds: `class`, `fingerprint` and the fields of the kind."""
 
     def save(self, directory: Path) -> None:
         """Writes `vocabulary.json` and the files it needs, for `vocabularies.loading.load`."""

@@ -22,6 +22,7 @@ from tiny_run import ROOT
         ("train --steps 7", "--steps 7; a setting of a run is given as --train_steps=7"),
         ("train --eval_perod 7", "a setting of a run is given as --gin.EVAL_PERIOD=7"),
         ("train --eval_perod --seed 7", "a setting of a run is given as --gin.EVAL_PERIOD=VALUE"),
+        ("train --corpus stdlib_docs", "it is the name of a corpus; give it as the task, --task"),
         ("train --module no_such --task a", "MIXTURE_OR_TASK_MODULE='no_such'"),
         ("train --process_count=2", "in place of T5X's process_count there is --num_processes"),
         (

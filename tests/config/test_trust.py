@@ -8,8 +8,8 @@ import pytest
 
 from t5x_like.api.loaded_model import load
 from t5x_like.config import gin_config, trust
+from t5x_like.runs.completers.teacher import Teacher
 from t5x_like.runs.init_from import InitFrom
-from t5x_like.runs.teacher import Teacher
 
 HEAD = "from __gin__ import dynamic_registration\n"
 HOSTILE = {

@@ -14,7 +14,8 @@ from t5x_like.data.corpora import registry, text_formats
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 
 _DOCUMENTS = 2
-"""A number in fingerprints. It changes with the division of files into documents and splits."""
+"""A number in fingerprints. Raise it when the same files would give other documents or splits: then
+no cache of the old ones is read."""
 _CHUNK = 1 << 16
 _CHUNKS = 16
 
@@ -165,8 +166,10 @@ def _matching_files(patterns: Sequence[str]) -> list[Path]:
 
 
 def _hint(pattern: str) -> str:
-    """Advice for a pattern that is a directory or lies in a missing one; otherwise empty."""
+    """Advice for a directory, a path in a missing one, or the name of a corpus; otherwise empty."""
     path = Path(pattern)
+    if pattern.partition(".")[0] in registry.names():
+        return f": it is the name of a corpus; give it as the task, --task {pattern}"
     if path.is_dir():
         return f": it is a directory; write {pattern.rstrip('/')}/*"
     fixed = next(parent for parent in path.parents if not glob.has_magic(str(parent)))

@@ -61,7 +61,10 @@ class MaskedLanguageHead(nnx.Module):
 def masked_sums(
     head: MaskedLanguageHead, x_BLD: jax.Array, embedding: Embedding, *, batch: Batch
 ) -> TokenSums:
-    """Sums over `masked_positions` of the loss of `masked_targets`, with `masked_loss_weights`."""
+    """Sums over `masked_positions` of the loss of `masked_targets`, with `masked_loss_weights`.
+
+    The logits exist only here: a metric that needs them is a field of `TokenSums`.
+    """
     logits_BKV = head(at_positions(x_BLD, batch["masked_positions"]), embedding)
     weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
     return token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)

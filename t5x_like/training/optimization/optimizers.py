@@ -1,4 +1,4 @@
-"""The optimizers of the papers: Adafactor as T5X configures it, four kinds of Adam and LAMB."""
+"""The optimizers of the papers: Adafactor as T5X configures it, three kinds of Adam, and LAMB."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ Moments = Callable[[float, float, float], Sequence[optax.GradientTransformation]
 def _adam(
     *, eps: float, trust_ratio: bool = False
 ) -> Callable[[Moments], Callable[..., Optimizer]]:
-    """A decorator that makes an optimizer of a function and keeps its name and docstring."""
+    """A decorator that makes an optimizer of a function and keeps its name and docstring.
+
+    The function takes `b1`, `b2` and `eps`; the optimizer takes the arguments of `make`.
+    """
     usual_eps = eps
 
     def decorated(moments: Moments) -> Callable[..., Optimizer]:

@@ -20,8 +20,8 @@ from t5x_like.config import gin_config
 from t5x_like.core.partitioning import make_layout
 from t5x_like.models import distilbert
 from t5x_like.runs import saved_model
+from t5x_like.runs.completers.teacher import Teacher
 from t5x_like.runs.init_from import InitFrom
-from t5x_like.runs.teacher import Teacher
 from t5x_like.training.logs import RunLog
 from t5x_like.vocabularies.byte import ByteVocabulary
 
@@ -102,7 +102,7 @@ import jax
 jax.distributed.initialize(f"localhost:{sys.argv[3]}", 2, int(sys.argv[4]))
 import stored_berts
 from t5x_like.runs.init_from import InitFrom
-from t5x_like.runs.teacher import Teacher
+from t5x_like.runs.completers.teacher import Teacher
 from t5x_like.core.partitioning import make_layout
 from t5x_like.training.logs import RunLog
 
