@@ -114,7 +114,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     return made
 
 
-def without_zero_bias(make: functools.partial, weights: Any) -> functools.partial:
+def constructor_for(make: functools.partial, weights: Any) -> functools.partial:
     """The constructor for what the weights hold: a bias of zeros, a buffer there, is none here."""
     if make.func is not bart.Bart or _LOGITS_BIAS not in weights:
         return make

@@ -66,8 +66,8 @@ def read(directory: Path, *, architecture: str | None = None) -> ImportedModel:
         )
     make = family.from_hf(config, named[0])
     weights = safetensors_files.Weights(directory)
-    settled = getattr(family, "settled", None)
-    make = settled(make, weights) if settled else make
+    constructor_for = getattr(family, "constructor_for", None)
+    make = constructor_for(make, weights) if constructor_for else make
     model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     names = family.names(model)
     rules = progress.bar(names.rules, desc="reading", unit=" parameters", leave=False)
