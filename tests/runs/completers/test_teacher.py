@@ -124,10 +124,10 @@ def test_two_processes_hold_a_teacher_and_start_from_it(directory: Path) -> None
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = str(probe.getsockname()[1])
-    here = Path(__file__).parent
+    runs = Path(__file__).parent.parent
     flags = os.environ["XLA_FLAGS"].replace("count=8", "count=2")
-    env = os.environ | {"PYTHONPATH": str(here.parent.parent), "XLA_FLAGS": flags}
-    command = [sys.executable, "-c", TOGETHER, str(here), str(directory), port]
+    env = os.environ | {"PYTHONPATH": str(runs.parent.parent), "XLA_FLAGS": flags}
+    command = [sys.executable, "-c", TOGETHER, str(runs), str(directory), port]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     started = [subprocess.Popen([*command, str(n)], env=env, text=True, **pipes) for n in range(2)]
     found = [done.out.splitlines()[-1] for done in finish(*started)]
