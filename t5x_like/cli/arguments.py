@@ -186,7 +186,7 @@ def _as_setting(words: Sequence[str]) -> str:
     from t5x_like.core.spelling import alike
 
     name, _, value = words[0].lstrip("-").replace("-", "_").partition("=")
-    if meant := t5x_names.advice(name):
+    if meant := t5x_names.advice(name, t5x_names.FLAGS):
         return meant
     text = (gin_files.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
     known = [one.selector for one in gin_text.read(text).bindings if not one.parameter]

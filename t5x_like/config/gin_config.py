@@ -81,7 +81,7 @@ def bind(bindings: Sequence[str]) -> None:
         name = binding.partition("=")[0].strip()
         where = f"in --gin.{binding}"
         if re.fullmatch(r"\w+", name) and name not in macros:
-            meant = t5x_names.advice(name) or nearest(name, sorted(macros))
+            meant = t5x_names.advice(name, t5x_names.MACROS) or nearest(name, sorted(macros))
             if "MODEL_DIR" not in macros:
                 meant = "; add --gin_file=runs/pretrain.gin, which makes a run of a model"
             words = [f" (--{w})" for w, one in SETTINGS.items() if one.target == name]
@@ -142,7 +142,9 @@ def _with_import(binding: str) -> str:
     there = vars(importlib.import_module(found[0]))
     if configurable not in there:
         known = [name for name, one in there.items() if getattr(one, "__module__", "") == found[0]]
-        advice = t5x_names.advice(configurable) or nearest(configurable, known)
+        advice = t5x_names.advice(configurable, t5x_names.CONFIGURABLES) or nearest(
+            configurable, known
+        )
         raise ConfigError(f"no {configurable} in {found[0]}{advice} in --gin.{binding}")
     package, _, leaf = found[0].rpartition(".")
     return (
@@ -329,7 +331,7 @@ def _nearest_configurable(message: str) -> str:
     if found := re.search(r"No configurable matching '([\w.]+)'", message):
         selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
         known = sorted(".".join(selector.split(".")[-2:]) for selector in selectors)
-        return t5x_names.advice(found[1]) or nearest(found[1], known)
+        return t5x_names.advice(found[1], t5x_names.CONFIGURABLES) or nearest(found[1], known)
     if found := re.search(
         r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message
     ):

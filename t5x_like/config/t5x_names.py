@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 MACROS = {
     "RANDOM_SEED": "SEED (or --seed)",
     "EVAL_STEPS": "EVAL_BATCHES: batches of an evaluation",
@@ -43,12 +45,12 @@ FLAGS = {
 """T5X's flags, and what does the same here."""
 
 
-def advice(name: str) -> str:
+def advice(name: str, names: Mapping[str, str]) -> str:
     """Text for an error about a name of T5X, or nothing for any other name.
 
     Args:
       name: a macro, a flag without dashes, or a configurable, such as `utils.DatasetConfig`.
+      names: `MACROS`, `FLAGS` or `CONFIGURABLES`.
     """
     name = name.rpartition(".")[2]
-    here = MACROS.get(name) or CONFIGURABLES.get(name) or FLAGS.get(name)
-    return f"; in place of T5X's {name} there is {here}" if here else ""
+    return f"; in place of T5X's {name} there is {names[name]}" if name in names else ""

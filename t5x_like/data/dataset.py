@@ -102,7 +102,7 @@ class Data(DataNames):
         for one in found:
             label = f"{one.name}-" + "-".join(f"{n}{v}" for n, v in lengths.items())
             whole = dataclasses.replace(one, objective=None, steps=(), eos={}, label=label)
-            tasks.append(whole.cached(vocabulary))
+            tasks.append(whole.with_directory(vocabulary))
             directory = self.root / tasks[-1].directory
             whole.write_cache(directory, vocabulary, workers=self.workers, **options)
         self._record(tasks)
@@ -145,7 +145,7 @@ class Data(DataNames):
         self, one: Task, vocabulary: Vocabulary, *, once: Once = alone, overwrite: bool = False
     ) -> Task:
         """The task with its cache, which is made unless it is complete."""
-        one = one.cached(vocabulary)
+        one = one.with_directory(vocabulary)
         directory = self.root / one.directory
 
         def write() -> None:

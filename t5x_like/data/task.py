@@ -91,11 +91,9 @@ class Task:
                 "result"
             )
 
-    def cached(self, vocabulary: Vocabulary, *, label: str | None = None) -> Task:
+    def with_directory(self, vocabulary: Vocabulary) -> Task:
         """The task with the directory of its cache, and with the ids to append."""
-        directory = location.cache_directory(
-            label or self.label, vocabulary, sentences=self.sentences
-        )
+        directory = location.cache_directory(self.label, vocabulary, sentences=self.sentences)
         eos = appended_eos(self.steps, vocabulary.token_ids) if self.eos is None else self.eos
         return dataclasses.replace(self, directory=directory, eos=eos)
 

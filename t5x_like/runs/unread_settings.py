@@ -73,9 +73,10 @@ def check(run: Run, given: Sequence[UserSetting]) -> list[str]:
     for setting, file in given:
         if setting not in known and not _is_read(setting):
             where = f" of {file}" if file else ""
+            advice = t5x_names.advice(setting.selector, t5x_names.MACROS)
             raise UnreadError(
                 f"nothing reads {setting}{where}: this run does not use it"
-                f"{t5x_names.advice(setting.selector)}. docs/configuration.md lists the settings"
+                f"{advice}. docs/configuration.md lists the settings"
             )
     return notes
 

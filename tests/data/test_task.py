@@ -34,14 +34,14 @@ def test_plain_text_needs_an_objective_and_a_table_takes_none(make_corpus: Calla
 
 def test_end_of_sequence_is_appended_where_there_is_one(make_corpus: Callable) -> None:
     plain = task.of_corpus(make_corpus(["text"]), SpanCorruption())
-    assert plain.cached(ByteVocabulary()).eos == {"inputs": 1, "targets": 1}
-    assert plain.cached(PassThroughVocabulary(10, eos=None)).eos == {}
+    assert plain.with_directory(ByteVocabulary()).eos == {"inputs": 1, "targets": 1}
+    assert plain.with_directory(PassThroughVocabulary(10, eos=None)).eos == {}
     table = task.of_corpus(make_corpus([{"inputs": "a", "targets": "b"}]), None)
     assert table.steps == ("append_eos_after_trim",)
-    assert table.cached(ByteVocabulary()).eos == {"inputs": 1, "targets": 1}
+    assert table.with_directory(ByteVocabulary()).eos == {"inputs": 1, "targets": 1}
     without = task.of_corpus(make_corpus(["text"]), Unfinished())
     assert without.steps == ("trim",)
-    assert without.cached(ByteVocabulary()).eos == {}
+    assert without.with_directory(ByteVocabulary()).eos == {}
 
 
 def test_file_is_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,10 @@ _READ_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class Cache:
-    """A complete cache of one corpus under one vocabulary. A pickle holds only its address."""
+    """A complete cache of one corpus under one vocabulary.
+
+    A pickle holds its directory and manifest.
+    """
 
     def __init__(self, directory: Path, manifest: Manifest) -> None:
         self.directory = directory
@@ -131,7 +134,7 @@ def _check_size(path: Path, size: int) -> None:
 class CacheSplit:
     """The records of a split, which any number of threads may read in any order.
 
-    A pickle holds only its address.
+    A pickle holds its directory, manifest and name.
     """
 
     def __init__(self, directory: Path, manifest: Manifest, name: str) -> None:

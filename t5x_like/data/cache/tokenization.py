@@ -71,7 +71,7 @@ def _split(text: str, sentences: str) -> Iterator[list[str]]:
 
 def _line_parts(line: str) -> Iterator[str]:
     """The parts of a line, with the line ends after it, cut as by `text_pieces.parts`."""
-    start, body = 0, len(line.rstrip("\r\n"))
+    start, body = 0, text_pieces.body_length(line)
     while body - start > text_pieces.MAX_LINE:
         limit = start + text_pieces.MAX_LINE
         cut = line.rfind(" ", start, limit) + 1 or limit

@@ -168,7 +168,7 @@ def _matching_files(patterns: Sequence[str]) -> list[Path]:
 def _hint(pattern: str) -> str:
     """Advice for a directory, a path in a missing one, or the name of a corpus; otherwise empty."""
     path = Path(pattern)
-    if pattern.partition(".")[0] in registry.names():
+    if pattern in registry.names():
         return f": it is the name of a corpus; give it as the task, --task {pattern}"
     if path.is_dir():
         return f": it is a directory; write {pattern.rstrip('/')}/*"

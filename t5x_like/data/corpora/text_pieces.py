@@ -50,10 +50,15 @@ def parts(stream: io.TextIOBase) -> Iterator[str]:
         text = rest if rest.endswith("\n") else rest + stream.readline(MAX_LINE + 2 - len(rest))
         if not text:
             return
-        length = len(text.rstrip("\r\n")) if text.endswith("\n") else len(text)
-        cut = len(text) if length <= MAX_LINE else text.rfind(" ", 0, MAX_LINE) + 1 or MAX_LINE
+        long = body_length(text) > MAX_LINE
+        cut = text.rfind(" ", 0, MAX_LINE) + 1 or MAX_LINE if long else len(text)
         yield text[:cut]
         rest = text[cut:]
+
+
+def body_length(line: str) -> int:
+    """The number of characters before the line end, which is a line feed, or one after a return."""
+    return len(line.rstrip("\n").removesuffix("\r")) if line.endswith("\n") else len(line)
 
 
 def pieces(

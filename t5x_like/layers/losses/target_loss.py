@@ -31,15 +31,8 @@ class TargetLoss(TermLoss):
         """Logits of last states, float32 [B, L, V]."""
         raise NotImplementedError
 
-    def hidden(
-        self,
-        batch: Batch,
-        key: jax.Array | None = None,
-        *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Any:
-        """The states of a batch; `last`, [B, L, D], is what `score` reads."""
+    def hidden(self, *args: Any, **options: Any) -> Any:
+        """The states of a batch and a key; `last`, [B, L, D], is what `score` reads."""
         raise NotImplementedError
 
     def tokens(self, batch: Batch) -> jax.Array:

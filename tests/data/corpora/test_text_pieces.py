@@ -41,6 +41,8 @@ def prose(characters, seed=0):
     line=st.integers(4, 12),
     piece=st.integers(12, 40),
 )
+@hypothesis.example(text=" aaaaa aaaa\ra", line=5, piece=12)
+@hypothesis.example(text="aa aaaaa a\r\r\na", line=7, piece=12)
 def test_segments_of_pieces_are_those_of_the_text(text, line, piece):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(text_pieces, "MAX_LINE", line)
