@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,17 @@ import numpy as np
 from etils import epath
 from flax import nnx
 
+from t5x_like.api import predictors
 from t5x_like.config import gin_text
-from t5x_like.core.protocols import Decodable, lacking
+from t5x_like.inference.decoding.settings import Decoding
+from t5x_like.inference.masked_words import MaskedWords
+from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.runs import run_directory, saved_model, trained_run
 from t5x_like.runs.saved_model import SavedModel
 
 if TYPE_CHECKING:
+    from t5x_like.api.predictors import Ask
     from t5x_like.core.protocols import Vocabulary
-    from t5x_like.inference.fill_blanks import Filled
     from t5x_like.runs.baseline_comparison import Columns
     from t5x_like.runs.trained_run import TrainedRun
 
@@ -70,72 +73,82 @@ class LoadedModel:
             raise ValueError(f"the tasks of {self.directory} hold no documents out")
         return found
 
-    def fill(self, texts: str | Sequence[str], *, k: int = 1) -> Any:
+    def predict(
+        self,
+        inputs: str | Sequence[str | Mapping[str, Any]],
+        *,
+        ask: Ask | None = None,
+        **options: Any,
+    ) -> Any:
+        """The model's answer to a text, or to each of several, as `t5x_like predict`.
+
+        Args:
+          inputs: a text, or several; or records with the text `inputs` and further fields, such as
+            `targets` or `choices`.
+          ask: one of `predictors.ASKS`; by default, a text's blanks are filled if it has some, and
+            else the model does what it is for.
+          options: those of `predictors.predictor`, such as `batch_size`, and those of `Decoding`,
+            such as `num_beams=4`.
+
+        Returns:
+          The JSON fields of the answer: a dict for a text, a list of them for several.
+
+        Raises:
+          ValueError: the model cannot be asked this, or not with such inputs or options.
+        """
+        from t5x_like.inference import predictions
+
+        one = isinstance(inputs, str)
+        records: list[Mapping[str, Any]] = [
+            {"inputs": each} if isinstance(each, str) else each
+            for each in ([inputs] if isinstance(inputs, str) else inputs)
+        ]
+        how = {field.name for field in dataclasses.fields(Decoding)} & options.keys()
+        decoding = Decoding(**{name: options.pop(name) for name in how})
+        ask = ask or predictors.asks(self, records)
+        predictor = predictors.predictor(self, ask, decoding=decoding, **options)
+        predictions.check_all(predictor, records)
+        found = predictor(records)
+        return found[0] if one else found
+
+    def fill(self, texts: str | Sequence[str], *, k: int = 1, max_new_tokens: int = 64) -> Any:
         """Fills the blanks of a text, or of each of several: `___`, `[MASK]` or `<extra_id_0>`.
 
         An encoder-decoder writes any number of words into each (`Filled`); a masked language model
         guesses one token for each, with `k` alternatives and their probabilities (`Guesses`).
 
+        Args:
+          texts: one or several, each with at least one blank.
+          k: the guesses of a masked language model for each blank.
+          max_new_tokens: the most tokens that an encoder-decoder writes, for all blanks of a text.
+
         Raises:
           ValueError: the model fills no blanks, a text has none, or `k` is not for this model.
         """
+        decoding = Decoding(max_new_tokens=max_new_tokens)
+        filler: Any = predictors.predictor(self, "fill", decoding=decoding, k=k)
         several = [texts] if isinstance(texts, str) else list(texts)
-        vocabulary = self._known_vocabulary()
-        if lacking(self.model, Decodable):
-            from t5x_like.inference import masked_words
-
-            found: list[Any] = masked_words.fill(
-                several, self.model, vocabulary, k=k, template=self._template()
-            )
-        else:
-            if k != 1:
-                raise ValueError("an encoder-decoder writes one answer: k must be 1")
-            found = [*self.write(several)]
+        found = filler.guesses(several) if isinstance(filler, MaskedWords) else filler.fill(several)
         return found[0] if isinstance(texts, str) else found
 
-    def write(
-        self, texts: Sequence[str], *, max_length: int = 128, batch_size: int = 8
-    ) -> list[Filled]:
-        """The text that an encoder-decoder writes into blanks, decoded greedily.
+    def hidden(self, texts: Sequence[str], *, layer: int = -1) -> list[np.ndarray]:
+        """The states of each text's tokens, special ones included: float32 [tokens, d_model] each.
 
-        Args:
-          texts: each with `___` or `<extra_id_0>`, `<extra_id_1>`, ...
-          max_length: tokens of an answer, all blanks of a text together.
-          batch_size: how many texts are decoded at once.
-
-        Raises:
-          ValueError: the model is no encoder-decoder, knows no sentinels, or a text has no blank.
-        """
-        from t5x_like.inference import fill_blanks
-
-        vocabulary = self._known_vocabulary()
-        check_writes(self)
-        return list(
-            fill_blanks.fill(
-                texts,
-                vocabulary,
-                generate=self._generator(max_length),
-                batch_size=batch_size,
-            )
-        )
-
-    def hidden(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The last states of each text's tokens, special ones included: [tokens, d_model] each.
-
-        They are the encoder's, where there is one; float32.
+        They are the encoder's, where there is one. Layer 0 is the first layer's input, -1 the last.
 
         Raises:
           ValueError: no vocabulary is known, or a text is longer than the model has positions.
         """
-        from t5x_like.inference import text_rows
-
-        vocabulary = self._known_vocabulary()
-        ids = vocabulary.token_ids
-        rows = [
-            text_rows.with_special_tokens(vocabulary.encode(t), ids, self._template())
-            for t in texts
-        ]
-        return text_rows.states(self.model, rows, pad=ids.pad)
+        reader: Any = predictors.predictor(self, "embed", layer=layer, pooling="tokens")
+        rows = [reader.framing.text(text) for text in texts]
+        for text, row in zip(texts, rows, strict=True):
+            if row.truncated:
+                raise ValueError(
+                    f"{text[:60]!r} has more tokens than the model has positions: at most "
+                    f"{reader.framing.max_length}"
+                )
+        found: list[np.ndarray] = reader.vectors([row.tokens for row in rows])
+        return found
 
     def export(self, directory: str | Path, *, overwrite: bool = False) -> list[str]:
         """Writes the model for transformers: config.json, weights, tokenizer.
@@ -157,51 +170,19 @@ class LoadedModel:
         mine = SavedModel(self.model, params, self.step, self.vocabulary, self.original)
         return export.write(mine, Path(directory), overwrite=overwrite)
 
-    def _known_vocabulary(self) -> Vocabulary:
+    def known_vocabulary(self) -> Vocabulary:
+        """The vocabulary.
+
+        Raises:
+          ValueError: it is unknown.
+        """
         if self.vocabulary is None:
             raise ValueError(f"no vocabulary is known for {self.directory}: it reads no text")
         return self.vocabulary
 
-    def _template(self) -> str:
-        """The special tokens around a text, as in the family's tokenizers at Hugging Face."""
-        from t5x_like.interop.hugging_face import families
-        from t5x_like.interop.tokenizers.to_files import FAMILIES
-
-        try:
-            return FAMILIES[families.of_model(self.model).MODEL_TYPES[0]].text
-        except (KeyError, ValueError):  # a family of the user's
-            return "cls:0 A:0 sep:0" if lacking(self.model, Decodable) else "A:0 eos:0"
-
-    def _generator(self, max_length: int) -> Callable[[np.ndarray], np.ndarray]:
-        """A function from int32 [B, M] encoder tokens to int32 [B, max_length] decoder tokens."""
-        from t5x_like.inference import decoding
-
-        ids = self._known_vocabulary().token_ids
-        converter = None if self.run is None else self.run.run.feature_converter
-        start = getattr(ids, getattr(converter, "decoder_start", "pad"))
-
-        def generate(tokens: Any) -> np.ndarray:
-            return np.asarray(
-                decoding.greedy(
-                    self.model,
-                    tokens,
-                    max_length=max_length,
-                    vocab_size=self._known_vocabulary().vocab_size,
-                    start=ids.pad if start is None else start,
-                    pad=ids.pad,
-                    eos=ids.eos if ids.eos is not None else -1,
-                )
-            )
-
-        if self.run is None:
-            return generate
-        run = self.run
-
-        def on_mesh(tokens: np.ndarray) -> np.ndarray:
-            with run.run.layout.active():
-                return generate(trained_run.batch_to_device(run, {"x": tokens})["x"])
-
-        return on_mesh
+    def on_mesh(self) -> ModelOnMesh:
+        """The model with the mesh of its run."""
+        return ModelOnMesh(self.model, None if self.run is None else self.run.run.layout)
 
 
 def load(
@@ -251,27 +232,3 @@ def _from_hugging_face(directory: Path) -> LoadedModel:
     model = nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
     vocabulary, _ = from_files.find(directory)
     return LoadedModel(model, vocabulary, 0, str(directory), None, epath.Path(directory))
-
-
-def check_writes(model: LoadedModel) -> None:
-    """Raises ValueError if a model has no decoder that fills blanks; the error says what to do."""
-    module, kind = model.model, type(model.model).__name__
-    advice = (
-        "`t5x_like export --from RUN --to HF_DIR` writes it for transformers, where "
-        "pipeline({task!r}, 'HF_DIR') asks it"
-    )
-    if lacking(module, Decodable):
-        reads = hasattr(module, "encoder")
-        task = "fill-mask" if reads else "text-generation"
-        what = "reads and does not write" if reads else "continues with a text"
-        raise ValueError(
-            f"this model, a {kind}, {what}: only an encoder-decoder fills blanks with words of its "
-            "own. "
-            + "In Python t5x_like.load(RUN).fill(TEXT, k=5) guesses a token. " * reads
-            + advice.format(task=task)
-        )
-    if model.vocabulary is None or not model.vocabulary.token_ids.sentinels:
-        raise ValueError(
-            f"this {kind} has no sentinels in its vocabulary, so it was not trained to fill "
-            "numbered blanks. " + advice.format(task="fill-mask")
-        )

@@ -13,7 +13,7 @@ from t5x_like.cli import host_memory
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
     "eval": "print held-out metrics of a run beside those of baselines",
-    "infer": "fill in the blanks of a text with a trained model",
+    "predict": "ask a trained model: answers, blanks, classes, scores, ranks, vectors",
     "recipes": "list the recipes of published pretraining runs, or explain one",
     "objectives": "list the pretraining objectives, or explain one",
     "show": "print examples of a task or mixture as people read them",

@@ -278,16 +278,26 @@ class Body(Protocol):
         """The states of a batch; `key` None: without dropout."""
 
 
+class DecodingCache(Protocol):
+    """What a model keeps between the positions that it writes; a pytree."""
+
+    def repeat(self, times: int) -> Any:
+        """Each row `times` times in a row, for several answers to a text: B * times rows."""
+
+    def reorder(self, rows_B: jax.Array) -> Any:
+        """The cache where row b has written what `rows_B[b]` had; both answer the same text."""
+
+
 class Decodable(Protocol):
-    """An encoder-decoder that writes token by token; a pytree, as every module is."""
+    """A model that writes token by token; a pytree, as every module is."""
 
-    def encode(self, tokens_BM: jax.Array) -> States:
-        """The encoder's states of int32 [B, M]."""
+    def prefill(self, batch: Batch, *, max_length: int) -> Any:
+        """A `DecodingCache` of `max_length` positions that has read a text.
 
-    def init_cache(
-        self, encoded_BMD: jax.Array, encoder_tokens_BM: jax.Array, *, max_length: int
-    ) -> Any:
-        """An empty cache of keys and values for `max_length` positions, a pytree."""
+        It has also read all but the last of `decoder_input_tokens`, int32 [B, L], which are the
+        first tokens of the answers or, in a model without an encoder, the text. `decode_step`
+        continues with the last one, at position L - 1.
+        """
 
     def decode_step(
         self, cache: Any, tokens_B: jax.Array, position: jax.Array

@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from t5x_like.core.protocols import Vocabulary
+from t5x_like.inference.text_rows import Framing
+from t5x_like.inference.writing import Writer
 
-_UNNUMBERED = re.compile(r"_{3,}")
+_UNNUMBERED = re.compile(r"_{3,}|\[MASK\]|<mask>")
 _BLANK = re.compile(r"<extra_id_(\d+)>")
-_LENGTH_STEP = 64  # input lengths are rounded up to it, so that few shapes are compiled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,43 +24,64 @@ class Filled:
     blanks: tuple[str, ...]
     filled: str
 
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+
+@dataclasses.dataclass(frozen=True)
+class Blanks:
+    """The predictor of span-corruption models (`predictions.Predictor`)."""
+
+    writer: Writer
+    framing: Framing
+
+    @property
+    def batch_size(self) -> int:
+        return self.writer.batch_size
+
+    def check(self, record: Mapping[str, Any]) -> None:
+        """Raises ValueError where a text has no blank, or more than there are sentinels."""
+        self._numbered(record["inputs"])
+
+    def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """`filled`, and `blanks`: what the model put into each."""
+        found = self.fill([record["inputs"] for record in records])
+        return [{"filled": one.filled, "blanks": [*one.blanks]} for one in found]
+
+    def fill(self, texts: Sequence[str]) -> list[Filled]:
+        """Texts with what the model writes into their blanks.
+
+        Raises:
+          ValueError: a text has no blank, more than there are sentinels, or too many tokens.
+        """
+        vocabulary = self.framing.vocabulary
+        numbered = [self._numbered(text) for text in texts]
+        rows = [self.framing.row(vocabulary.encode_with_sentinels(text)) for text in numbered]
+        for text, row in zip(texts, rows, strict=True):
+            if row.truncated:  # a blank might be lost
+                raise ValueError(
+                    f"{text[:60]!r} has more tokens than the model reads: {self.framing.max_length}"
+                )
+        written = self.writer([row.tokens for row in rows])
+        return [
+            _filled(text, with_numbers, output=best.tokens, vocabulary=vocabulary)
+            for text, with_numbers, (best, *_) in zip(texts, numbered, written, strict=True)
+        ]
+
+    def _numbered(self, text: str) -> str:
+        numbered = number_blanks(text)
+        if (most := max(map(int, _BLANK.findall(numbered)))) >= (self.framing.ids.sentinels or 0):
+            raise ValueError(
+                f"{text[:60]!r} has blank {most}, but the vocabulary has "
+                f"{self.framing.ids.sentinels or 0} sentinels"
+            )
+        return numbered
 
 
-def fill(
-    texts: Iterable[str],
-    vocabulary: Vocabulary,
-    *,
-    generate: Callable[[np.ndarray], np.ndarray],
-    batch_size: int = 8,
-) -> Iterator[Filled]:
-    """Fills `batch_size` texts at a time.
-
-    Args:
-      texts: each with at least one blank; blanks without a number get the lowest free ones.
-      vocabulary: the model's.
-      generate: turns int32 [batch_size, length] encoder tokens, padded with 0, into int32
-        [batch_size, ...] decoder tokens, as `decoding.greedy` does.
-      batch_size: the rows of every call of `generate`; missing rows are padding.
-
-    Raises:
-      ValueError: a text has no blank, or more than the vocabulary has sentinels.
-    """
-    numbered = ((text, number_blanks(text)) for text in texts)
-    while rows := list(itertools.islice(numbered, batch_size)):
-        inputs = [_encode(with_numbers, vocabulary) for _, with_numbers in rows]
-        length = -(-max(map(len, inputs)) // _LENGTH_STEP) * _LENGTH_STEP
-        tokens = np.zeros((batch_size, length), np.int32)
-        for row, ids in zip(tokens, inputs, strict=False):
-            row[: len(ids)] = ids
-        outputs = np.asarray(generate(tokens))
-        for (text, with_numbers), output in zip(rows, outputs, strict=False):
-            yield _filled(text, with_numbers, output=output, vocabulary=vocabulary)
+def has_blank(text: str) -> bool:
+    """Whether a text has a blank of any kind."""
+    return bool(_UNNUMBERED.search(text) or _BLANK.search(text))
 
 
 def number_blanks(text: str) -> str:
-    """The text with each `___` replaced by `<extra_id_n>`; n counts over the unused numbers.
+    """The text with each `___` or `[MASK]` as `<extra_id_n>`; n counts over the unused numbers.
 
     Raises:
       ValueError: the text has no blank of either kind.
@@ -76,12 +96,9 @@ def number_blanks(text: str) -> str:
     return text
 
 
-def _encode(text: str, vocabulary: Vocabulary) -> list[int]:
-    eos = vocabulary.token_ids.eos
-    return vocabulary.encode_with_sentinels(text) + ([] if eos is None else [eos])
-
-
-def _filled(text: str, with_numbers: str, *, output: np.ndarray, vocabulary: Vocabulary) -> Filled:
+def _filled(
+    text: str, with_numbers: str, *, output: Sequence[int], vocabulary: Vocabulary
+) -> Filled:
     pieces = _BLANK.split(with_numbers)
     numbers = list(map(int, pieces[1::2]))
     spans = spans_of(output, vocabulary, numbers=numbers)
@@ -96,7 +113,7 @@ def _filled(text: str, with_numbers: str, *, output: np.ndarray, vocabulary: Voc
 
 
 def spans_of(
-    output: Sequence[int] | np.ndarray, vocabulary: Vocabulary, *, numbers: Sequence[int]
+    output: Sequence[int], vocabulary: Vocabulary, *, numbers: Sequence[int]
 ) -> dict[int, str]:
     """The text after each sentinel of `numbers` in decoder tokens; empty where it does not occur.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -12,6 +13,8 @@ import numpy as np
 
 from t5x_like.core.protocols import GoesOn, Vocabulary
 from t5x_like.inference import text_rows
+from t5x_like.inference.model_on_mesh import ModelOnMesh
+from t5x_like.inference.text_rows import Framing
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -22,7 +25,7 @@ _BLANK = re.compile(r"_{3,}|\[MASK\]|<mask>")
 class Guess(NamedTuple):
     """A token for a blank, as text, and its probability."""
 
-    text: str
+    token: str
     probability: float
 
 
@@ -34,51 +37,92 @@ class Guesses(NamedTuple):
     filled: str
 
 
-def fill(
-    texts: Sequence[str], model: Any, vocabulary: Vocabulary, *, k: int, template: str
-) -> list[Guesses]:
-    """The `k` likeliest tokens of each blank; blanks of one text are guessed independently.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskedWords:
+    """The predictor of models that guess masked tokens (`predictions.Predictor`).
 
-    Args:
-      texts: each with at least one blank.
-      model: predicts masked tokens: a BERT or a relative, an ELECTRA (its generator), an XLNet.
-      vocabulary: the model's.
+    Attributes:
+      model: a BERT or a relative, an ELECTRA (its generator), or an XLNet.
+      framing: of texts.
       k: the number of guesses for a blank.
-      template: the tokens around a text (`text_rows.with_special_tokens`).
-
-    Raises:
-      ValueError: the model predicts no masked tokens, the vocabulary has no mask, or a text has no
-        blank or is longer than the model has positions.
+      batch_size: the texts of a batch.
     """
-    predict = _predictor(model)
-    ids = vocabulary.token_ids
-    if ids.mask is None:
-        raise ValueError("the vocabulary has no token for a mask")
-    parts = [_BLANK.split(text) for text in texts]
-    for text, pieces in zip(texts, parts, strict=True):
-        if len(pieces) == 1:
-            raise ValueError(f"no blank in {text[:60]!r}: write ___ or [MASK] where one should be")
-    rows = [
-        text_rows.with_special_tokens(_encoded(pieces, vocabulary), ids, template)
-        for pieces in parts
-    ]
-    found: list[Guesses | None] = [None] * len(texts)
-    for numbers, batch in text_rows.batches(rows, pad=ids.pad):
-        blanks = np.asarray(batch["encoder_input_tokens"]) == ids.mask
-        logits = predict(model, {**batch, "masked_positions": _positions(blanks), "blanks": blanks})
-        shares, best = jax.lax.top_k(jax.nn.softmax(logits[..., : vocabulary.vocab_size]), k)
-        for row, n in enumerate(numbers):
-            guesses = tuple(
-                tuple(
-                    Guess(_text(vocabulary, int(token)), float(share))
-                    for token, share in zip(best[row, slot], shares[row, slot], strict=True)
+
+    model: ModelOnMesh
+    framing: Framing
+    k: int = 1
+    batch_size: int = text_rows.ROWS
+
+    def check(self, record: Mapping[str, Any]) -> None:
+        """Raises ValueError where a text has no blank."""
+        if len(_BLANK.split(record["inputs"])) == 1:
+            text = record["inputs"][:60]
+            raise ValueError(f"no blank in {text!r}: write ___ or [MASK] where one should be")
+
+    def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """`filled`, and the `blanks`, each a list of `token` and `probability`."""
+        return [
+            {
+                "filled": one.filled,
+                "blanks": [[guess._asdict() for guess in blank] for blank in one.blanks],
+            }
+            for one in self.guesses([record["inputs"] for record in records])
+        ]
+
+    def guesses(self, texts: Sequence[str]) -> list[Guesses]:
+        """The `k` likeliest tokens of each blank; blanks of one text are guessed independently.
+
+        Raises:
+          ValueError: the model predicts no masked tokens, the vocabulary has no mask, or a text has
+            no blank or is longer than the model has positions.
+        """
+        predict = predictor(self.model.model)
+        vocabulary, ids = self.framing.vocabulary, self.framing.ids
+        if ids.mask is None:
+            raise ValueError("the vocabulary has no token for a mask")
+        for text in texts:
+            self.check({"inputs": text})
+        parts = [_BLANK.split(text) for text in texts]
+        rows = [self.framing.row(_encoded(pieces, vocabulary)) for pieces in parts]
+        for text, row in zip(texts, rows, strict=True):
+            if row.truncated:
+                raise ValueError(
+                    f"{text[:60]!r} has more tokens than the model has positions: "
+                    f"{self.framing.max_length}"
                 )
-                for slot in range(len(parts[n]) - 1)
+        found: list[Guesses | None] = [None] * len(texts)
+        for batch in text_rows.batches(
+            [row.tokens for row in rows],
+            pad=ids.pad,
+            size=self.model.rows(self.batch_size),
+            max_length=self.framing.max_length,
+        ):
+            logits = self.model(predict, asked(batch, _positions(batch.tokens == ids.mask)))
+            shares, best = jax.lax.top_k(
+                jax.nn.softmax(logits[..., : vocabulary.vocab_size]), self.k
             )
-            words = [*(one[0].text for one in guesses), ""]
-            filled = "".join(a + b for a, b in zip(parts[n], words, strict=True))
-            found[n] = Guesses(texts[n], guesses, filled)
-    return [one for one in found if one is not None]
+            for place, n in enumerate(batch.numbers):
+                guesses = tuple(
+                    tuple(
+                        Guess(_text(vocabulary, int(token)), float(share))
+                        for token, share in zip(best[place, slot], shares[place, slot], strict=True)
+                    )
+                    for slot in range(len(parts[n]) - 1)
+                )
+                words = [*(one[0].token for one in guesses), ""]
+                filled = "".join(a + b for a, b in zip(parts[n], words, strict=True))
+                found[n] = Guesses(texts[n], guesses, filled)
+        return [one for one in found if one is not None]
+
+
+def asked(batch: text_rows.Batch, masked_positions: np.ndarray) -> dict[str, np.ndarray]:
+    """What `predictor` reads: an encoder's batch, and int32 `masked_positions` [B, K].
+
+    An XLNet also reads `blanks`, int32 [B, L], 1 at these positions: none sees another.
+    """
+    blanks = np.zeros_like(batch.tokens)
+    np.put_along_axis(blanks, masked_positions, 1, axis=1)
+    return {**batch.of_encoder, "masked_positions": masked_positions, "blanks": blanks}
 
 
 def _encoded(pieces: Sequence[str], vocabulary: Vocabulary) -> list[int]:
@@ -99,26 +143,34 @@ def _text(vocabulary: Vocabulary, token: int) -> str:
 
 
 def _positions(blanks: np.ndarray) -> np.ndarray:
-    """Positions of each row's blanks, int32 [B, K]; rows with fewer have 0 for the others."""
+    """Positions of each row's blanks, int32 [B, K]; rows with fewer repeat their last one."""
     rows = [np.flatnonzero(row) for row in blanks]
-    found = np.zeros((len(blanks), max(map(len, rows))), np.int32)
-    for row, where in enumerate(rows):
-        found[row, : len(where)] = where
+    most = max(map(len, rows))
+    # A power of two, so that few shapes are compiled.
+    found = np.zeros((len(blanks), 1 << (most - 1).bit_length()), np.int32)
+    for row, where in zip(found, rows, strict=True):
+        if len(where):
+            row[:] = where[-1]
+            row[: len(where)] = where
     return found
 
 
-def _predictor(model: Any) -> Callable[[Any, Any], jax.Array]:
+def guesses(model: Any) -> bool:
+    """Whether a model predicts masked tokens."""
+    sees_both_sides = hasattr(getattr(model, "encoder", None), "sights")
+    return hasattr(model, "whole_generator") or hasattr(model, "mlm") or sees_both_sides
+
+
+def predictor(model: Any) -> Callable[[Any, Any], jax.Array]:
     """A function from the model and a batch with `masked_positions` to logits [B, K, V]."""
+    if not guesses(model):
+        raise ValueError(
+            f"a {type(model).__name__} predicts no masked tokens: encoders pretrained on them do, "
+            "and encoder-decoders fill blanks"
+        )
     if hasattr(model, "whole_generator"):
         return _of_generator
-    if hasattr(model, "mlm"):
-        return _of_head
-    if hasattr(getattr(model, "encoder", None), "sights"):
-        return _of_two_streams
-    raise ValueError(
-        f"a {type(model).__name__} predicts no masked tokens: encoders pretrained on them do, "
-        "and encoder-decoders fill blanks"
-    )
+    return _of_head if hasattr(model, "mlm") else _of_two_streams
 
 
 @jax.jit
@@ -143,7 +195,7 @@ def _of_two_streams(model: Any, batch: Batch) -> jax.Array:
         {
             **batch,
             "permutation_query_order": jnp.ones_like(tokens_BL),
-            "permutation_key_order": jnp.where(batch["blanks"], 2, 0),
+            "permutation_key_order": jnp.where(batch["blanks"] > 0, 2, 0),
             "backward": jnp.zeros(len(tokens_BL), jnp.int32),
             "reset_memory": jnp.ones(len(tokens_BL), jnp.int32),
         }

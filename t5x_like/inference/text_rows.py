@@ -1,33 +1,94 @@
-"""Texts as rows of tokens, framed as in a family's tokenizer, and their states."""
+"""Texts as rows of tokens, framed as in a family's tokenizer, and batches of like length."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols import TokenIds, Vocabulary
 
 ROWS = 8
 """How many texts are read at once."""
-_LENGTH_STEP = 64  # lengths are rounded up to it, so that few shapes are compiled
+_SHORTEST = 16
 
 
-def with_special_tokens(tokens: Sequence[int], ids: TokenIds, template: str) -> list[int]:
-    """A text's tokens with the special ones of a template, such as "cls:0 A:0 sep:0".
+class Row(NamedTuple):
+    """The tokens of one or two texts, special ones included.
 
-    Tokens that the vocabulary lacks are left out. Token types are not given: one text has one type.
+    Attributes:
+      tokens: the ids.
+      truncated: whether a text was too long and lost its end.
+      types: the type of each token, such as 1 in a BERT's second text.
+      second: the place of the second text's first token.
     """
-    found: list[int] = []
-    for word in template.split():
-        role = word.partition(":")[0]
-        if role == "A":
-            found += tokens
-        elif (special := _special(role, ids)) is not None:
-            found.append(special)
-    return found
+
+    tokens: list[int]
+    truncated: bool
+    types: list[int]
+    second: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Framing:
+    """How texts become a row of a model.
+
+    Attributes:
+      vocabulary: the model's.
+      template: the tokens around a text A, each with its type, such as "cls:0 A:0 sep:0"; those
+        that the vocabulary lacks are left out.
+      pair: the tokens around two texts, A and B.
+      max_length: the most tokens of a row; the last text loses its last ones. None for any number.
+    """
+
+    vocabulary: Vocabulary
+    template: str
+    pair: str = "A:0 B:0"
+    max_length: int | None = None
+
+    @property
+    def ids(self) -> TokenIds:
+        """The vocabulary's special ids."""
+        return self.vocabulary.token_ids
+
+    def text(self, text: str, second: str | None = None) -> Row:
+        """The row of a text, or of two."""
+        tokens = self.vocabulary.encode(text)
+        return self.row(tokens, None if second is None else self.vocabulary.encode(second))
+
+    def row(self, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
+        """The row of the tokens of a text, or of two.
+
+        Raises:
+          ValueError: there is no room for a token.
+        """
+        parts: list[tuple[list[int], int]] = []
+        texts = {"A": list(first), "B": list(second or ())}
+        for word in (self.template if second is None else self.pair).split():
+            role, _, kind = word.partition(":")
+            special = None if role in texts else _special(role, self.ids)
+            found = texts.get(role, [] if special is None else [special])
+            parts.append((found, int(kind or 0)))
+        over = sum(len(part) for part, _ in parts) - (self.max_length or sys.maxsize)
+        last = texts["A" if second is None else "B"]
+        if over > 0:
+            if over >= len(last):
+                raise ValueError(
+                    f"rows of {self.max_length} tokens have no room for "
+                    + ("a text" if second is None else "a token of the second text")
+                )
+            del last[-over:]
+        before = itertools.takewhile(lambda part: part[0] is not texts["B"], parts)
+        return Row(
+            [token for part, _ in parts for token in part],
+            over > 0,
+            [kind for part, kind in parts for _ in part],
+            0 if second is None else sum(len(part) for part, _ in before),
+        )
 
 
 def _special(role: str, ids: TokenIds) -> int | None:
@@ -38,64 +99,60 @@ def _special(role: str, ids: TokenIds) -> int | None:
     return getattr(ids, role)
 
 
+class Batch(NamedTuple):
+    """Rows of like length: their numbers, their tokens, and what of these counts.
+
+    `tokens` and `counts` (1 for tokens, 0 for padding) are int32 [rows, length]; missing rows are
+    padding.
+    """
+
+    numbers: list[int]
+    tokens: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def of_encoder(self) -> dict[str, np.ndarray]:
+        """What an encoder reads."""
+        return {"encoder_input_tokens": self.tokens, "encoder_attention_mask": self.counts}
+
+
 def batches(
-    rows: Sequence[Sequence[int]], *, pad: int
-) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-    """Groups rows of similar length: the rows' numbers, and what an encoder reads.
+    rows: Sequence[Sequence[int]],
+    *,
+    pad: int,
+    size: int = ROWS,
+    max_length: int | None = None,
+    left: bool = False,
+) -> Iterator[Batch]:
+    """Batches of `size` rows, the longest rows first.
 
-    Yields:
-      `encoder_input_tokens` and `encoder_attention_mask`, int32 [ROWS, length]; missing rows are
-      padding.
+    Lengths are rounded up, to at most a third more, so that few shapes are compiled.
+
+    Args:
+      rows: tokens.
+      pad: the id of padding.
+      size: the rows of a batch.
+      max_length: the most tokens that a batch may be rounded up to; None for any number.
+      left: whether padding comes before a row, not after it.
     """
-    order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
-    for start in range(0, len(order), ROWS):
-        numbers = order[start : start + ROWS]
-        longest = max(len(rows[n]) for n in numbers)
-        shape = (ROWS, -(-longest // _LENGTH_STEP) * _LENGTH_STEP)
-        tokens, mask = np.full(shape, pad, np.int32), np.zeros(shape, np.int32)
-        for row, n in enumerate(numbers):
-            tokens[row, : len(rows[n])] = rows[n]
-            mask[row, : len(rows[n])] = 1
-        yield numbers, {"encoder_input_tokens": tokens, "encoder_attention_mask": mask}
+    order = sorted(range(len(rows)), key=lambda n: (-len(rows[n]), n))
+    for start in range(0, len(order), size):
+        numbers = order[start : start + size]
+        longest = len(rows[numbers[0]])
+        length = bucket(longest)
+        if max_length is not None:
+            length = max(longest, min(length, max_length))
+        tokens = np.full((size, length), pad, np.int32)
+        counts = np.zeros((size, length), np.int32)
+        for place, n in enumerate(numbers):
+            where = slice(length - len(rows[n]), None) if left else slice(len(rows[n]))
+            tokens[place, where], counts[place, where] = rows[n], 1
+        yield Batch(numbers, tokens, counts)
 
 
-def states(model: Any, rows: Sequence[Sequence[int]], *, pad: int) -> list[np.ndarray]:
-    """The last states of each row's tokens, float32 [length, d_model] each.
-
-    They are the encoder's, where the model has one, else the decoder's.
-
-    Raises:
-      ValueError: the model gives no states, or a row is longer than it has positions.
-    """
-    read = _reader(model)
-    found: list[np.ndarray] = [np.zeros(0)] * len(rows)
-    for numbers, batch in batches(rows, pad=pad):
-        last = np.asarray(read(model, batch), np.float32)
-        for row, n in enumerate(numbers):
-            found[n] = last[row, : len(rows[n])]
-    return found
-
-
-def _reader(model: Any) -> Any:
-    """A function from the model and a batch of `batches` to states [B, L, D]."""
-    if hasattr(model, "encode"):
-        return jax.jit(
-            lambda model, batch: (
-                model.encode(
-                    batch["encoder_input_tokens"], mask_BM=batch["encoder_attention_mask"]
-                ).last
-            )
-        )
-    if hasattr(model, "prefill"):
-        return jax.jit(
-            lambda model, batch: (
-                model.hidden({"decoder_input_tokens": batch["encoder_input_tokens"]}).last
-            )
-        )
-    if hasattr(_body(model), "hidden"):
-        return jax.jit(lambda model, batch: _body(model).hidden(batch).last)
-    raise ValueError(f"a {type(model).__name__} gives no states")
-
-
-def _body(model: Any) -> Any:
-    return getattr(model, "encoder", model)
+def bucket(length: int) -> int:
+    """The least of 16, 24, 32, 48, 64, 96, ... that is at least `length`."""
+    size = _SHORTEST
+    while size < length:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size

@@ -24,6 +24,7 @@ from t5x_like.layers.attention.relative_attention import (
 from t5x_like.layers.basic import ZEROS, Embedding, LayerNorm, param
 from t5x_like.layers.depth import above, below
 from t5x_like.layers.dropout import Dropouts, dropout, dropout_hidden, subkeys
+from t5x_like.layers.families import xlnet_decoding
 from t5x_like.layers.families.xlnet_inputs import Reading, content_alone, permuted, sights
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
@@ -270,6 +271,17 @@ class XLNet(nnx.Module):
     def score(self, x_BPD: jax.Array) -> jax.Array:
         """Logits of every token of the vocabulary: float32 [B, P, V]."""
         return self.encoder.tokens.attend(x_BPD) + self.bias[...]
+
+    def prefill(self, batch: Batch, *, max_length: int) -> xlnet_decoding.Cache:
+        """Reads prompts from left to right (`xlnet_decoding.prefill`)."""
+        return xlnet_decoding.prefill(self.encoder, batch, max_length=max_length)
+
+    def decode_step(
+        self, cache: xlnet_decoding.Cache, tokens_B: jax.Array, position: jax.Array
+    ) -> tuple[jax.Array, xlnet_decoding.Cache]:
+        """Logits after the tokens at `position` (int32 []), float32 [B, V]; the new cache."""
+        x_B1D, cache = xlnet_decoding.step(self.encoder, cache, tokens_B, position=position)
+        return self.score(x_B1D)[:, 0], cache
 
     def flops(self, batch: Batch) -> jax.Array:
         """Floating point operations of a training step on this batch, float32 [].

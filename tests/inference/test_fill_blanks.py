@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from t5x_like.inference.fill_blanks import Filled, fill, number_blanks, spans_of
+from t5x_like.inference.fill_blanks import Blanks, Filled, number_blanks, spans_of
+from t5x_like.inference.text_rows import Framing
+from t5x_like.inference.writing import Written
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
@@ -18,21 +20,13 @@ def pieces(tmp_path_factory):
     return SentencePieceVocabulary(file)
 
 
-def answers(vocabulary, *texts):
-    """A `generate` that returns these decoder texts, and notes what it was given."""
-    given = []
+def fill(texts, vocabulary, *outputs):
+    """Filled texts of a model that writes `outputs`."""
 
-    def generate(tokens):
-        given.append(tokens.copy())
-        out = np.zeros((len(tokens), 40), np.int32)
-        rows = texts[(len(given) - 1) * len(tokens) :][: len(tokens)]
-        for row, text in zip(out, rows, strict=False):
-            ids = [*vocabulary.encode_with_sentinels(text), 1]
-            row[: len(ids)] = ids
-        return out
+    def write(rows):
+        return [[Written(vocabulary.encode_with_sentinels(text), 0.0)] for text in outputs]
 
-    generate.given = given
-    return generate
+    return Blanks(write, Framing(vocabulary, "A:0 eos:0")).fill(texts)
 
 
 def test_blanks_without_a_number_get_the_free_ones_in_order():
@@ -64,34 +58,30 @@ def test_a_text_without_a_blank_is_refused():
     ],
 )
 def test_spans_go_where_their_sentinels_are(text, output, blanks, filled, pieces):
-    (got,) = fill([text], pieces, generate=answers(pieces, output))
+    (got,) = fill([text], pieces, output)
     assert got == Filled(text, blanks, filled)
 
 
 def test_bytes_keep_the_space_beside_a_blank():
     vocabulary = ByteVocabulary()
-    generate = answers(vocabulary, "<extra_id_0>quick<extra_id_1>ox<extra_id_2>")
-    (got,) = fill(["the ___ f___ é"], vocabulary, generate=generate)
+    output = "<extra_id_0>quick<extra_id_1>ox<extra_id_2>"
+    (got,) = fill(["the ___ f___ é"], vocabulary, output)
     assert got.filled == "the quick fox é"
 
 
 def test_bytes_that_other_sentinels_share_are_text():
     vocabulary = ByteVocabulary()
-    generate = answers(vocabulary, "<extra_id_0>日本é")  # E6 is the id of sentinel 25
-    (got,) = fill(["a___"], vocabulary, generate=generate)
+    # E6 is the id of sentinel 25.
+    (got,) = fill(["a___"], vocabulary, "<extra_id_0>日本é")
     assert got.filled == "a日本é"
 
 
-def test_inputs_are_encoded_ended_and_padded_to_whole_batches(pieces):
-    texts = ["the ___", "a ___ dog", "two ___ barns"]
-    generate = answers(pieces, *["<extra_id_0> old"] * 3)
-    got = list(fill(texts, pieces, generate=generate, batch_size=2))
-    assert [g.filled for g in got] == ["the old", "a old dog", "two old barns"]
-    assert [g.shape for g in generate.given] == [(2, 64), (2, 64)]
-    want = [*pieces.encode_with_sentinels("two <extra_id_0> barns"), 1]
-    np.testing.assert_array_equal(generate.given[1][0, : len(want)], want)
-    np.testing.assert_array_equal(generate.given[1][0, len(want) :], 0)
-    np.testing.assert_array_equal(generate.given[1][1], 0)
+def test_a_blank_beyond_the_sentinels_or_the_length_is_refused(pieces):
+    with pytest.raises(ValueError, match="has blank 100, but the vocabulary has 100 sentinels"):
+        fill(["the <extra_id_100>"], pieces, "")
+    short = Blanks(lambda rows: [], Framing(pieces, "A:0 eos:0", max_length=4))
+    with pytest.raises(ValueError, match="more tokens than the model reads: 4"):
+        short.fill(["the quick brown fox ___ jumps over a dog"])
 
 
 def test_what_follows_the_end_is_not_read(pieces):
@@ -99,8 +89,3 @@ def test_what_follows_the_end_is_not_read(pieces):
     word = pieces.encode("dog")
     spans = spans_of([ids.sentinel(0), *word, 1, *word], pieces, numbers=[0])
     assert spans == {0: " dog"}
-
-
-def test_result_is_json(pieces):
-    (got,) = fill(["the ___"], pieces, generate=answers(pieces, "<extra_id_0> dog"))
-    assert got.to_json() == {"text": "the ___", "blanks": ("dog",), "filled": "the dog"}

@@ -8,6 +8,7 @@ import pytest
 from flax import nnx
 
 from t5x_like.inference import masked_words, text_rows
+from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.models import albert, bert, electra, t5, xlnet
 from t5x_like.vocabularies.characters import CharacterVocabulary
 
@@ -28,7 +29,8 @@ MODELS = {
 
 
 def guessed(model, texts, k=3):
-    return masked_words.fill(texts, model, VOCABULARY, k=k, template=TEMPLATE)
+    framing = text_rows.Framing(VOCABULARY, TEMPLATE)
+    return masked_words.MaskedWords(model=ModelOnMesh(model), framing=framing, k=k).guesses(texts)
 
 
 @pytest.mark.slow
@@ -60,7 +62,7 @@ def test_a_bert_guesses_by_its_own_logits() -> None:
     logits = model.logits(batch)[0, row.index(ids.mask), : VOCABULARY.vocab_size]
     best = int(logits.argmax())
     ((guess, *_),) = guessed(model, ["a ___ b"])[0].blanks
-    assert guess.text == VOCABULARY.piece(best).strip("▁ ")
+    assert guess.token == VOCABULARY.piece(best).strip("▁ ")
     assert guess.probability == pytest.approx(float(jax.nn.softmax(logits)[best]), rel=1e-5)
 
 
@@ -73,17 +75,3 @@ def test_what_cannot_be_filled_is_said() -> None:
     writer = nnx.eval_shape(lambda: t5.T5(t5.Config(**sizes, **sides), rngs=nnx.Rngs(0)))
     with pytest.raises(ValueError, match="a T5 predicts no masked tokens"):
         guessed(writer, TEXTS)
-
-
-def test_a_text_is_framed_with_what_the_vocabulary_has() -> None:
-    ids = VOCABULARY.token_ids
-    assert text_rows.with_special_tokens([7, 8], ids, "cls:0 A:0 sep:0") == [ids.cls, 7, 8, ids.sep]
-    assert text_rows.with_special_tokens([7], ids, "begin:0 A:0 eos:0")[-2:] == [7, ids.eos]
-
-
-def test_rows_of_one_length_are_read_together() -> None:
-    rows = [[1] * n for n in (3, 70, 4, 5)]
-    found = list(text_rows.batches(rows, pad=0))
-    assert [numbers for numbers, _ in found] == [[0, 2, 3, 1]]
-    assert found[0][1]["encoder_input_tokens"].shape == (text_rows.ROWS, 128)
-    assert found[0][1]["encoder_attention_mask"].sum(1).tolist()[:4] == [3, 4, 5, 70]

@@ -8,7 +8,8 @@ import optax
 import pytest
 from flax import nnx
 
-from t5x_like.inference.decoding import greedy
+from t5x_like.inference.decoding.decode import decode
+from t5x_like.inference.decoding.settings import Decoding, Specials
 from t5x_like.models import bart
 from t5x_like.runs import preflight
 
@@ -121,8 +122,8 @@ def test_cached_decoding_is_decoding(changes, batch, make):
 
     @jax.jit
     def cached(model, batch):
-        inputs = batch["encoder_input_tokens"]
-        cache = model.init_cache(model.encode(inputs).last, inputs, max_length=9)
+        first = batch["decoder_input_tokens"][:, :1]
+        cache = model.prefill({**batch, "decoder_input_tokens": first}, max_length=9)
 
         def step(cache, token_and_position):
             logits, cache = model.decode_step(cache, *token_and_position)
@@ -137,13 +138,13 @@ def test_cached_decoding_is_decoding(changes, batch, make):
 
 
 @pytest.mark.slow
-def test_what_follows_the_end_of_a_greedy_row_is_padding(batch, make):
+def test_what_follows_the_end_of_an_answer_is_padding(batch, make):
     model = make(logits_bias=True)
     ends = model.logits_bias[...].at[EOS].set(100.0)
     model.logits_bias[...] = ends
-    inputs = batch["encoder_input_tokens"]
-    tokens = greedy(model, inputs, max_length=4, start=EOS, eos=EOS, pad=PAD)
-    np.testing.assert_array_equal(tokens, [[EOS, PAD, PAD, PAD]] * 2)
+    asked = {**batch, "decoder_input_tokens": batch["decoder_input_tokens"][:, :1]}
+    found = decode(model, asked, decoding=Decoding(max_new_tokens=4), specials=Specials(EOS, PAD))
+    np.testing.assert_array_equal(found.tokens[:, 0], [[EOS, PAD, PAD, PAD]] * 2)
 
 
 @pytest.mark.slow
@@ -206,10 +207,9 @@ def test_a_row_longer_than_the_positions_is_refused(make, batch):
     long = {**batch, "encoder_input_tokens": jnp.zeros((2, 15), int)}
     with pytest.raises(ValueError, match="15 tokens do not fit max_positions: at most 14 do"):
         jax.eval_shape(make().logits, long)
-    cache = functools.partial(make().init_cache, jnp.zeros((2, 3, 16)), jnp.ones((2, 3), int))
-    jax.eval_shape(functools.partial(cache, max_length=14))
+    jax.eval_shape(functools.partial(make().prefill, max_length=14), batch)
     with pytest.raises(ValueError, match="15 tokens do not fit max_positions"):
-        cache(max_length=15)
+        jax.eval_shape(functools.partial(make().prefill, max_length=15), batch)
 
 
 @pytest.mark.slow

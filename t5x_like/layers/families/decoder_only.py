@@ -5,6 +5,7 @@ Suffixes: B batch, L length, T cache length, D d_model, H heads, K d_kv, N layer
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import jax
@@ -21,6 +22,25 @@ from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, with_last
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """What decoding keeps between positions."""
+
+    past: KeysValues  # [N, B, T, H, K]
+    starts: jax.Array  # int32 [B], the position of each row's first token; before it is padding
+
+    def repeat(self, times: int) -> Cache:
+        """Each row `times` times in a row, for several answers to a text: B * times rows."""
+        past = jax.tree.map(lambda x: jnp.repeat(x, times, axis=1), self.past)
+        return Cache(past, jnp.repeat(self.starts, times))
+
+    def reorder(self, rows_B: jax.Array) -> Cache:
+        """The cache where row b has written what `rows_B[b]` had; both answer the same text."""
+        past = jax.tree.map(lambda x: x[:, rows_B], self.past)
+        return dataclasses.replace(self, past=past)
 
 
 class DecoderOnly(TargetLoss):
@@ -79,27 +99,17 @@ class DecoderOnly(TargetLoss):
         )
         return with_last(hidden, self.normed(hidden.last, last))
 
-    def init_cache(self, batch_size: int, *, max_length: int) -> KeysValues:
-        """A cache without any keys and values yet, [N, B, T, H, K] each.
-
-        Raises:
-          ValueError: `max_length` exceeds the model's positions.
-        """
-        embeddings.check_length(max_length, max_positions=self.max_positions)
-        config = self.config
-        layers = self.stack.num_layers
-        shape = (layers, batch_size, max_length, config.num_heads, config.d_kv)
-        return KeysValues(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
-
-    def prefill(self, batch: Batch, *, max_length: int) -> tuple[jax.Array, KeysValues]:
-        """Reads prompts of one length L at once; positions from L on are then decoded.
+    def prefill(self, batch: Batch, *, max_length: int) -> Cache:
+        """Reads prompts, which end at the same position: shorter ones have padding before them.
 
         Args:
-          batch: as in `hidden`.
-          max_length: T, the cache's length.
+          batch: int32 `decoder_input_tokens` [B, L]; where prompts differ in length,
+            `decoder_segment_ids` [B, L], 0 for padding and 1 for tokens; and where they are seen
+            from both sides, `decoder_causal_attention` [B, L].
+          max_length: T, the positions that the cache has room for.
 
         Returns:
-          Logits after the last token, float32 [B, V], and the cache.
+          The cache; `decode_step` continues with the last token.
 
         Raises:
           ValueError: `max_length` exceeds the model's positions.
@@ -107,6 +117,8 @@ class DecoderOnly(TargetLoss):
         embeddings.check_length(max_length, max_positions=self.max_positions)
         tokens_BL = batch["decoder_input_tokens"]
         length = tokens_BL.shape[1]
+        counts_BL = batch.get("decoder_segment_ids", jnp.ones_like(tokens_BL))
+        starts = length - counts_BL.sum(axis=1, dtype=jnp.int32)
         mask, bias = _visible(batch), self.bias(length)
 
         def body(layer: EncoderLayer, x_BLD: jax.Array, _: None) -> tuple[jax.Array, KeysValues]:
@@ -114,24 +126,25 @@ class DecoderOnly(TargetLoss):
             memory = layer.attention.keys_values(read_BLD)
             return layer(x_BLD, mask=mask, bias=bias, key=None)[0], memory
 
-        x_BLD, past = self.stack(body, self.embedded(tokens_BL))
+        positions_BL = jnp.maximum(jnp.arange(length) - starts[:, None], 0)
+        _, past = self.stack(body, self.embedded(tokens_BL, positions_BL=positions_BL))
         room = [(0, 0), (0, 0), (0, max_length - length), (0, 0), (0, 0)]
-        cache = jax.tree.map(lambda x: jnp.pad(x, room), past)
-        return self.score(self.normed(x_BLD[:, -1:]))[:, 0], cache
+        return Cache(jax.tree.map(lambda x: jnp.pad(x, room), past), starts)
 
     def decode_step(
-        self, cache: KeysValues, tokens_B: jax.Array, position: jax.Array
-    ) -> tuple[jax.Array, KeysValues]:
-        """Logits after the tokens at `position` (int32, from 0), float32 [B, V]; the new cache."""
-        length = cache.keys.shape[2]
-        x_B1D, cache = self.stack.step(
-            self.embedded(tokens_B[:, None], positions_BL=position[None, None]),
-            cache,
+        self, cache: Cache, tokens_B: jax.Array, position: jax.Array
+    ) -> tuple[jax.Array, Cache]:
+        """Logits after the tokens at `position` (int32 []), float32 [B, V]; the new cache."""
+        length = cache.past.keys.shape[2]
+        seen_BT = jnp.arange(length) >= cache.starts[:, None]
+        x_B1D, past = self.stack.step(
+            self.embedded(tokens_B[:, None], positions_BL=position - cache.starts[:, None]),
+            cache.past,
             position=position,
-            mask=jnp.arange(length) <= position,
+            mask=(seen_BT & (jnp.arange(length) <= position))[:, None, None],
             bias=self.bias(length, position=position),
         )
-        return self.score(self.normed(x_B1D))[:, 0], cache
+        return self.score(self.normed(x_B1D))[:, 0], dataclasses.replace(cache, past=past)
 
     def tokens(self, batch: Batch) -> jax.Array:
         return accounting.count(_segments(batch))

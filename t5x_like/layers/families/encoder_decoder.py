@@ -151,24 +151,31 @@ class EncoderDecoder(TargetLoss):
         )
         return with_last(hidden, self.normed(hidden.last, last, side="decoder"))
 
-    def init_cache(
-        self,
-        encoded_BMD: jax.Array,
-        encoder_tokens_BM: jax.Array,
-        *,
-        max_length: int,
-        mask_BM: jax.Array | None = None,
-    ) -> Cache:
-        """An empty cache for `max_length` positions; projects the encoder's output, once.
+    def prefill(self, batch: Batch, *, max_length: int) -> Cache:
+        """Reads the inputs, and all but the last of the answers' first tokens.
+
+        Args:
+          batch: int32 `encoder_input_tokens` [B, M], optionally `encoder_attention_mask` [B, M],
+            and `decoder_input_tokens` [B, L], L at least 1.
+          max_length: T, the positions that the cache has room for.
+
+        Returns:
+          The cache; `decode_step` continues with the last token, at position L - 1.
 
         Raises:
           ValueError: `max_length` exceeds the model's positions.
         """
         embeddings.check_length(max_length, max_positions=self.max_positions)
-        counts_BM = encoder_tokens_BM != self.padding if mask_BM is None else mask_BM
-        return self.decoder.init_cache(
-            encoded_BMD, memory_mask=masks.not_padding(counts_BM), max_length=max_length
+        inputs_BM, tokens_BL = batch["encoder_input_tokens"], batch["decoder_input_tokens"]
+        mask_BM = batch.get("encoder_attention_mask", inputs_BM != self.padding)
+        cache = self.decoder.init_cache(
+            self.encode(inputs_BM, mask_BM=mask_BM).last,
+            memory_mask=masks.not_padding(mask_BM),
+            max_length=max_length,
         )
+        for position in range(tokens_BL.shape[1] - 1):
+            _, cache = self.decode_step(cache, tokens_BL[:, position], jnp.int32(position))
+        return cache
 
     def decode_step(
         self, cache: Cache, tokens_B: jax.Array, position: jax.Array

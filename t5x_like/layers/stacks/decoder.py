@@ -39,6 +39,17 @@ class Cache:
     memory: KeysValues  # of the encoder's output, computed once, [N, B, M, H, K]
     memory_mask: jax.Array  # bool [B, 1, 1, M]
 
+    def repeat(self, times: int) -> Cache:
+        """Each row `times` times in a row, for several answers to a text: B * times rows."""
+        both = (self.past, self.memory)
+        past, memory = jax.tree.map(lambda x: jnp.repeat(x, times, axis=1), both)
+        return Cache(past, memory, jnp.repeat(self.memory_mask, times, axis=0))
+
+    def reorder(self, rows_B: jax.Array) -> Cache:
+        """The cache where row b has written what `rows_B[b]` had; both answer the same text."""
+        past = jax.tree.map(lambda x: x[:, rows_B], self.past)
+        return dataclasses.replace(self, past=past)
+
 
 class DecoderStack(Stack):
     """N decoder layers."""

@@ -6,7 +6,7 @@ Q queries (L or P), D d_model, H heads, N layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -14,14 +14,16 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.core.partitioning import constrain
+from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.relative_attention import (
     Biases,
     Positions,
     RelativeAttention,
     Sight,
 )
-from t5x_like.layers.dropout import Dropouts, residual, subkeys
+from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, residual, subkeys
 from t5x_like.layers.mlp import Mlp
+from t5x_like.layers.stacks.blocks import insert
 from t5x_like.layers.stacks.encoder import Hidden, all_states
 from t5x_like.layers.stacks.stack import Stack
 
@@ -92,13 +94,61 @@ class TwoStreamLayer(nnx.Module):
         key: jax.Array | None,
     ) -> tuple[jax.Array, tuple[jax.Array | None, ...]]:
         """[B, S, D] and the probabilities of each stream."""
-        keys = subkeys(key, 4)
-        y_BSD, probabilities = self._attended(x_BSD, memory_BMD, scene=scene, key=keys[0])
-        x_BSD = residual(x_BSD, y_BSD, dropouts=self.dropouts, key=keys[1])
+        first, *keys = subkeys(key, 4)
+        y_BSD, probabilities = self._attended(x_BSD, memory_BMD, scene=scene, key=first)
+        return self._feed_forward(x_BSD, y_BSD, keys), probabilities
+
+    def step(
+        self,
+        x_B2D: jax.Array,
+        past: KeysValues,
+        *,
+        position: jax.Array,
+        position_keys: jax.Array,
+        scene: Scene,
+    ) -> tuple[jax.Array, KeysValues]:
+        """The layer at the token at `position` (int32 []) and at the predicted one after it.
+
+        Args:
+          x_B2D: the states of both.
+          past: keys and values of T positions, [B, T, H, K] each; those before `position` are
+            filled.
+          position: that of the token.
+          position_keys: those of the layer, [B, H, 2 T, K].
+          scene: what both see: one sight, [B, 1, 2, T].
+
+        Returns:
+          [B, 2, D], and the keys and values of the token, [B, 1, H, K] each.
+        """
+        new = self.attention.keys_values(x_B2D[:, :1])
+        seen = insert(past, new, position=position, axis=1)
+        looked = self.attention.look(
+            self.attention.heads(x_B2D),
+            seen,
+            position_keys=position_keys,
+            biases=self._query_biases(scene),
+            sight=scene.sights[0],
+            dropouts=NO_DROPOUT,
+            key=None,
+        )
+        y_B2D = self.attention.project(looked.values)
+        return self._feed_forward(x_B2D, y_B2D, subkeys(None, 3)), new
+
+    def _feed_forward(
+        self, x_BSD: jax.Array, y_BSD: jax.Array, keys: Sequence[jax.Array | None]
+    ) -> jax.Array:
+        """What follows the attention, whose result is `y_BSD`."""
+        x_BSD = residual(x_BSD, y_BSD, dropouts=self.dropouts, key=keys[0])
         x_BSD = self.attention_norm(x_BSD)
-        y_BSD = self.mlp(x_BSD, dropouts=self.dropouts, key=keys[2])
-        x_BSD = residual(x_BSD, y_BSD, dropouts=self.dropouts, key=keys[3])
-        return self.mlp_norm(x_BSD), probabilities
+        y_BSD = self.mlp(x_BSD, dropouts=self.dropouts, key=keys[1])
+        x_BSD = residual(x_BSD, y_BSD, dropouts=self.dropouts, key=keys[2])
+        return self.mlp_norm(x_BSD)
+
+    def _query_biases(self, scene: Scene) -> Biases:
+        biases = self.biases or scene.biases
+        if biases is None:
+            raise ValueError("neither the layer nor the model has query biases")
+        return biases
 
     def _attended(
         self,
@@ -109,9 +159,7 @@ class TwoStreamLayer(nnx.Module):
         key: jax.Array | None,
     ) -> tuple[jax.Array, tuple[jax.Array | None, ...]]:
         attention = self.attention
-        biases = self.biases or scene.biases
-        if biases is None:
-            raise ValueError("neither the layer nor the model has query biases")
+        biases = self._query_biases(scene)
         length = x_BSD.shape[1] - scene.num_predicted
         seen_BTD = x_BSD[:, :length]
         if memory_BMD is not None:

@@ -70,23 +70,6 @@ def test_language_model(name, tmp_path):
     same_loss(model, batch, their_model, out)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt"])
-def test_greedy_decoding(name, tmp_path):
-    their_model = theirs(name, "LMHeadModel")
-    model = parity.ours_of(their_model, tmp_path)
-    prompt = read(rows=1)[1]["decoder_input_tokens"][:, :4]
-    settings = transformers.GenerationConfig(max_new_tokens=8, do_sample=False, pad_token_id=PAD)
-    inputs = torch.tensor(np.asarray(prompt, np.int64))
-    want = their_model.generate(inputs, generation_config=settings)[0, 4:]
-    prefill = jax.jit(functools.partial(model.prefill, max_length=12))
-    logits, cache = prefill({"decoder_input_tokens": prompt})
-    step, got = jax.jit(type(model).decode_step), []
-    for position in range(4, 12):
-        got.append(int(logits.argmax(-1)[0]))
-        logits, cache = step(model, cache, logits.argmax(-1), jnp.int32(position))
-    assert got == want.tolist()
-
-
 @pytest.mark.parametrize("labels", [3, 1])
 @pytest.mark.parametrize("name", ["gpt2", "gpt"])
 def test_classes_and_numbers(name, labels, tmp_path):

@@ -1,0 +1,229 @@
+"""`t5x_like predict`: asks a trained model about texts."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_like.cli import arguments
+
+if TYPE_CHECKING:
+    from t5x_like.api.loaded_model import LoadedModel
+
+_EPILOG = """\
+examples:
+  t5x_like predict runs/sums "17+25" "3+4"
+  t5x_like predict runs/local "Return the ___ of the file."
+  t5x_like predict runs/bert "The capital of France is [MASK]." --k 5
+  t5x_like predict runs/t5 --input questions.txt --output answers.jsonl --num_beams 4
+  t5x_like predict runs/t5 --input pairs.tsv --score --output scores.jsonl
+  t5x_like predict runs/bert --input texts.txt --embed --output vectors.npy
+
+Without --write, --fill and so on, blanks of a text are filled (___, [MASK] or <extra_id_0>) if it
+has some; otherwise encoder-decoders answer, language models continue, an ELECTRA marks replaced
+tokens, and fine-tuned models give a class, a number, tags or a span. An output file has a JSON line
+for each input, in order. Until it is whole, it is FILE.partial; the same command goes on after a
+kill.
+"""
+_DECODING: dict[str, tuple[type, str]] = {
+    "max_new_tokens": (int, "most tokens of an answer (default: 64)"),
+    "min_new_tokens": (int, "least tokens of an answer"),
+    "num_beams": (int, "sequences that beam search keeps (default: 1, the likeliest token)"),
+    "length_penalty": (float, "power of the length that divides a beam's score (default: 1)"),
+    "num_return_sequences": (int, "answers to a text (default: 1)"),
+    "temperature": (float, "divides the logits before a draw (default: 1)"),
+    "top_k": (int, "draw from the K likeliest tokens (default: all)"),
+    "top_p": (float, "draw from the fewest tokens with this probability together"),
+    "repetition_penalty": (float, "makes tokens that occurred less likely, above 1"),
+    "no_repeat_ngram_size": (int, "no N tokens in a row occur twice"),
+    "seed": (int, "of the draws (default: 0)"),
+}
+
+
+def main(argv: list[str]) -> int:
+    """Prints or writes a prediction for each input."""
+    parser = _parser()
+    args, bindings = arguments.parse(parser, argv)
+    if not (args.texts or args.input or args.held_out):
+        parser.error("give a TEXT, --input FILE or --held_out N")
+    if args.per_token and args.ask != "rank":
+        parser.error("--per_token is an option of --rank")
+
+    from t5x_like.api import predictors
+    from t5x_like.api.loaded_model import load
+    from t5x_like.inference import input_files, predictions
+    from t5x_like.inference.decoding.settings import Decoding
+
+    records: list[dict[str, Any]] = [{"inputs": text} for text in args.texts]
+    if args.input:
+        records += input_files.read(args.input, field=args.field)
+    given = {name: getattr(args, name) for name in _DECODING if getattr(args, name) is not None}
+    # Settings of draws mean that tokens are to be drawn.
+    if {"temperature", "top_k", "top_p"} & given.keys():
+        given["do_sample"] = True
+    if args.do_sample:
+        given["do_sample"] = True
+    if args.early_stopping is not None:
+        given["early_stopping"] = {"true": True, "false": False}.get(args.early_stopping, "never")
+    decoding = Decoding(**given)
+    model = load(args.model_dir, step=args.step, gin=bindings, modules=args.module)
+    if args.held_out:
+        records += _held_out(model, args.held_out)
+    ask = args.ask or predictors.asks(model, records)
+    predictor = predictors.predictor(
+        model,
+        ask,
+        decoding=decoding,
+        k=args.k,
+        layer=args.layer,
+        pooling=args.pooling,
+        per_token=args.per_token,
+        batch_size=args.batch_size,
+        max_input_length=args.max_input_length,
+    )
+    predictions.check_all(predictor, records)
+    if args.output:
+        identity = {
+            "model": str(Path(args.model_dir).absolute()),
+            "step": model.step,
+            "ask": ask,
+            "settings": repr((decoding, args.k, args.layer, args.pooling, args.per_token)),
+            "max_input_length": args.max_input_length,
+            "inputs": hashlib.sha256(json.dumps(records).encode()).hexdigest(),
+        }
+        done = predictions.predict_to_file(predictor, records, Path(args.output), identity=identity)
+        print(_summary(done, args.output), file=sys.stderr)
+        return 0
+    found = dict(pair for some in predictions.predict(predictor, records) for pair in some)
+    for number, record in enumerate(records):
+        print(_text(record, found[number]), flush=True)
+    if cut := sum("truncated" in one for one in found.values()):
+        print(
+            f"note: {cut} of {len(records)} inputs were too long and lost their end",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="t5x_like predict",
+        description="Asks a trained or imported model about texts: it answers, continues, fills "
+        "blanks, marks, classifies, scores, ranks or embeds, by what it is.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR, or imported weights")
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help="an input")
+    parser.add_argument(
+        "--input",
+        metavar="FILE",
+        help="inputs: lines of text, .jsonl, .tsv, .csv or .parquet (also .gz and .zst); - is "
+        "standard input",
+    )
+    parser.add_argument("--field", help="the field of the input (default: inputs, or text)")
+    parser.add_argument(
+        "--output", metavar="FILE", help="write JSON lines here; with --embed also .npy"
+    )
+    parser.add_argument(
+        "--held_out",
+        type=arguments.natural,
+        default=0,
+        metavar="N",
+        help="N sentences of the run's validation split, with blanks made by its objective",
+    )
+    parser.add_argument("--step", type=int, help="the checkpoint's step (default: the newest)")
+    parser.add_argument(
+        "--batch_size", type=arguments.positive, default=8, metavar="B", help="inputs at once"
+    )
+    parser.add_argument(
+        "--max_input_length",
+        type=arguments.positive,
+        metavar="N",
+        help="most tokens of an input, whose end is cut (default: what the run reads)",
+    )
+    asks = parser.add_argument_group("what is asked (default: what the model is for)")
+    for name, text in (
+        ("write", "an answer, or a continuation"),
+        ("fill", "what belongs into the blanks"),
+        ("mark", "which tokens were replaced"),
+        ("answer", "what a task's head says"),
+        ("score", "the log-likelihood of `targets` given `inputs`; of the text for a masked model"),
+        ("rank", "the likeliest of `choices`"),
+        ("embed", "states as vectors"),
+    ):
+        asks.add_argument(f"--{name}", dest="ask", action="store_const", const=name, help=text)
+    asks.add_argument(
+        "--k", type=arguments.positive, default=1, help="guesses for a [MASK] (default: 1)"
+    )
+    asks.add_argument("--per_token", action="store_true", help="rank by log-likelihood per token")
+    asks.add_argument(
+        "--layer",
+        type=_layer,
+        default=-1,
+        metavar="N",
+        help="layer of --embed: 0 is the input, -1 the last (default); W,W,... mixes all layers",
+    )
+    asks.add_argument(
+        "--pooling",
+        default="mean",
+        choices=("mean", "first", "last", "max", "tokens"),
+        help="vector of a text with --embed; tokens gives one for each (default: mean)",
+    )
+    writing = parser.add_argument_group("decoding (names and meanings of transformers)")
+    for name, (kind, text) in _DECODING.items():
+        writing.add_argument(f"--{name}", type=kind, metavar="X", help=text)
+    writing.add_argument("--do_sample", action="store_true", help="draw tokens")
+    writing.add_argument("--early_stopping", choices=("true", "false", "never"))
+    arguments.add_modules(parser)
+    return parser
+
+
+def _layer(text: str) -> int | list[float]:
+    """The type of `--layer -1` and `--layer 0,0,1`."""
+    return [float(one) for one in text.split(",")] if "," in text else int(text)
+
+
+def _held_out(model: LoadedModel, n: int) -> list[dict[str, Any]]:
+    from t5x_like.inference.blanked_sentences import blanked_sentences
+
+    if model.run is None:
+        raise ValueError(f"{model.directory} is no run: it holds no text out")
+    pairs = blanked_sentences(model.run.run.data.open()[0], n)
+    return [{"inputs": text, "original": truth} for text, truth in pairs]
+
+
+def _summary(done: Any, output: str) -> str:
+    speed = f", {done.predicted / done.seconds:.1f} a second" if done.predicted else ""
+    resumed = done.records - done.predicted
+    before = f", {resumed:,} were there already" if resumed else ""
+    cut = f"; {done.truncated:,} inputs were too long and lost their end" if done.truncated else ""
+    return f"{output}: {done.records:,} predictions{before}{speed}{cut}"
+
+
+def _text(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """A prediction as people read it."""
+    match found:
+        case {"filled": filled, "blanks": [[{"token": _}, *_], *_] as blanks}:
+            return "\n".join([str(filled), *map(_guesses, blanks)])
+        case {"filled": filled, "blanks": blanks} if "original" in record:
+            lines = ("text: ", record["inputs"]), ("fills:", " | ".join(blanks))
+            return "\n".join(
+                f"  {a} {b}" for a, b in (*lines, ("truth:", record["original"]), ("", ""))
+            )
+        case {"filled": text} | {"prediction": text} | {"choice": text}:
+            return str(text)
+        case {"predictions": texts}:
+            return "\n".join(texts)
+        case {"replaced": replaced, "tokens": _}:
+            return f"{record['inputs']}\n  replaced: {' '.join(replaced) or '(none)'}"
+    return json.dumps({**record, **found}, ensure_ascii=False)
+
+
+def _guesses(blank: Sequence[Mapping[str, Any]]) -> str:
+    return "  " + ", ".join(f"{one['token']} {one['probability']:.3f}" for one in blank)

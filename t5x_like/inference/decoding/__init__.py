@@ -1,0 +1,1 @@
+"""Writing token by token: greedy, by chance and by beam search."""

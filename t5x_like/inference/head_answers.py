@@ -1,0 +1,156 @@
+"""Answers of models with a task's head: classes, numbers, tags, spans, choices.
+
+Suffixes: B batch, L length, C classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax
+import numpy as np
+
+from t5x_like.inference import text_rows
+from t5x_like.inference.model_on_mesh import ModelOnMesh
+from t5x_like.inference.text_rows import Framing, Row
+
+if TYPE_CHECKING:
+    from t5x_like.core.protocols import Batch
+
+Kind = Literal["classes", "numbers", "tags", "spans", "choices"]
+
+_LONGEST_ANSWER = 30  # tokens of a span
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadAnswers:
+    """The predictor of models with a head (`predictions.Predictor`).
+
+    Attributes:
+      model: a body and a head, with `logits`.
+      framing: of texts. With `inputs2`, or `context` for spans, two texts are read.
+      kind: what the head says.
+      labels: the names of the classes; where there are none, their numbers.
+      alone: whether the body is a decoder alone.
+      token_types: whether the body reads which text a token is of.
+      batch_size: the rows of a batch.
+    """
+
+    model: ModelOnMesh
+    framing: Framing
+    kind: Kind
+    labels: Sequence[str] = ()
+    alone: bool = False
+    token_types: bool = False
+    batch_size: int = text_rows.ROWS
+
+    def check(self, record: Mapping[str, Any]) -> None:
+        """Raises ValueError where a record lacks what the head needs."""
+        if self.kind == "spans" and not isinstance(record.get("context"), str):
+            raise ValueError(
+                "this model finds an answer in a text: give JSON lines "
+                '{"inputs": "the question", "context": "the text"}'
+            )
+        choices = record.get("choices")
+        if self.kind == "choices" and not (isinstance(choices, list) and choices):
+            raise ValueError(
+                'this model chooses: give JSON lines {"inputs": ..., "choices": ["...", "..."]}'
+            )
+
+    def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """What the head says of each record.
+
+        `label` and `probabilities` for classes, `value`, `tokens` and their `tags`, `answer` and
+        its `score`, or `choice`, its `number` and all `probabilities`.
+        """
+        if self.kind == "choices":
+            return self._choices(records)
+        second = "context" if self.kind == "spans" else "inputs2"
+        rows = [self.framing.text(record["inputs"], record.get(second)) for record in records]
+        say = {
+            "classes": self._class,
+            "numbers": lambda row, logits: {"value": float(logits[0])},
+            "tags": self._tags,
+            "spans": self._span,
+        }[self.kind]
+        return [
+            say(row, logits) | ({"truncated": True} if row.truncated else {})
+            for row, logits in zip(rows, self._logits(rows), strict=True)
+        ]
+
+    def _logits(self, rows: Sequence[Row]) -> list[np.ndarray]:
+        """The head's logits of each row: [C], or [L, C] for tags and spans."""
+        found: list[np.ndarray] = [np.zeros(0)] * len(rows)
+        for batch in text_rows.batches(
+            [row.tokens for row in rows],
+            pad=self.framing.ids.pad,
+            size=self.model.rows(self.batch_size),
+            max_length=self.framing.max_length,
+        ):
+            read = {"decoder_input_tokens": batch.tokens} if self.alone else batch.of_encoder
+            if self.token_types:
+                read["encoder_token_type_ids"] = types = np.zeros_like(batch.tokens)
+                for place, n in enumerate(batch.numbers):
+                    types[place, : len(rows[n].types)] = rows[n].types
+            logits = np.asarray(self.model(_head_logits, read))
+            for place, n in enumerate(batch.numbers):
+                found[n] = logits[place]
+        return found
+
+    def _class(self, row: Row, logits_C: np.ndarray) -> dict[str, Any]:
+        chances = {self._label(i): float(p) for i, p in enumerate(_softmax(logits_C))}
+        return {"label": self._label(int(logits_C.argmax())), "probabilities": chances}
+
+    def _tags(self, row: Row, logits_LC: np.ndarray) -> dict[str, Any]:
+        special, piece = set(self.framing.ids.special), self.framing.vocabulary.piece
+        tagged = [
+            (piece(token), self._label(int(tag)))
+            for token, tag in zip(row.tokens, logits_LC.argmax(axis=-1), strict=False)
+            if token not in special
+        ]
+        return {"tokens": [token for token, _ in tagged], "tags": [tag for _, tag in tagged]}
+
+    def _span(self, row: Row, logits_L2: np.ndarray) -> dict[str, Any]:
+        """The likeliest span in the second text."""
+        special = set(self.framing.ids.special)
+        here = [
+            at for at, token in enumerate(row.tokens) if at >= row.second and token not in special
+        ]
+        starts, ends = (_softmax(logits_L2[: len(row.tokens), side])[here] for side in (0, 1))
+        chances = np.triu(np.outer(starts, ends))  # no end before its start
+        chances -= np.triu(chances, _LONGEST_ANSWER)
+        first, last = np.unravel_index(int(chances.argmax()), chances.shape)
+        tokens = [row.tokens[at] for at in here[first : last + 1]]
+        answer = self.framing.vocabulary.decode(tokens)
+        return {"answer": answer, "score": float(chances[first, last])}
+
+    def _choices(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        rows = [
+            self.framing.text(record["inputs"], choice)
+            for record in records
+            for choice in record["choices"]
+        ]
+        logits = iter(self._logits(rows))
+        answers = []
+        for record in records:
+            chances = _softmax(np.array([next(logits)[0] for _ in record["choices"]]))
+            best = int(chances.argmax())
+            choice = {"choice": record["choices"][best], "number": best}
+            answers.append(choice | {"probabilities": chances.tolist()})
+        return answers
+
+    def _label(self, number: int) -> str:
+        return self.labels[number] if number < len(self.labels) else str(number)
+
+
+@jax.jit
+def _head_logits(model: Any, batch: Batch) -> jax.Array:
+    return model.logits(batch)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    """Float64, over the last axis."""
+    shares = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    return shares / shares.sum(axis=-1, keepdims=True)

@@ -1,0 +1,254 @@
+"""How likely a model finds texts: log-likelihoods of answers, pseudo-log-likelihoods, ranks.
+
+Suffixes: B batch, L length, K masked positions, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from t5x_like.core.protocols import TokenIds
+from t5x_like.inference import masked_words, text_rows
+from t5x_like.inference.model_on_mesh import ModelOnMesh
+from t5x_like.inference.text_rows import Framing
+
+if TYPE_CHECKING:
+    from t5x_like.core.protocols import Batch
+
+
+class Pair(NamedTuple):
+    """An input and a target, as tokens; a model that only reads or only continues has one text."""
+
+    inputs: list[int]
+    targets: list[int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TargetScorer:
+    """log p(target | input) of models that write, summed over the target's tokens.
+
+    Attributes:
+      model: an encoder-decoder, or a decoder alone.
+      ids: the special ids of its vocabulary.
+      start: the id that a decoder reads first; None where a decoder alone begins with the input.
+      prefix: whether a decoder alone sees the input from both sides.
+      batch_size: the rows of a batch.
+    """
+
+    model: ModelOnMesh
+    ids: TokenIds
+    start: int | None
+    prefix: bool = False
+    batch_size: int = text_rows.ROWS
+
+    def __call__(self, pairs: Sequence[Pair]) -> list[float]:
+        """The log-probability of each target, its end included if it has one, in nats."""
+        alone = not hasattr(self.model.model, "encode")
+        found = [0.0] * len(pairs)
+        size = self.model.rows(self.batch_size)
+        # Rows are as long as the longer side; both are padded to one bucket.
+        longest = [
+            [0] * (len(p.inputs) + len(p.targets) if alone else max(map(len, p))) for p in pairs
+        ]
+        for batch in text_rows.batches(longest, pad=self.ids.pad, size=size):
+            chosen = [pairs[n] for n in batch.numbers]
+            make = self._one_row if alone else self._two_rows
+            arrays = make(chosen, *batch.tokens.shape)
+            sums = np.asarray(self.model(_target_log_p, arrays))
+            for place, n in enumerate(batch.numbers):
+                found[n] = float(sums[place])
+        return found
+
+    def _two_rows(self, pairs: Sequence[Pair], size: int, length: int) -> dict[str, np.ndarray]:
+        start = self.ids.pad if self.start is None else self.start
+        arrays = _empty(size, length, self.ids.pad)
+        arrays["encoder_input_tokens"] = np.full((size, length), self.ids.pad, np.int32)
+        arrays["encoder_attention_mask"] = np.zeros((size, length), np.int32)
+        for place, (inputs, targets) in enumerate(pairs):
+            arrays["encoder_input_tokens"][place, : len(inputs)] = inputs
+            arrays["encoder_attention_mask"][place, : len(inputs)] = 1
+            _fill(arrays, place, [start, *targets], first=0)
+        return arrays
+
+    def _one_row(self, pairs: Sequence[Pair], size: int, length: int) -> dict[str, np.ndarray]:
+        arrays = _empty(size, length, self.ids.pad)
+        seen = np.zeros((size, length), np.int32)
+        for place, (inputs, targets) in enumerate(pairs):
+            prompt = inputs if self.start is None else [self.start, *inputs]
+            _fill(arrays, place, [*prompt, *targets], first=len(prompt) - 1)
+            seen[place, : len(prompt)] = 1
+        return arrays | ({"decoder_causal_attention": seen} if self.prefix else {})
+
+
+def _empty(size: int, length: int, pad: int) -> dict[str, np.ndarray]:
+    return {
+        "decoder_input_tokens": np.full((size, length), pad, np.int32),
+        "decoder_target_tokens": np.full((size, length), pad, np.int32),
+        "decoder_loss_weights": np.zeros((size, length), np.float32),
+        "decoder_segment_ids": np.zeros((size, length), np.int32),
+    }
+
+
+def _fill(arrays: Mapping[str, np.ndarray], place: int, tokens: Sequence[int], first: int) -> None:
+    """Writes a row that reads all `tokens` but the last; targets count from number `first` on."""
+    length = len(tokens) - 1
+    arrays["decoder_input_tokens"][place, :length] = tokens[:-1]
+    arrays["decoder_target_tokens"][place, :length] = tokens[1:]
+    arrays["decoder_loss_weights"][place, first:length] = 1
+    arrays["decoder_segment_ids"][place, :length] = 1
+
+
+@jax.jit
+def _target_log_p(model: Any, batch: Batch) -> jax.Array:
+    """The sum over each row's weighted targets, float32 [B]."""
+    alone = "encoder_input_tokens" not in batch
+    # Without an encoder, ids of segments tell padding from tokens.
+    read = batch if alone else {k: v for k, v in batch.items() if k != "decoder_segment_ids"}
+    log_p_BLV = jax.nn.log_softmax(model.logits(read))
+    targets_BL1 = batch["decoder_target_tokens"][..., None]
+    found_BL = jnp.take_along_axis(log_p_BLV, targets_BL1, axis=-1)[..., 0]
+    return (found_BL * batch["decoder_loss_weights"]).sum(axis=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskedScorer:
+    """The pseudo-log-likelihood of texts: each token is masked in turn (Salazar et al., 2020).
+
+    Attributes:
+      model: predicts masked tokens.
+      ids: the special ids of its vocabulary, which are not masked.
+      max_length: the most tokens of a row; None for any number.
+      batch_size: the rows of a batch.
+    """
+
+    model: ModelOnMesh
+    ids: TokenIds
+    max_length: int | None = None
+    batch_size: int = text_rows.ROWS
+
+    def __call__(self, rows: Sequence[Sequence[int]]) -> list[float]:
+        """The sum over a row's tokens of log p(token | all others), in nats."""
+        assert self.ids.mask is not None
+        special = set(self.ids.special)
+        places = [
+            (n, at) for n, row in enumerate(rows) for at, i in enumerate(row) if i not in special
+        ]
+        masked = [[*rows[n][:at], self.ids.mask, *rows[n][at + 1 :]] for n, at in places]
+        found = [0.0] * len(rows)
+        predict = masked_words.predictor(self.model.model)
+        for batch in text_rows.batches(
+            masked,
+            pad=self.ids.pad,
+            size=self.model.rows(self.batch_size),
+            max_length=self.max_length,
+        ):
+            at = np.zeros((len(batch.tokens), 1), np.int32)
+            wanted = np.zeros(len(batch.tokens), np.int32)
+            for place, number in enumerate(batch.numbers):
+                n, at[place, 0] = places[number]
+                wanted[place] = rows[n][at[place, 0]]
+            logits = self.model(predict, masked_words.asked(batch, at))
+            log_p = np.asarray(jax.nn.log_softmax(logits[:, 0, : self.ids.vocab_size]))
+            for place, number in enumerate(batch.numbers):
+                found[places[number][0]] += float(log_p[place, wanted[place]])
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """The predictor of log-likelihoods of given texts (`predictions.Predictor`).
+
+    Attributes:
+      score: turns pairs, or rows for a model that only reads, into numbers.
+      framing: of inputs.
+      targets: of targets; None for a model that only reads one text.
+      batch_size: the rows of a batch.
+    """
+
+    score: Callable[[Sequence[Any]], list[float]]
+    framing: Framing
+    targets: Framing | None
+    batch_size: int = text_rows.ROWS
+
+    def check(self, record: Mapping[str, Any]) -> None:
+        """Raises ValueError where a model that writes has no target."""
+        if self.targets is not None and not isinstance(record.get("targets"), str):
+            raise ValueError(
+                "a log-likelihood needs inputs and targets: give JSON lines "
+                '{"inputs": ..., "targets": ...} or a .tsv with these columns'
+            )
+
+    def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """`log_likelihood`, and the number of `target_tokens` that it sums over."""
+        rows = [self._row(record) for record in records]
+        found = self.score([row for row, _, _ in rows])
+        return [
+            {"log_likelihood": value, "target_tokens": count} | cut
+            for value, (_, count, cut) in zip(found, rows, strict=True)
+        ]
+
+    def _row(self, record: Mapping[str, Any]) -> tuple[Any, int, dict[str, Any]]:
+        inputs = self.framing.text(record["inputs"])
+        cut = {"truncated": True} if inputs.truncated else {}
+        if self.targets is None:
+            special = self.framing.ids.special
+            return inputs.tokens, sum(i not in special for i in inputs.tokens), cut
+        targets = self.targets.text(record["targets"]).tokens
+        return Pair(inputs.tokens, targets), len(targets), cut
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """The predictor of the best of given choices (`predictions.Predictor`).
+
+    Attributes:
+      scoring: gives a choice's log-likelihood.
+      per_token: whether to divide it by the number of its tokens.
+    """
+
+    scoring: Scoring
+    per_token: bool = False
+
+    @property
+    def batch_size(self) -> int:
+        return self.scoring.batch_size
+
+    def check(self, record: Mapping[str, Any]) -> None:
+        """Raises ValueError where a record has no list of choices."""
+        choices = record.get("choices")
+        if not (isinstance(choices, list) and choices and all(isinstance(c, str) for c in choices)):
+            raise ValueError(
+                'a rank needs choices: give JSON lines {"inputs": ..., "choices": ["...", "..."]}'
+            )
+
+    def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The `choice`, its number from 0, and the `scores` of all choices."""
+        asked = [
+            {"inputs": self._text(record["inputs"], choice), "targets": choice}
+            for record in records
+            for choice in record["choices"]
+        ]
+        found = iter(self.scoring(asked))
+        answers = []
+        for record in records:
+            own = [next(found) for _ in record["choices"]]
+            scores = [
+                one["log_likelihood"] / (max(one["target_tokens"], 1) if self.per_token else 1)
+                for one in own
+            ]
+            best = int(np.argmax(scores))
+            truncated = {"truncated": True} if any("truncated" in one for one in own) else {}
+            answers.append(
+                {"choice": record["choices"][best], "number": best, "scores": scores} | truncated
+            )
+        return answers
+
+    def _text(self, inputs: str, choice: str) -> str:
+        """What is read: a model that only reads has the choice in its text."""
+        return inputs if self.scoring.targets is not None else f"{inputs} {choice}".strip()

@@ -1,0 +1,152 @@
+"""Predictions for many records: sorted by length, restartable, written in the records' order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from t5x_like.core import progress, whole_files
+
+Record = Mapping[str, Any]
+
+_BATCHES = 4  # predicted between two writes
+_PARTIAL = ".partial"
+
+
+class Predictor(Protocol):
+    """Turns records, each with the text `inputs` and maybe other fields, into predictions."""
+
+    @property
+    def batch_size(self) -> int:
+        """The rows that are computed at once."""
+
+    def check(self, record: Record) -> None:
+        """Raises ValueError where a record cannot be predicted; called before any work."""
+
+    def __call__(self, records: Sequence[Record]) -> list[dict[str, Any]]:
+        """The JSON fields of each record's prediction; `truncated` where its text was cut."""
+
+
+class Summary(NamedTuple):
+    """How many records there were, how many were predicted now and in which time, how many cut."""
+
+    records: int
+    predicted: int
+    seconds: float
+    truncated: int
+
+
+def check_all(predictor: Predictor, records: Sequence[Record]) -> None:
+    """Raises ValueError, with the record's place, where one cannot be predicted."""
+    for number, record in enumerate(records, start=1):
+        try:
+            predictor.check(record)
+        except ValueError as error:
+            raise ValueError(f"input {number}: {error}") from error
+
+
+def predict(
+    predictor: Predictor,
+    records: Sequence[Record],
+    *,
+    done: Mapping[int, dict[str, Any]] | None = None,
+    shown: bool = False,
+) -> Iterator[list[tuple[int, dict[str, Any]]]]:
+    """Predictions of the records that are not `done`, the longest first.
+
+    Args:
+      predictor: what predicts.
+      records: the records.
+      done: predictions that exist, by the record's number.
+      shown: whether to show a bar on standard error.
+
+    Yields:
+      Some records' numbers and predictions at a time.
+    """
+    left = [n for n in range(len(records)) if n not in (done or {})]
+    left.sort(key=lambda n: -len(records[n]["inputs"]))
+    size = _BATCHES * predictor.batch_size
+    with progress.bar(total=len(left), desc="predicting", unit=" texts", shown=shown) as bar:
+        for start in range(0, len(left), size):
+            numbers = left[start : start + size]
+            found = predictor([records[n] for n in numbers])
+            yield list(zip(numbers, found, strict=True))
+            bar.update(len(numbers))
+
+
+def predict_to_file(
+    predictor: Predictor, records: Sequence[Record], path: Path, *, identity: Mapping[str, Any]
+) -> Summary:
+    """Writes a JSON line for each record, in order: its own fields, then its prediction's.
+
+    A `.npy` file gets the `embedding` of each record instead, float32 [records, d_model]. Until all
+    are there, they lie in `<path>.partial`. Started again, this goes on from there.
+
+    Args:
+      predictor: what predicts.
+      records: the records.
+      path: the file; it is replaced once all predictions exist.
+      identity: JSON that differs where predictions would differ.
+
+    Raises:
+      ValueError: the partial file belongs to other inputs or settings, or the file cannot be
+        written.
+    """
+    partial = path.with_name(path.name + _PARTIAL)
+    whole_files.check_writable(path.parent)
+    done = _read_partial(partial, identity)
+    before, began = len(done), time.perf_counter()
+    with _appending(partial, identity) as file:
+        for some in predict(predictor, records, done=done, shown=True):
+            for number, found in some:
+                file.write(json.dumps([number, found], ensure_ascii=False) + "\n")
+                done[number] = found
+            file.flush()
+    with whole_files.writing(path) as output:
+        if path.suffix == ".npy":
+            np.save(output, np.array([done[n]["embedding"] for n in range(len(records))], "f4"))
+        else:
+            for n, record in enumerate(records):
+                line = json.dumps({**record, **done[n]}, ensure_ascii=False)
+                output.write((line + "\n").encode())
+    partial.unlink()
+    cut = sum("truncated" in one for one in done.values())
+    return Summary(len(records), len(records) - before, time.perf_counter() - began, cut)
+
+
+def _read_partial(partial: Path, identity: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """The predictions in a partial file, without a last line that a kill cut."""
+    if not partial.exists():
+        return {}
+    *lines, _ = partial.read_text(encoding="utf-8", errors="replace").split("\n")
+    if not lines:  # killed before its first line was whole
+        partial.unlink()
+        return {}
+    whole = []
+    for line in lines:
+        with contextlib.suppress(json.JSONDecodeError):
+            whole.append(json.loads(line))
+    if not whole or whole[0] != json.loads(json.dumps(identity)):
+        raise ValueError(
+            f"{partial} holds predictions of other inputs or settings: remove it, or name another "
+            "output"
+        )
+    return dict(whole[1:])
+
+
+@contextlib.contextmanager
+def _appending(partial: Path, identity: Mapping[str, Any]) -> Iterator[Any]:
+    """The partial file, with `identity` in its first line and a whole last line."""
+    fresh = not partial.exists()
+    with partial.open("a", encoding="utf-8") as file:
+        if fresh:
+            file.write(json.dumps(identity) + "\n")
+        else:
+            file.write("\n")  # ends a line that a kill cut; an empty one is skipped
+        yield file

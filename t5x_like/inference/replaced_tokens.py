@@ -1,0 +1,62 @@
+"""Marks the tokens of a text that an ELECTRA takes for replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from t5x_like.inference import text_rows
+from t5x_like.inference.model_on_mesh import ModelOnMesh
+from t5x_like.inference.text_rows import Framing
+
+if TYPE_CHECKING:
+    from t5x_like.core.protocols import Batch
+
+_LEAST = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacedTokens:
+    """The predictor of discriminators (`predictions.Predictor`; ELECTRA, section 2)."""
+
+    model: ModelOnMesh
+    framing: Framing
+    batch_size: int = text_rows.ROWS
+
+    def check(self, record: Mapping[str, Any]) -> None:
+        """Every text can be marked."""
+
+    def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """`tokens`, the probability of each that it was `replaced`, and those above one half."""
+        rows = [self.framing.text(record["inputs"]) for record in records]
+        found: list[dict[str, Any]] = [{}] * len(rows)
+        vocabulary, special = self.framing.vocabulary, set(self.framing.ids.special)
+        for batch in text_rows.batches(
+            [row.tokens for row in rows],
+            pad=self.framing.ids.pad,
+            size=self.model.rows(self.batch_size),
+            max_length=self.framing.max_length,
+        ):
+            chances = np.asarray(jax.nn.sigmoid(self.model(_logits, batch.of_encoder)))
+            for place, n in enumerate(batch.numbers):
+                marked = [
+                    (vocabulary.piece(token), float(chance))
+                    for token, chance in zip(rows[n].tokens, chances[place], strict=False)
+                    if token not in special
+                ]
+                found[n] = {
+                    "tokens": [piece for piece, _ in marked],
+                    "probabilities": [chance for _, chance in marked],
+                    "replaced": [piece for piece, chance in marked if chance > _LEAST],
+                } | ({"truncated": True} if rows[n].truncated else {})
+        return found
+
+
+@jax.jit
+def _logits(model: Any, batch: Batch) -> jax.Array:
+    """Logits that a token was replaced, float32 [B, L]."""
+    return getattr(model, "discriminator", model).logits(batch)
