@@ -34,7 +34,7 @@ echo
 "$command" eval "$run"
 echo
 echo "Held-out sentences, their blanks filled by the model:"
-"$command" infer "$run" --held_out 5 --output "$run/held_out.jsonl"
+"$command" predict "$run" --held_out 5
 "$command" plot "$run" >/dev/null
 cat <<DONE
 checkpoints    $run/checkpoints

@@ -68,7 +68,7 @@ RULES = {
     ),
     "data": DATA,
     "tasks": DATA,
-    "inference": Rule(ours="data inference core", others="flax jax numpy tqdm"),
+    "inference": Rule(ours="data inference partitioning core", others="flax jax numpy tqdm"),
     "evaluation": Rule(
         ours="evaluation layers core vocabularies",
         others="flax jax numpy",

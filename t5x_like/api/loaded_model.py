@@ -14,7 +14,9 @@ from etils import epath
 from flax import nnx
 
 from t5x_like.api import predictors
+from t5x_like.api.predictors import Asked
 from t5x_like.config import gin_text
+from t5x_like.core.spelling import nearest
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
@@ -24,6 +26,7 @@ from t5x_like.runs.saved_model import SavedModel
 if TYPE_CHECKING:
     from t5x_like.api.predictors import Ask
     from t5x_like.core.protocols import Vocabulary
+    from t5x_like.inference.predictions import Predictor
     from t5x_like.runs.baseline_comparison import Columns
     from t5x_like.runs.trained_run import TrainedRun
 
@@ -87,8 +90,8 @@ class LoadedModel:
             `targets` or `choices`.
           ask: one of `predictors.ASKS`; by default, a text's blanks are filled if it has some, and
             else the model does what it is for.
-          options: those of `predictors.predictor`, such as `batch_size`, and those of `Decoding`,
-            such as `num_beams=4`.
+          options: fields of `predictors.Options`, such as `batch_size`, and of `Decoding`, such as
+            `num_beams=4`.
 
         Returns:
           The JSON fields of the answer: a dict for a text, a list of them for several.
@@ -103,10 +106,7 @@ class LoadedModel:
             {"inputs": each} if isinstance(each, str) else each
             for each in ([inputs] if isinstance(inputs, str) else inputs)
         ]
-        how = {field.name for field in dataclasses.fields(Decoding)} & options.keys()
-        decoding = Decoding(**{name: options.pop(name) for name in how})
-        ask = ask or predictors.asks(self, records)
-        predictor = predictors.predictor(self, ask, decoding=decoding, **options)
+        predictor = self.predictor(ask or self.usual_ask(records), **options)
         predictions.check_all(predictor, records)
         found = predictor(records)
         return found[0] if one else found
@@ -125,8 +125,7 @@ class LoadedModel:
         Raises:
           ValueError: the model fills no blanks, a text has none, or `k` is not for this model.
         """
-        decoding = Decoding(max_new_tokens=max_new_tokens)
-        filler: Any = predictors.predictor(self, "fill", decoding=decoding, k=k)
+        filler: Any = self.predictor("fill", k=k, max_new_tokens=max_new_tokens)
         several = [texts] if isinstance(texts, str) else list(texts)
         found = filler.guesses(several) if isinstance(filler, MaskedWords) else filler.fill(several)
         return found[0] if isinstance(texts, str) else found
@@ -139,7 +138,7 @@ class LoadedModel:
         Raises:
           ValueError: no vocabulary is known, or a text is longer than the model has positions.
         """
-        reader: Any = predictors.predictor(self, "embed", layer=layer, pooling="tokens")
+        reader: Any = self.predictor("embed", layer=layer, pooling="tokens")
         rows = [reader.framing.text(text) for text in texts]
         for text, row in zip(texts, rows, strict=True):
             if row.truncated:
@@ -170,19 +169,31 @@ class LoadedModel:
         mine = SavedModel(self.model, params, self.step, self.vocabulary, self.original)
         return export.write(mine, Path(directory), overwrite=overwrite)
 
-    def known_vocabulary(self) -> Vocabulary:
-        """The vocabulary.
+    def predictor(self, ask: Ask, **options: Any) -> Predictor:
+        """What answers `ask`, for many records (`inference.predictions`); arguments as `predict`.
 
         Raises:
-          ValueError: it is unknown.
+          ValueError: the model cannot be asked this, or not with such options.
         """
+        how = {field.name for field in dataclasses.fields(Decoding)} & options.keys()
+        decoding = Decoding(**{name: options.pop(name) for name in how})
+        known = {field.name for field in dataclasses.fields(predictors.Options)}
+        for name in options.keys() - known:
+            raise ValueError(f"there is no option {name!r}" + nearest(name, known, of="options"))
+        return predictors.predictor(
+            self._asked(), ask, predictors.Options(decoding=decoding, **options)
+        )
+
+    def usual_ask(self, records: Sequence[Mapping[str, Any]]) -> Ask:
+        """What such records ask of the model if nothing is said (`predictors.usual_ask`)."""
+        return predictors.usual_ask(self._asked(), records)
+
+    def _asked(self) -> Asked:
         if self.vocabulary is None:
             raise ValueError(f"no vocabulary is known for {self.directory}: it reads no text")
-        return self.vocabulary
-
-    def on_mesh(self) -> ModelOnMesh:
-        """The model with the mesh of its run."""
-        return ModelOnMesh(self.model, None if self.run is None else self.run.run.layout)
+        run = None if self.run is None else self.run.run
+        mesh = ModelOnMesh(self.model, None if run is None else run.layout)
+        return Asked(mesh, self.vocabulary, run, self.original)
 
 
 def load(

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from etils import epath
+
 from t5x_like.core.protocols import Decodable, lacking
 from t5x_like.data.feature_converters import PrefixDecoder
-from t5x_like.inference import masked_words, text_rows
+from t5x_like.inference import masked_words, replaced_tokens, text_rows
 from t5x_like.inference.decoding.settings import Decoding
-from t5x_like.inference.embeddings import Embeddings
+from t5x_like.inference.embeddings import Embeddings, Pooling
 from t5x_like.inference.fill_blanks import Blanks, has_blank
 from t5x_like.inference.head_answers import HeadAnswers, Kind
 from t5x_like.inference.likelihoods import MaskedScorer, Ranking, Scoring, TargetScorer
 from t5x_like.inference.masked_words import MaskedWords
+from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.predictions import Predictor
-from t5x_like.inference.replaced_tokens import ReplacedTokens
 from t5x_like.inference.text_rows import Framing
 from t5x_like.inference.writing import Answering, Writer
 from t5x_like.interop.hugging_face import families, task_heads
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
-from t5x_like.models.finetuned import FineTuned
 
 if TYPE_CHECKING:
-    from t5x_like.api.loaded_model import LoadedModel
+    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.runs.run import Run
 
 Ask = Literal["write", "fill", "mark", "answer", "score", "rank", "embed"]
 ASKS: Mapping[str, str] = {
@@ -45,222 +48,231 @@ _HEADS: Mapping[str, Kind] = {
 }
 
 
-def asks(model: LoadedModel, records: Sequence[Mapping[str, Any]]) -> Ask:
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A model that is asked.
+
+    Attributes:
+      mesh: the model and where it lies.
+      vocabulary: the model's.
+      run: the run that trained it; None if it was imported.
+      original: the folder of the files that came with it from Hugging Face; None for a run.
+    """
+
+    mesh: ModelOnMesh
+    vocabulary: Vocabulary
+    run: Run | None = None
+    original: epath.Path | None = None
+
+    @property
+    def module(self) -> Any:
+        return self.mesh.model
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes token by token."""
+        return not lacking(self.module, Decodable)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is a decoder without an encoder."""
+        return self.writes and not hasattr(self.module, "encode")
+
+    @property
+    def guesses(self) -> bool:
+        """Whether it predicts masked tokens."""
+        return masked_words.guesses(self.module)
+
+    @property
+    def has_head(self) -> bool:
+        """Whether it has a task's head."""
+        return task_heads.has_head(self.module)
+
+    @property
+    def family(self) -> Family:
+        """The special tokens around texts, as in the family's tokenizers at Hugging Face."""
+        try:
+            return FAMILIES[families.of_model(self.module).MODEL_TYPES[0]]
+        except (KeyError, ValueError):  # a family of the user's, or without a counterpart there
+            return _WRITER if self.writes else _ENCODER
+
+    def able(self) -> list[Ask]:
+        """What it can be asked."""
+        fills = self.guesses or (self.writes and bool(self.vocabulary.token_ids.sentinels))
+        likely = self.writes or self.guesses
+        possible: dict[Ask, bool] = {
+            "write": self.writes,
+            "fill": fills,
+            "mark": replaced_tokens.marks(self.module),
+            "answer": self.has_head,
+            "score": likely,
+            "rank": likely,
+            "embed": True,
+        }
+        return [ask for ask, can in possible.items() if can]
+
+    def file(self, name: str) -> dict[str, Any]:
+        """A JSON file that came with imported weights; empty where there is none."""
+        if self.original is None or not (self.original / name).exists():
+            return {}
+        found: dict[str, Any] = json.loads((self.original / name).read_text())
+        return found
+
+    def start(self) -> int | None:
+        """The id that a decoder reads first; None for padding, or where the text is read first."""
+        if self.run is not None:
+            name = getattr(self.run.feature_converter, "decoder_start", "pad")
+            return getattr(self.vocabulary.token_ids, name)
+        if self.alone:
+            return None
+        named = (self.file(name) for name in ("generation_config.json", "config.json"))
+        found = (one.get("decoder_start_token_id") for one in named)
+        return next((int(one) for one in found if one is not None), None)
+
+    @property
+    def sees_prefix(self) -> bool:
+        """Whether inputs and targets are one sequence, whose inputs are seen from both sides."""
+        return self.run is not None and isinstance(self.run.feature_converter, PrefixDecoder)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of predictors.
+
+    Attributes:
+      decoding: how a model writes.
+      k: the guesses of a masked language model for a blank.
+      layer: the layer of embeddings, or weights that mix all layers.
+      pooling: one of `embeddings.POOLINGS`.
+      per_token: whether a rank divides log-likelihoods by the number of tokens.
+      batch_size: the rows that are computed at once.
+      max_input_length: the most tokens of an input; None for what the run reads, or what the model
+        has positions for.
+    """
+
+    decoding: Decoding = dataclasses.field(default_factory=Decoding)
+    k: int = 1
+    layer: int | Sequence[float] = -1
+    pooling: Pooling = "mean"
+    per_token: bool = False
+    batch_size: int = text_rows.ROWS
+    max_input_length: int | None = None
+
+
+def usual_ask(model: Asked, records: Sequence[Mapping[str, Any]]) -> Ask:
     """What records ask of a model: to fill their blanks if they have some, else what it is for.
 
     Raises:
       ValueError: the model does nothing with such texts; the error says what it can do.
     """
-    module = model.model
+    able = model.able()
     blanks = any(has_blank(str(record.get("inputs", ""))) for record in records)
-    if isinstance(module, FineTuned) and module.head is not None:
-        return "answer"
-    if blanks and (_guesses(module) or (_writes(module) and _sentinels(model))):
-        return "fill"
-    if _marks(module):
-        return "mark"
-    if _writes(module):
-        return "write"
-    if _guesses(module):
+    for ask in ("answer", *(["fill"] * blanks), "mark", "write"):
+        if ask in able:
+            return ask
+    name = type(model.module).__name__
+    if "fill" in able:
         raise ValueError(
-            f"a {type(module).__name__} guesses the blanks of a text: write ___ or [MASK] in it. "
-            "It can also be asked for --score (of a text) and --embed"
+            f"a {name} guesses the blanks of a text: write ___ or [MASK] in it. It can also score "
+            "texts and embed them (--score, --embed)"
         )
-    raise ValueError(f"a {type(module).__name__} only has states to give: ask it for --embed")
+    raise ValueError(f"a {name} has only states to give (--embed)")
 
 
-def predictor(
-    model: LoadedModel,
-    ask: Ask,
-    *,
-    decoding: Decoding | None = None,
-    k: int = 1,
-    layer: int | Sequence[float] = -1,
-    pooling: Any = "mean",
-    per_token: bool = False,
-    batch_size: int = text_rows.ROWS,
-    max_input_length: int | None = None,
-) -> Predictor:
+def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
     """The predictor that answers `ask`.
 
-    Args:
-      model: the model.
-      ask: one of `ASKS`.
-      decoding: how it writes.
-      k: the guesses for a blank of a masked language model.
-      layer: of embeddings.
-      pooling: of embeddings.
-      per_token: whether a rank divides log-likelihoods by the number of tokens.
-      batch_size: the rows that are computed at once.
-      max_input_length: the most tokens of an input; None for what the run reads, or what the model
-        has positions for.
-
     Raises:
-      ValueError: the model cannot be asked this.
+      ValueError: the model cannot be asked this, or not with these options.
     """
-    module = model.model
-    able = {
-        "write": _writes(module),
-        "fill": _guesses(module) or (_writes(module) and _sentinels(model)),
-        "mark": _marks(module),
-        "answer": isinstance(module, FineTuned) and module.head is not None,
-        "score": _writes(module) or _guesses(module),
-        "embed": True,
-    }
-    able["rank"] = able["score"]
+    able = model.able()
     if ask not in able:
-        raise ValueError(f"a model is asked to {', '.join(ASKS)}, not to {ask!r}")
-    if not able[ask]:
-        can = [f"{name} ({ASKS[name]})" for name, possible in able.items() if possible]
-        raise ValueError(
-            f"a {type(module).__name__} cannot {ask} ({ASKS[ask]}); it can {', '.join(can)}"
-        )
-    decoding = decoding or Decoding()
-    mesh = model.on_mesh()
-    framing = framing_of(model, max_input_length, new_tokens=decoding.max_new_tokens)
+        can = ", ".join(f"{name} ({ASKS[name]})" for name in able)
+        what = f" ({ASKS[ask]})" if ask in ASKS else ""
+        raise ValueError(f"a {type(model.module).__name__} cannot {ask}{what}; it can {can}")
+    framing, size = _framing(model, ask, options), options.batch_size
     match ask:
         case "write":
-            return Answering(writer(model, decoding, batch_size=batch_size), framing)
-        case "fill" if _guesses(module):
-            return MaskedWords(model=mesh, framing=framing, k=k, batch_size=batch_size)
+            return Answering(_writer(model, options), framing)
+        case "fill" if model.guesses:
+            return MaskedWords(model=model.mesh, framing=framing, k=options.k, batch_size=size)
         case "fill":
-            if k != 1:
+            if options.k != 1:
                 raise ValueError("an encoder-decoder writes one answer: k must be 1")
-            return Blanks(writer(model, decoding, batch_size=batch_size), framing)
+            return Blanks(_writer(model, options), framing)
         case "mark":
-            return ReplacedTokens(mesh, framing, batch_size)
+            return replaced_tokens.ReplacedTokens(model.mesh, framing, size)
         case "answer":
-            return _head(model, framing, batch_size)
+            return _head(model, framing, size)
         case "embed":
             return Embeddings(
-                model=mesh, framing=framing, layer=layer, pooling=pooling, batch_size=batch_size
+                model=model.mesh,
+                framing=framing,
+                layer=options.layer,
+                pooling=options.pooling,
+                batch_size=size,
             )
-    scoring = _scoring(model, framing, batch_size)
-    return Ranking(scoring, per_token) if ask == "rank" else scoring
+    scoring = _scoring(model, framing, size)
+    return Ranking(scoring, options.per_token) if ask == "rank" else scoring
 
 
-def writer(model: LoadedModel, decoding: Decoding, *, batch_size: int = text_rows.ROWS) -> Writer:
-    """What writes answers to rows of tokens."""
+def _writer(model: Asked, options: Options) -> Writer:
     return Writer(
-        model=model.on_mesh(),
-        ids=model.known_vocabulary().token_ids,
-        start=_start(model),
-        prefix=_sees_prefix(model),
-        decoding=decoding,
-        batch_size=batch_size,
-        max_positions=getattr(model.model, "max_positions", None),
+        model=model.mesh,
+        ids=model.vocabulary.token_ids,
+        start=model.start(),
+        prefix=model.sees_prefix,
+        decoding=options.decoding,
+        batch_size=options.batch_size,
+        max_positions=getattr(model.module, "max_positions", None),
     )
 
 
-def framing_of(
-    model: LoadedModel, max_length: int | None = None, *, new_tokens: int = 0
-) -> Framing:
-    """How texts become rows of this model.
-
-    Args:
-      model: the model.
-      max_length: the most tokens of a row; None for what the run reads, or what the model has
-        positions for.
-      new_tokens: positions to leave for what a decoder alone writes.
-    """
-    family, module = _family(model), model.model
-    limits = [max_length]
-    if max_length is None and model.run is not None and hasattr(module, "encode"):
-        limits.append((model.run.run.data.lengths or {}).get("inputs"))
-    config = getattr(module, "config", None)
+def _framing(model: Asked, ask: Ask, options: Options) -> Framing:
+    """How texts become rows of the model."""
+    limits = [options.max_input_length]
+    if ask in ("write", "score", "rank") and model.run is not None and not model.alone:
+        limits = [options.max_input_length or (model.run.data.lengths or {}).get("inputs")]
+    config = getattr(model.module, "config", None)
     positions = getattr(config, "room", getattr(config, "max_positions", None))
-    if positions is not None and _writes(module) and not hasattr(module, "encode"):
-        positions -= new_tokens + 1
-    limits.append(positions)
-    known = [limit for limit in limits if limit is not None]
-    return Framing(
-        model.known_vocabulary(), family.text, family.pair, min(known) if known else None
-    )
+    if positions is not None and model.alone and ask in ("write", "fill"):
+        positions -= options.decoding.max_new_tokens
+        if positions < 1:
+            raise ValueError(
+                f"max_new_tokens={options.decoding.max_new_tokens} leaves no room for a text: the "
+                f"model has {positions + options.decoding.max_new_tokens} positions"
+            )
+    known = [limit for limit in (*limits, positions) if limit is not None]
+    family = model.family
+    return Framing(model.vocabulary, family.text, family.pair, min(known, default=None))
 
 
-def _family(model: LoadedModel) -> Family:
-    """The special tokens around texts, as in the family's tokenizers at Hugging Face."""
-    try:
-        return FAMILIES[families.of_model(model.model).MODEL_TYPES[0]]
-    except (KeyError, ValueError):  # a family of the user's, or without a counterpart there
-        return _WRITER if _writes(model.model) else _ENCODER
-
-
-def _writes(module: Any) -> bool:
-    return not lacking(module, Decodable)
-
-
-def _guesses(module: Any) -> bool:
-    return masked_words.guesses(module)
-
-
-def _marks(module: Any) -> bool:
-    from t5x_like.models import electra
-
-    return isinstance(module, electra.Electra | electra.Discriminator)
-
-
-def _sentinels(model: LoadedModel) -> bool:
-    return bool(model.known_vocabulary().token_ids.sentinels)
-
-
-def _start(model: LoadedModel) -> int | None:
-    """The id that a decoder reads first; None for padding, or where the text is read first."""
-    ids = model.known_vocabulary().token_ids
-    if model.run is not None:
-        name = getattr(model.run.run.feature_converter, "decoder_start", "pad")
-        return getattr(ids, name)
-    if not hasattr(model.model, "encode"):
-        return None
-    for file in ("generation_config.json", "config.json"):
-        start = _json(model, file).get("decoder_start_token_id")
-        if start is not None:
-            return int(start)
-    return None
-
-
-def _sees_prefix(model: LoadedModel) -> bool:
-    """Whether inputs and targets are one sequence, whose inputs are seen from both sides."""
-    run = None if model.run is None else model.run.run
-    return isinstance(run and run.feature_converter, PrefixDecoder)
-
-
-def _head(model: LoadedModel, framing: Framing, batch_size: int) -> HeadAnswers:
-    module = model.model
-    ending = task_heads.ending_of(module)
-    numbers = getattr(module.task, "__name__", "") == "numbers"
-    names = _json(model, "config.json").get("id2label") or {}
+def _head(model: Asked, framing: Framing, batch_size: int) -> HeadAnswers:
+    numbers = getattr(model.module.task, "__name__", "") == "numbers"
+    names = model.file("config.json").get("id2label") or {}
+    body = dataclasses.replace(model, mesh=ModelOnMesh(model.module.body))
     return HeadAnswers(
-        model=model.on_mesh(),
+        model=model.mesh,
         framing=framing,
-        kind=_HEADS.get(ending, "numbers" if numbers else "classes"),
+        kind=_HEADS.get(task_heads.ending_of(model.module), "numbers" if numbers else "classes"),
         labels=[names[i] for i in sorted(names, key=int)],
-        alone=_writes(module.body) and not hasattr(module.body, "encode"),
-        token_types=_family(model).token_types,
+        alone=body.alone,
+        token_types=model.family.token_types,
         batch_size=batch_size,
     )
 
 
-def _scoring(model: LoadedModel, framing: Framing, batch_size: int) -> Scoring:
-    ids, mesh = framing.ids, model.on_mesh()
-    if _writes(model.model) and not _guesses(model.model):
-        score = TargetScorer(
-            model=mesh,
-            ids=ids,
-            start=_start(model),
-            prefix=_sees_prefix(model),
-            batch_size=batch_size,
-        )
-        whole = _WRITER if hasattr(model.model, "encode") else Family("A:0", "A:0 B:0")
-        targets = Framing(framing.vocabulary, whole.text, whole.pair)
-        return Scoring(score, framing, targets, batch_size)
-    masked = MaskedScorer(model=mesh, ids=ids, max_length=framing.max_length, batch_size=batch_size)
-    return Scoring(masked, framing, None, batch_size)
-
-
-def _json(model: LoadedModel, name: str) -> dict[str, Any]:
-    """A file that came with imported weights; empty where there is none."""
-    if model.original is None or not (model.original / name).exists():
-        return {}
-    found: dict[str, Any] = json.loads((model.original / name).read_text())
-    return found
+def _scoring(model: Asked, framing: Framing, batch_size: int) -> Scoring:
+    if model.guesses:
+        masked = MaskedScorer(model=model.mesh, framing=framing, batch_size=batch_size)
+        return Scoring(masked, framing, None, batch_size)
+    targets = TargetScorer(
+        model=model.mesh,
+        ids=framing.ids,
+        start=model.start(),
+        prefix=model.sees_prefix,
+        batch_size=batch_size,
+        max_positions=getattr(model.module, "max_positions", None),
+    )
+    template = "A:0" if model.alone and not model.sees_prefix else "A:0 eos:0"
+    return Scoring(targets, framing, Framing(framing.vocabulary, template), batch_size)

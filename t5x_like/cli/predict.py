@@ -54,46 +54,24 @@ def main(argv: list[str]) -> int:
     if args.per_token and args.ask != "rank":
         parser.error("--per_token is an option of --rank")
 
-    from t5x_like.api import predictors
     from t5x_like.api.loaded_model import load
     from t5x_like.inference import input_files, predictions
-    from t5x_like.inference.decoding.settings import Decoding
 
     records: list[dict[str, Any]] = [{"inputs": text} for text in args.texts]
     if args.input:
         records += input_files.read(args.input, field=args.field)
-    given = {name: getattr(args, name) for name in _DECODING if getattr(args, name) is not None}
-    # Settings of draws mean that tokens are to be drawn.
-    if {"temperature", "top_k", "top_p"} & given.keys():
-        given["do_sample"] = True
-    if args.do_sample:
-        given["do_sample"] = True
-    if args.early_stopping is not None:
-        given["early_stopping"] = {"true": True, "false": False}.get(args.early_stopping, "never")
-    decoding = Decoding(**given)
     model = load(args.model_dir, step=args.step, gin=bindings, modules=args.module)
     if args.held_out:
         records += _held_out(model, args.held_out)
-    ask = args.ask or predictors.asks(model, records)
-    predictor = predictors.predictor(
-        model,
-        ask,
-        decoding=decoding,
-        k=args.k,
-        layer=args.layer,
-        pooling=args.pooling,
-        per_token=args.per_token,
-        batch_size=args.batch_size,
-        max_input_length=args.max_input_length,
-    )
+    ask, options = args.ask or model.usual_ask(records), _options(args)
+    predictor = model.predictor(ask, **options)
     predictions.check_all(predictor, records)
     if args.output:
         identity = {
             "model": str(Path(args.model_dir).absolute()),
             "step": model.step,
             "ask": ask,
-            "settings": repr((decoding, args.k, args.layer, args.pooling, args.per_token)),
-            "max_input_length": args.max_input_length,
+            "options": {name: options[name] for name in sorted(options.keys() - {"batch_size"})},
             "inputs": hashlib.sha256(json.dumps(records).encode()).hexdigest(),
         }
         done = predictions.predict_to_file(predictor, records, Path(args.output), identity=identity)
@@ -103,11 +81,24 @@ def main(argv: list[str]) -> int:
     for number, record in enumerate(records):
         print(_text(record, found[number]), flush=True)
     if cut := sum("truncated" in one for one in found.values()):
-        print(
-            f"note: {cut} of {len(records)} inputs were too long and lost their end",
-            file=sys.stderr,
-        )
+        print(f"note: {cut} of {len(records)} inputs were too long: {_CUT}", file=sys.stderr)
     return 0
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of `LoadedModel.predictor` that are given."""
+    names = (*_DECODING, "k", "layer", "pooling", "per_token", "batch_size", "max_input_length")
+    given = {name: getattr(args, name) for name in names}
+    given = {name: value for name, value in given.items() if value is not None}
+    # Settings of draws mean that tokens are to be drawn.
+    if args.do_sample or {"temperature", "top_k", "top_p"} & given.keys():
+        given["do_sample"] = True
+    if args.early_stopping is not None:
+        given["early_stopping"] = {"true": True, "false": False}.get(args.early_stopping, "never")
+    return given
+
+
+_CUT = "they lost their end"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -147,6 +138,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="most tokens of an input, whose end is cut (default: what the run reads)",
     )
+    _add_asks(parser)
+    writing = parser.add_argument_group("decoding (names and meanings of transformers)")
+    for name, (kind, text) in _DECODING.items():
+        writing.add_argument(f"--{name}", type=kind, metavar="X", help=text)
+    writing.add_argument("--do_sample", action="store_true", help="draw tokens")
+    writing.add_argument("--early_stopping", choices=("true", "false", "never"))
+    arguments.add_modules(parser)
+    return parser
+
+
+def _add_asks(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say what is asked, and their options."""
     asks = parser.add_argument_group("what is asked (default: what the model is for)")
     for name, text in (
         ("write", "an answer, or a continuation"),
@@ -158,30 +161,21 @@ def _parser() -> argparse.ArgumentParser:
         ("embed", "states as vectors"),
     ):
         asks.add_argument(f"--{name}", dest="ask", action="store_const", const=name, help=text)
+    asks.add_argument("--k", type=arguments.positive, help="guesses for a [MASK] (default: 1)")
     asks.add_argument(
-        "--k", type=arguments.positive, default=1, help="guesses for a [MASK] (default: 1)"
+        "--per_token", action="store_true", default=None, help="rank by log-likelihood per token"
     )
-    asks.add_argument("--per_token", action="store_true", help="rank by log-likelihood per token")
     asks.add_argument(
         "--layer",
         type=_layer,
-        default=-1,
         metavar="N",
         help="layer of --embed: 0 is the input, -1 the last (default); W,W,... mixes all layers",
     )
     asks.add_argument(
         "--pooling",
-        default="mean",
         choices=("mean", "first", "last", "max", "tokens"),
         help="vector of a text with --embed; tokens gives one for each (default: mean)",
     )
-    writing = parser.add_argument_group("decoding (names and meanings of transformers)")
-    for name, (kind, text) in _DECODING.items():
-        writing.add_argument(f"--{name}", type=kind, metavar="X", help=text)
-    writing.add_argument("--do_sample", action="store_true", help="draw tokens")
-    writing.add_argument("--early_stopping", choices=("true", "false", "never"))
-    arguments.add_modules(parser)
-    return parser
 
 
 def _layer(text: str) -> int | list[float]:
@@ -202,7 +196,7 @@ def _summary(done: Any, output: str) -> str:
     speed = f", {done.predicted / done.seconds:.1f} a second" if done.predicted else ""
     resumed = done.records - done.predicted
     before = f", {resumed:,} were there already" if resumed else ""
-    cut = f"; {done.truncated:,} inputs were too long and lost their end" if done.truncated else ""
+    cut = f"; {done.truncated:,} inputs were too long: {_CUT}" if done.truncated else ""
     return f"{output}: {done.records:,} predictions{before}{speed}{cut}"
 
 

@@ -37,8 +37,8 @@ class Blanks:
         return self.writer.batch_size
 
     def check(self, record: Mapping[str, Any]) -> None:
-        """Raises ValueError where a text has no blank, or more than there are sentinels."""
-        self._numbered(record["inputs"])
+        """Raises ValueError where a text has no blank, too many, or too many tokens."""
+        self._row(record["inputs"], self._numbered(record["inputs"]))
 
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`filled`, and `blanks`: what the model put into each."""
@@ -53,17 +53,20 @@ class Blanks:
         """
         vocabulary = self.framing.vocabulary
         numbered = [self._numbered(text) for text in texts]
-        rows = [self.framing.row(vocabulary.encode_with_sentinels(text)) for text in numbered]
-        for text, row in zip(texts, rows, strict=True):
-            if row.truncated:  # a blank might be lost
-                raise ValueError(
-                    f"{text[:60]!r} has more tokens than the model reads: {self.framing.max_length}"
-                )
-        written = self.writer([row.tokens for row in rows])
+        rows = [self._row(*pair) for pair in zip(texts, numbered, strict=True)]
+        written = self.writer(rows)
         return [
             _filled(text, with_numbers, output=best.tokens, vocabulary=vocabulary)
             for text, with_numbers, (best, *_) in zip(texts, numbered, written, strict=True)
         ]
+
+    def _row(self, text: str, numbered: str) -> list[int]:
+        row = self.framing.row(self.framing.vocabulary.encode_with_sentinels(numbered))
+        if row.truncated:  # a blank might be lost
+            raise ValueError(
+                f"{text[:60]!r} has more tokens than the model reads: {self.framing.max_length}"
+            )
+        return row.tokens
 
     def _numbered(self, text: str) -> str:
         numbered = number_blanks(text)

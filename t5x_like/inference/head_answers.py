@@ -104,20 +104,18 @@ class HeadAnswers:
         return {"label": self._label(int(logits_C.argmax())), "probabilities": chances}
 
     def _tags(self, row: Row, logits_LC: np.ndarray) -> dict[str, Any]:
-        special, piece = set(self.framing.ids.special), self.framing.vocabulary.piece
+        piece = self.framing.vocabulary.piece
         tagged = [
             (piece(token), self._label(int(tag)))
             for token, tag in zip(row.tokens, logits_LC.argmax(axis=-1), strict=False)
-            if token not in special
+            if self.framing.is_text(token)
         ]
         return {"tokens": [token for token, _ in tagged], "tags": [tag for _, tag in tagged]}
 
     def _span(self, row: Row, logits_L2: np.ndarray) -> dict[str, Any]:
         """The likeliest span in the second text."""
-        special = set(self.framing.ids.special)
-        here = [
-            at for at, token in enumerate(row.tokens) if at >= row.second and token not in special
-        ]
+        is_text = self.framing.is_text
+        here = [at for at in range(row.second, len(row.tokens)) if is_text(row.tokens[at])]
         starts, ends = (_softmax(logits_L2[: len(row.tokens), side])[here] for side in (0, 1))
         chances = np.triu(np.outer(starts, ends))  # no end before its start
         chances -= np.triu(chances, _LONGEST_ANSWER)

@@ -6,7 +6,7 @@ Suffixes: B batch, L length, K masked positions, V vocabulary.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -39,6 +39,7 @@ class TargetScorer:
       start: the id that a decoder reads first; None where a decoder alone begins with the input.
       prefix: whether a decoder alone sees the input from both sides.
       batch_size: the rows of a batch.
+      max_positions: the most tokens of a decoder's row; None for any number.
     """
 
     model: ModelOnMesh
@@ -46,19 +47,36 @@ class TargetScorer:
     start: int | None
     prefix: bool = False
     batch_size: int = text_rows.ROWS
+    max_positions: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether the model has no encoder."""
+        return not hasattr(self.model.model, "encode")
+
+    def check(self, pair: Pair) -> None:
+        """Raises ValueError where the decoder has too few positions."""
+        length = len(pair.targets) + (len(pair.inputs) if self.alone else 0)
+        if self.max_positions is not None and length > self.max_positions:
+            raise ValueError(
+                f"{length} tokens are more than the {self.max_positions} that the model reads: "
+                "shorten the target, or set max_input_length"
+            )
 
     def __call__(self, pairs: Sequence[Pair]) -> list[float]:
         """The log-probability of each target, its end included if it has one, in nats."""
-        alone = not hasattr(self.model.model, "encode")
         found = [0.0] * len(pairs)
         size = self.model.rows(self.batch_size)
         # Rows are as long as the longer side; both are padded to one bucket.
         longest = [
-            [0] * (len(p.inputs) + len(p.targets) if alone else max(map(len, p))) for p in pairs
+            [0] * (len(p.inputs) + len(p.targets) if self.alone else max(map(len, p)))
+            for p in pairs
         ]
-        for batch in text_rows.batches(longest, pad=self.ids.pad, size=size):
+        for batch in text_rows.batches(
+            longest, pad=self.ids.pad, size=size, max_length=self.max_positions
+        ):
             chosen = [pairs[n] for n in batch.numbers]
-            make = self._one_row if alone else self._two_rows
+            make = self._one_row if self.alone else self._two_rows
             arrays = make(chosen, *batch.tokens.shape)
             sums = np.asarray(self.model(_target_log_p, arrays))
             for place, n in enumerate(batch.numbers):
@@ -122,31 +140,27 @@ class MaskedScorer:
 
     Attributes:
       model: predicts masked tokens.
-      ids: the special ids of its vocabulary, which are not masked.
-      max_length: the most tokens of a row; None for any number.
+      framing: of texts; tokens that it adds are not masked.
       batch_size: the rows of a batch.
     """
 
     model: ModelOnMesh
-    ids: TokenIds
-    max_length: int | None = None
+    framing: Framing
     batch_size: int = text_rows.ROWS
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> list[float]:
         """The sum over a row's tokens of log p(token | all others), in nats."""
-        assert self.ids.mask is not None
-        special = set(self.ids.special)
-        places = [
-            (n, at) for n, row in enumerate(rows) for at, i in enumerate(row) if i not in special
-        ]
-        masked = [[*rows[n][:at], self.ids.mask, *rows[n][at + 1 :]] for n, at in places]
+        ids, is_text = self.framing.ids, self.framing.is_text
+        mask = ids.given("mask")
+        places = [(n, at) for n, row in enumerate(rows) for at, i in enumerate(row) if is_text(i)]
+        masked = [[*rows[n][:at], mask, *rows[n][at + 1 :]] for n, at in places]
         found = [0.0] * len(rows)
         predict = masked_words.predictor(self.model.model)
         for batch in text_rows.batches(
             masked,
-            pad=self.ids.pad,
+            pad=ids.pad,
             size=self.model.rows(self.batch_size),
-            max_length=self.max_length,
+            max_length=self.framing.max_length,
         ):
             at = np.zeros((len(batch.tokens), 1), np.int32)
             wanted = np.zeros(len(batch.tokens), np.int32)
@@ -154,7 +168,7 @@ class MaskedScorer:
                 n, at[place, 0] = places[number]
                 wanted[place] = rows[n][at[place, 0]]
             logits = self.model(predict, masked_words.asked(batch, at))
-            log_p = np.asarray(jax.nn.log_softmax(logits[:, 0, : self.ids.vocab_size]))
+            log_p = np.asarray(jax.nn.log_softmax(logits[:, 0, : ids.vocab_size]))
             for place, number in enumerate(batch.numbers):
                 found[places[number][0]] += float(log_p[place, wanted[place]])
         return found
@@ -171,7 +185,7 @@ class Scoring:
       batch_size: the rows of a batch.
     """
 
-    score: Callable[[Sequence[Any]], list[float]]
+    score: TargetScorer | MaskedScorer
     framing: Framing
     targets: Framing | None
     batch_size: int = text_rows.ROWS
@@ -183,6 +197,8 @@ class Scoring:
                 "a log-likelihood needs inputs and targets: give JSON lines "
                 '{"inputs": ..., "targets": ...} or a .tsv with these columns'
             )
+        if isinstance(self.score, TargetScorer):
+            self.score.check(self._row(record)[0])
 
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`log_likelihood`, and the number of `target_tokens` that it sums over."""
@@ -197,8 +213,7 @@ class Scoring:
         inputs = self.framing.text(record["inputs"])
         cut = {"truncated": True} if inputs.truncated else {}
         if self.targets is None:
-            special = self.framing.ids.special
-            return inputs.tokens, sum(i not in special for i in inputs.tokens), cut
+            return inputs.tokens, sum(map(self.framing.is_text, inputs.tokens)), cut
         targets = self.targets.text(record["targets"]).tokens
         return Pair(inputs.tokens, targets), len(targets), cut
 

@@ -54,19 +54,20 @@ class MaskedWords:
     batch_size: int = text_rows.ROWS
 
     def check(self, record: Mapping[str, Any]) -> None:
-        """Raises ValueError where a text has no blank."""
-        if len(_BLANK.split(record["inputs"])) == 1:
-            text = record["inputs"][:60]
-            raise ValueError(f"no blank in {text!r}: write ___ or [MASK] where one should be")
+        """Raises ValueError where a text has no blank, or a blank that the model does not read."""
+        self._row(record["inputs"])
 
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`filled`, and the `blanks`, each a list of `token` and `probability`."""
+        texts = [record["inputs"] for record in records]
+        cut = [self._row(text).truncated for text in texts]
         return [
             {
                 "filled": one.filled,
                 "blanks": [[guess._asdict() for guess in blank] for blank in one.blanks],
             }
-            for one in self.guesses([record["inputs"] for record in records])
+            | ({"truncated": True} if truncated else {})
+            for one, truncated in zip(self.guesses(texts), cut, strict=True)
         ]
 
     def guesses(self, texts: Sequence[str]) -> list[Guesses]:
@@ -74,22 +75,12 @@ class MaskedWords:
 
         Raises:
           ValueError: the model predicts no masked tokens, the vocabulary has no mask, or a text has
-            no blank or is longer than the model has positions.
+            no blank, or one that the model does not read because the text is too long.
         """
         predict = predictor(self.model.model)
         vocabulary, ids = self.framing.vocabulary, self.framing.ids
-        if ids.mask is None:
-            raise ValueError("the vocabulary has no token for a mask")
-        for text in texts:
-            self.check({"inputs": text})
         parts = [_BLANK.split(text) for text in texts]
-        rows = [self.framing.row(_encoded(pieces, vocabulary)) for pieces in parts]
-        for text, row in zip(texts, rows, strict=True):
-            if row.truncated:
-                raise ValueError(
-                    f"{text[:60]!r} has more tokens than the model has positions: "
-                    f"{self.framing.max_length}"
-                )
+        rows = [self._row(text) for text in texts]
         found: list[Guesses | None] = [None] * len(texts)
         for batch in text_rows.batches(
             [row.tokens for row in rows],
@@ -113,6 +104,20 @@ class MaskedWords:
                 filled = "".join(a + b for a, b in zip(parts[n], words, strict=True))
                 found[n] = Guesses(texts[n], guesses, filled)
         return [one for one in found if one is not None]
+
+    def _row(self, text: str) -> text_rows.Row:
+        if self.framing.ids.mask is None:
+            raise ValueError("the vocabulary has no token for a mask")
+        pieces = _BLANK.split(text)
+        if len(pieces) == 1:
+            raise ValueError(f"no blank in {text[:60]!r}: write ___ or [MASK] where one should be")
+        row = self.framing.row(_encoded(pieces, self.framing.vocabulary))
+        if row.tokens.count(self.framing.ids.mask) < len(pieces) - 1:
+            raise ValueError(
+                f"{text[:60]!r} has a blank after the {self.framing.max_length} tokens that the "
+                "model reads: shorten it"
+            )
+        return row
 
 
 def asked(batch: text_rows.Batch, masked_positions: np.ndarray) -> dict[str, np.ndarray]:
@@ -197,6 +202,5 @@ def _of_two_streams(model: Any, batch: Batch) -> jax.Array:
             "permutation_query_order": jnp.ones_like(tokens_BL),
             "permutation_key_order": jnp.where(batch["blanks"] > 0, 2, 0),
             "backward": jnp.zeros(len(tokens_BL), jnp.int32),
-            "reset_memory": jnp.ones(len(tokens_BL), jnp.int32),
         }
     )

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _LEAST = 0.5
 
 
+def marks(model: Any) -> bool:
+    """Whether a model tells replaced tokens from others: an ELECTRA, or its discriminator."""
+    alone = hasattr(model, "encoder") and hasattr(model, "head")
+    return alone or hasattr(model, "discriminator")
+
+
 @dataclasses.dataclass(frozen=True)
 class ReplacedTokens:
     """The predictor of discriminators (`predictions.Predictor`; ELECTRA, section 2)."""
@@ -34,7 +40,7 @@ class ReplacedTokens:
         """`tokens`, the probability of each that it was `replaced`, and those above one half."""
         rows = [self.framing.text(record["inputs"]) for record in records]
         found: list[dict[str, Any]] = [{}] * len(rows)
-        vocabulary, special = self.framing.vocabulary, set(self.framing.ids.special)
+        piece = self.framing.vocabulary.piece
         for batch in text_rows.batches(
             [row.tokens for row in rows],
             pad=self.framing.ids.pad,
@@ -44,14 +50,14 @@ class ReplacedTokens:
             chances = np.asarray(jax.nn.sigmoid(self.model(_logits, batch.of_encoder)))
             for place, n in enumerate(batch.numbers):
                 marked = [
-                    (vocabulary.piece(token), float(chance))
+                    (piece(token), float(chance))
                     for token, chance in zip(rows[n].tokens, chances[place], strict=False)
-                    if token not in special
+                    if self.framing.is_text(token)
                 ]
                 found[n] = {
-                    "tokens": [piece for piece, _ in marked],
+                    "tokens": [token for token, _ in marked],
                     "probabilities": [chance for _, chance in marked],
-                    "replaced": [piece for piece, chance in marked if chance > _LEAST],
+                    "replaced": [token for token, chance in marked if chance > _LEAST],
                 } | ({"truncated": True} if rows[n].truncated else {})
         return found
 

@@ -55,6 +55,10 @@ class Framing:
         """The vocabulary's special ids."""
         return self.vocabulary.token_ids
 
+    def is_text(self, token: int) -> bool:
+        """Whether a token stands for text, known or not."""
+        return token == self.ids.unk or token not in self.ids.special
+
     def text(self, text: str, second: str | None = None) -> Row:
         """The row of a text, or of two."""
         tokens = self.vocabulary.encode(text)

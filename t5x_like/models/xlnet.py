@@ -264,9 +264,11 @@ class XLNet(nnx.Module):
         return scalar, metrics, carry
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        """Logits at the predicted positions, from an empty memory: float32 [B, P, V]."""
-        rows = batch["encoder_input_tokens"].shape[0]
-        return self._predicted(batch, key, self.initial_carry(rows))[0]
+        """Logits at the predicted positions, without a memory: float32 [B, P, V].
+
+        In training, a new text sees a memory of zeros, which takes a share of its attention.
+        """
+        return self._predicted(batch, key, ())[0]
 
     def score(self, x_BPD: jax.Array) -> jax.Array:
         """Logits of every token of the vocabulary: float32 [B, P, V]."""

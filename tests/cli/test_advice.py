@@ -57,20 +57,6 @@ def test_advice(cli, tmp_path, monkeypatch, command: str, said: str) -> None:
 
 
 @pytest.mark.slow
-def test_infer_says_what_else_asks_an_encoder(cli, tmp_path) -> None:
-    (tmp_path / "t.txt").write_text("a b c\n\nd e f\n\n" * 40)
-    flags = ["--gin.TRAIN_STEPS=1", "--gin.EVAL_PERIOD=0", "--gin.BATCH_SIZE=8"]
-    names = {"CORPUS": "t.txt", "MODEL_DIR": "run", "CACHE_DIR": "cache"}
-    flags += [f"--gin.{name}={str(tmp_path / path)!r}" for name, path in names.items()]
-    trained = cli("train", "--recipe", "bert-mini", "--gin.VOCAB_SIZE=40", *flags)
-    assert trained.status == 0, trained.err
-    asked = cli("infer", str(tmp_path / "run"), "a ___ c")
-    assert asked.status == 1
-    assert "this model, a Bert, reads and does not write" in asked.err
-    assert "pipeline('fill-mask', 'HF_DIR')" in asked.err
-
-
-@pytest.mark.slow
 def test_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m t5x_like.cli.main recipes | head -c 1"
     done = subprocess.run(

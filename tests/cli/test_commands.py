@@ -1,4 +1,4 @@
-"""Every subcommand from end to end: vocab, cache, train, eval, infer, plot; help and status."""
+"""Every subcommand from end to end: vocab, cache, train, eval, predict, plot; help and status."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_no_command_is_a_question_for_help(cli: Cli) -> None:
     [
         ["tarin"],
         ["train", "--no_such_flag"],
-        ["infer", "run"],
+        ["predict", "run"],
         ["train", "--gin.SEED"],
         ["vocab", "--corpus=a.txt"],
         ["cache", "--vocab_type=word"],
@@ -228,53 +228,54 @@ def test_eval_of_a_step_that_is_not_there(run: Path, cli: Cli) -> None:
     assert "[10, 20]" in result.err
 
 
-def test_infer_fills_texts_of_arguments_files_and_standard_input(
+def test_predict_fills_texts_of_arguments_files_and_standard_input(
     run: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "filled.jsonl"
     texts = ["the ___ of a module", "a <extra_id_0> is <extra_id_1> true"]
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n\n" for text in texts))
-    flags = ["--max_length=4", "--batch_size=8", f"--output={output}"]
-    by_argument = cli("infer", str(run), *texts, *flags)
+    flags = ["--max_new_tokens=4", "--batch_size=8"]
+    by_argument = cli("predict", str(run), *texts, *flags)
     assert by_argument.status == 0, by_argument.err
+    by_file = cli(
+        "predict", str(run), f"--input={tmp_path / 'texts.txt'}", f"--output={output}", *flags
+    )
+    assert by_file.status == 0, by_file.err
     rows = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [row["text"] for row in rows] == texts
+    assert [row["inputs"] for row in rows] == texts
     assert [len(row["blanks"]) for row in rows] == [1, 2]
     assert "".join(f"{row['filled']}\n" for row in rows) == by_argument.out
-    by_file = cli("infer", str(run), f"--input={tmp_path / 'texts.txt'}", *flags)
-    assert by_file.out == by_argument.out
     with (tmp_path / "texts.txt").open() as file:
         monkeypatch.setattr("sys.stdin", file)
-        assert cli("infer", str(run), "--input=-", *flags).out == by_argument.out
+        assert cli("predict", str(run), "--input=-", *flags).out == by_argument.out
 
 
 @pytest.mark.slow
-def test_infer_shows_held_out_sentences_with_the_truth(tiny: Tiny) -> None:
+def test_predict_shows_held_out_sentences_with_the_truth(tiny: Tiny) -> None:
     sentence = "The return value of this function number {} is a list of strings " * 2 + "only.\n"
     (tiny.root / "sentences.txt").write_text("".join(sentence.format(n, n) for n in range(60)))
     run = tiny.trained("run", CORPUS=str(tiny.root / "sentences.txt"), TRAIN_STEPS=1)
-    output = tiny.root / "filled.jsonl"
-    result = tiny.cli(
-        "infer", str(run), "--held_out=2", "--max_length=4", "--batch_size=8", f"--output={output}"
-    )
+    flags = ["--held_out=2", "--max_new_tokens=4", "--batch_size=8"]
+    result = tiny.cli("predict", str(run), *flags)
     assert result.status == 0, result.err
     assert result.out.count("  truth: The return value of this function number") == 2
+    output = tiny.root / "filled.jsonl"
+    assert tiny.cli("predict", str(run), *flags, f"--output={output}").status == 0
     rows = [json.loads(line) for line in output.read_text().splitlines()]
-    assert all("<extra_id_0>" in row["text"] for row in rows)
+    assert all("<extra_id_0>" in row["inputs"] for row in rows)
     assert all(row["original"].startswith("The return value") for row in rows)
 
 
-def test_infer_of_held_out_text_without_sentences(run: Path, cli: Cli) -> None:
-    result = cli("infer", str(run), "--held_out=2")
+def test_predict_of_held_out_text_without_sentences(run: Path, cli: Cli) -> None:
+    result = cli("predict", str(run), "--held_out=2")
     assert result.status == 1
     assert "no held-out sentence" in result.err
 
 
-@pytest.mark.parametrize("text_", ["no blank at all", "two __ underscores"])
-def test_infer_of_a_text_without_a_blank(text_: str, run: Path, cli: Cli) -> None:
-    result = cli("infer", str(run), text_)
+def test_a_text_without_a_blank_cannot_be_filled(run: Path, cli: Cli) -> None:
+    result = cli("predict", str(run), "two __ underscores", "--fill")
     assert result.status == 1
-    assert f"no blank in {text_!r}" in result.err
+    assert "input 1: no blank in 'two __ underscores'" in result.err
 
 
 def test_plot_draws_one_run_and_several(run: Path, cli: Cli, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_every_way_to_open_a_directory_refuses_a_hostile_one(tiny, cli, evil):
     for command in (
         ("inspect", str(run)),
         ("eval", str(run)),
-        ("infer", str(run), "a ___"),
+        ("predict", str(run), "a ___"),
         ("export", "--from", str(run), "--to", target),
     ):
         result = cli(*command)

@@ -103,7 +103,6 @@ def whole_alone(model, prompt_length, tokens):
             "permutation_query_order": order,
             "permutation_key_order": order,
             "backward": np.zeros(1, np.int32),
-            "reset_memory": np.ones(1, np.int32),
         }
     )[0, 0]
 

@@ -274,7 +274,7 @@ def test_run_whose_newest_checkpoint_is_damaged(tiny: Tiny) -> None:
 
 def test_directory_that_is_no_run(tiny: Tiny) -> None:
     empty = str(tiny.root / "empty")
-    for command in (["infer", empty, "a ___"], ["eval", empty]):
+    for command in (["predict", empty, "a ___"], ["eval", empty]):
         refused(tiny.cli(*command), empty, "no run")
     refused(tiny.cli("plot", empty), "No metrics.jsonl", empty)
 

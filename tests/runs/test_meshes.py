@@ -48,7 +48,7 @@ def test_two_processes_train_and_one_goes_on(tiny: Tiny) -> None:
     ]
     assert shares == [[[0, 1, 2, 3]] * 4, [[4, 5, 6, 7]] * 4]
 
-    filled = tiny.cli("infer", str(run), "the ___ of", "--max_length=4", f"{MESH}{MESHES[0]}")
+    filled = tiny.cli("predict", str(run), "the ___ of", "--max_new_tokens=4", f"{MESH}{MESHES[0]}")
     assert filled.status == 0, filled.err
     alone = finish(tiny.start(tiny.flags("run", TRAIN_STEPS=7), driver=["--record"]))
     assert "Resuming from step 4" in alone[0].err

@@ -59,7 +59,7 @@ def test_it_is_evaluated_asked_and_exported(tmp_path, text, cli) -> None:
     for command in (
         ("inspect", run),
         ("eval", run, "--batches", "1"),
-        ("infer", run, "a ___ list", "--max_length", "4"),
+        ("predict", run, "a ___ list", "--max_new_tokens", "4"),
         ("export", "--from", run, "--to", str(tmp_path / "exported")),
     ):
         result = cli(*command)

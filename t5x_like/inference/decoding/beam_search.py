@@ -65,23 +65,10 @@ def search(
       int32 [B, num_return_sequences, T], -1 after the end, and float32 scores
       [B, num_return_sequences], best first.
     """
-    width, total = decoding.num_beams, decoding.max_new_tokens
-    written_BWS = written_RS.reshape(-1, width, written_RS.shape[1])
-    batch = len(written_BWS)
-    # Only the first of a text's equal sequences counts at the start.
-    scores_BW = jnp.full((batch, width), _WORST).at[:, 0].set(0.0)
-    worst_BW = jnp.full((batch, width), _WORST)
-    first = _State(
-        jnp.int32(0),
-        _Sequences(written_BWS, scores_BW),
-        _Sequences(written_BWS, worst_BW),
-        jnp.zeros((batch, width), bool),
-        jnp.ones(batch, bool),
-        cache,
-    )
+    written_BWS = written_RS.reshape(-1, decoding.num_beams, written_RS.shape[1])
 
     def unfinished(state: _State) -> jax.Array:
-        going_on = state.better.any() & (state.step < total)
+        going_on = state.better.any() & (state.step < decoding.max_new_tokens)
         if decoding.early_stopping is True:
             going_on &= ~state.is_whole.all()
         return going_on
@@ -93,33 +80,68 @@ def search(
         logits_RV, cache = model.decode_step(state.cache, jnp.maximum(last_R, 0), position)
         log_p_RV = jax.nn.log_softmax(logits_RV[:, : specials.vocab_size])
         log_p_RV = decoding.adjust(log_p_RV, flat_RS, step=state.step, eos=specials.eos)
-        candidates, origin_BC = _candidates(
-            state.open,
-            log_p_RV.reshape(batch, width, -1),
+        return _next(
+            state,
+            log_p_RV.reshape(*written_BWS.shape[:2], -1),
+            cache,
+            keys_B=keys_B,
+            decoding=decoding,
+            eos=specials.eos,
             position=position + 1,
-            keys_B=jax.vmap(lambda key: jax.random.fold_in(key, state.step))(keys_B)
-            if decoding.do_sample
-            else None,
-        )
-        last_BC = jax.lax.dynamic_index_in_dim(candidates.tokens, position + 1, 2, keepdims=False)
-        ends_BC = (last_BC == specials.eos) | (state.step == total - 1)
-        running = candidates._replace(scores=candidates.scores + jnp.where(ends_BC, _WORST, 0.0))
-        open_scores_BW, kept_BW = jax.lax.top_k(running.scores, width)
-        opened = _Sequences(_rows(running.tokens, kept_BW), open_scores_BW)
-        whole, is_whole = _finish(state, candidates, ends_BC, decoding=decoding)
-        origin_BW = jnp.take_along_axis(origin_BC, kept_BW, axis=1)
-        return _State(
-            state.step + 1,
-            opened,
-            whole,
-            is_whole,
-            _may_improve(state, opened, whole, is_whole, decoding=decoding),
-            cache.reorder((jnp.arange(batch)[:, None] * width + origin_BW).reshape(-1)),
         )
 
-    last = jax.lax.while_loop(unfinished, extend, first)
+    last = jax.lax.while_loop(unfinished, extend, _begin(written_BWS, cache))
     answers = decoding.num_return_sequences
     return last.whole.tokens[:, :answers, start + 1 :], last.whole.scores[:, :answers]
+
+
+def _begin(written_BWS: jax.Array, cache: Any) -> _State:
+    worst_BW = jnp.full(written_BWS.shape[:2], _WORST)
+    return _State(
+        jnp.int32(0),
+        # Only the first of a text's equal sequences counts at the start.
+        _Sequences(written_BWS, worst_BW.at[:, 0].set(0.0)),
+        _Sequences(written_BWS, worst_BW),
+        jnp.zeros(worst_BW.shape, bool),
+        jnp.ones(len(written_BWS), bool),
+        cache,
+    )
+
+
+def _next(
+    state: _State,
+    log_p_BWV: jax.Array,
+    cache: Any,
+    *,
+    keys_B: jax.Array,
+    decoding: Decoding,
+    eos: int,
+    position: jax.Array,
+) -> _State:
+    """The state after a token at `position`, whose log-probabilities are given."""
+    batch, width = log_p_BWV.shape[:2]
+    drawn_B = jax.vmap(lambda key: jax.random.fold_in(key, state.step))(keys_B)
+    candidates, origin_BC = _candidates(
+        state.open,
+        log_p_BWV,
+        position=position,
+        keys_B=drawn_B if decoding.do_sample else None,
+    )
+    last_BC = jax.lax.dynamic_index_in_dim(candidates.tokens, position, axis=2, keepdims=False)
+    ends_BC = (last_BC == eos) | (state.step == decoding.max_new_tokens - 1)
+    running_BC = candidates.scores + jnp.where(ends_BC, _WORST, 0.0)
+    scores_BW, kept_BW = jax.lax.top_k(running_BC, width)
+    opened = _Sequences(_rows(candidates.tokens, kept_BW), scores_BW)
+    whole, is_whole = _finish(state, candidates, ends_BC, decoding=decoding)
+    origin_BW = jnp.take_along_axis(origin_BC, kept_BW, axis=1)
+    return _State(
+        state.step + 1,
+        opened,
+        whole,
+        is_whole,
+        _may_improve(state, opened, whole, is_whole, decoding=decoding),
+        cache.reorder((jnp.arange(batch)[:, None] * width + origin_BW).reshape(-1)),
+    )
 
 
 def _candidates(

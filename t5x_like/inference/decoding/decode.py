@@ -47,7 +47,8 @@ def decode(
     prompt_BL = batch["decoder_input_tokens"]
     length = prompt_BL.shape[1]
     counts_BL = batch.get("decoder_segment_ids", jnp.ones_like(prompt_BL))
-    cache = model.prefill(batch, max_length=length + decoding.max_new_tokens)
+    # The last token is not read.
+    cache = model.prefill(batch, max_length=length + decoding.max_new_tokens - 1)
     rows = decoding.num_beams if decoding.num_beams > 1 else decoding.num_return_sequences
     if rows > 1:
         cache = cache.repeat(rows)

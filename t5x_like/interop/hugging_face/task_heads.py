@@ -66,6 +66,11 @@ def fine_tuned(
     return None
 
 
+def has_head(model: nnx.Module) -> bool:
+    """Whether a model has a task's head that `fine_tuned` makes."""
+    return isinstance(model, FineTuned) and ending_of(model) != BODY
+
+
 def ending_of(model: FineTuned) -> str:
     """The inverse of `fine_tuned`: the ending for a model."""
     if model.head is None or isinstance(model.head, label_heads.PooledState):

@@ -1,0 +1,211 @@
+"""What `predict` says is what transformers' pipelines and models say of the same weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import parity
+import pytest
+import torch
+import transformers
+
+import t5x_like as t5x
+from t5x_like.interop.tokenizers import to_files
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 130,
+}
+# model type: class, configuration, kind of vocabulary, further settings
+MASKED = {
+    "bert": ("BertForMaskedLM", "BertConfig", "wordpiece", {}),
+    "roberta": ("RobertaForMaskedLM", "RobertaConfig", "byte_bpe", {}),
+    "albert": ("AlbertForMaskedLM", "AlbertConfig", "unigram", {"embedding_size": 8}),
+    "electra": ("ElectraForMaskedLM", "ElectraConfig", "wordpiece", {"embedding_size": 8}),
+}
+pytestmark = pytest.mark.slow
+
+
+def stored(directory, model_type, cls, config, vocabulary, **settings):
+    """A model of theirs with random weights, in a directory with a tokenizer."""
+    size = {"vocab_size": vocabulary.vocab_size, "pad_token_id": vocabulary.token_ids.pad}
+    their_config = getattr(transformers, config)(**{**size, **settings})
+    model = parity.random_model(getattr(transformers, cls), their_config, std=0.4)
+    model.save_pretrained(directory)
+    to_files.write(vocabulary, directory, model_type=model_type, max_length=128)
+    return model
+
+
+@pytest.mark.parametrize("model_type", MASKED)
+def test_blanks_are_filled_as_by_fill_mask(model_type, vocabularies, documents, tmp_path):
+    cls, config, kind, more = MASKED[model_type]
+    stored(tmp_path, model_type, cls, config, vocabularies[kind], **SIZES, **more)
+    texts = []
+    for document in documents[:12]:
+        words = document.split()[:10]
+        for at in (1, 5, 9)[: max(1, len(words) // 4)]:
+            texts.append(" ".join([*words[:at], "[MASK]", *words[at + 1 :]]))
+    texts += [f"[MASK] {texts[0]}", "[MASK]"]
+    model = t5x.load(tmp_path)
+    found = model.predict(texts, k=5)
+    pipeline = transformers.pipeline("fill-mask", str(tmp_path), top_k=5)
+    mask = pipeline.tokenizer.mask_token
+    for text, one in zip(texts, found, strict=True):
+        want = pipeline(text.replace("[MASK]", mask))
+        if isinstance(want[0], list):  # several blanks
+            assert len(one["blanks"]) == len(want)
+        else:
+            want = [want]
+        for blank, theirs in zip(one["blanks"], want, strict=True):
+            got = [guess["probability"] for guess in blank]
+            np.testing.assert_allclose(got, [guess["score"] for guess in theirs], atol=1e-5)
+            pieces = [guess["token_str"].strip().removeprefix("##") for guess in theirs]
+            for guess, piece in zip(blank, pieces, strict=True):
+                assert guess["token"].strip() == piece or not piece.isprintable()
+
+
+def test_an_xlnet_guesses_a_position_that_sees_the_whole_text(vocabularies, documents, tmp_path):
+    vocabulary = vocabularies["unigram"]
+    sizes = {"d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 24}
+    theirs = stored(tmp_path, "xlnet", "XLNetLMHeadModel", "XLNetConfig", vocabulary, **sizes)
+    words = documents[0].split()[:20]
+    text = " ".join([*words[:8], "___", *words[9:]])
+    model = t5x.load(tmp_path)
+    (guesses,) = model.predict(text, k=5)["blanks"]
+    row = transformers.AutoTokenizer.from_pretrained(tmp_path)(text.replace("___", "[MASK]"))
+    tokens = torch.tensor([row["input_ids"]])
+    at = row["input_ids"].index(vocabulary.token_ids.mask)
+    hidden = torch.zeros(1, tokens.shape[1], tokens.shape[1])
+    hidden[:, :, at] = 1  # no position sees what is predicted
+    target = torch.zeros(1, 1, tokens.shape[1])
+    target[0, 0, at] = 1
+    with torch.no_grad():
+        logits = theirs(tokens, perm_mask=hidden, target_mapping=target).logits[0, 0]
+    want = torch.softmax(logits, -1).topk(5)
+    np.testing.assert_allclose([one["probability"] for one in guesses], want.values, atol=1e-5)
+
+
+HEADS = {
+    "text-classification": ("BertForSequenceClassification", 3),
+    "token-classification": ("BertForTokenClassification", 4),
+}
+
+
+@pytest.mark.parametrize("task", HEADS)
+def test_heads_answer_as_pipelines_do(task, vocabularies, documents, tmp_path):
+    cls, labels = HEADS[task]
+    names = [f"name {i}" for i in range(labels)]
+    more = {"id2label": dict(enumerate(names)), "label2id": {v: k for k, v in enumerate(names)}}
+    stored(tmp_path, "bert", cls, "BertConfig", vocabularies["wordpiece"], **SIZES, **more)
+    model, ask = t5x.load(tmp_path), transformers.pipeline(task, str(tmp_path))
+    texts = [" ".join(document.split()[:12]) for document in documents]
+    for text, one in zip(texts, model.predict(texts), strict=True):
+        if task == "text-classification":
+            want = {each["label"]: each["score"] for each in ask(text, top_k=None)}
+            assert one["label"] == max(want, key=want.get)
+            assert one["probabilities"] == pytest.approx(want, abs=1e-5)
+        else:
+            want = ask(text, ignore_labels=[])
+            assert one["tags"] == [each["entity"] for each in want]
+
+
+def test_an_answer_is_the_likeliest_span_of_the_context(vocabularies, documents, tmp_path):
+    cls, vocabulary = "BertForQuestionAnswering", vocabularies["wordpiece"]
+    theirs = stored(tmp_path, "bert", cls, "BertConfig", vocabulary, **SIZES)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    contexts = [" ".join(document.split()[:12]) for document in documents]
+    records = [{"inputs": "what is it", "context": context} for context in contexts]
+    for context, one in zip(contexts, t5x.load(tmp_path).predict(records), strict=True):
+        inputs = tokenizer("what is it", context, return_tensors="pt")
+        with torch.no_grad():
+            out = theirs(**inputs)
+        starts, ends = torch.softmax(out.start_logits[0], -1), torch.softmax(out.end_logits[0], -1)
+        ids = inputs["input_ids"][0]
+        first, last = int((inputs["token_type_ids"][0] == 1).nonzero()[0]), len(ids) - 2
+        spans = {
+            (i, j): float(starts[i] * ends[j])
+            for i in range(first, last + 1)
+            for j in range(i, min(i + 29, last) + 1)
+        }
+        i, j = max(spans, key=spans.get)
+        assert one["score"] == pytest.approx(spans[i, j], rel=1e-4)
+        assert one["answer"] == vocabulary.decode(ids[i : j + 1].tolist())
+
+
+def test_log_likelihoods_are_theirs(vocabularies, tmp_path):
+    vocabulary = vocabularies["unigram"]
+    sizes = {"d_model": 16, "d_ff": 24, "d_kv": 8, "num_heads": 2, "num_layers": 2}
+    theirs = stored(
+        tmp_path / "t5", "t5", "T5ForConditionalGeneration", "T5Config", vocabulary, **sizes,
+        decoder_start_token_id=vocabulary.token_ids.pad, eos_token_id=vocabulary.token_ids.eos,
+    )  # fmt: skip
+    pairs = [("import the module", "and a class"), ("a", "def function of a list"), ("x y", "z")]
+    model = t5x.load(tmp_path / "t5")
+    records = [{"inputs": inputs, "targets": targets} for inputs, targets in pairs]
+    found = [one["log_likelihood"] for one in model.predict(records, ask="score")]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "t5")
+    for (inputs, targets), value in zip(pairs, found, strict=True):
+        labels = tokenizer(targets, return_tensors="pt").input_ids
+        with torch.no_grad():
+            loss = theirs(**tokenizer(inputs, return_tensors="pt"), labels=labels).loss
+        assert value == pytest.approx(-float(loss) * labels.shape[1], rel=1e-4)
+    choices = [{"inputs": "import", "choices": [targets for _, targets in pairs]}]
+    (ranked,) = model.predict(choices, ask="rank")
+    assert ranked["number"] == int(np.argmax(ranked["scores"]))
+
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64}
+    theirs = stored(tmp_path / "gpt", "gpt2", "GPT2LMHeadModel", "GPT2Config", vocabulary, **sizes)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "gpt")
+    model = t5x.load(tmp_path / "gpt")
+    found = [one["log_likelihood"] for one in model.predict(records, ask="score")]
+    for (inputs, targets), value in zip(pairs, found, strict=True):
+        prompt, rest = (tokenizer(text).input_ids for text in (inputs, targets))
+        with torch.no_grad():
+            log_p = torch.log_softmax(theirs(torch.tensor([prompt + rest])).logits[0], -1)
+        places = range(len(prompt) - 1, len(prompt) + len(rest) - 1)
+        want = sum(float(log_p[at, token]) for at, token in zip(places, rest, strict=True))
+        assert value == pytest.approx(want, rel=1e-4)
+
+
+def test_vectors_are_theirs_and_pseudo_likelihoods_mask_each_token(
+    vocabularies, documents, tmp_path
+):
+    vocabulary = vocabularies["wordpiece"]
+    theirs = stored(tmp_path, "bert", "BertForMaskedLM", "BertConfig", vocabulary, **SIZES)
+    model, text = t5x.load(tmp_path), " ".join(documents[0].split()[:9])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    inputs = tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        states = theirs.bert(**inputs, output_hidden_states=True).hidden_states
+    for layer in (0, 1, 2):
+        mean = model.predict(text, ask="embed", layer=layer)["embedding"]
+        np.testing.assert_allclose(mean, states[layer][0].mean(0), atol=1e-5)
+    mixed = model.predict(text, ask="embed", layer=[0.0, 1.0, 3.0], pooling="first")["embedding"]
+    np.testing.assert_allclose(mixed, (0.25 * states[1] + 0.75 * states[2])[0, 0], atol=1e-5)
+    ids, want = inputs["input_ids"][0], 0.0
+    for at in range(1, len(ids) - 1):
+        masked = ids.clone()
+        masked[at] = vocabulary.token_ids.mask
+        with torch.no_grad():
+            log_p = torch.log_softmax(theirs(masked[None]).logits[0, at], -1)
+        want += float(log_p[ids[at]])
+    found = model.predict(text, ask="score")
+    assert found["log_likelihood"] == pytest.approx(want, rel=1e-4)
+    assert found["target_tokens"] == len(ids) - 2
+
+
+def test_a_discriminator_marks_tokens_as_theirs_does(vocabularies, documents, tmp_path):
+    vocabulary = vocabularies["wordpiece"]
+    theirs = stored(
+        tmp_path, "electra", "ElectraForPreTraining", "ElectraConfig", vocabulary, **SIZES,
+        embedding_size=8,
+    )  # fmt: skip
+    text = " ".join(documents[1].split()[:12])
+    found = t5x.load(tmp_path).predict(text)
+    inputs = transformers.AutoTokenizer.from_pretrained(tmp_path)(text, return_tensors="pt")
+    with torch.no_grad():
+        want = torch.sigmoid(theirs(**inputs).logits)[0, 1:-1]
+    np.testing.assert_allclose(found["probabilities"], want, atol=1e-5)
+    assert len(found["replaced"]) == int((want > 0.5).sum())
