@@ -132,7 +132,7 @@ def complaint(place: str, found: Import) -> str | None:
         return None
     if rule.allows_other(top, in_function=found.in_function):
         return None
-    if place.startswith(SEQIO_FILES) and top in ("seqio", "tensorflow"):
+    if place.startswith(SEQIO_FILES) and top in ("gin", "seqio", "tensorflow"):
         return None
     if place == "core.partitioning" and top in ("flax", "jax"):
         return None

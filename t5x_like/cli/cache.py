@@ -46,13 +46,13 @@ def main(argv: list[str]) -> int:
         "--lengths",
         type=arguments.feature_lengths,
         metavar="F=N,F=N",
-        help="task feature lengths",
+        help="task feature lengths, for steps that depend on them",
     )
     group.add_argument("--seed", type=int, default=0, help="seed of random steps (default: 0)")
     group.add_argument("--epochs", type=int, default=1, help="epochs to cache (default: 1)")
     args = parser.parse_args(argv)
-    if args.materialize != bool(args.lengths):
-        parser.error("--materialize and --lengths inputs=512,targets=114 go together")
+    if args.materialize and not args.lengths:
+        parser.error("--materialize needs --lengths, such as --lengths inputs=512,targets=114")
 
     data = arguments.text_data(
         args,

@@ -43,7 +43,8 @@ class Data(DataNames):
             user_modules.import_module(self.mixture_or_task_module)
         if self.is_cache():
             return self._open_tasks([self._named_cache()], check=check)
-        found = self.named_tasks()
+        named = self.named_tasks()
+        found = named and [one.for_lengths(self.lengths) for one in named]
         if found is None or self._is_materialized(found):
             return self._open_tasks(self.recorded(), check=check)
         for one in found:
@@ -69,12 +70,20 @@ class Data(DataNames):
         """Makes the caches of all named tasks, and records the tasks for training without SeqIO.
 
         Raises:
-          ValueError: a task cannot be cached in this way, or its text has changed since its cache
-            was completed.
+          ValueError: a task cannot be cached in this way, or not without `lengths`; or its text has
+            changed since its cache was completed.
         """
         found = self.find_tasks()
+        if self.lengths:
+            found = tuple(one.for_lengths(self.lengths) for one in found)
         for one in found:
             one.check_trainable()
+            if one.tokenized is not None and one.tokenized.needs_lengths and not self.lengths:
+                raise ValueError(
+                    f"task {one.name!r} has a step after its cache point that depends on feature "
+                    "lengths, so its cache is for certain lengths: add them, as in --lengths "
+                    "inputs=512,targets=114, or let `t5x_like train` make the cache"
+                )
         vocabulary = self.open_vocabulary(found)
         tasks = [self.make_cache(one, vocabulary, overwrite=overwrite) for one in found]
         caches = [self._cache(one, vocabulary) for one in tasks]
@@ -100,7 +109,7 @@ class Data(DataNames):
         options = {"overwrite": overwrite, "materialize": ToTheEnd(lengths, seed, epochs)}
         tasks = []
         for one in found:
-            label = f"{one.name}-" + "-".join(f"{n}{v}" for n, v in lengths.items())
+            label = location.label_for_lengths(one.name, lengths)
             whole = dataclasses.replace(one, objective=None, steps=(), eos={}, label=label)
             tasks.append(whole.with_directory(vocabulary))
             directory = self.root / tasks[-1].directory
@@ -158,9 +167,10 @@ class Data(DataNames):
 
     def _is_materialized(self, found: Sequence[Task]) -> bool:
         """Whether the tasks were materialised, because training cannot run one of their steps."""
-        refused = any(one.tokenized is not None and one.tokenized.refused for one in found)
-        name = self.mixture_or_task_name
-        return refused and location.record_file(self.root, name or "").is_file()
+        recorded = location.record_file(self.root, self.mixture_or_task_name or "").is_file()
+        return recorded and any(
+            one.tokenized is not None and one.tokenized.refused is not None for one in found
+        )
 
     def _named_cache(self) -> Task:
         """The task that reads a cache, named by its directory, with `objective`."""

@@ -23,7 +23,8 @@ class TokenizedText(Protocol):
 
     Attributes:
       vocabulary: the vocabulary of its tokens.
-      refused: a step after its cache that training from a cache cannot run; None if there is none.
+      refused: a step that training from a cache cannot run, and why; None if there is none.
+      needs_lengths: whether its cache is for certain feature lengths.
     """
 
     @property
@@ -31,6 +32,11 @@ class TokenizedText(Protocol):
 
     @property
     def refused(self) -> str | None: ...
+
+    @property
+    def needs_lengths(self) -> bool: ...
+
+    def with_lengths(self, lengths: Mapping[str, int]) -> TokenizedText: ...
 
     def fingerprint(self) -> str: ...
 
@@ -79,16 +85,29 @@ class Task:
         """The text, where it has a vocabulary of its own; None otherwise."""
         return None if isinstance(self.text, Corpus) else self.text
 
+    def for_lengths(self, lengths: Mapping[str, int]) -> Task:
+        """The task with its text for these feature lengths, where the text depends on them.
+
+        Raises:
+          ValueError: the text has other lengths.
+        """
+        if self.tokenized is None:
+            return self
+        text = self.tokenized.with_lengths(lengths)
+        if not text.needs_lengths:
+            return dataclasses.replace(self, text=text)
+        label = location.label_for_lengths(self.label, lengths)
+        return dataclasses.replace(self, text=text, label=label)
+
     def check_trainable(self, lengths: Mapping[str, int] | None = None) -> None:
         """Raises ValueError where the task cannot be trained on, or not with these lengths."""
         if lengths is not None and self.objective is not None:
             self.objective.geometry(lengths)
         if self.tokenized is not None and self.tokenized.refused:
             raise ValueError(
-                f"task {self.name!r} has a step after its cache that training from a cache cannot "
-                f"run: {self.tokenized.refused}. Put it before seqio.CacheDatasetPlaceholder(), or "
-                f"run `t5x_like cache {self.name} --materialize --lengths ...`, which keeps its "
-                "result"
+                f"task {self.name!r} has a step that training from a cache cannot run: "
+                f"{self.tokenized.refused}. Run `t5x_like cache {self.name} --materialize "
+                "--lengths ... --epochs N`, which keeps the examples of N epochs"
             )
 
     def with_directory(self, vocabulary: Vocabulary) -> Task:
@@ -116,9 +135,10 @@ class Task:
         made = cache.manifest.materialized
         if made is not None and made["lengths"] != dict(lengths):
             raise ValueError(
-                f"task {self.name!r} was materialized for lengths {made['lengths']}, not "
-                f"{dict(lengths)}: set TASK_FEATURE_LENGTHS to those, or run `t5x_like cache "
-                f"{self.name} --materialize` with the new ones"
+                f"task {self.name!r} was cached for lengths {made['lengths']}, not "
+                f"{dict(lengths)}: set TASK_FEATURE_LENGTHS to those, or cache it again with the "
+                f"new ones (`t5x_like cache {self.name} --lengths ...`, with the module that "
+                "registers it, and with --materialize if it was materialized)"
             )
         self.check_vocabulary(cache.token_ids)
         return dataclasses.replace(self, text=None, cache=cache, lengths=dict(lengths))

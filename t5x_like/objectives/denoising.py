@@ -54,7 +54,7 @@ class Denoising(InputsAndTargets):
 
     def __post_init__(self) -> None:
         check_share(self, "targets_share")
-        if isinstance(self.noise, IidNoise) and self.targets_share < (mean := self._mean_share()):
+        if isinstance(self.noise, IidNoise) and self.targets_share < (mean := self.mean_share):
             raise ValueError(
                 f"targets_share={self.targets_share:.3g} would cut the targets of most samples, "
                 f"which are {mean:.3g} of a sample on average under {self.noise}: set "
@@ -65,7 +65,8 @@ class Denoising(InputsAndTargets):
         ]
         object.__setattr__(self, "needs", tuple(dict.fromkeys(needs)))
 
-    def _mean_share(self) -> float:
+    @property
+    def mean_share(self) -> float:
         """The mean length of the targets under independent noise, as a share of the sample."""
         density = self.noise.density if isinstance(self.noise, IidNoise) else 1.0
         clean_runs = density * (1 - density)
@@ -118,6 +119,32 @@ class Denoising(InputsAndTargets):
             "inputs": self.inputs(tokens, mask, rng, ids),
             "targets": self.targets(tokens, mask, rng, ids),
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class SeparatedDenoising(Denoising):
+    """`Denoising` of text with a separator after each document; no example ends with EOS.
+
+    T5's published code has it for prefix language models ("prefix LM objective").
+    """
+
+    steps = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "needs", tuple(dict.fromkeys((*self.needs, "eos"))))
+
+    def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit:
+        """Samples that fill the inputs.
+
+        Raises:
+          ValueError: as `Denoising.geometry`.
+        """
+        return ConcatenateAndSplit(super().geometry(lengths).length + 1, separators=True)
+
+    def sizes(self, n: np.ndarray) -> dict[str, np.ndarray]:
+        """The greatest feature lengths for samples of `n` tokens (int [samples])."""
+        return {"inputs": n, "targets": n}
 
 
 def iid_replaced(density: float, targets_share: float) -> Denoising:

@@ -11,7 +11,7 @@ import numpy as np
 
 from t5x_like.objectives.noise.noise_masks import mask_of_spans, random_span_starts, span_counts
 from t5x_like.objectives.parts.formats import InputsAndTargets
-from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments
 from t5x_like.objectives.parts.sentinel_spans import replace_runs
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class SpanCorruption(InputsAndTargets):
         """
         return {"inputs": tokens, "targets": random_spans_lengths(tokens, **self._shape())[1]}
 
-    def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit:
+    def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit | SplitDocuments:
         """Samples of as many tokens as fill the inputs once corrupted.
 
         Raises:
@@ -172,6 +172,19 @@ class SpanCorruption(InputsAndTargets):
         tokens: np.ndarray, mask: np.ndarray, starts: np.ndarray, ids: TokenIds
     ) -> np.ndarray:
         return replace_runs(tokens, mask, ids=ids, starts=starts)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitSpanCorruption(SpanCorruption):
+    """`SpanCorruption` of samples that hold tokens of one document each (T5's published code)."""
+
+    def geometry(self, lengths: Mapping[str, int]) -> SplitDocuments:
+        """Documents cut into samples that fill the inputs; the last of each may be shorter.
+
+        Raises:
+          ValueError: `lengths` lacks a feature, or its targets are too short for the inputs.
+        """
+        return SplitDocuments(super().geometry(lengths).length)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from t5x_like.core.protocols import Vocabulary
@@ -32,6 +33,11 @@ def cache_directory(text: str, vocabulary: Vocabulary, *, sentences: str | None 
     """
     end = "" if sentences is None else f"-{_file_name(sentences)}"
     return f"tokens/{_file_name(text)}-{vocabulary.fingerprint[:8]}{end}"
+
+
+def label_for_lengths(text: str, lengths: Mapping[str, int]) -> str:
+    """The name of a text whose tokens depend on feature lengths."""
+    return "-".join([text, *(f"{feature}{length}" for feature, length in lengths.items())])
 
 
 def record_file(root: Path, task_name: str) -> Path:

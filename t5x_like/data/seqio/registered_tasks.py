@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from t5x_like.data.task import Task
 if TYPE_CHECKING:
     import seqio
 
+    from t5x_like.data.seqio.task_steps import PostCache
+
 
 @dataclasses.dataclass(frozen=True)
 class SeqioText:
@@ -23,13 +26,48 @@ class SeqioText:
 
     Attributes:
       task: the registered `seqio.Task`, unchanged.
-      refused: the first step after its cache that training from a cache cannot run.
+      steps: what its steps are here.
       module: the module that a worker process imports to find the task; None uses one process.
+      lengths: the feature lengths, where a step that runs for the cache depends on them.
     """
 
     task: seqio.Task
-    refused: str | None = None
+    steps: PostCache
     module: str | None = None
+    lengths: Mapping[str, int] | None = None
+
+    @property
+    def needs_lengths(self) -> bool:
+        """Whether its cache is for certain feature lengths."""
+        return self.steps.needs_lengths
+
+    def with_lengths(self, lengths: Mapping[str, int]) -> SeqioText:
+        """The same for these feature lengths.
+
+        Raises:
+          ValueError: gin gives one of its steps another length of inputs.
+        """
+        bound = self.steps.inputs_length
+        if bound not in (None, lengths.get("inputs")):
+            raise ValueError(
+                f"task {self.task.name!r}: gin binds random_spans_helper.inputs_length={bound}, "
+                f"but the feature lengths are {dict(lengths)}: give both the same length of inputs"
+            )
+        return dataclasses.replace(self, lengths=lengths) if self.needs_lengths else self
+
+    @functools.cached_property
+    def refused(self) -> str | None:
+        """The first step that training from a cache cannot run, and why; None if there is none.
+
+        A step that needs lengths is judged once they are known.
+        """
+        from t5x_like.data.seqio import task_cache, task_steps
+
+        unknown = not self.steps.late or (self.needs_lengths and self.lengths is None)
+        if self.steps.refused or unknown:
+            return self.steps.refused
+        drawing = task_cache.drawing_step(self.task, self.lengths)
+        return drawing and f"{drawing}, {task_steps.DRAWS}"
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -71,13 +109,30 @@ class SeqioText:
         """A digest of the task, quick to compute."""
         from t5x_like.data.seqio.task_cache import task_fingerprint
 
-        return task_fingerprint(self.task)
+        return task_fingerprint(self.task, self.lengths)
 
     def write(self, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
-        """Writes the cache of the task."""
+        """Writes the cache of the task, and says which of its later steps run for it."""
         from t5x_like.data.seqio.task_cache import write_cache_from_task
 
-        write_cache_from_task(directory, self.task, vocabulary, module=self.module, **options)
+        if "materialize" not in options and (self.lengths or self.task.supports_caching):
+            self._say_late_steps()
+        write_cache_from_task(
+            directory,
+            self.task,
+            vocabulary,
+            module=self.module,
+            lengths=self.lengths,
+            **options,
+        )
+
+    def _say_late_steps(self) -> None:
+        from t5x_like.data.seqio.random_steps import DRAW_ONCE
+
+        for step in self.steps.late:
+            lengths = f", for lengths {dict(self.lengths)}" if self.lengths else ""
+            once = ", with the same draws in every epoch" if step in DRAW_ONCE else ""
+            print(f"  step {step} runs now{lengths}{once}", flush=True)
 
 
 def find_tasks(name: str, *, module: str | None = None) -> tuple[Task, ...] | None:
@@ -111,7 +166,7 @@ def find_tasks(name: str, *, module: str | None = None) -> tuple[Task, ...] | No
                 steps=post.steps,
                 eos=post.eos,
                 weight=weights[task.name],
-                text=SeqioText(task, post.refused, module),
+                text=SeqioText(task, post, module),
                 label=task.name,
             )
         )

@@ -28,7 +28,7 @@ from t5x_like.data.cache.tokenization import Record
 from t5x_like.data.cache.workers import default_workers, spread
 from t5x_like.data.cache.writer import keep_or_clear, shard_plan
 from t5x_like.data.extras import require
-from t5x_like.data.seqio.task_steps import before_cache, describe
+from t5x_like.data.seqio import task_steps
 from t5x_like.data.seqio.vocabularies import from_seqio
 from t5x_like.data.user_modules import import_module
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
@@ -56,7 +56,13 @@ class _Part:
 
 @dataclasses.dataclass(frozen=True)
 class ToCachePoint:
-    """Runs the steps before a task's cache point, on one shard of its source."""
+    """Runs the steps that run for a task's cache, on one shard of its source.
+
+    Attributes:
+      lengths: the feature lengths, where a step depends on them.
+    """
+
+    lengths: Mapping[str, int] | None = None
 
     def parts(self, task: seqio.Task, split: str) -> list[_Part]:
         """One part for each file or shard of the source."""
@@ -70,7 +76,13 @@ class ToCachePoint:
         shard = seqio.ShardInfo(part.number, part.of) if part.of > 1 else None
         source = _source(task, part.split)
         examples = source.get_dataset(split=part.split, shuffle=False, shard_info=shard)
-        return examples if source is not task.source else before_cache(task, examples)
+        offline = source is not task.source
+        return task_steps.before_cache(task, examples, lengths=self.lengths, offline=offline)
+
+    @property
+    def recipe(self) -> Mapping[str, Any] | None:
+        """The property `materialized` of the manifest."""
+        return self.lengths and dataclasses.asdict(ToTheEnd(self.lengths, seed=0, epochs=1))
 
 
 def _source(task: seqio.Task, split: str) -> seqio.DataSource:
@@ -79,6 +91,19 @@ def _source(task: seqio.Task, split: str) -> seqio.DataSource:
     SeqIO looks for such caches in the directories of `seqio.add_global_cache_dirs`.
     """
     return task._get_cached_source(split) if _is_cached(task) else task.source
+
+
+def drawing_step(task: seqio.Task, lengths: Mapping[str, int] | None) -> str | None:
+    """The first step that would run for the cache though it draws numbers for each epoch; or None.
+
+    Raises:
+      CacheError: the task has no split to cache.
+    """
+    split = _cached_splits(task)[0]
+    source = _source(task, split)
+    examples = source.get_dataset(split=split, shuffle=False)
+    offline = source is not task.source
+    return task_steps.drawing_step(task, examples, lengths=lengths, offline=offline)
 
 
 def _is_cached(task: seqio.Task) -> bool:
@@ -92,6 +117,11 @@ class ToTheEnd:
     lengths: Mapping[str, int]
     seed: int
     epochs: int
+
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """The property `materialized` of the manifest."""
+        return dataclasses.asdict(self)
 
     def parts(self, task: seqio.Task, split: str) -> list[_Part]:
         """One part for each epoch of the training split; one for a held-out split."""
@@ -138,6 +168,7 @@ def write_cache_from_task(
     workers: int | None = None,
     progress: bool = True,
     overwrite: bool = False,
+    lengths: Mapping[str, int] | None = None,
     materialize: ToTheEnd | None = None,
 ) -> Manifest:
     """Writes the cache of a SeqIO task's splits 'train' and 'validation'.
@@ -152,6 +183,7 @@ def write_cache_from_task(
       workers: the number of processes; None for one on each core. A source of one shard needs one.
       progress: whether to show a bar on standard error.
       overwrite: whether to replace a complete cache.
+      lengths: the feature lengths, where a step that runs for the cache depends on them.
       materialize: runs the task to its end, post-cache steps included; None stops at its cache
         point.
 
@@ -160,11 +192,17 @@ def write_cache_from_task(
         task's features are not of a kind that can be cached; or there is nothing to train on.
     """
     directory = Path(directory)
-    extent = materialize or ToCachePoint()
+    extent = materialize or ToCachePoint(lengths)
     parts = [part for split in _cached_splits(task) for part in extent.parts(task, split)]
-    manifest = dataclasses.replace(
-        _manifest(task, vocabulary, features=extent.run(task, parts[0]).element_spec),
-        materialized=dataclasses.asdict(materialize) if materialize else None,
+    manifest = Manifest(
+        corpus=task.name,
+        corpus_fingerprint=task_fingerprint(task, lengths),
+        vocabulary=vocabulary.to_json(),
+        vocabulary_fingerprint=vocabulary.fingerprint,
+        token_ids=vocabulary.token_ids,
+        features=_features(extent.run(task, parts[0]).element_spec, task, vocabulary),
+        seqio_task=True,
+        materialized=extent.recipe,
     )
     with sole_writer(directory):
         if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
@@ -189,20 +227,6 @@ def write_cache_from_task(
                 bar.update()
         shards = collections.Counter(part.split for part in parts)
         return finalise(plan, manifest, vocabulary, shards=shards, skipped={})
-
-
-def _manifest(
-    task: seqio.Task, vocabulary: Vocabulary, *, features: Mapping[str, tf.TensorSpec]
-) -> Manifest:
-    return Manifest(
-        corpus=task.name,
-        corpus_fingerprint=task_fingerprint(task),
-        vocabulary=vocabulary.to_json(),
-        vocabulary_fingerprint=vocabulary.fingerprint,
-        token_ids=vocabulary.token_ids,
-        features=_features(features, task, vocabulary),
-        seqio_task=True,
-    )
 
 
 def _cached_splits(task: seqio.Task) -> list[str]:
@@ -290,9 +314,12 @@ def _records(
         yield Record(features, example.get("segments", no_segments), True)
 
 
-def task_fingerprint(task: seqio.Task) -> str:
-    """A hex digest of a task's source, files and cached steps with their code, quick to compute."""
-    steps = task.preprocessors[: describe(task).cached_steps]
+def task_fingerprint(task: seqio.Task, lengths: Mapping[str, int] | None = None) -> str:
+    """A hex digest of a task's source, files and cached steps with their code, quick to compute.
+
+    `lengths` are the feature lengths, where a step depends on them.
+    """
+    steps = task.preprocessors[: task_steps.describe(task).cached_steps]
     shards = [
         (str(shard), _size(str(shard)))
         for split in _SPLITS
@@ -305,7 +332,9 @@ def task_fingerprint(task: seqio.Task) -> str:
         for name, feature in task.output_features.items()
     ]
     whole = [task.name, type(task.source).__qualname__, source, shards, outputs]
-    return hashlib.sha256(repr([whole, [_identity(step) for step in steps]]).encode()).hexdigest()
+    cached = [_identity(step) for step in steps]
+    known = [whole, cached, sorted(lengths.items())] if lengths else [whole, cached]
+    return hashlib.sha256(repr(known).encode()).hexdigest()
 
 
 def ids_fingerprint(vocabulary: seqio.Vocabulary) -> str:

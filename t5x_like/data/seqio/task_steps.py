@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from t5x_like.core.protocols import Objective
 from t5x_like.data.extras import require
+from t5x_like.data.seqio import t5_steps
 from t5x_like.data.seqio.objective_step import ObjectiveStep
+from t5x_like.data.seqio.random_steps import first_drawing, takes_seeds
+from t5x_like.data.seqio.step_calls import call_of, run_arguments, step_name
+from t5x_like.data.seqio.t5_steps import NoCounterpartError
 
 if TYPE_CHECKING:
     import seqio
@@ -26,6 +28,11 @@ TWINS: Sequence[tuple[Callable, str]] = (
 )
 """SeqIO's steps that have a twin in `late_steps`, and the twin's name."""
 
+DRAWS = "which draws random numbers anew in each epoch"
+
+Applied = list[tuple[Callable, Callable]]
+"""Steps, each beside the step with its arguments."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PostCache:
@@ -34,9 +41,14 @@ class PostCache:
     Attributes:
       objective: our objective, if the task has one; it runs first.
       steps: names in `late_steps.STEPS`, in order, without the final trimming.
-      refused: the first later step that has no counterpart; None if the task trains from its cache.
+      refused: the first later step that has no counterpart, and why; None if the task trains from
+        its cache.
       cached_steps: the number of `task.preprocessors` that run before the cache.
       eos: the id to append to each feature that takes one.
+      late: the names of the cached steps that SeqIO would run anew in each epoch, which are those
+        after a placeholder, and all of a task without one.
+      needs_lengths: whether one of these depends on the feature lengths.
+      inputs_length: the length of inputs that gin's configuration gives to the objective, if any.
     """
 
     objective: Objective | None
@@ -44,85 +56,129 @@ class PostCache:
     refused: str | None
     cached_steps: int
     eos: Mapping[str, int]
+    late: tuple[str, ...] = ()
+    needs_lengths: bool = False
+    inputs_length: int | None = None
 
 
 def describe(task: seqio.Task) -> PostCache:
-    """The steps of a task after its `CacheDatasetPlaceholder`.
+    """The steps of a task that run on a cached record; those before them run for the cache.
 
-    The recognised steps are an `ObjectiveStep` in first place and the functions of `TWINS`. A
-    partial application of such a function with bound arguments is not recognised.
-
-    In a task without a placeholder, the recognised steps at its end are later steps, and the cache
-    holds the output of the steps before them. However, a step that draws random numbers or uses the
-    sequence length, which SeqIO passes by argument name, is a later step, and so are all that
-    follow it.
+    The steps that run on a record are an `ObjectiveStep` or an objective of T5, and then functions
+    of `TWINS`: as many as the end of the task has, after its `CacheDatasetPlaceholder`. A partial
+    application of a function of `TWINS` with bound arguments is none of them.
     """
     steps = list(task.preprocessors)
-    marks = [isinstance(step, seqio.CacheDatasetPlaceholder) for step in steps]
-    cached = marks.index(True) if any(marks) else _cache_point(steps)
-    objective: Objective | None = None
+    start = _after_placeholder(steps)
+    end, refused, found = len(steps), None, None
     names: list[str] = []
-    refused = None
-    for step in steps[cached + any(marks) :]:
-        twin = _twin(step)
-        if isinstance(step, ObjectiveStep) and objective is None and not names:
-            objective = step.objective
-        elif twin:
-            names.append(twin)
-        else:
-            refused = _step_name(step)
-            break
+    while end > start and (twin := _twin(steps[end - 1])):
+        names.insert(0, twin)
+        end -= 1
+    try:
+        found = _objective(steps[start:end], task.output_features)
+    except NoCounterpartError as error:
+        refused = str(error)
+    late = steps[start : end - (found.steps if found else 0)]
+    if refused is None and (random := next(filter(_is_random, late), None)):
+        refused = f"{step_name(random)}, {DRAWS}"
+    cached = start + len(late)
     eos = {
         name: feature.vocabulary.eos_id
         for name, feature in task.output_features.items()
         if feature.add_eos
     }
-    return PostCache(objective, tuple(names), refused, cached, eos)
+    return PostCache(
+        objective=None if found is None else found.objective,
+        steps=tuple(names),
+        refused=refused,
+        cached_steps=cached if late or not start else start - 1,
+        eos=eos,
+        late=tuple(map(step_name, late)),
+        needs_lengths=any("sequence_length" in run_arguments(step) for step in late),
+        inputs_length=None if found is None else found.inputs_length,
+    )
 
 
-def before_cache(task: seqio.Task, ds: tf.data.Dataset) -> tf.data.Dataset:
-    """The data after the steps of `task` before its cache point, with or without a placeholder."""
+def _is_random(step: Callable) -> bool:
+    return isinstance(step, ObjectiveStep) or takes_seeds(step)
+
+
+def _after_placeholder(steps: Sequence[Callable]) -> int:
+    """The index of the first step after the `CacheDatasetPlaceholder`; 0 without one."""
+    marks = (i for i, step in enumerate(steps) if isinstance(step, seqio.CacheDatasetPlaceholder))
+    return next(marks, -1) + 1
+
+
+def _objective(
+    steps: Sequence[Callable], features: Mapping[str, seqio.Feature]
+) -> t5_steps.Found | None:
+    """The objective at the end of `steps`, ours or T5's."""
+    if steps and isinstance(steps[-1], ObjectiveStep):
+        return t5_steps.Found(steps[-1].objective)
+    return t5_steps.find(steps, features)
+
+
+def before_cache(
+    task: seqio.Task,
+    ds: tf.data.Dataset,
+    *,
+    lengths: Mapping[str, int] | None = None,
+    offline: bool = False,
+) -> tf.data.Dataset:
+    """The data after the steps of `task` that run for its cache.
+
+    Args:
+      task: the task.
+      ds: the examples of its source, or of a cache that SeqIO made.
+      lengths: the feature lengths, for steps after a placeholder or of a task without one.
+      offline: whether `ds` is a cache that SeqIO made, after the steps before the placeholder.
+    """
+    early, late = _cached_steps(task, lengths)
     with seqio.utils.map_seed_manager(0):
-        for step in task.preprocessors[: describe(task).cached_steps]:
-            ds = seqio.utils.add_kwargs_to_transform(
-                step, sequence_length=None, output_features=task.output_features
-            )(ds)
+        for _, apply in [*([] if offline else early), *late]:
+            ds = apply(ds)
     return ds
 
 
-def _cache_point(steps: Sequence[Callable]) -> int:
-    """The cache point of a task without a placeholder: the index of its first later step."""
-    point = len(steps)
-    while point and (isinstance(steps[point - 1], ObjectiveStep) or _twin(steps[point - 1])):
-        point -= 1
-    at_run_time = (i for i, step in enumerate(steps) if _is_run_time(step))
-    return min(point, next(at_run_time, point))
+def drawing_step(
+    task: seqio.Task,
+    ds: tf.data.Dataset,
+    *,
+    lengths: Mapping[str, int] | None = None,
+    offline: bool = False,
+) -> str | None:
+    """The first step that runs for the cache though it draws numbers for each epoch; or None.
+
+    The arguments are those of `before_cache`. Steps before a placeholder draw once in SeqIO too.
+    """
+    early, late = _cached_steps(task, lengths)
+    if not late:
+        return None
+    with seqio.utils.map_seed_manager(0):
+        for _, apply in [] if offline else early:
+            ds = apply(ds)
+        return first_drawing(late, ds)
 
 
-def _is_run_time(step: Callable) -> bool:
-    """Whether a step depends on the run, by its sequence length or seed."""
-    if dataclasses.is_dataclass(step):
-        arguments = {field.name for field in dataclasses.fields(step)}
-    else:
-        arguments = set(inspect.signature(step).parameters)
-    if isinstance(step, functools.partial):
-        arguments -= step.keywords.keys()
-    return not arguments.isdisjoint({"sequence_length", "seed", "seeds"})
+def _cached_steps(task: seqio.Task, lengths: Mapping[str, int] | None) -> tuple[Applied, Applied]:
+    """The steps that run for the cache with their arguments: up to a placeholder, and after it."""
+    start = _after_placeholder(task.preprocessors)
+    found: tuple[Applied, Applied] = ([], [])
+    for i, step in enumerate(task.preprocessors[: describe(task).cached_steps]):
+        if i != start - 1:
+            apply = seqio.utils.add_kwargs_to_transform(
+                step,
+                sequence_length=lengths if i >= start else None,
+                output_features=task.output_features,
+            )
+            found[i >= start].append((step, apply))
+    return found
 
 
 def _twin(step: Callable) -> str | None:
-    """The name of a step's twin, also inside an empty partial application or gin's wrapper."""
-    while True:
-        if isinstance(step, functools.partial) and not step.args and not step.keywords:
-            step = step.func
-        elif getattr(step, "__globals__", {}).get("__name__") == "gin.config":
-            step = inspect.unwrap(step)
-        else:
-            return next((name for function, name in TWINS if function is step), None)
-
-
-def _step_name(step: Callable) -> str:
-    while isinstance(step, functools.partial):
-        step = step.func
-    named = step if hasattr(step, "__qualname__") else type(step)
-    return f"{named.__module__}.{named.__qualname__}"
+    """The name of a step's twin, also inside a partial application or gin's wrapper."""
+    function, bound = call_of(step)
+    if bound:
+        return None
+    return next((name for known, name in TWINS if known is function), None)
