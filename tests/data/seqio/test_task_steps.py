@@ -76,51 +76,103 @@ def make_task(steps: Sequence[Callable], **features: bool) -> seqio.Task:
 
 
 @pytest.mark.parametrize(
-    ("steps", "names", "refused", "cached"),
+    ("steps", "names", "late", "cached"),
     [
-        ([upper, MARK, append_eos], ["append_eos"], None, 1),
-        ([MARK, append_eos_after_trim], ["append_eos_after_trim"], None, 0),
-        ([upper, MARK], [], None, 1),
-        ([upper, MARK, seqio.utils.trim_dataset, append_eos], ["trim", "append_eos"], None, 1),
-        ([upper, MARK, functools.partial(append_eos)], ["append_eos"], None, 1),
-        ([upper, MARK, append_eos, upper], ["append_eos"], "upper", 1),
-        ([MARK, jitter, append_eos], [], "jitter", 0),
-        ([MARK, cut], [], "cut", 0),
-        ([MARK, FIXED_CUT], [], "cut", 0),
-        ([MARK, Window()], [], "Window", 0),
-        ([MARK, functools.partial(append_eos, output_features={})], [], "append_eos", 0),
+        ([upper, MARK, append_eos], ["append_eos"], [], 1),
+        ([MARK, append_eos_after_trim], ["append_eos_after_trim"], [], 0),
+        ([upper, MARK], [], [], 1),
+        ([upper, MARK, seqio.utils.trim_dataset, append_eos], ["trim", "append_eos"], [], 1),
+        ([upper, MARK, functools.partial(append_eos)], ["append_eos"], [], 1),
+        ([upper, MARK, append_eos, upper], [], ["append_eos", "upper"], 4),
+        ([MARK, upper, append_eos], ["append_eos"], ["upper"], 2),
+        ([MARK, functools.partial(append_eos, output_features={})], [], ["append_eos"], 2),
         # Without a placeholder.
-        ([], [], None, 0),
-        ([upper], [], None, 1),
-        ([upper, append_eos], ["append_eos"], None, 1),
+        ([], [], [], 0),
+        ([upper], [], ["upper"], 1),
+        ([upper, append_eos], ["append_eos"], ["upper"], 1),
         (
             [upper, append_eos, append_eos_after_trim],
             ["append_eos", "append_eos_after_trim"],
-            None,
+            ["upper"],
             1,
         ),
-        ([append_eos, upper], [], None, 2),
-        ([FIXED_CUT, append_eos], ["append_eos"], None, 1),
-        ([upper, append_eos_after_trim, upper], ["append_eos_after_trim"], "upper", 1),
-        ([upper, jitter, append_eos], [], "jitter", 1),
-        ([cut, append_eos], [], "cut", 0),
-        ([upper, Window(), append_eos], [], "Window", 1),
+        ([append_eos, upper], [], ["append_eos", "upper"], 2),
+        ([FIXED_CUT, append_eos], ["append_eos"], ["cut"], 1),
     ],
 )
-def test_describe(steps: Sequence[Callable], names: list[str], refused: str | None, cached: int):
+def test_describe(steps: Sequence[Callable], names: list[str], late: list[str], cached: int):
     described = describe(make_task(steps))
     assert described.objective is None
+    assert described.refused is None
     assert list(described.steps) == names
-    assert (described.refused or "").rpartition(".")[2] == (refused or "")
+    assert [name.rpartition(".")[2] for name in described.late] == late
+    assert described.cached_steps == cached
+    assert not described.needs_lengths
+
+
+@pytest.mark.parametrize(
+    ("steps", "names", "cached"),
+    [
+        ([upper, MARK, cut, append_eos], ["append_eos"], 3),
+        ([MARK, FIXED_CUT, Window()], [], 3),
+        ([upper, MARK, append_eos_after_trim, upper], [], 4),
+        ([cut, append_eos], ["append_eos"], 1),
+        ([upper, Window(), append_eos], ["append_eos"], 2),
+        ([MARK, gin_wrapped(cut), append_eos], ["append_eos"], 2),
+    ],
+)
+def test_a_late_step_may_depend_on_lengths(
+    steps: Sequence[Callable], names: list[str], cached: int
+):
+    described = describe(make_task(steps))
+    assert described.refused is None
+    assert described.needs_lengths
+    assert list(described.steps) == names
     assert described.cached_steps == cached
 
 
-def test_a_refused_step_is_named_with_its_module():
-    assert describe(make_task([MARK, cut])).refused == f"{cut.__module__}.cut"
+@pytest.mark.parametrize("mark", [[MARK], []])
+@pytest.mark.parametrize("steps", [[jitter, append_eos], [append_eos, jitter], [OBJECTIVE, upper]])
+def test_a_late_step_that_takes_seeds_is_refused(mark: list, steps: list):
+    refused = describe(make_task([upper, *mark, *steps])).refused or ""
+    drawing = (
+        "objective_step.ObjectiveStep" if OBJECTIVE in steps else f"{jitter.__module__}.jitter"
+    )
+    assert refused.endswith(f"{drawing}, which draws random numbers anew in each epoch")
+
+
+def noisy(ds: tf.data.Dataset) -> tf.data.Dataset:
+    """A step whose signature says nothing of its seeds."""
+    return jitter(ds)
+
+
+def shaken(ds: tf.data.Dataset) -> tf.data.Dataset:
+    return ds.map(lambda x: {**x, "targets": tf.random.shuffle(x["targets"])})
+
+
+def sown(ds: tf.data.Dataset) -> tf.data.Dataset:
+    return ds.map(lambda x: {**x, "draw": tf.random.stateless_uniform([], [1, 2])})
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ([MARK, upper, noisy], "noisy"),
+        ([upper, shaken, upper], "shaken"),
+        ([shaken, MARK, upper], None),
+        ([MARK, sown, append_eos], None),
+        ([MARK, cut, append_eos], None),
+    ],
+)
+def test_draws_within_a_late_step_are_found(steps: list, found: str | None):
+    task = make_task(steps)
+    ds = task.source.get_dataset("train", shuffle=False)
+    drawing = task_steps.drawing_step(task, ds, lengths={"inputs": 4, "targets": 4})
+    assert drawing == (found and f"{noisy.__module__}.{found}")
 
 
 @pytest.mark.parametrize("mark", [[MARK], []])
-def test_describe_finds_the_objective_where_it_comes_first(mark: list):
+def test_describe_finds_the_objective_before_the_last_steps(mark: list):
     described = describe(make_task([upper, *mark, OBJECTIVE, append_eos_after_trim]))
     assert described == PostCache(
         objective=SpanCorruption(),
@@ -128,28 +180,39 @@ def test_describe_finds_the_objective_where_it_comes_first(mark: list):
         refused=None,
         cached_steps=1,
         eos={"inputs": 1, "targets": 1},
+        late=() if mark else (f"{noisy.__module__}.upper",),
     )
-    late = describe(make_task([upper, MARK, append_eos, OBJECTIVE]))
-    assert late.refused == "t5x_like.data.seqio.objective_step.ObjectiveStep"
+    after = describe(make_task([upper, *mark, append_eos, OBJECTIVE]))
+    assert (after.objective, after.refused) == (SpanCorruption(), None)
     twice = describe(make_task([MARK, OBJECTIVE, OBJECTIVE]))
-    assert twice.refused == "t5x_like.data.seqio.objective_step.ObjectiveStep"
+    assert twice.refused.startswith("t5x_like.data.seqio.objective_step.ObjectiveStep")
 
 
 def test_describe_sees_through_gin():
     assert describe(make_task([MARK, gin_wrapped(append_eos)])).steps == ("append_eos",)
-    assert describe(make_task([MARK, gin_wrapped(cut)])).refused.endswith(".cut")
 
 
 def test_eos_goes_where_the_task_wants_it():
     assert describe(make_task([append_eos], inputs=False)).eos == {"targets": 1}
 
 
-@pytest.mark.parametrize("mark", [[MARK], []])
-def test_what_precedes_the_cache(mark: list):
-    task = make_task([upper, *mark, append_eos])
-    ds = task_steps.before_cache(task, task.source.get_dataset("train", shuffle=False))
-    (row,) = ds.as_numpy_iterator()
+left = seqio.preprocessors.truncate_inputs_left
+
+
+@pytest.mark.parametrize(
+    ("steps", "inputs"),
+    [
+        ([upper, MARK, append_eos], [4, 5]),
+        ([upper, append_eos], [4, 5]),
+        ([upper, MARK, left], [5]),
+        ([upper, left, append_eos], [5]),
+    ],
+)
+def test_what_runs_for_the_cache(steps: list, inputs: list[int]):
+    task = make_task(steps)
+    ds = task.source.get_dataset("train", shuffle=False)
+    (row,) = task_steps.before_cache(task, ds, lengths={"inputs": 1}).as_numpy_iterator()
     assert {name: value.tolist() for name, value in row.items()} == {
-        "inputs": [4, 5],
+        "inputs": inputs,
         "targets": [5],
     }

@@ -1,0 +1,278 @@
+"""All tasks and mixtures of the package `t5` train; their examples are T5's, or follow its law."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import gin
+import numpy as np
+import pytest
+import seqio
+
+from t5x_like.data import mixtures
+from t5x_like.data.corpora import registry
+from t5x_like.data.dataset import Data
+from t5x_like.data.feature_converters import default_converter
+from t5x_like.data.stream import Examples, train_stream
+from t5x_like.data.task import Task
+from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
+from tests.data.seqio import t5_sources
+
+t5 = pytest.importorskip("t5", reason="pip install --no-deps t5==0.9.4, and the extra t5")
+pytestmark = pytest.mark.slow
+
+LENGTH = 96
+LENGTHS = {"inputs": LENGTH, "targets": LENGTH}
+TEST_ONLY = {
+    "glue_ax_v002",
+    *("super_glue_axb_v102", "super_glue_axb_v102_1_sentinel"),
+    *("super_glue_axg_v102", "super_glue_axg_v102_1_sentinel"),
+}
+NOISE = {
+    "c4_v220_span_corruption",
+    "c4_v220_iid_denoising",
+    "c4_v220_prefix_lm",
+    "c4_v220_full_lm",
+    "c4_prefix_lm_objective_encoder_decoder_architecture",
+    "c4_prefix_lm_objective_decoder_architecture",
+}
+EPOCHS = 3
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the caches, while T5's tasks are registered with local texts and pieces."""
+    folder = tmp_path_factory.mktemp("t5")
+    text = registry.get("stdlib_docs").documents("train")
+    documents = [one["targets"][:3000] for one in itertools.islice(text, 150)]
+    words = "the of quick trophy suitcase number film it was too big for and said red blue dog cat"
+    pieces = train_sentencepiece(
+        iter([*documents, *[words] * 20]), folder / "a.model", vocab_size=700, progress=False
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
+        patch.setattr(seqio.MixtureRegistry, "_REGISTRY", {})
+        for module in ("t5.data.tasks", "t5.data.mixtures"):
+            patch.delitem(sys.modules, module, raising=False)  # importing it registers anew
+            importlib.import_module(module)
+        for task in map(seqio.TaskRegistry.get, seqio.TaskRegistry.names()):
+            name, splits = task.source.tfds_dataset.name, t5_sources.splits(task)
+            patch.setattr(task, "_source", t5_sources.local_source(name, documents, splits))
+            for feature in task.output_features.values():
+                patch.setattr(feature.vocabulary, "_sentencepiece_model_file", str(pieces))
+        yield folder
+    gin.clear_config()
+
+
+def opened(root: Path, name: str) -> tuple[Task, ...]:
+    return Data(mixture_or_task_name=name, lengths=LENGTHS, cache_dir=str(root)).open()
+
+
+def examples(task: Task, split: str = "train", seed: int = 0) -> Examples:
+    converter = default_converter(task.objective)
+    (found,) = mixtures.examples([task], split, converter=converter, seed=seed)
+    return found
+
+
+def reference(name: str, split: str = "train", lengths: Mapping[str, int] = LENGTHS, epochs=1):
+    return seqio.TaskRegistry.get(name).get_dataset(
+        dict(lengths), split, shuffle=False, seed=1, num_epochs=epochs, try_in_mem_cache=False
+    )
+
+
+def test_every_task_opens_and_a_deterministic_one_has_the_examples_of_seqio(root: Path) -> None:
+    every = [*seqio.TaskRegistry.names()]
+    assert len(every) == 60
+    for name in every:
+        if name in TEST_ONLY:
+            with pytest.raises(ValueError, match="only test"):
+                opened(root, name)
+            continue
+        (task,) = opened(root, name)
+        if name in NOISE:
+            assert task.objective is not None, name
+            continue
+        assert task.objective is None, name
+        if name == "trivia_qa_v010":
+            continue
+        for split in filter(task.has, ("train", "validation")):
+            ours = examples(task, split)
+            expected = [*reference(name, split).as_numpy_iterator()]
+            assert len(ours) == len(expected) > 0
+            for n, row in enumerate(expected):
+                (found,) = ours.features(n)
+                for feature in LENGTHS:
+                    assert found[feature].tolist() == row[feature].tolist(), (name, split, n)
+
+
+def test_trivia_qa_reads_a_part_of_the_text_that_holds_the_answer(root: Path) -> None:
+    (task,) = opened(root, "trivia_qa_v010")
+    ours = examples(task)
+    whole = [*reference("trivia_qa_v010", lengths=dict.fromkeys(LENGTHS, 1000)).as_numpy_iterator()]
+    assert len(ours) == len(whole)
+    cut = 0
+    for n, row in enumerate(whole):
+        (found,) = ours.features(n)
+        inputs, targets = (found[name][:-1].tobytes() for name in LENGTHS)
+        assert inputs in row["inputs"].tobytes()
+        assert targets == row["targets"][:-1].tobytes()
+        assert len(found["inputs"]) <= LENGTH
+        cut += len(found["inputs"]) < len(row["inputs"])
+    assert 0 < cut < len(whole)
+
+
+def test_every_mixture_gives_batches_at_t5s_rates(root: Path) -> None:
+    every = [*seqio.MixtureRegistry.names()]
+    assert len(every) == 20
+    bind_objective("span_3_15_u_u")
+    for name in every:
+        tasks = [one for one in opened(root, name) if one.has("train")]
+        mixture = seqio.MixtureRegistry.get(name)
+        rates = {task.name: mixture.get_rate(task) for task in mixture.tasks}
+        shares = {one.name: one.weight / tasks[0].weight for one in tasks}
+        first = rates[tasks[0].name]
+        assert shares == pytest.approx({one: rates[one] / first for one in shares})
+        assert all(not rates[one] or not in_training(one) for one in rates.keys() - shares.keys())
+        batch = next(train_stream([examples(one) for one in tasks], batch_size=8, num_threads=0))
+        assert batch["encoder_input_tokens"].shape == (8, LENGTH)
+        assert batch["decoder_loss_weights"].any(axis=1).all()
+
+
+def in_training(name: str) -> bool:
+    return "train" in seqio.TaskRegistry.get(name).splits
+
+
+def bind_objective(name: str) -> None:
+    """Binds the functions of `unsupervised` as the package's own gin file does."""
+
+    def text(file: Path) -> Iterator[str]:
+        for line in file.read_text().splitlines():
+            if line.startswith("include"):
+                yield from text(file.parent / Path(line.split("'")[1]).name)
+            elif not line.startswith("inputs_length"):
+                yield line
+
+    folder = Path(t5.__file__).parent / "models" / "gin" / "objectives"
+    gin.clear_config()
+    lines = [*text(folder / f"{name}.gin"), f"inputs_length = {LENGTH}"]
+    gin.parse_config("\n".join(lines), skip_unknown=True)
+
+
+def ours_in_pairs(task: Task) -> list[Pair]:
+    found = examples(task)
+    rows = itertools.chain.from_iterable(map(found.features, range(EPOCHS * len(found))))
+    return [(row.get("inputs", row["targets"][:0]), row["targets"]) for row in rows]
+
+
+def theirs_in_pairs(name: str) -> list[Pair]:
+    rows = reference(name, epochs=EPOCHS).as_numpy_iterator()
+    return [(row.get("inputs", row["targets"][:0]), row["targets"]) for row in rows]
+
+
+def facts(pair: Pair, sentinel: int) -> list[int]:
+    """What an objective decides about an example; ids from `sentinel` on are sentinels."""
+    inputs, targets = pair
+    marks = [np.flatnonzero(tokens >= sentinel) for tokens in pair]
+    return [
+        len(inputs),
+        len(targets),
+        *map(len, marks),
+        *(int(places[0]) if len(places) else -1 for places in marks),
+        *(int((np.diff(places) == 2).sum()) for places in marks),  # spans of one token
+        len(np.unique(inputs[marks[0]])),
+        int(len(inputs) == len(targets) and (inputs != targets).sum()),
+        int(sorted(inputs.tolist()) == sorted(targets.tolist())),
+    ]
+
+
+def full(pairs: Sequence[Pair], sentinel: int, *, whole: bool) -> np.ndarray:
+    """The facts of full samples, which are most; `whole`: targets hold a sample by themselves."""
+
+    def size(pair: Pair) -> int:
+        parts = pair[1:] if whole else pair
+        return sum(int((tokens < sentinel).sum()) for tokens in parts)
+
+    sizes = [size(pair) for pair in pairs]
+    longest = max(sizes)
+    return np.array([facts(p, sentinel) for p, n in zip(pairs, sizes, strict=True) if n == longest])
+
+
+def check_equal_law(ours: Sequence[Pair], theirs: Sequence[Pair], *, whole: bool = False) -> None:
+    sentinel = 700
+    found, expected = (full(pairs, sentinel, whole=whole) for pairs in (ours, theirs))
+    assert len(expected) > 500
+    assert len(found) == pytest.approx(len(expected), rel=0.01)
+    spread = np.sqrt(found.var(0) / len(found) + expected.var(0) / len(expected))
+    difference = np.abs(found.mean(0) - expected.mean(0))
+    assert (difference <= 4.5 * spread).all(), (found.mean(0), expected.mean(0), spread)
+
+
+@pytest.mark.parametrize("name", ["span_corruption", "iid_denoising", "prefix_lm"])
+def test_a_noise_task_follows_t5s_law(root: Path, name: str) -> None:
+    (task,) = opened(root, f"c4_v220_{name}")
+    check_equal_law(ours_in_pairs(task), theirs_in_pairs(task.name))
+
+
+BOUND = {
+    **dict.fromkeys(("span_2_15_u_u", "span_3_15_u_u", "span_5_15_u_u", "span_10_15_u_u"), False),
+    **dict.fromkeys(("iid_10_u_u", "iid_15_u_u", "iid_25_u_u", "iid_50_u_u", "iid_15_d_d"), False),
+    **dict.fromkeys(("denoise", "iid_15_m_f", "iid_15_r10s90_f", "all_permute"), True),
+    "prefix_lm": False,
+}
+"""T5's gin files of objectives, and whether targets hold the whole sample; without `span`, `lm`."""
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_an_unsupervised_task_follows_the_law_of_its_gin_file(
+    root: Path, tmp_path: Path, name: str
+) -> None:
+    bind_objective(name)
+    (task,) = opened(tmp_path, "wikipedia_20190301.en_v003_unsupervised")
+    check_equal_law(ours_in_pairs(task), theirs_in_pairs(task.name), whole=BOUND[name])
+
+
+def streams(pairs: Sequence[Pair], *, ends: int) -> list[int]:
+    return np.concatenate([targets[: len(targets) - ends] for _, targets in pairs]).tolist()
+
+
+def test_language_models_read_t5s_stream(root: Path, tmp_path: Path) -> None:
+    (task,) = opened(root, "c4_v220_full_lm")
+    ours, theirs = ours_in_pairs(task), theirs_in_pairs(task.name)
+    assert (
+        streams(ours[: len(ours) // EPOCHS], ends=0)
+        == streams(theirs, ends=0)[: task.tokens() + task.cache.manifest.splits["train"].records]
+    )
+    bind_objective("lm")
+    (task,) = opened(tmp_path, "c4_v020_unsupervised")
+    ours, theirs = ours_in_pairs(task), theirs_in_pairs(task.name)
+    assert {targets[-1] for _, targets in ours} == {1}
+    assert streams(ours, ends=1) == streams(theirs, ends=1)
+
+
+def packed_pairs(row: Mapping[str, np.ndarray]) -> Iterator[Pair]:
+    """The examples in a row of T5's tasks for prefix language models."""
+    if "decoder_causal_attention" in row:
+        prefix = int(row["decoder_causal_attention"].sum()) - 1
+        yield np.split(row["decoder_target_tokens"], [prefix])
+        return
+    for segment in (1, 2):
+        yield tuple(
+            row[f"{side}_tokens"][row[f"{side.partition('_')[0]}_segment_ids"] == segment]
+            for side in ("encoder_input", "decoder_target")
+        )
+
+
+@pytest.mark.parametrize("kind", ["encoder_decoder", "decoder"])
+def test_a_prefix_language_model_follows_t5s_law(root: Path, kind: str) -> None:
+    (task,) = opened(root, f"c4_prefix_lm_objective_{kind}_architecture")
+    features = seqio.TaskRegistry.get(task.name).output_features
+    rows = reference(task.name, lengths=dict.fromkeys(features, LENGTH), epochs=EPOCHS)
+    theirs = [pair for row in rows.as_numpy_iterator() for pair in packed_pairs(row)]
+    unpadded = [pair for pair in theirs if all(tokens.all() for tokens in pair)]
+    check_equal_law(ours_in_pairs(task), unpadded)
