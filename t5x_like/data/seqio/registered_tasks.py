@@ -138,7 +138,8 @@ class SeqioText:
 def find_tasks(name: str, *, module: str | None = None) -> tuple[Task, ...] | None:
     """The tasks of a registered SeqIO task or mixture; None where SeqIO knows no such name.
 
-    Rates become integers in exact proportion. A task with rate 0 is left out.
+    Rates become integers in exact proportion. A task with rate 0 is left out of a mixture, and so
+    is one with neither of the splits 'train' and 'validation'.
     """
     if "seqio" not in sys.modules:
         return None
@@ -148,7 +149,9 @@ def find_tasks(name: str, *, module: str | None = None) -> tuple[Task, ...] | No
 
     if name in seqio.MixtureRegistry.names():
         mixture = seqio.MixtureRegistry.get(name)
-        rates = {task: mixture.get_rate(task) for task in mixture.tasks}
+        used = [task for task in mixture.tasks if {"train", "validation"} & {*task.splits}]
+        # SeqIO asks for no rate of a task that is only evaluated; it may have none.
+        rates = {task: mixture.get_rate(task) if "train" in task.splits else 1 for task in used}
     elif name in seqio.TaskRegistry.names():
         rates = {seqio.TaskRegistry.get(name): 1}
     else:

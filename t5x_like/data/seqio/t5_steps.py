@@ -1,9 +1,10 @@
 """T5's preprocessors, told by module and name, and the objectives that follow the same law.
 
-Three things differ from T5. A document is read whole: T5 reads a random part of one that has more
+Some things differ from T5. A document is read whole: T5 reads a random part of one that has more
 than 65,536 tokens. All documents are concatenated: T5 concatenates 128 at a time, so one sample of
-128 documents is short. And targets that are longer than the feature lengths allow are refused, as
-for every objective; T5 cuts them.
+128 documents is short. Where T5 puts EOS between documents, a vocabulary that has `<eod>` puts
+that. Feature lengths that would cut most targets are refused: T5 cuts them. And the examples of a
+prefix language model have a row each: T5 packs two that fill a row.
 """
 
 from __future__ import annotations

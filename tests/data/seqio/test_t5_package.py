@@ -11,6 +11,7 @@ from pathlib import Path
 import gin
 import numpy as np
 import pytest
+import sentencepiece
 import seqio
 
 from t5x_like.data import mixtures
@@ -19,7 +20,6 @@ from t5x_like.data.dataset import Data
 from t5x_like.data.feature_converters import default_converter
 from t5x_like.data.stream import Examples, train_stream
 from t5x_like.data.task import Task
-from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 from tests.data.seqio import t5_sources
 
 t5 = pytest.importorskip("t5", reason="pip install --no-deps t5==0.9.4, and the extra t5")
@@ -41,6 +41,8 @@ NOISE = {
     "c4_prefix_lm_objective_decoder_architecture",
 }
 EPOCHS = 3
+SENTINEL = 700
+"""The lowest id that is a sentinel."""
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -52,9 +54,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     text = registry.get("stdlib_docs").documents("train")
     documents = [one["targets"][:3000] for one in itertools.islice(text, 150)]
     words = "the of quick trophy suitcase number film it was too big for and said red blue dog cat"
-    pieces = train_sentencepiece(
-        iter([*documents, *[words] * 20]), folder / "a.model", vocab_size=700, progress=False
-    )
+    pieces = folder / "pieces.model"
+    with pieces.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([*documents, *[words] * 20]),
+            model_writer=file,
+            vocab_size=SENTINEL,
+            minloglevel=2,
+            pad_id=0,
+            eos_id=1,
+            unk_id=2,
+            bos_id=-1,
+        )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
         patch.setattr(seqio.MixtureRegistry, "_REGISTRY", {})
@@ -80,7 +91,9 @@ def examples(task: Task, split: str = "train", seed: int = 0) -> Examples:
     return found
 
 
-def reference(name: str, split: str = "train", lengths: Mapping[str, int] = LENGTHS, epochs=1):
+def reference(
+    name: str, split: str = "train", lengths: Mapping[str, int] = LENGTHS, epochs: int | None = 1
+):
     return seqio.TaskRegistry.get(name).get_dataset(
         dict(lengths), split, shuffle=False, seed=1, num_epochs=epochs, try_in_mem_cache=False
     )
@@ -134,18 +147,14 @@ def test_every_mixture_gives_batches_at_t5s_rates(root: Path) -> None:
     for name in every:
         tasks = [one for one in opened(root, name) if one.has("train")]
         mixture = seqio.MixtureRegistry.get(name)
-        rates = {task.name: mixture.get_rate(task) for task in mixture.tasks}
-        shares = {one.name: one.weight / tasks[0].weight for one in tasks}
+        used = [task for task in mixture.tasks if "train" in task.splits]
+        rates = {task.name: rate for task in used if (rate := mixture.get_rate(task))}
         first = rates[tasks[0].name]
-        assert shares == pytest.approx({one: rates[one] / first for one in shares})
-        assert all(not rates[one] or not in_training(one) for one in rates.keys() - shares.keys())
+        shares = {one.name: one.weight / tasks[0].weight for one in tasks}
+        assert shares == pytest.approx({name: rate / first for name, rate in rates.items()})
         batch = next(train_stream([examples(one) for one in tasks], batch_size=8, num_threads=0))
         assert batch["encoder_input_tokens"].shape == (8, LENGTH)
         assert batch["decoder_loss_weights"].any(axis=1).all()
-
-
-def in_training(name: str) -> bool:
-    return "train" in seqio.TaskRegistry.get(name).splits
 
 
 def bind_objective(name: str) -> None:
@@ -175,10 +184,10 @@ def theirs_in_pairs(name: str) -> list[Pair]:
     return [(row.get("inputs", row["targets"][:0]), row["targets"]) for row in rows]
 
 
-def facts(pair: Pair, sentinel: int) -> list[int]:
-    """What an objective decides about an example; ids from `sentinel` on are sentinels."""
+def facts(pair: Pair) -> list[int]:
+    """What an objective decides about an example."""
     inputs, targets = pair
-    marks = [np.flatnonzero(tokens >= sentinel) for tokens in pair]
+    marks = [np.flatnonzero(tokens >= SENTINEL) for tokens in pair]
     return [
         len(inputs),
         len(targets),
@@ -191,21 +200,20 @@ def facts(pair: Pair, sentinel: int) -> list[int]:
     ]
 
 
-def full(pairs: Sequence[Pair], sentinel: int, *, whole: bool) -> np.ndarray:
+def full(pairs: Sequence[Pair], *, whole: bool) -> np.ndarray:
     """The facts of full samples, which are most; `whole`: targets hold a sample by themselves."""
 
     def size(pair: Pair) -> int:
         parts = pair[1:] if whole else pair
-        return sum(int((tokens < sentinel).sum()) for tokens in parts)
+        return sum(int((tokens < SENTINEL).sum()) for tokens in parts)
 
     sizes = [size(pair) for pair in pairs]
     longest = max(sizes)
-    return np.array([facts(p, sentinel) for p, n in zip(pairs, sizes, strict=True) if n == longest])
+    return np.array([facts(p) for p, n in zip(pairs, sizes, strict=True) if n == longest])
 
 
 def check_equal_law(ours: Sequence[Pair], theirs: Sequence[Pair], *, whole: bool = False) -> None:
-    sentinel = 700
-    found, expected = (full(pairs, sentinel, whole=whole) for pairs in (ours, theirs))
+    found, expected = (full(pairs, whole=whole) for pairs in (ours, theirs))
     assert len(expected) > 500
     assert len(found) == pytest.approx(len(expected), rel=0.01)
     spread = np.sqrt(found.var(0) / len(found) + expected.var(0) / len(expected))
@@ -272,7 +280,8 @@ def packed_pairs(row: Mapping[str, np.ndarray]) -> Iterator[Pair]:
 def test_a_prefix_language_model_follows_t5s_law(root: Path, kind: str) -> None:
     (task,) = opened(root, f"c4_prefix_lm_objective_{kind}_architecture")
     features = seqio.TaskRegistry.get(task.name).output_features
-    rows = reference(task.name, lengths=dict.fromkeys(features, LENGTH), epochs=EPOCHS)
+    # T5 fails at the end of an odd number of rows.
+    rows = reference(task.name, lengths=dict.fromkeys(features, LENGTH), epochs=None).take(800)
     theirs = [pair for row in rows.as_numpy_iterator() for pair in packed_pairs(row)]
     unpadded = [pair for pair in theirs if all(tokens.all() for tokens in pair)]
-    check_equal_law(ours_in_pairs(task), unpadded)
+    check_equal_law(ours_in_pairs(task)[: len(unpadded)], unpadded)
