@@ -96,7 +96,7 @@ class Task:
         text = self.tokenized.with_lengths(lengths)
         if not text.needs_lengths:
             return dataclasses.replace(self, text=text)
-        label = location.label_for_lengths(self.label, lengths)
+        label = location.label_for_lengths(f"{self.label}-late", lengths)
         return dataclasses.replace(self, text=text, label=label)
 
     def check_trainable(self, lengths: Mapping[str, int] | None = None) -> None:

@@ -36,12 +36,13 @@ def defaults(function: Callable) -> dict[str, Any]:
 
 
 def _gin_bindings(step: Callable) -> dict[str, Any]:
-    try:
-        return gin.get_bindings(step)
-    except ValueError as error:
-        if "Gin registry" in str(error):  # gin has forgotten it, so nothing is bound
-            return {}
-        raise
+    known = gin.config._inverse_lookup(step)
+    if known is None:  # gin has forgotten it, so nothing is bound
+        return {}
+    bound: dict[str, Any] = gin.get_bindings(step)
+    # Gin counts the bindings as used, as if it had called the function.
+    gin.config._OPERATIVE_CONFIG.setdefault(("", known.selector), {}).update(bound)
+    return bound
 
 
 def _is_of_gin(step: Callable) -> bool:
