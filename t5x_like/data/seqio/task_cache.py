@@ -194,16 +194,7 @@ def write_cache_from_task(
     directory = Path(directory)
     extent = materialize or ToCachePoint(lengths)
     parts = [part for split in _cached_splits(task) for part in extent.parts(task, split)]
-    manifest = Manifest(
-        corpus=task.name,
-        corpus_fingerprint=task_fingerprint(task, lengths),
-        vocabulary=vocabulary.to_json(),
-        vocabulary_fingerprint=vocabulary.fingerprint,
-        token_ids=vocabulary.token_ids,
-        features=_features(extent.run(task, parts[0]).element_spec, task, vocabulary),
-        seqio_task=True,
-        materialized=extent.recipe,
-    )
+    manifest = _manifest(task, vocabulary, extent=extent, part=parts[0])
     with sole_writer(directory):
         if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
             return complete
@@ -227,6 +218,23 @@ def write_cache_from_task(
                 bar.update()
         shards = collections.Counter(part.split for part in parts)
         return finalise(plan, manifest, vocabulary, shards=shards, skipped={})
+
+
+def _manifest(
+    task: seqio.Task, vocabulary: Vocabulary, *, extent: ToCachePoint | ToTheEnd, part: _Part
+) -> Manifest:
+    """The manifest before the shards are known; `part` shows which features there are."""
+    lengths = extent.lengths if isinstance(extent, ToCachePoint) else None
+    return Manifest(
+        corpus=task.name,
+        corpus_fingerprint=task_fingerprint(task, lengths),
+        vocabulary=vocabulary.to_json(),
+        vocabulary_fingerprint=vocabulary.fingerprint,
+        token_ids=vocabulary.token_ids,
+        features=_features(extent.run(task, part).element_spec, task, vocabulary),
+        seqio_task=True,
+        materialized=extent.recipe,
+    )
 
 
 def _cached_splits(task: seqio.Task) -> list[str]:
