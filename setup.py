@@ -38,6 +38,9 @@ INTEROP = ["safetensors>=0.8.0,<1", "tensorstore>=0.1.84,<0.2"]
 LAUNCH = ["ml-collections>=1.0,<2"]
 DOCS = ["mkdocs-material>=9.8.1,<10", "mkdocstrings[python]>=1.0.8,<2"]
 BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
+# What t5 imports to register its tasks. `pip install --no-deps t5==0.9.4` goes with it: t5's own
+# requirements bring a second SeqIO.
+T5 = ["babel>=2.18,<3", "nltk>=3.10.4,<4", "rouge-score>=0.1.2,<0.2", "sacrebleu>=2.6,<3"]
 TEST = [
     *BENCHMARKS,
     "hypothesis>=6.130,<7",
@@ -60,6 +63,7 @@ EXTRAS = {
     "launch": LAUNCH,
     "benchmarks": BENCHMARKS,
     "docs": DOCS,
+    "t5": [*BENCHMARKS, *DATA, *T5],
     "test": TEST,
     "all": sorted({*DATA, *INTEROP, *LAUNCH}),
 }

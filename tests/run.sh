@@ -61,7 +61,9 @@ if [ "$(cat "$environment/stamp" 2>/dev/null)" != "$stamp" ]; then
   "$interpreter" -m venv "$environment"
   constraints=$environment/constraints.txt
   if [ -n "$oldest" ]; then lower_bounds >"$constraints"; else : >"$constraints"; fi
-  "$environment/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" --editable '.[all,docs,test]'
+  "$environment/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" --editable '.[all,docs,t5,test]'
+  # Its requirements would bring a second SeqIO; the extra t5 has those that are needed.
+  "$environment/bin/python" -m pip install --quiet --no-compile --no-deps t5==0.9.4
   echo "$stamp" >"$environment/stamp"
 fi
 

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
-EXTRAS = {"all", "benchmarks", "cuda", "data", "docs", "interop", "launch", "test", "tpu"}
+EXTRAS = {"all", "benchmarks", "cuda", "data", "docs", "interop", "launch", "t5", "test", "tpu"}
 
 
 @pytest.fixture(scope="session")

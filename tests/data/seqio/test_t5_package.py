@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import itertools
 import sys
@@ -228,12 +229,13 @@ def test_a_noise_task_follows_t5s_law(root: Path, name: str) -> None:
 
 
 BOUND = {
-    **dict.fromkeys(("span_2_15_u_u", "span_3_15_u_u", "span_5_15_u_u", "span_10_15_u_u"), False),
+    **dict.fromkeys(("span", "span_2_15_u_u", "span_3_15_u_u", "span_5_15_u_u"), False),
+    "span_10_15_u_u": False,
     **dict.fromkeys(("iid_10_u_u", "iid_15_u_u", "iid_25_u_u", "iid_50_u_u", "iid_15_d_d"), False),
     **dict.fromkeys(("denoise", "iid_15_m_f", "iid_15_r10s90_f", "all_permute"), True),
     "prefix_lm": False,
 }
-"""T5's gin files of objectives, and whether targets hold the whole sample; without `span`, `lm`."""
+"""T5's gin files of objectives but `lm`, and whether targets hold the whole sample."""
 
 
 @pytest.mark.parametrize("name", BOUND)
@@ -243,6 +245,40 @@ def test_an_unsupervised_task_follows_the_law_of_its_gin_file(
     bind_objective(name)
     (task,) = opened(tmp_path, "wikipedia_20190301.en_v003_unsupervised")
     check_equal_law(ours_in_pairs(task), theirs_in_pairs(task.name), whole=BOUND[name])
+
+
+def test_every_gin_file_of_an_objective_is_tried() -> None:
+    folder = Path(t5.__file__).parent / "models" / "gin" / "objectives"
+    assert {file.stem for file in folder.glob("*.gin")} == {*BOUND, "lm"}
+
+
+@pytest.mark.parametrize(
+    ("binding", "said"),
+    [
+        ("select_random_chunk.max_length = 1000", "select_random_chunk with max_length=1000"),
+        ("denoise.noise_mask_fn = @regular_noise_mask", "denoise with regular_noise_mask, noise"),
+        ("denoise.inputs_fn = @noise_span_to_sentinel", "with iid_noise_mask, noise_span_to_s"),
+        (
+            "unsupervised.preprocessors = [@split_tokens_to_random_length, @denoise]",
+            "unsupervised with preprocessors .*split_tokens_to_random_length, .*denoise, which no",
+        ),
+        ("sentinel_id.return_value = 5", "sentinel_id with return_value=5"),
+    ],
+)
+def test_what_gin_binds_without_an_objective_is_refused(
+    root: Path, tmp_path: Path, binding: str, said: str
+) -> None:
+    bind_objective("iid_15_u_u")
+    gin.parse_config(binding)
+    with pytest.raises(ValueError, match=f"t5.data.preprocessors.*{said}"):
+        opened(tmp_path, "c4_v020_unsupervised")
+
+
+def test_the_length_of_inputs_that_gin_binds_is_that_of_the_run(root: Path, tmp_path: Path) -> None:
+    bind_objective("span_3_15_u_u")
+    data = Data(mixture_or_task_name="c4_v020_unsupervised", lengths={"inputs": 64, "targets": 64})
+    with pytest.raises(ValueError, match=r"inputs_length=96, but the feature lengths are .*64"):
+        dataclasses.replace(data, cache_dir=str(tmp_path)).open()
 
 
 def streams(pairs: Sequence[Pair], *, ends: int) -> list[int]:
