@@ -175,7 +175,8 @@ class Manifest:
       segmentation: the rule that cut documents into segments; None where a record is a document.
       piece_tokens: the length of the longest record of a cut document; None where a record is a
         document.
-      materialized: {'lengths', 'seed', 'epochs'} of a task that was run to its last step.
+      materialized: {'lengths', 'seed', 'epochs'} of a task that was run to its last step, or to a
+        step that depends on the lengths.
       seqio_task: whether the cache is of a SeqIO task, whose later steps are in a task record.
     """
 

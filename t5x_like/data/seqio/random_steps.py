@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -37,15 +38,17 @@ def first_drawing(
 
     Args:
       steps: each step, and the step with its arguments.
-      ds: data of the kind that the first of them takes; it is not read.
+      ds: what the first of them takes. It is not read, unless a step reads it as it is called.
     """
-    signature = ds.element_spec
     for step, apply in steps:
-        ds = tf.data.Dataset.from_generator(lambda: iter(()), output_signature=signature)
-        ds = apply(ds)
-        if step_name(step) not in DRAW_ONCE and any(map(_RANDOM.match, _operations(ds))):
+        # Behind a generator, the operations and the texts of `ds` are not part of the graph.
+        behind = tf.data.Dataset.from_generator(
+            functools.partial(iter, ds), output_signature=ds.element_spec
+        )
+        operations = _operations(apply(behind))
+        if step_name(step) not in DRAW_ONCE and any(map(_RANDOM.match, operations)):
             return step_name(step)
-        signature = ds.element_spec
+        ds = apply(ds)
     return None
 
 

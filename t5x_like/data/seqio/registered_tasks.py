@@ -149,9 +149,12 @@ def find_tasks(name: str, *, module: str | None = None) -> tuple[Task, ...] | No
 
     if name in seqio.MixtureRegistry.names():
         mixture = seqio.MixtureRegistry.get(name)
-        used = [task for task in mixture.tasks if {"train", "validation"} & {*task.splits}]
+        read = [task for task in mixture.tasks if {"train", "validation"} & {*task.splits}]
         # SeqIO asks for no rate of a task that is only evaluated; it may have none.
-        rates = {task: mixture.get_rate(task) if "train" in task.splits else 1 for task in used}
+        rates = {
+            task: mixture.get_rate(task) if "train" in task.splits else 1
+            for task in read or mixture.tasks
+        }
     elif name in seqio.TaskRegistry.names():
         rates = {seqio.TaskRegistry.get(name): 1}
     else:
