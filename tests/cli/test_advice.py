@@ -9,6 +9,9 @@ import sys
 import pytest
 from tiny_run import ROOT
 
+from t5x_like.data.corpora import registry
+from t5x_like.data.seqio import registered_tasks
+
 
 @pytest.mark.parametrize(
     ("command", "said"),
@@ -48,6 +51,10 @@ from tiny_run import ROOT
 )
 def test_advice(cli, tmp_path, monkeypatch, command: str, said: str) -> None:
     monkeypatch.chdir(tmp_path)
+    # Names that other tests of this process have registered are near, too.
+    monkeypatch.setenv("T5X_LIKE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(registry, "names", lambda: ["stdlib_docs"])
+    monkeypatch.setattr(registered_tasks, "registered_names", list)
     (tmp_path / "t.txt").write_text("a b c\n\n" * 30)
     (tmp_path / "t.tsv").write_text("Zwei\tTwo\nDrei\tThree\n")
     result = cli(*command.format(tmp=tmp_path).split())
