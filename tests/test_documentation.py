@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -82,6 +83,27 @@ def test_the_page_about_python_works() -> None:
         exec(compile(in_small(block), "python.md", "exec"), names)
     assert len(names["answer"].blanks[0]) == 5
     assert names["states"].shape[1] == names["again"].model.config.d_model
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_a_folder_with_text")
+def test_the_first_page_pretrains_asks_and_scores(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    (block,) = [b for b in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "runs/mine" in b]
+    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert [words[:2] for words in commands[1:4]] == [
+        ["t5x_like", name] for name in ("train", "predict", "eval")
+    ]
+    few = {"train": ["--train_steps=4", "--batch_size=8"], "eval": ["--batches=2"]}
+    for _, name, *words in commands:
+        assert main.main([name, *words, *few.get(name, [])]) == 0, name
+        said = capsys.readouterr().out
+        if name == "predict":
+            filled, guesses = said.splitlines()
+            assert re.match(r"The capital of France is \S*\.", filled)
+            assert len(guesses.split(", ")) == 5
+        elif name == "eval":
+            assert "untrained" in said
 
 
 @pytest.mark.slow
