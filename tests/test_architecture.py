@@ -76,7 +76,7 @@ RULES = {
     ),
     "config": Rule(ours="config objectives core", others="gin jax"),
     "runs": Rule(
-        ours="config data evaluation models objectives partitioning core runs training "
+        ours="config data evaluation inference models objectives partitioning core runs training "
         "vocabularies",
         others="etils flax gin jax numpy optax",
     ),

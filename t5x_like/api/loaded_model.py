@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from t5x_like.api.predictors import Ask
     from t5x_like.core.protocols import Vocabulary
     from t5x_like.inference.predictions import Predictor
-    from t5x_like.runs.baseline_comparison import Columns
+    from t5x_like.runs.evaluation.baseline_comparison import Columns
     from t5x_like.runs.trained_run import TrainedRun
 
 
@@ -63,7 +63,7 @@ class LoadedModel:
         Raises:
           ValueError: this is not a run, or its tasks have no held-out documents.
         """
-        from t5x_like.runs import baseline_comparison
+        from t5x_like.runs.evaluation import baseline_comparison
 
         if self.run is None:
             raise ValueError(

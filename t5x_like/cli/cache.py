@@ -15,6 +15,8 @@ examples:
   t5x_like cache stdlib_docs --vocab_size 4000
   t5x_like cache --corpus 'data/*.jsonl.gz' --vocabulary mine.model --workers 8
   t5x_like cache my_task --module my_tasks.py
+  t5x_like cache my_task --module my_tasks.py --lengths inputs=512,targets=114
+      also the examples on which the task's metrics are computed, for machines without SeqIO
   t5x_like cache my_task --module my_tasks.py --materialize --lengths inputs=512,targets=114
 
 One cache serves every objective and length. `t5x_like train` makes a missing cache itself. With a
@@ -38,15 +40,18 @@ def main(argv: list[str]) -> int:
         "--workers", type=int, metavar="N", help="processes (default: one for each core)"
     )
     group.add_argument("--overwrite", action="store_true", help="make a complete cache again")
-    group = parser.add_argument_group("a task with steps that training cannot run")
-    group.add_argument(
-        "--materialize", action="store_true", help="cache the features after its last step"
-    )
+    group = parser.add_argument_group("a SeqIO task")
     group.add_argument(
         "--lengths",
         type=arguments.feature_lengths,
         metavar="F=N,F=N",
-        help="task feature lengths, for steps that depend on them",
+        help="task feature lengths, for steps that depend on them, and for the examples on which "
+        "the task's metrics are computed",
+    )
+    group.add_argument(
+        "--materialize",
+        action="store_true",
+        help="cache the features after its last step, which training cannot run",
     )
     group.add_argument("--seed", type=int, default=0, help="seed of random steps (default: 0)")
     group.add_argument("--epochs", type=int, default=1, help="epochs to cache (default: 1)")
@@ -66,6 +71,8 @@ def main(argv: list[str]) -> int:
         caches = data.make_caches(overwrite=args.overwrite)
     for cache in caches:
         _print(cache)
+    for file in data.write_evaluation_files() if args.lengths else []:
+        print(file)
     return 0
 
 

@@ -48,7 +48,8 @@ def main(argv: list[str]) -> int:
     arguments.add_modules(parser)
     args, bindings = arguments.parse(parser, argv)
 
-    from t5x_like.runs import baseline_comparison, trained_run
+    from t5x_like.runs import trained_run
+    from t5x_like.runs.evaluation import baseline_comparison
 
     model = trained_run.load(
         args.model_dir,

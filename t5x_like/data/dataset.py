@@ -8,10 +8,11 @@ from pathlib import Path
 
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data import task, user_modules
-from t5x_like.data.cache import location, task_records
+from t5x_like.data.cache import evaluation_files, location, task_records
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import languages
 from t5x_like.data.dataset_names import DataNames
+from t5x_like.data.seqio import registered_tasks
 from t5x_like.data.task import Task
 from t5x_like.data.vocabulary_choice import (
     Check,
@@ -129,6 +130,59 @@ class Data(DataNames):
             lambda: task_records.holds(file, tasks),
             lambda: task_records.save(file, tasks),
         )
+
+    def write_evaluation_files(self) -> list[Path]:
+        """The files of evaluation examples of all held-out splits of named tasks with metrics.
+
+        With them, the metrics are computed where SeqIO is not installed.
+        """
+        found = self.find_tasks()
+        vocabulary = self.open_vocabulary(found)
+        files = []
+        for one in found:
+            registered = registered_tasks.registered_task(one.name)
+            if one.metrics is not None and registered is not None:
+                splits = [split for split in registered.splits if split != "train"]
+                files += [
+                    self.evaluation_file(one.name, split, vocabulary=vocabulary) for split in splits
+                ]
+        return files
+
+    def evaluation_file(
+        self, name: str, split: str, *, vocabulary: Vocabulary, once: Once = alone
+    ) -> Path:
+        """The file of a SeqIO task's evaluation examples for `lengths`.
+
+        Where SeqIO has the task, the file is made, unless there is one of the same task.
+
+        Raises:
+          ValueError: the task has no such split.
+          NoExamplesError: there is no file, and SeqIO does not have the task.
+        """
+        lengths = self.lengths or {}
+        file = location.evaluation_file(
+            self.root, name, vocabulary=vocabulary.fingerprint, split=split, lengths=lengths
+        )
+        registered = registered_tasks.registered_task(name)
+        if registered is not None:
+            from t5x_like.data.seqio import evaluation_examples
+
+            digest = evaluation_examples.fingerprint(registered, split)
+            once(
+                f"evaluation examples of {name} {split}",
+                file,
+                lambda: evaluation_files.fingerprint_of(file) == digest,
+                lambda: evaluation_examples.write(file, registered, split=split, lengths=lengths),
+            )
+        elif not file.is_file():
+            sizes = ",".join(f"{feature}={length}" for feature, length in lengths.items())
+            raise evaluation_files.NoExamplesError(
+                f"there are no evaluation examples of task {name!r}, split {split!r}, for lengths "
+                f"{dict(lengths)}: {file} is missing. Where SeqIO is installed, `t5x_like cache "
+                f"{name} --module M --lengths {sizes}` makes it; or name the module of the task "
+                "with --module"
+            )
+        return file
 
     def open_vocabulary(
         self, found: Sequence[Task], *, once: Once = alone, check: Check = no_check

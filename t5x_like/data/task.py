@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
 from t5x_like.data.cache import location, writer
+from t5x_like.data.cache.metric_names import MetricNames
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.registry import Corpus
@@ -61,6 +62,7 @@ class Task:
       directory: the directory of its cache, relative to the cache root; "" until it is made.
       cache: its tokens; None until `with_cache`.
       lengths: the maximum number of tokens of each feature; empty until `with_cache`.
+      metrics: the names of its author's metrics; None where it has none.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Task:
     directory: str = ""
     cache: Cache | None = None
     lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    metrics: MetricNames | None = None
 
     @property
     def corpus(self) -> Corpus | None:

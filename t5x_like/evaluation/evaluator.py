@@ -50,6 +50,15 @@ def evaluate(
     return {name: metric_value(name, *pair) for name, pair in totals.items()}
 
 
+def with_token_names(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of a text-to-text task, whose `accuracy` is called `token_accuracy`.
+
+    It is the share of right tokens after the right ones before them. What the author of the task
+    calls its accuracy is another number.
+    """
+    return {{"accuracy": "token_accuracy"}.get(name, name): x for name, x in metrics.items()}
+
+
 def _predicts_whole_texts(batch: Mapping[str, Any]) -> bool:
     return "decoder_target_tokens" in batch and not _NOT_WHOLE_TEXTS & batch.keys()
 

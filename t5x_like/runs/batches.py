@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_like.core import partitioning
 from t5x_like.data import stream
-from t5x_like.evaluation.evaluator import evaluate
+from t5x_like.evaluation.evaluator import evaluate, with_token_names
 from t5x_like.runs.run import Run
 from t5x_like.training import step
 from t5x_like.training.metrics import TOTALS
@@ -51,6 +51,8 @@ class PhaseBatches:
       validation: the held-out examples; empty if the run does not evaluate.
       token_bytes: the result of `text_bytes.token_bytes`; None if unknown.
       complete: a function that runs on each batch.
+      task_evaluation: a function from parameters and the metrics so far to the metrics of the
+        tasks' authors; None if the tasks have none.
     """
 
     start: int
@@ -60,6 +62,7 @@ class PhaseBatches:
     validation: Sequence[stream.Examples]
     token_bytes: np.ndarray | None = None
     complete: Callable[[Batch], Batch] = _as_it_is
+    task_evaluation: Callable[[Any, Mapping[str, float]], Mapping[str, float]] | None = None
 
     def check(self) -> None:
         """Traces a step on such batches, so that errors of the model come before training.
@@ -88,8 +91,9 @@ class PhaseBatches:
         return self._held_out_metrics if self.validation else None
 
     def _held_out_metrics(self, params: Any) -> dict[str, float]:
-        """{"<task>/<metric>": mean} on the first batches of each validation split."""
-        found, options, to_device = {}, self.run.options, self._to_device
+        """{"<task>/<metric>": value} on the first batches of each validation split."""
+        found: dict[str, float] = {}
+        options, to_device = self.run.options, self._to_device
         for examples in self.validation:
             rows = stream.eval_stream(
                 examples,
@@ -103,8 +107,12 @@ class PhaseBatches:
                 map(self.complete, map(to_device, rows)),
                 token_bytes=self.token_bytes,
             )
+            if examples.task.objective is None:
+                metrics = with_token_names(metrics)
             for name in metrics.keys() - set(TOTALS):
                 found[f"{examples.task.name}/{name}"] = metrics[name]
+        if self.task_evaluation is not None:
+            found |= self.task_evaluation(params, found)
         return dict(sorted(found.items()))
 
     @property

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+from flax import nnx
 
 from t5x_like.core import partitioning
 from t5x_like.data import mixtures, stream
@@ -15,6 +17,7 @@ from t5x_like.data.samples.randomness import phase_seed
 from t5x_like.evaluation.text_bytes import token_bytes
 from t5x_like.runs import preflight
 from t5x_like.runs.batches import EVALUATION_SEED, PhaseBatches
+from t5x_like.runs.evaluation.in_training import TaskEvaluation, task_evaluation
 from t5x_like.runs.run import Run
 from t5x_like.training import multihost
 
@@ -106,6 +109,18 @@ class RunPhase:
             train=train,
             validation=validation,
             token_bytes=token_bytes(tasks[0].vocabulary),
+        )
+
+    def task_evaluation(
+        self, tasks: Sequence[Task], program: Program, report: Callable[[str], None]
+    ) -> TaskEvaluation | None:
+        """The metrics of its tasks' authors; None if there are none. `report` shows lines."""
+        return task_evaluation(
+            self.run,
+            tasks,
+            model=functools.partial(nnx.merge, program.graphdef),
+            report=report,
+            once=_once,
         )
 
     def _examples(

@@ -25,6 +25,7 @@ from t5x_like.training.logs import RunLog
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
+    from t5x_like.data.task import Task
     from t5x_like.runs.batches import PhaseBatches
 
 
@@ -117,16 +118,8 @@ def _parts(
     agree("the data", [f"{name} = {value!r}" for name, value in identity.items()])
     same_whole = functools.partial(same, identity, whole=True)
     same_whole(saved)
-    batches = [
-        phase.batches(mine, program)
-        for phase, mine, program in zip(phases, tasks, programs, strict=True)
-    ]
-    for part in batches[1:]:
-        part.check()  # otherwise errors would come only when the phase begins
-    if run.completer is not None:
-        complete = run.completer.open(run.layout)
-        batches = [dataclasses.replace(part, complete=complete) for part in batches]
-    log = _log(run, model_dir, batches)
+    log = RunLog(model_dir, total_steps=run.options.train_steps)
+    batches = _batches(phases, tasks, programs, log=log)
     summary = _summary(run, model_dir, batches)
     for line in (*summary, *notes, *_unreached_notes(every[len(phases) :])):
         log.message(line)
@@ -179,12 +172,28 @@ def _unreached_notes(phases: Sequence[RunPhase]) -> list[str]:
     ]
 
 
-def _log(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -> RunLog:
-    """The run's log, with a note if evaluation lacks text."""
-    log = RunLog(model_dir, total_steps=run.options.train_steps)
-    if run.options.eval_period and not all(part.validation for part in batches):
+def _batches(
+    phases: Sequence[RunPhase],
+    tasks: Sequence[tuple[Task, ...]],
+    programs: Sequence[step.Program],
+    *,
+    log: RunLog,
+) -> list[PhaseBatches]:
+    """The batches of each phase, checked; a note in the log if evaluation lacks text."""
+    parts = [*zip(phases, tasks, programs, strict=True)]
+    found = [phase.batches(mine, program) for phase, mine, program in parts]
+    for part in found[1:]:
+        part.check()  # otherwise errors would come only when the phase begins
+    run = phases[0].run
+    if run.completer is not None:
+        complete = run.completer.open(run.layout)
+        found = [dataclasses.replace(part, complete=complete) for part in found]
+    if run.options.eval_period and not all(part.validation for part in found):
         log.message("No held-out documents, so no evaluation.")
-    return log
+    return [
+        dataclasses.replace(part, task_evaluation=phase.task_evaluation(mine, program, log.message))
+        for part, (phase, mine, program) in zip(found, parts, strict=True)
+    ]
 
 
 def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:

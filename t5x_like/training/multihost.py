@@ -55,6 +55,25 @@ def everywhere(value: bool) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(np.array(value))).reshape(-1)
 
 
+def whole(array: jax.Array) -> np.ndarray:
+    """A global array on the host, in every process."""
+    if array.is_fully_addressable:
+        return np.asarray(array)
+    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
+
+
+def from_first_process(text: str) -> str:
+    """The text of process 0, in every process."""
+    if jax.process_count() == 1:
+        return text
+    mine = np.frombuffer(text.encode(), np.uint8)
+    size = int(multihost_utils.broadcast_one_to_all(np.array(len(mine))))
+    padded = np.zeros(size, np.uint8)
+    if jax.process_index() == 0:
+        padded[:] = mine
+    return np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes().decode()
+
+
 def first_process_then_others(name: str, work: Callable[[], T], *, timeout_s: float = _DAY) -> T:
     """The result of `work`: process 0 runs it first; the others run it then, and find its results.
 

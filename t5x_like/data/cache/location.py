@@ -40,6 +40,18 @@ def label_for_lengths(text: str, lengths: Mapping[str, int]) -> str:
     return "-".join([text, *(f"{feature}{length}" for feature, length in lengths.items())])
 
 
+def evaluation_file(
+    root: Path, task_name: str, *, vocabulary: str, split: str, lengths: Mapping[str, int]
+) -> Path:
+    """The file of a split's final examples for these feature lengths.
+
+    `vocabulary` is the fingerprint of the vocabulary.
+    """
+    sizes = "".join(f"-{name}{length}" for name, length in sorted(lengths.items()))
+    folder = f"{_file_name(task_name)}-{vocabulary[:8]}"
+    return root / "evaluation" / folder / f"{_file_name(split)}{sizes}.jsonl.gz"
+
+
 def record_file(root: Path, task_name: str) -> Path:
     """The JSON file that lets a cached task or mixture train where SeqIO is not installed."""
     return root / "tasks" / f"{_file_name(task_name)}.json"

@@ -16,9 +16,10 @@ from typing import Any
 
 from t5x_like.core import whole_files
 from t5x_like.core.protocols import Objective
+from t5x_like.data.cache.metric_names import MetricNames
 from t5x_like.data.task import Task
 
-_FIELDS = ("name", "directory", "objective", "steps", "eos", "weight")
+_FIELDS = ("name", "directory", "objective", "steps", "eos", "weight", "metrics")
 
 
 def save(file: Path, tasks: Sequence[Task]) -> None:
@@ -34,7 +35,14 @@ def holds(file: Path, tasks: Sequence[Task]) -> bool:
 
 def _encode(tasks: Sequence[Task]) -> bytes:
     rows = [{name: getattr(task, name) for name in _FIELDS} for task in tasks]
-    rows = [{**row, "objective": _to_json(row["objective"])} for row in rows]
+    rows = [
+        {
+            **row,
+            "objective": _to_json(row["objective"]),
+            "metrics": None if row["metrics"] is None else dataclasses.asdict(row["metrics"]),
+        }
+        for row in rows
+    ]
     return json.dumps(rows, indent=1).encode()
 
 
@@ -53,6 +61,7 @@ def load(file: Path) -> tuple[Task, ...]:
                     **row,
                     "objective": _objective_from_json(row["objective"], file),
                     "steps": tuple(row["steps"]),
+                    "metrics": _metrics_from_json(row.get("metrics")),
                 }
             )
             for row in rows
@@ -61,6 +70,10 @@ def load(file: Path) -> tuple[Task, ...]:
         raise ValueError(
             f"{file} is not a task record ({error!r}): cache the task again"
         ) from error
+
+
+def _metrics_from_json(fields: dict[str, Any] | None) -> MetricNames | None:
+    return None if fields is None else MetricNames.from_json(fields)
 
 
 def _to_json(value: Any) -> Any:

@@ -145,6 +145,7 @@ def find_tasks(name: str, *, module: str | None = None) -> tuple[Task, ...] | No
         return None
     import seqio
 
+    from t5x_like.data.seqio import task_metrics
     from t5x_like.data.seqio.task_steps import describe
 
     if name in seqio.MixtureRegistry.names():
@@ -174,9 +175,19 @@ def find_tasks(name: str, *, module: str | None = None) -> tuple[Task, ...] | No
                 weight=weights[task.name],
                 text=SeqioText(task, post, module),
                 label=task.name,
+                metrics=task_metrics.names(task),
             )
         )
     return tuple(tasks)
+
+
+def registered_task(name: str) -> seqio.Task | None:
+    """The task with this name in SeqIO's registry; None where there is none."""
+    if "seqio" not in sys.modules:
+        return None
+    import seqio
+
+    return seqio.TaskRegistry.get(name) if name in seqio.TaskRegistry.names() else None
 
 
 def registered_names() -> list[str]:

@@ -90,7 +90,7 @@ def _source(task: seqio.Task, split: str) -> seqio.DataSource:
 
     SeqIO looks for such caches in the directories of `seqio.add_global_cache_dirs`.
     """
-    return task._get_cached_source(split) if _is_cached(task) else task.source
+    return task._get_cached_source(split) if is_cached(task) else task.source
 
 
 def drawing_step(task: seqio.Task, lengths: Mapping[str, int] | None) -> str | None:
@@ -106,7 +106,8 @@ def drawing_step(task: seqio.Task, lengths: Mapping[str, int] | None) -> str | N
     return task_steps.drawing_step(task, examples, lengths=lengths, offline=offline)
 
 
-def _is_cached(task: seqio.Task) -> bool:
+def is_cached(task: seqio.Task) -> bool:
+    """Whether SeqIO has an offline cache of the task."""
     return bool(task.supports_caching and task.cache_dir)
 
 
@@ -322,15 +323,27 @@ def _records(
         yield Record(features, example.get("segments", no_segments), True)
 
 
-def task_fingerprint(task: seqio.Task, lengths: Mapping[str, int] | None = None) -> str:
-    """A hex digest of a task's source, files and cached steps with their code, quick to compute.
+def task_fingerprint(
+    task: seqio.Task,
+    lengths: Mapping[str, int] | None = None,
+    *,
+    splits: Sequence[str] = _SPLITS,
+    every_step: bool = False,
+) -> str:
+    """A hex digest of a task's source, files and steps with their code, quick to compute.
 
-    `lengths` are the feature lengths, where a step depends on them.
+    Args:
+      task: the task.
+      lengths: the feature lengths, where a step depends on them.
+      splits: the splits whose files count.
+      every_step: whether all steps count, and not only those before the cache.
     """
-    steps = task.preprocessors[: task_steps.describe(task).cached_steps]
+    steps = task.preprocessors
+    if not every_step:
+        steps = steps[: task_steps.describe(task).cached_steps]
     shards = [
         (str(shard), _size(str(shard)))
-        for split in _SPLITS
+        for split in splits
         if split in task.splits
         for shard in _source(task, split).list_shards(split)
     ]

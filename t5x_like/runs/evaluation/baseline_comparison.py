@@ -12,7 +12,7 @@ import numpy as np
 
 from t5x_like.data import mixtures, stream
 from t5x_like.evaluation import baselines
-from t5x_like.evaluation.evaluator import evaluate
+from t5x_like.evaluation.evaluator import evaluate, with_token_names
 from t5x_like.evaluation.text_bytes import token_bytes
 from t5x_like.runs.batches import EVALUATION_SEED
 from t5x_like.runs.trained_run import TrainedRun, batch_to_device
@@ -59,7 +59,10 @@ def columns(model: TrainedRun, *, batch_size: int, batches: int) -> dict[str, Co
     ):
         rows = stream.eval_stream(examples, batch_size=batch_size, max_batches=batches)
         task = examples.task
-        found[task.name] = compared.columns([*rows], counts[task.name], task.token_ids)
+        columns_ = compared.columns([*rows], counts[task.name], task.token_ids)
+        if task.objective is None:
+            columns_ = {who: with_token_names(metrics) for who, metrics in columns_.items()}
+        found[task.name] = columns_
     return found
 
 

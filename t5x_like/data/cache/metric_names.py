@@ -1,0 +1,149 @@
+"""The names of a task's metric functions, which find them again where SeqIO is not installed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Function = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricNames:
+    """The metrics of a SeqIO task in JSON.
+
+    A function is {"name": "module:qualified_name", "args": [...], "kwargs": {...}}, with the
+    arguments that a `functools.partial` binds.
+
+    Attributes:
+      metric_fns: the functions that have a name.
+      postprocess_fn: the function that runs on decoded outputs and targets; None if there is none.
+      unnamed: the metrics that only the task itself has, each with the reason.
+    """
+
+    metric_fns: Sequence[Mapping[str, Any]] = ()
+    postprocess_fn: Mapping[str, Any] | None = None
+    unnamed: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, metric_fns: Sequence[Function], postprocess_fn: Function | None) -> MetricNames:
+        """The names of these functions."""
+        named, unnamed = [], []
+        for function in metric_fns:
+            try:
+                named.append(_call(function))
+            except ValueError as error:
+                unnamed.append(str(error))
+        if postprocess_fn is None:
+            return cls(tuple(named), None, tuple(unnamed))
+        try:
+            return cls(tuple(named), _call(postprocess_fn), tuple(unnamed))
+        except ValueError as error:
+            every = [f"{function_name(one)} (its postprocess_fn: {error})" for one in metric_fns]
+            return cls(unnamed=tuple(every))
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> MetricNames:
+        """The names in `dataclasses.asdict(names)`, after JSON.
+
+        Raises:
+          KeyError, TypeError: these are not such fields.
+        """
+        return cls(tuple(fields["metric_fns"]), fields["postprocess_fn"], tuple(fields["unnamed"]))
+
+    def functions(self) -> tuple[list[Function], Function | None, list[str]]:
+        """The metric functions, `postprocess_fn`, and what is missing, each with the reason.
+
+        A function is found only if its module belongs to t5x_like or has been imported.
+        """
+        missing = list(self.unnamed)
+        postprocess_fn = None
+        if self.postprocess_fn is not None:
+            try:
+                postprocess_fn = _find(self.postprocess_fn)
+            except ValueError as error:
+                names = [_shown(one) for one in self.metric_fns]
+                return (
+                    [],
+                    None,
+                    [*missing, *(f"{name} (postprocess_fn: {error})" for name in names)],
+                )
+        found = []
+        for one in self.metric_fns:
+            try:
+                found.append(_find(one))
+            except ValueError as error:
+                missing.append(f"{_shown(one)} ({error})")
+        return found, postprocess_fn, missing
+
+
+def function_name(function: Any) -> str:
+    """The name of a function, inside partial applications too."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _call(function: Function) -> dict[str, Any]:
+    """The name and the bound arguments of a function; raises ValueError if it has none."""
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+    inner = function
+    while isinstance(inner, functools.partial):
+        args, kwargs = (*inner.args, *args), {**inner.keywords, **kwargs}
+        inner = inner.func
+    name = function_name(function)
+    bound = [list(args), kwargs]
+    try:
+        is_json = json.loads(json.dumps(bound)) == bound
+    except (TypeError, ValueError):
+        is_json = False
+    if not is_json:
+        raise ValueError(f"{name} (its arguments {bound} are not JSON)")
+    module = getattr(inner, "__module__", None)
+    address = f"{module}:{getattr(inner, '__qualname__', '')}"
+    if _attribute(address) is not inner:
+        raise ValueError(f"{name} (a lambda or closure, or another object that no import finds)")
+    return {"name": address, "args": bound[0], "kwargs": bound[1]}
+
+
+def _attribute(address: str) -> Any:
+    """The function that an imported module has under a name; None if it has none.
+
+    The modules of Python itself have none: a record that names one is not to be trusted.
+    """
+    module, _, name = address.partition(":")
+    if module.partition(".")[0] in {*sys.stdlib_module_names, "__main__"}:
+        return None
+    found = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if inspect.isfunction(found) and found.__module__ == module else None
+
+
+def _find(call: Mapping[str, Any]) -> Function:
+    address = call["name"]
+    module = address.partition(":")[0]
+    # A file may only name modules of this package, and modules that have been imported.
+    if module.startswith("t5x_like."):
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(module)
+    if module not in sys.modules:
+        raise ValueError(f"add --module {module}, if you trust it")
+    function = _attribute(address)
+    if function is None:
+        raise ValueError(f"{module} has no such function")
+    if not call["args"] and not call["kwargs"]:
+        return function
+    return functools.partial(function, *call["args"], **call["kwargs"])
+
+
+def _shown(call: Mapping[str, Any]) -> str:
+    return str(call["name"]).rpartition(":")[2]

@@ -1,0 +1,131 @@
+"""The metrics of a run's tasks at each evaluation, beside the teacher-forced ones."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from t5x_like.data.cache.evaluation_files import NoExamplesError
+from t5x_like.evaluation.task_metrics import ask, measure
+from t5x_like.runs.evaluation import answers
+from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
+from t5x_like.training import multihost
+
+if TYPE_CHECKING:
+    from t5x_like.core.protocols import Answerer
+    from t5x_like.data.task import Task
+    from t5x_like.data.vocabulary_choice import Once
+    from t5x_like.runs.run import Run
+
+_SPLIT = "validation"
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskEvaluation:
+    """Computes the metrics of tasks from parameters; all processes call it.
+
+    Attributes:
+      tasks: the tasks that have metrics.
+      answerer: makes an `Answerer` of parameters.
+      report: shows a line to the user.
+    """
+
+    tasks: Sequence[EvaluatedTask]
+    answerer: Callable[[Any], Answerer]
+    report: Callable[[str], None]
+    _failures: collections.Counter[tuple[str, str]] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+
+    def __call__(self, params: Any, teacher_forced: Mapping[str, float]) -> dict[str, float]:
+        """{"<task>/<metric>": value} of the tasks. A metric that raises is reported and left out.
+
+        Args:
+          params: the model's parameters.
+          teacher_forced: values whose names are taken.
+        """
+        answerer = self.answerer(params)
+        found: dict[str, float] = {}
+        for task in self.tasks:
+            given = ask(task.metrics, task.examples, answerer)
+            measured = ""
+            if jax.process_index() == 0:
+                taken = [name.removeprefix(f"{task.name}/") for name in teacher_forced]
+                measured = json.dumps(measure(task.metrics, task.examples, given, taken=taken))
+            # A metric may draw random numbers: all processes take the values of the first.
+            values, failures = json.loads(multihost.from_first_process(measured))
+            found |= {f"{task.name}/{name}": value for name, value in values.items()}
+            for metric, reason in failures:
+                self._failures[task.name, metric] += 1
+                self.report(
+                    f"warning: task {task.name!r}: metric {metric} has no value, "
+                    f"{self._failures[task.name, metric]} time(s) so far: {reason}"
+                )
+        return found
+
+
+def task_evaluation(
+    run: Run,
+    tasks: Sequence[Task],
+    *,
+    model: Callable[[Any], Any],
+    report: Callable[[str], None],
+    once: Once,
+) -> TaskEvaluation | None:
+    """The evaluation of the tasks that have metrics; None if there are none.
+
+    Makes or opens the files of their validation examples.
+
+    Args:
+      run: the run, with the settings of its phase.
+      tasks: the opened tasks of the run.
+      model: makes the module of parameters.
+      report: shows a line to the user.
+      once: lets one process make a file.
+
+    Raises:
+      ValueError: a metric function has other arguments than SeqIO allows.
+    """
+    at_most = run.options.eval_batches * run.options.batch_size
+    with_metrics = [one for one in tasks if one.metrics is not None and one.has(_SPLIT)]
+    if not with_metrics or not at_most or not run.options.eval_period:
+        return None
+    opened = []
+    for task in with_metrics:
+        try:
+            one, lines = open_task(
+                dataclasses.replace(run.data, lengths=task.lengths),
+                task,
+                split=_SPLIT,
+                vocabulary=task.vocabulary,
+                kinds=answers.kinds(run),
+                at_most=at_most,
+                once=once,
+            )
+        except NoExamplesError as error:
+            report(f"note: task {task.name!r}: its metrics are not computed: {error}")
+            continue
+        for line in lines:
+            report(f"note: {line}")
+        if not one.metrics:
+            continue
+        opened.append(one)
+        if len(one.examples) < one.total:
+            report(
+                f"note: task {task.name!r}: its metrics are those of the first "
+                f"{len(one.examples):,} of {one.total:,} validation examples "
+                "(EVAL_BATCHES x BATCH_SIZE)"
+            )
+    if not opened:
+        return None
+    ids, lengths = tasks[0].token_ids, tasks[0].lengths
+    return TaskEvaluation(
+        opened,
+        lambda params: answers.ModelAnswers(run, model(params), ids, lengths),
+        report,
+    )

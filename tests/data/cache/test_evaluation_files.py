@@ -1,0 +1,49 @@
+"""Files of evaluation examples: values as they were, or an error that says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from t5x_like.data.cache import evaluation_files
+from t5x_like.data.cache.format import CacheError
+
+EXAMPLE = {
+    "targets": np.array([5, 1], np.int32),
+    "text": "Zürich".encode() + b"\xff\n",
+    "score": np.float32(0.1),
+    "missing": np.float64("nan"),
+    "answers": np.array([b"a", "é".encode()], object),
+    "none": np.array([], object),
+    "grid": np.zeros((2, 0, 3), np.int64),
+    "names": np.array([[b"x", b""]], object),
+    "right": np.bool_(True),
+}
+DTYPES = {
+    name: "bytes" if isinstance(value, bytes) or value.dtype == object else value.dtype.name
+    for name, value in EXAMPLE.items()
+}
+
+
+def test_values_keep_kind_dtype_and_shape(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "test.jsonl.gz"
+    evaluation_files.write(file, [EXAMPLE, EXAMPLE, EXAMPLE], dtypes=DTYPES, fingerprint="f")
+    found = evaluation_files.read(file, at_most=2)
+    assert (len(found.examples), found.total, evaluation_files.fingerprint_of(file)) == (2, 3, "f")
+    for name, value in EXAMPLE.items():
+        read = found.examples[1][name]
+        assert type(read) is type(value), name
+        if not isinstance(value, bytes):
+            assert (read.dtype, read.shape) == (value.dtype, value.shape), name
+        np.testing.assert_array_equal(read, value, err_msg=name)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}\n", b"no json", b"\x1f\x8b\x08\x00"])
+def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "test.jsonl.gz"
+    file.write_bytes(content)
+    with pytest.raises(CacheError, match=r"test\.jsonl\.gz cannot be read .* delete it"):
+        evaluation_files.read(file)
+    assert evaluation_files.fingerprint_of(file) is None
