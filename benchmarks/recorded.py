@@ -49,6 +49,14 @@ def command_text(command: Sequence[str]) -> str:
     )
 
 
+_LATER = {
+    "EARLY_STOPPING = 0",
+    "run.Options.early_stopping = %EARLY_STOPPING",
+    "BEST_METRIC = 'loss'",
+    "run.Options.best_metric = %BEST_METRIC",
+}
+
+
 def settings(
     files: Sequence[str], bindings: Sequence[str] = (), folders: Sequence[str] = ()
 ) -> str:
@@ -64,9 +72,14 @@ def settings(
 def digest(config: str) -> str:
     """A digest of a configuration as gin text, such as a run's `config.gin`.
 
-    Comments and the places of modules (`from a.b import c`) do not count.
+    Comments and the places of modules (`from a.b import c`) do not count. Nor do settings that came
+    later, at the value that means what was so before.
     """
-    said = [line for line in config.splitlines() if not re.match("#|from |import ", line)]
+    said = [
+        line
+        for line in config.splitlines()
+        if line not in _LATER and not re.match("#|from |import ", line)
+    ]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
 
 

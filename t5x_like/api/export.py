@@ -16,13 +16,14 @@ from t5x_like.runs import run_directory, saved_model
 
 if TYPE_CHECKING:
     from t5x_like.runs.saved_model import SavedModel
+    from t5x_like.training.checkpointing.ranking import WantedStep
 
 
 def export(
     source: str,
     target: str | Path,
     *,
-    step: int | None = None,
+    step: WantedStep = None,
     overwrite: bool = False,
     modules: Collection[str] = (),
 ) -> list[str]:
@@ -31,7 +32,7 @@ def export(
     Args:
       source: directory of a run, or of imported weights.
       target: a folder without weights; an ELECTRA is written as two models, in its subfolders.
-      step: the step of the checkpoint; the newest by default.
+      step: the step of the checkpoint, or "best"; the newest by default.
       overwrite: whether to replace existing weights.
       modules: modules that the directory's configuration may name.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from t5x_like.inference.predictions import Predictor
     from t5x_like.runs.evaluation.baseline_comparison import Columns
     from t5x_like.runs.trained_run import TrainedRun
+    from t5x_like.training.checkpointing.ranking import WantedStep
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -54,16 +56,35 @@ class LoadedModel:
     def __repr__(self) -> str:
         return f"LoadedModel({type(self.model).__name__}, step {self.step}, {self.directory!r})"
 
-    def evaluate(self, *, batches: int = 50) -> dict[str, Columns]:
-        """{task: {who: {metric: value}}} on held-out text, beside baselines, as `t5x_like eval`.
+    def evaluate(
+        self,
+        *,
+        task: str | None = None,
+        corpus: str | Sequence[str] | None = None,
+        split: str = "validation",
+        batches: int | None = None,
+        predictions: str | Path | None = None,
+    ) -> dict[str, Columns]:
+        """{task: {who: {metric: value}}}, as `t5x_like eval`.
+
+        Without a task or files, they are those of the held-out text of the run, beside baselines.
 
         Args:
-          batches: the most batches of each task, of 32 rows or as many as the mesh divides.
+          task: a task or mixture to evaluate on: its author's metrics, or else `exact_match`.
+          corpus: files in place of a task: rows with inputs and targets, or plain text.
+          split: the split of `task`.
+          batches: the most batches of each task, of 32 rows or as many as the mesh divides; None
+            for 50 of the run's own text, and for all of `task` or `corpus`.
+          predictions: the `.jsonl` file, or the folder, of predictions beside targets of `task` or
+            `corpus`; by default the folder `predictions` of the run.
 
         Raises:
-          ValueError: this is not a run, or its tasks have no held-out documents.
+          ValueError: this is not a run, it has no held-out documents, or `task`, `split` or
+            `corpus` is not there or not for this model.
+          OSError: predictions cannot be written.
         """
-        from t5x_like.runs.evaluation import baseline_comparison
+        from t5x_like.runs.evaluation import baseline_comparison, task_evaluation
+        from t5x_like.runs.evaluation.named_tasks import Named
 
         if self.run is None:
             raise ValueError(
@@ -71,7 +92,14 @@ class LoadedModel:
                 "(INIT_FROM), or evaluate the run that it came from"
             )
         rows = self.run.rows
-        found = baseline_comparison.columns(self.run, batch_size=rows, batches=batches)
+        if task is not None or corpus is not None:
+            at_most = None if batches is None else batches * rows
+            named = Named(task=task, corpus=corpus, split=split, at_most=at_most)
+            file = Path(self.directory, "predictions") if predictions is None else Path(predictions)
+            return task_evaluation.columns(self.run, named, predictions=file, report=_note)
+        found = baseline_comparison.columns(
+            self.run, batch_size=rows, batches=batches or 50, report=_note
+        )
         if not found:
             raise ValueError(f"the tasks of {self.directory} hold no documents out")
         return found
@@ -199,18 +227,20 @@ class LoadedModel:
 def load(
     directory: str | Path,
     *,
-    step: int | None = None,
+    step: WantedStep = None,
     gin: Sequence[str] = (),
     modules: Collection[str] = (),
+    rows: int | None = None,
 ) -> LoadedModel:
     """The model of a directory, with its parameters and its vocabulary.
 
     Args:
       directory: the directory of a run, of imported weights, or of transformers' `save_pretrained`.
-      step: the step of a run's checkpoint; the newest by default.
+      step: the step of a run's checkpoint, or "best"; the newest by default.
       gin: settings that replace those saved with a run: `["BATCH_SIZE=8"]`.
       modules: modules or `.py` files that the directory's configuration may name, because you
         trust them: nothing else is imported or run but t5x_like itself.
+      rows: the rows of a batch of a run; None for 32, or as many as the mesh divides.
 
     Raises:
       ValueError, OSError: it holds no model that can be read, or no such step.
@@ -220,12 +250,16 @@ def load(
     if not run_directory.has_config(path) and (path / "config.json").exists():
         return _from_hugging_face(Path(directory))
     if _is_run(path):
-        run = trained_run.load(str(directory), step=step, bindings=gin, modules=modules)
+        run = trained_run.load(str(directory), step=step, bindings=gin, rows=rows, modules=modules)
         return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run)
     saved = saved_model.read(str(directory), step=step, modules=modules)
     params = jax.tree.map(lambda one: one.read(), saved.params)
     model = nnx.merge(nnx.graphdef(saved.model), params)
     return LoadedModel(model, saved.vocabulary, saved.step, str(directory), None, saved.original)
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _is_run(directory: epath.Path) -> bool:

@@ -133,6 +133,21 @@ def add_modules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_step(parser: argparse.ArgumentParser) -> None:
+    """Adds `--step` to commands that open a directory."""
+    parser.add_argument(
+        "--step",
+        type=_step,
+        metavar="N",
+        help="the checkpoint's step, or best: the one that BEST_METRIC ranks first (default: the "
+        "newest)",
+    )
+
+
+def _step(text: str) -> int | str:
+    return text if text == "best" else natural(text)
+
+
 def add_distributed(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a run over several processes."""
     group = parser.add_argument_group("several processes")

@@ -12,6 +12,11 @@ from t5x_like.cli import arguments
 Columns = dict[str, dict[str, float]]
 
 _EPILOG = """\
+examples:
+  t5x_like eval runs/base
+  t5x_like eval runs/sst2 --task sst2 --split test --step best --module my_tasks.py
+  t5x_like eval runs/sums --corpus more_sums.tsv
+
 "untrained" is the same model with newly drawn parameters. "unigram" gives each token its frequency
 in the training text (add-one smoothed), each label of sentence pairs its frequency, and each token
 of ELECTRA's text the same chance to be replaced ("text" leaves out special tokens, which are never
@@ -25,49 +30,83 @@ _NAME, _NUMBER = 34, 12
 
 def main(argv: list[str]) -> int:
     """Prints the metrics of every task of the run; writes them as JSON with `--output`."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like eval",
-        description="Prints held-out metrics of a run, beside those of an untrained model, a "
-        "unigram model and, for encoder-decoders, a blanked encoder.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR")
-    parser.add_argument("--step", type=int, help="the checkpoint's step (default: the newest)")
-    parser.add_argument(
-        "--batch_size", type=int, default=32, metavar="B", help="rows of a batch (default: 32)"
-    )
-    parser.add_argument(
-        "--batches",
-        type=int,
-        default=50,
-        metavar="N",
-        help="the most batches to read (default: 50)",
-    )
-    parser.add_argument("--output", metavar="FILE", help="also write the numbers here as JSON")
-    arguments.add_modules(parser)
+    parser = _parser()
     args, bindings = arguments.parse(parser, argv)
+    if args.task and args.corpus:
+        parser.error("--task and --corpus exclude each other")
+    if not (args.task or args.corpus) and args.predictions:
+        parser.error("--predictions needs --task or --corpus")
+    if args.split and not args.task:
+        parser.error("--split needs --task: of files all documents are evaluated")
 
-    from t5x_like.runs import trained_run
-    from t5x_like.runs.evaluation import baseline_comparison
+    from t5x_like.api.loaded_model import load
 
-    model = trained_run.load(
+    model = load(
         args.model_dir,
         step=args.step,
-        bindings=bindings,
-        rows=args.batch_size,
+        gin=bindings,
         modules=args.module,
+        rows=args.batch_size,
     )
-    results = baseline_comparison.columns(model, batch_size=args.batch_size, batches=args.batches)
-    if not results:
-        raise ValueError(f"the tasks of {args.model_dir} hold no documents out")
-    print(f"step {model.step}, {model.program.parameter_count:,} parameters")
+    results = model.evaluate(
+        task=args.task,
+        corpus=args.corpus,
+        split=args.split or "validation",
+        batches=args.batches,
+        predictions=args.predictions,
+    )
+    assert model.run is not None
+    print(f"step {model.step}, {model.run.program.parameter_count:,} parameters")
     for name, columns in results.items():
         print("\n".join([f"{name}:", *_table(columns)]))
     if args.output:
         with open(args.output, "w") as file:
             json.dump({"step": model.step, "tasks": _finite(results)}, file, indent=1)
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="t5x_like eval",
+        description="Prints held-out metrics of a run, beside those of an untrained model, a "
+        "unigram model and, for encoder-decoders, a blanked encoder; or metrics and predictions "
+        "of another task, split or file.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR")
+    arguments.add_step(parser)
+    parser.add_argument(
+        "--batch_size", type=int, default=32, metavar="B", help="rows of a batch (default: 32)"
+    )
+    parser.add_argument(
+        "--batches",
+        type=arguments.positive,
+        metavar="N",
+        help="the most batches of each task to read (default: 50, or all with --task or --corpus)",
+    )
+    parser.add_argument("--output", metavar="FILE", help="also write the numbers here as JSON")
+    group = parser.add_argument_group("another task, split or file")
+    group.add_argument(
+        "--task",
+        metavar="NAME",
+        help="a task or mixture: its author's metrics, or else exact_match, and predictions",
+    )
+    group.add_argument("--split", metavar="S", help="the split of the task (default: validation)")
+    group.add_argument(
+        "--corpus",
+        nargs="+",
+        metavar="FILES",
+        help="files in place of a task: rows with inputs and targets, or plain text",
+    )
+    group.add_argument(
+        "--predictions",
+        metavar="FILE",
+        help="a .jsonl file or a folder for predictions beside targets (default: RUN/predictions); "
+        "the same command goes on where it was killed",
+    )
+    arguments.add_modules(parser)
+    return parser
 
 
 def _table(columns: Columns) -> list[str]:

@@ -31,9 +31,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--to", dest="target", required=True, metavar="HF_DIR", help="the directory to write"
     )
-    parser.add_argument(
-        "--step", type=int, metavar="N", help="the checkpoint's step (default: the newest)"
-    )
+    arguments.add_step(parser)
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the weights that HF_DIR holds"
     )

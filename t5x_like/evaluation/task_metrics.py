@@ -126,15 +126,19 @@ def _utf8(ids: Sequence[int]) -> str:
     return bytes(i - special for i in ended if special <= i < special + 256).decode(errors="ignore")
 
 
-def ask(metrics: Iterable[TaskMetric], examples: Sequence[Example], answerer: Answerer) -> Answers:
-    """The answers that the metrics read; nothing else is computed."""
-    wanted = {field for metric in metrics for field in metric.reads}
+def fields_read(metrics: Iterable[TaskMetric]) -> set[str]:
+    """The fields of `Answers` that metrics read."""
+    return {field for metric in metrics for field in metric.reads}
+
+
+def ask(fields: Collection[str], examples: Sequence[Example], answerer: Answerer) -> Answers:
+    """The answers of some fields; `prediction_scores` needs `predictions`."""
     answers = Answers()
-    if "predictions" in wanted:
+    if "predictions" in fields:
         answers = answers._replace(predictions=answerer.predict(examples))
-    if "scores" in wanted:
+    if "scores" in fields:
         answers = answers._replace(scores=answerer.score(examples))
-    if "prediction_scores" in wanted:
+    if "prediction_scores" in fields:
         said = [
             {"targets": tokens, **{k: v for k, v in one.items() if not k.startswith("targets")}}
             for one, tokens in zip(examples, answers.predictions, strict=True)

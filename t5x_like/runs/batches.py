@@ -11,6 +11,7 @@ from t5x_like.data import stream
 from t5x_like.evaluation.evaluator import evaluate, with_token_names
 from t5x_like.runs.run import Run
 from t5x_like.training import step
+from t5x_like.training.checkpointing.ranking import BestMetric
 from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class PhaseBatches:
       token_bytes: the result of `text_bytes.token_bytes`; None if unknown.
       complete: a function that runs on each batch.
       task_evaluation: a function from parameters and the metrics so far to the metrics of the
-        tasks' authors; None if the tasks have none.
+        tasks' authors, and to whether each of these has a value; None if the tasks have none.
     """
 
     start: int
@@ -62,7 +63,7 @@ class PhaseBatches:
     validation: Sequence[stream.Examples]
     token_bytes: np.ndarray | None = None
     complete: Callable[[Batch], Batch] = _as_it_is
-    task_evaluation: Callable[[Any, Mapping[str, float]], Mapping[str, float]] | None = None
+    task_evaluation: Callable[[Any, Mapping[str, float]], tuple[Mapping, bool]] | None = None
 
     def check(self) -> None:
         """Traces a step on such batches, so that errors of the model come before training.
@@ -91,7 +92,11 @@ class PhaseBatches:
         return self._held_out_metrics if self.validation else None
 
     def _held_out_metrics(self, params: Any) -> dict[str, float]:
-        """{"<task>/<metric>": value} on the first batches of each validation split."""
+        """{"<task>/<metric>": value} on the first batches of each validation split.
+
+        Raises:
+          ValueError: none of them is BEST_METRIC.
+        """
         found: dict[str, float] = {}
         options, to_device = self.run.options, self._to_device
         for examples in self.validation:
@@ -111,8 +116,12 @@ class PhaseBatches:
                 metrics = with_token_names(metrics)
             for name in metrics.keys() - set(TOTALS):
                 found[f"{examples.task.name}/{name}"] = metrics[name]
+        whole = True
         if self.task_evaluation is not None:
-            found |= self.task_evaluation(params, found)
+            values, whole = self.task_evaluation(params, found)
+            found |= values
+        if whole:
+            BestMetric.parse(options.best_metric).check(found)
         return dict(sorted(found.items()))
 
     @property

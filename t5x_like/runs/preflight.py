@@ -16,12 +16,15 @@ from t5x_like.core.protocols import (
     TokenIds,
     lacking,
 )
+from t5x_like.core.spelling import nearest
 from t5x_like.objectives import presets
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
+from t5x_like.training.checkpointing.ranking import BestMetric
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Objective
     from t5x_like.data.stream import Examples
+    from t5x_like.data.task import Task
     from t5x_like.runs.run import Run
     from t5x_like.training.step import Program
 
@@ -166,6 +169,26 @@ def examples_read(feature_converter: FeatureConverter, examples: Iterable[Exampl
                 f"{task.name!r} under {task.objective} has no {', '.join(sorted(missing))}: choose "
                 "an objective for this kind of model (`t5x_like objectives NAME` says which)"
             )
+
+
+def evaluated(run: Run, tasks: Iterable[Task]) -> None:
+    """Raises ValueError if the run needs an evaluation that it does not have.
+
+    The task in BEST_METRIC must be evaluated; evaluations tell whether there is such a metric.
+    """
+    best = BestMetric.parse(run.options.best_metric)
+    names = [task.name for task in tasks if task.has("validation")] * bool(run.options.eval_period)
+    if run.options.early_stopping and not names:
+        raise ValueError(
+            "EARLY_STOPPING needs evaluations: hold text out (a split 'validation') and set "
+            "EVAL_PERIOD above 0"
+        )
+    task_name, slash, _ = best.name.partition("/")
+    if slash and task_name not in names:
+        raise ValueError(
+            f"BEST_METRIC is {best.name!r}, but no task {task_name!r} is evaluated"
+            + nearest(task_name, names, of="tasks")
+        )
 
 
 def same_run(

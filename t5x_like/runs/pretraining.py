@@ -118,6 +118,8 @@ def _parts(
     agree("the data", [f"{name} = {value!r}" for name, value in identity.items()])
     same_whole = functools.partial(same, identity, whole=True)
     same_whole(saved)
+    for phase, mine in zip(phases, tasks, strict=True):
+        preflight.evaluated(phase.run, mine)
     log = RunLog(model_dir, total_steps=run.options.train_steps)
     batches = _batches(phases, tasks, programs, log=log)
     summary = _summary(run, model_dir, batches)
@@ -130,6 +132,7 @@ def _parts(
         "checkpoints": Checkpoints(
             run_directory.checkpoints(model_dir),
             keep=run.options.checkpoints_kept,
+            best_metric=run.options.best_metric,
             check=same_whole,
         ),
         "metadata": {**identity, "config": config},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flax import nnx
 
+from t5x_like.training.checkpointing.ranking import BestMetric
 from t5x_like.training.periods import Periods
 from t5x_like.training.step import StepOptions
 
@@ -31,19 +32,23 @@ class Options(Periods, StepOptions):
     Attributes:
       seed: the seed of parameters, data order, noise and dropout.
       eval_batches: the most batches of an evaluation.
-      checkpoints_kept: the number of newest checkpoints to keep, besides the best by held-out loss.
+      checkpoints_kept: the number of newest checkpoints to keep, besides the best.
+      best_metric: the metric by which a checkpoint is best, as `BestMetric.parse` reads it.
       data_workers: the number of processes that make batches; 0 makes them in threads.
     """
 
     seed: int = 0
     eval_batches: int = 20
     checkpoints_kept: int = 3
+    best_metric: str = "loss"
     data_workers: int = 0
 
     def __post_init__(self) -> None:
         least = {"train_steps": 1, "batch_size": 1, "microbatches": 1, "checkpoints_kept": 1}
-        whole = ("eval_period", "eval_batches", "checkpoint_period", "log_period", "data_workers")
-        for name, smallest in {**dict.fromkeys((*whole, "seed"), 0), **least}.items():
+        periods = ("eval_period", "checkpoint_period", "log_period")
+        whole = (*periods, "eval_batches", "early_stopping", "data_workers", "seed")
+        BestMetric.parse(self.best_metric)
+        for name, smallest in {**dict.fromkeys(whole, 0), **least}.items():
             value = getattr(self, name)
             if not isinstance(value, int) or value < smallest:
                 raise ValueError(

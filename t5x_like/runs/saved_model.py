@@ -14,10 +14,12 @@ from flax import nnx
 
 from t5x_like.config import gin_config, object_text
 from t5x_like.runs import run_directory
+from t5x_like.runs.run import Options
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
+    from t5x_like.training.checkpointing.ranking import WantedStep
 
 _ORIGINAL = "hugging_face"
 """The folder of the files that an import copies: tokenizer, config.json, generation_config.json."""
@@ -75,12 +77,12 @@ def write(
     run_directory.write(path, config=text, vocabulary=vocabulary)
 
 
-def read(directory: str, *, step: int | None = None, modules: Collection[str] = ()) -> SavedModel:
-    """The model of a directory, with the parameters of a step, the newest by default.
+def read(directory: str, *, step: WantedStep = None, modules: Collection[str] = ()) -> SavedModel:
+    """The model of a directory, with the parameters of a step; None for the newest.
 
     Args:
       directory: the directory of a run, or of imported weights.
-      step: the step of the checkpoint.
+      step: the step of the checkpoint, or "best".
       modules: modules that its configuration may name (`run_directory.load_config`).
 
     Raises:
@@ -94,7 +96,10 @@ def read(directory: str, *, step: int | None = None, modules: Collection[str] = 
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=one),
         nnx.to_pure_dict(nnx.state(model, nnx.Param)),
     )
-    restored = Checkpoints(run_directory.checkpoints(path)).open_params(shapes, step=step)
+    checkpoints = Checkpoints(
+        run_directory.checkpoints(path), best_metric=_best_metric(path, modules)
+    )
+    restored = checkpoints.open_params(shapes, step=step)
     has_vocabulary = run_directory.has_vocabulary(path)
     original = path / _ORIGINAL
     return SavedModel(
@@ -116,6 +121,14 @@ def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
         run_directory.load_config(epath.Path(directory), modules)
         make: Callable[..., Any] = gin_config.without_gin(gin_config.macro("MODEL"))
         return gin_config.call(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+
+
+def _best_metric(directory: epath.Path, modules: Collection[str]) -> str:
+    """The metric by which the checkpoints of a run are ranked."""
+    with gin_config.temporary_configuration():
+        run_directory.load_config(directory, modules)
+        given: str = gin_config.arguments_of(Options).get("best_metric", Options.best_metric)
+        return given
 
 
 def _move(params: dict[str, Any], device: jax.Device) -> None:

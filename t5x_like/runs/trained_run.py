@@ -21,6 +21,7 @@ from t5x_like.training.step import Program
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
+    from t5x_like.training.checkpointing.ranking import WantedStep
 
 
 _ROWS = 32
@@ -46,11 +47,17 @@ class TrainedRun:
         """The model as a module that holds its parameters."""
         return nnx.merge(self.program.graphdef, self.params)
 
+    def in_phase(self) -> TrainedRun:
+        """The same with the settings of the phase of the checkpoint's last step."""
+        phases = reversed(self.run.in_phases())
+        run = next(run for start, run in phases if start <= max(self.step - 1, 0))
+        return dataclasses.replace(self, run=run)
+
 
 def load(
     model_dir: str,
     *,
-    step: int | None = None,
+    step: WantedStep = None,
     bindings: Sequence[str] = (),
     rows: int | None = None,
     modules: Collection[str] = (),
@@ -59,7 +66,7 @@ def load(
 
     Args:
       model_dir: the directory of the run.
-      step: the step of the checkpoint; the newest by default.
+      step: the step of the checkpoint, or "best"; the newest by default.
       bindings: settings that override the run's saved configuration.
       rows: the rows of the batches that its program will evaluate; None for 32, or the next larger
         number that the mesh divides.
@@ -79,7 +86,9 @@ def load(
     rows = -(-_ROWS // shards) * shards if rows is None else rows
     options = dataclasses.replace(run.options, batch_size=rows, microbatches=1)
     program = pretraining.build_program(dataclasses.replace(run, options=options))
-    checkpoints = Checkpoints(run_directory.checkpoints(directory))
+    checkpoints = Checkpoints(
+        run_directory.checkpoints(directory), best_metric=run.options.best_metric
+    )
     restored = checkpoints.restore_params(program.abstract_state.params, step=step)
     vocabulary = run_directory.read_vocabulary(directory)
     registers = run.data.mixture_or_task_module

@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+Status = Literal["finished", "preempted", "already_finished", "stopped_early"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """How training ended, and after how many steps."""
 
-    status: Literal["finished", "preempted", "already_finished"]
+    status: Status
     step: int
 
 

@@ -84,6 +84,21 @@ class RunLog:
         shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
         self.message(f"step {step}/{self._total}  evaluation: {shown}")
 
+    def evaluations(self, step: int) -> list[tuple[int, dict[str, float]]]:
+        """The steps and values of the evaluations up to `step`; empty in other processes."""
+        if not self._active:
+            return []
+        found = []
+        for line in map(json.loads, _lines_up_to(self._directory / METRICS_FILE, step)):
+            values = {
+                name.removeprefix("eval/"): value
+                for name, value in line.items()
+                if name.startswith("eval/") and value is not None
+            }
+            if values:
+                found.append((line["step"], values))
+        return found
+
     def message(self, text: str) -> None:
         """Shows a line to the user."""
         if self._active:

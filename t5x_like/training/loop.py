@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from t5x_like.core.protocols import metric_value
-from t5x_like.training.callbacks import Callback, Outcome
+from t5x_like.training.callbacks import Callback, Outcome, Status
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.early_stopping import EarlyStopping
 from t5x_like.training.logs import RunLog
 from t5x_like.training.metrics import TOTALS, Meter, NonFiniteError
 from t5x_like.training.multihost import Vote, notice_of_leaving
@@ -138,6 +139,13 @@ def steps(
             log.message(f"Already finished: step {step} of {periods.train_steps}.")
             ended = Outcome("already_finished", step)
             return ended
+        stopping = EarlyStopping(checkpoints.best, periods.early_stopping)
+        for earlier, found in log.evaluations(step):
+            stopping.add(earlier, found, phase=_phase_of(earlier - 1, phases).start)
+        if stopping.over():
+            log.message(f"{stopping} Raise EARLY_STOPPING to go on from step {step}.")
+            ended = Outcome("already_finished", step)
+            return ended
         if before_training is not None and jax.process_index() == 0:
             before_training()
         log.start(step)
@@ -145,7 +153,7 @@ def steps(
         stack.callback(lambda: listener.end(ended))
         vote, reader = Vote(), _Reader(log, periods, listener)
         phase: Phase | None = None
-        leaving = stopped = False
+        leaving = stopped = stopped_early = False
         while step < periods.train_steps and not leaving:
             if phase is not (now := _phase_of(step, phases)):
                 phase, stream, compiled = now, now.batches(step - now.start), False
@@ -178,16 +186,26 @@ def steps(
                     values = phase.evaluate(state.eval_params)
                     log.evaluation(step, values)
                     listener.evaluate(step, values)
+                    stopping.add(step, values, phase=phase.start)
+                    leaving = stopped_early = stopping.over()
                 if leaving or periods.saving(step):
                     checkpoints.save(
                         step, state, metadata=metadata, metrics=values, phase=phase.start
                     )
                     listener.save(step, str(checkpoints.directory))
-        ended = Outcome("finished" if step == periods.train_steps else "preempted", step)
+        ended = Outcome(_status(step, periods, stopped_early=stopped_early), step)
+        if ended.status == "stopped_early":
+            log.message(str(stopping))
         if ended.status == "preempted":
             checkpoints.wait()
             log.message(f"Saved step {step}; run the same command to resume.")
         return ended
+
+
+def _status(step: int, periods: Periods, *, stopped_early: bool) -> Status:
+    if step == periods.train_steps:
+        return "finished"
+    return "stopped_early" if stopped_early else "preempted"
 
 
 def _about(

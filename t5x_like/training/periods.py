@@ -11,12 +11,14 @@ class Periods:
     """The steps of a run, and those between evaluations, checkpoints and log lines; 0 means never.
 
     An event with a period also happens after the last step. A checkpoint is always saved then.
+    `early_stopping` is the number of evaluations without improvement after which a run ends.
     """
 
     train_steps: int
     eval_period: int = 1000
     checkpoint_period: int = 1000
     log_period: int = 20
+    early_stopping: int = 0
 
     def due(self, name: Literal["eval", "checkpoint", "log"], step: int) -> bool:
         """Whether the event `name` happens after `step` steps."""

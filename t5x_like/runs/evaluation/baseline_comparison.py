@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from t5x_like.data import mixtures, stream
+from t5x_like.data.vocabulary_choice import alone
 from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate, with_token_names
-from t5x_like.evaluation.text_bytes import token_bytes
 from t5x_like.runs.batches import EVALUATION_SEED
+from t5x_like.runs.evaluation.in_training import task_evaluation
+from t5x_like.runs.evaluation.teacher_forced import TeacherForced
 from t5x_like.runs.trained_run import TrainedRun, batch_to_device
-from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import TokenIds
     from t5x_like.data.task import Task
-    from t5x_like.runs.run import Run
 
 Metrics = dict[str, float]
 Columns = dict[str, Metrics]
@@ -29,21 +29,25 @@ Rows = Iterable[Mapping[str, np.ndarray]]
 _PERPLEXITY = re.compile(r"(.*?)(?:pseudo_)?perplexity")
 
 
-def columns(model: TrainedRun, *, batch_size: int, batches: int) -> dict[str, Columns]:
+def columns(
+    model: TrainedRun, *, batch_size: int, batches: int, report: Callable[[str], None]
+) -> dict[str, Columns]:
     """{task: {who: {metric: value}}} on the first held-out rows of each task.
 
     `trained` and `untrained` have all metrics. For an encoder-decoder they also have the metrics
     of ordinary target tokens, as `content_<metric>`. `unigram` has the metrics that it can have:
     the loss of predicted tokens and those derived from it. `blanked` exists for an encoder-decoder
-    only: the trained model, with padding in place of the encoder's ordinary tokens. A run of
-    several phases is compared in the phase of the checkpoint.
+    only: the trained model, with padding in place of the encoder's ordinary tokens. `trained` also
+    has the metrics of a task's author. A run of several phases is compared in the phase of the
+    checkpoint.
 
     Args:
       model: the run, loaded for batches of `batch_size` rows.
       batch_size: the rows of a batch.
       batches: the most batches of each task.
+      report: shows a line to the user.
     """
-    model = dataclasses.replace(model, run=_in_phase(model))
+    model = model.in_phase()
     run = model.run
     tasks = run.data.open()
     counts = _counts(tasks)
@@ -63,7 +67,37 @@ def columns(model: TrainedRun, *, batch_size: int, batches: int) -> dict[str, Co
         if task.objective is None:
             columns_ = {who: with_token_names(metrics) for who, metrics in columns_.items()}
         found[task.name] = columns_
+    _add_task_metrics(found, model, tasks, batch_size=batch_size, batches=batches, report=report)
     return found
+
+
+def _add_task_metrics(
+    found: dict[str, Columns],
+    model: TrainedRun,
+    tasks: Sequence[Task],
+    *,
+    batch_size: int,
+    batches: int,
+    report: Callable[[str], None],
+) -> None:
+    """Adds the metrics of tasks' authors to the columns of the trained model."""
+    options = dataclasses.replace(
+        model.run.options, batch_size=batch_size, eval_batches=batches, eval_period=1
+    )
+    evaluation = task_evaluation(
+        dataclasses.replace(model.run, options=options),
+        tasks,
+        model=lambda params: model.model,
+        report=report,
+        once=alone,
+    )
+    if evaluation is None:
+        return
+    taken = {f"{task}/{name}": x for task in found for name, x in found[task]["trained"].items()}
+    values, _ = evaluation(model.params, taken)
+    for name, value in values.items():
+        task, _, metric = name.partition("/")
+        found[task]["trained"][metric] = value
 
 
 class _Compared:
@@ -72,9 +106,7 @@ class _Compared:
     def __init__(self, model: TrainedRun) -> None:
         self._model = model
         self._params = {"trained": model.params, "untrained": _untrained_params(model)}
-        self._token_bytes = token_bytes(model.vocabulary)
-        completer = model.run.completer
-        self._complete = None if completer is None else completer.open(model.run.layout)
+        self._teacher_forced = TeacherForced(model)
 
     def columns(
         self, rows: Sequence[Mapping[str, np.ndarray]], counts: np.ndarray, ids: TokenIds
@@ -83,7 +115,8 @@ class _Compared:
         found = {who: self._metrics(who, rows) for who in self._params}
         if not {"encoder_input_tokens", "decoder_target_tokens"} <= rows[0].keys():
             unigram = baselines.unigram(baselines.with_special_targets(counts, rows, ids))
-            frequent = evaluate(unigram, None, rows, token_bytes=self._token_bytes)
+            size = self._teacher_forced.token_bytes
+            frequent = evaluate(unigram, None, rows, token_bytes=size)
             of_tokens = _token_metrics(frequent, found["trained"])
             of_labels = baselines.label_shares(rows, found["trained"])
             return found | {"unigram": of_tokens | of_labels}
@@ -98,13 +131,7 @@ class _Compared:
 
     def _metrics(self, who: str, rows: Rows) -> Metrics:
         batches = (batch_to_device(self._model, batch) for batch in rows)
-        found = evaluate(
-            self._model.program.evaluation(),
-            self._params[who],
-            batches if self._complete is None else map(self._complete, batches),
-            token_bytes=self._token_bytes,
-        )
-        return {name: value for name, value in found.items() if name not in TOTALS}
+        return self._teacher_forced(self._params[who], batches)
 
 
 def _counts(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
@@ -119,12 +146,6 @@ def _counts(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
     }
     together = sum(found.values(), np.zeros((), np.int64))
     return {task.name: found.get(task.name, together) for task in tasks}
-
-
-def _in_phase(model: TrainedRun) -> Run:
-    """The run in the phase of the checkpoint's last step."""
-    phases = reversed(model.run.in_phases())
-    return next(run for start, run in phases if start <= max(model.step - 1, 0))
 
 
 def _untrained_params(model: TrainedRun) -> Any:

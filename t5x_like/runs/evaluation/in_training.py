@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from t5x_like.data.cache.evaluation_files import NoExamplesError
-from t5x_like.evaluation.task_metrics import ask, measure
+from t5x_like.evaluation.task_metrics import ask, fields_read, measure
 from t5x_like.runs.evaluation import answers
 from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
 from t5x_like.training import multihost
@@ -42,17 +42,22 @@ class TaskEvaluation:
         default_factory=collections.Counter
     )
 
-    def __call__(self, params: Any, teacher_forced: Mapping[str, float]) -> dict[str, float]:
-        """{"<task>/<metric>": value} of the tasks. A metric that raises is reported and left out.
+    def __call__(
+        self, params: Any, teacher_forced: Mapping[str, float]
+    ) -> tuple[dict[str, float], bool]:
+        """{"<task>/<metric>": value} of the tasks, and whether every metric has a value.
+
+        A metric that raises is reported and left out.
 
         Args:
           params: the model's parameters.
           teacher_forced: values whose names are taken.
         """
+        whole = True
         answerer = self.answerer(params)
         found: dict[str, float] = {}
         for task in self.tasks:
-            given = ask(task.metrics, task.examples, answerer)
+            given = ask(fields_read(task.metrics), task.examples, answerer)
             measured = ""
             if jax.process_index() == 0:
                 taken = [name.removeprefix(f"{task.name}/") for name in teacher_forced]
@@ -61,12 +66,13 @@ class TaskEvaluation:
             values, failures = json.loads(multihost.from_first_process(measured))
             found |= {f"{task.name}/{name}": value for name, value in values.items()}
             for metric, reason in failures:
+                whole = False
                 self._failures[task.name, metric] += 1
                 self.report(
                     f"warning: task {task.name!r}: metric {metric} has no value, "
                     f"{self._failures[task.name, metric]} time(s) so far: {reason}"
                 )
-        return found
+        return found, whole
 
 
 def task_evaluation(

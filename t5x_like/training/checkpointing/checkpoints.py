@@ -30,6 +30,12 @@ from t5x_like.training.checkpointing.checkpoint_items import (
     items_of,
 )
 from t5x_like.training.checkpointing.lazy_arrays import lazy_tree
+from t5x_like.training.checkpointing.ranking import (
+    BestMetric,
+    WantedStep,
+    saved_metrics,
+    with_phase,
+)
 from t5x_like.training.state import TrainState
 
 logger = logging.getLogger(__name__)
@@ -37,7 +43,6 @@ logger = logging.getLogger(__name__)
 Metadata = Mapping[str, Any]
 _Read = Callable[[int, Mapping[str, Any]], dict[str, Any] | None]
 _MOVED = "damaged"
-_PHASE = "phase"
 _FILE_BYTES = 64 * 2**20
 
 
@@ -61,21 +66,20 @@ class Checkpoints:
         best_metric: str = "loss",
         check: Callable[[Metadata], None] | None = None,
     ) -> None:
-        """Keeps the newest `keep` steps and the best one, with the lowest mean of `best_metric`.
-
-        Means of different phases are not comparable: the last phase that has one counts.
+        """Keeps the newest `keep` steps and the best one, as `BestMetric` ranks them.
 
         Args:
           directory: a local path or a bucket, shared by all processes.
           keep: the number of newest steps to keep, at least 1.
-          best_metric: the last component of the metrics' names, as in `stdlib_docs/loss`.
+          best_metric: the metric that decides, as `BestMetric.parse` reads it.
           check: called with the saved metadata before any weights are read; raises to refuse.
         """
         if keep < 1:
             raise ValueError(f"keep must be at least 1, not {keep}.")
         path = epath.Path(directory)
         self.directory = path if "://" in str(directory) else path.expanduser().resolve()
-        self._keep, self._best_metric, self._check = keep, best_metric, check
+        self.best = BestMetric.parse(best_metric)
+        self._keep, self._check = keep, check
         self._manager: ocp.CheckpointManager | None = None
         self._background = concurrent.futures.ThreadPoolExecutor(1, "checksums")
         self._unfinished: concurrent.futures.Future[None] | None = None
@@ -129,7 +133,7 @@ class Checkpoints:
             ) from error
         multihost.check_shared(self.directory)
         self._set_aside([step for step in self.steps() if not self._metrics_readable(step)])
-        rank = self._rank
+        rank = self.best.rank
         best = BestN(n=1, get_metric_fn=rank, reverse=True, keep_checkpoints_without_metrics=False)
         self._manager = ocp.CheckpointManager(
             self.directory,
@@ -164,7 +168,7 @@ class Checkpoints:
         Raises:
           CheckpointError: Orbax declined to save.
         """
-        ranked = {**(metrics or {}), _PHASE: phase}
+        ranked = with_phase(metrics or {}, phase)
         self._save(step, items_of(state), metadata=metadata, metrics=ranked)
 
     def save_params(self, step: int, params: Any, *, metadata: Metadata) -> None:
@@ -243,15 +247,15 @@ class Checkpoints:
             )
         return None
 
-    def restore_params(self, abstract_params: Any, *, step: int | None = None) -> RestoredState:
-        """The parameters to infer with (averaged ones if saved) of a step, the newest by default.
+    def restore_params(self, abstract_params: Any, *, step: WantedStep = None) -> RestoredState:
+        """The parameters to infer with (averaged ones if saved) of a step; None for the newest.
 
         Raises:
           CheckpointError: there is no such step, it is damaged, or it is another model's.
         """
         return self._first_good(abstract_params, self._read, step=step)
 
-    def open_params(self, abstract_params: Any, *, step: int | None = None) -> RestoredState:
+    def open_params(self, abstract_params: Any, *, step: WantedStep = None) -> RestoredState:
         """Like `restore_params`; each parameter is a `LazyArray`, read when it is needed."""
 
         def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,7 +264,7 @@ class Checkpoints:
 
         return self._first_good(abstract_params, unread_items, step=step)
 
-    def _first_good(self, abstract_params: Any, read: _Read, *, step: int | None) -> RestoredState:
+    def _first_good(self, abstract_params: Any, read: _Read, *, step: WantedStep) -> RestoredState:
         candidates = self._candidates(step)
         for candidate in candidates:
             name = self._item_to_infer_with(candidate)
@@ -269,7 +273,7 @@ class Checkpoints:
                 return RestoredState(found[0][name], found[1], candidate)
         raise CheckpointError(f"Damaged checkpoints in {self.directory}: steps {candidates}.")
 
-    def abstract_params(self, *, step: int | None = None) -> Any:
+    def abstract_params(self, *, step: WantedStep = None) -> Any:
         """Shapes and dtypes of the parameters of `restore_params`, a plain dict; reads no weights.
 
         Raises:
@@ -280,13 +284,15 @@ class Checkpoints:
             self._document(newest)["leaves"], item=self._item_to_infer_with(newest)
         )
 
-    def _candidates(self, step: int | None) -> list[int]:
+    def _candidates(self, step: WantedStep) -> list[int]:
         """The wanted step, or all steps if none is named, the newest first."""
         steps = self.steps()
-        if not steps or (step is not None and step not in steps):
-            wanted = "checkpoint" if step is None else f"step {step}"
+        if not steps or (isinstance(step, int) and step not in steps):
+            wanted = f"step {step}" if isinstance(step, int) else "checkpoint"
             raise CheckpointError(f"No {wanted} in {self.directory}. Steps there: {steps}.")
-        return steps[::-1] if step is None else [step]
+        if step != "best":
+            return steps[::-1] if step is None else [step]
+        return [self.best.step_in(self.directory, steps)]
 
     def _item_to_infer_with(self, step: int) -> str:
         return "ema" if (self.directory / str(step) / "ema").exists() else "params"
@@ -356,13 +362,10 @@ class Checkpoints:
 
     def _metrics_readable(self, step: int) -> bool:
         """Whether Orbax can read a step's metrics, as it does when it opens the directory."""
-        path = self.directory / str(step) / "metrics" / "metrics"
         try:
-            json.loads(path.read_text())
-        except FileNotFoundError:
-            pass
+            saved_metrics(self.directory / str(step))
         except ValueError as error:
-            logger.warning("Moving damaged checkpoint aside: %s: %s", path, error)
+            logger.warning("Moving damaged checkpoint aside: metrics of step %d: %s", step, error)
             return False
         return True
 
@@ -386,11 +389,6 @@ class Checkpoints:
         checksums.write(
             self.directory / str(step), process=jax.process_index(), processes=jax.process_count()
         )
-
-    def _rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
-        """A value that is lowest for the best step; infinite for a step without an evaluation."""
-        values = [v for k, v in metrics.items() if k.rpartition("/")[2] == self._best_metric]
-        return (-metrics.get(_PHASE, 0), sum(values) / len(values)) if values else (float("inf"),)
 
 
 def _save_arguments(tree: Any) -> ocp.args.PyTreeSave:

@@ -1,0 +1,221 @@
+"""Tasks and files that a user names to evaluate a run on."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t5x_like.data import late_steps, mixtures
+from t5x_like.data.cache.reader import Cache
+from t5x_like.data.corpora import registry, text_pieces
+from t5x_like.data.stream import Examples
+from t5x_like.evaluation.task_metrics import FunctionMetric, decoder, exact_match
+from t5x_like.runs import preflight
+from t5x_like.runs.batches import EVALUATION_SEED
+from t5x_like.runs.evaluation import answers
+from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
+
+if TYPE_CHECKING:
+    from t5x_like.core.protocols import Objective
+    from t5x_like.data.corpora.registry import Corpus
+    from t5x_like.data.dataset import Data
+    from t5x_like.data.task import Task
+    from t5x_like.runs.trained_run import TrainedRun
+
+Files = str | Sequence[str]
+_ALL = "all"
+"""The name of the split of files that a user names: no document is left out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A task or mixture, or files, and how much of it to read.
+
+    Attributes:
+      task: the name of a task or mixture.
+      corpus: files in place of a task.
+      split: the split of the task.
+      at_most: the most examples of each task; None for all.
+    """
+
+    task: str | None = None
+    corpus: Files | None = None
+    split: str = "validation"
+    at_most: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.task is None) == (self.corpus is None):
+            raise ValueError("name either a task or files of a corpus to evaluate on")
+
+
+def open_named(
+    model: TrainedRun, named: Named, *, report: Callable[[str], None]
+) -> list[EvaluatedTask | Examples]:
+    """The named tasks: text-to-text with texts, and others as the rows of the run's objective.
+
+    Args:
+      model: the run, in the phase of its checkpoint.
+      named: what to open.
+      report: shows a line to the user.
+
+    Raises:
+      ValueError, OSError: there is no such thing, it has no such split or no examples, or the model
+        does not read it.
+    """
+    run = model.run
+    data = _data(model, named)
+    found: list[EvaluatedTask | Examples] = []
+    for task in data.named_tasks() or data.recorded():
+        preflight.kinds_fit(run, [task.objective])
+        if task.tokenized is not None:
+            _check_vocabulary(task, model)
+        if task.corpus is None and (task.objective is None or task.metrics is not None):
+            found.append(_of_seqio(model, data, task, named=named, report=report))
+        elif task.objective is None:
+            found.append(_of_pairs(model, data, task, named=named))
+        else:
+            found.append(_of_objective(model, data, task, named=named))
+    return found
+
+
+def _data(model: TrainedRun, named: Named) -> Data:
+    """The run's data, with other names."""
+    data = model.run.data.with_lengths()
+    if named.task is not None:
+        return dataclasses.replace(data, mixture_or_task_name=named.task, corpus=None)
+    read: Any = data.read_corpus
+    objective = _objective(data)
+    found = dataclasses.replace(
+        data,
+        mixture_or_task_name=None,
+        corpus=named.corpus,
+        objective=objective,
+        read_corpus=functools.partial(read, validation=0.0),
+    )
+    if objective is None and found.read_corpus(named.corpus).features == registry.TARGETS:
+        raise ValueError(
+            f"{named.corpus} is plain text, but the run has learned from inputs and targets: give "
+            "files whose rows have both (.tsv or .jsonl)"
+        )
+    return found
+
+
+def _objective(data: Data) -> Objective | str | None:
+    """The objective of the run's first task; the named one if the task cannot be found here."""
+    try:
+        return data.task_objectives()[0]
+    except ValueError:
+        return data.objective
+
+
+def _check_vocabulary(task: Task, model: TrainedRun) -> None:
+    assert task.tokenized is not None
+    if task.tokenized.vocabulary.fingerprint != model.vocabulary.fingerprint:
+        raise ValueError(
+            f"task {task.name!r} has another vocabulary than the run, which would read its ids as "
+            "other tokens: register the task with the vocabulary in MODEL_DIR/vocabulary"
+        )
+
+
+def _of_seqio(
+    model: TrainedRun,
+    data: Data,
+    task: Task,
+    *,
+    named: Named,
+    report: Callable[[str], None],
+) -> EvaluatedTask:
+    """A text-to-text task of SeqIO's registry or of a record."""
+    same = FunctionMetric(exact_match, None, decoder(model.vocabulary))
+    one, lines = open_task(
+        data,
+        task,
+        split=named.split,
+        vocabulary=model.vocabulary,
+        kinds=answers.kinds(model.run),
+        default=[same],
+        at_most=named.at_most,
+    )
+    for line in lines:
+        report(f"note: {line}")
+    return one
+
+
+def _of_pairs(model: TrainedRun, data: Data, task: Task, *, named: Named) -> EvaluatedTask:
+    """Files of inputs and targets, or a corpus of such pairs."""
+    corpus = task.corpus
+    assert corpus is not None
+    lengths = dict(data.lengths or {})
+    task = task.with_directory(model.vocabulary)
+    examples = []
+    total = 0
+    for texts in _documents(corpus, named):
+        if named.at_most is None or total < named.at_most:
+            examples.append(_example(texts, task, model=model, lengths=lengths))
+        total += 1
+    decode = decoder(model.vocabulary)
+    metrics = [FunctionMetric(exact_match, None, decode)]
+    return EvaluatedTask(
+        name=task.name,
+        split=named.split if named.corpus is None else _ALL,
+        examples=examples,
+        total=total,
+        lengths=lengths,
+        metrics=metrics if "predictions" in answers.kinds(model.run) else [],
+        decode=decode,
+    )
+
+
+def _documents(corpus: Corpus, named: Named) -> Iterator[dict[str, str]]:
+    split = named.split if named.corpus is None else "train"
+    if split not in corpus.splits:
+        raise ValueError(
+            f"corpus {corpus.name!r} has no split {split!r}; its splits are "
+            f"{', '.join(corpus.splits)}"
+        )
+    return text_pieces.join(corpus.documents(split))
+
+
+def _example(
+    texts: Mapping[str, str], task: Task, *, model: TrainedRun, lengths: Mapping[str, int]
+) -> dict[str, Any]:
+    """The features of a pair after all steps, and its texts under SeqIO's names."""
+    tokens = {
+        name: np.array(model.vocabulary.encode(text), np.int32) for name, text in texts.items()
+    }
+    features = late_steps.apply(task.steps, tokens, lengths=lengths, eos=task.eos or {})
+    return features | {f"{name}_pretokenized": text.encode() for name, text in texts.items()}
+
+
+def _of_objective(model: TrainedRun, data: Data, task: Task, *, named: Named) -> Examples:
+    """A text under an objective, from its cache. A missing cache of a text at hand is made."""
+    split = named.split
+    if named.corpus is not None and task.corpus is not None:
+        # All documents are in one split, so this is another cache than that of training.
+        task = dataclasses.replace(task, label=f"{task.label}-{task.corpus.fingerprint()[:8]}")
+        split = "train"
+    text = None if task.text is None else task.text.fingerprint()
+    if task.text is not None:
+        task = data.make_cache(task, model.vocabulary)
+    cache = Cache.open(data.root / task.directory, corpus_fingerprint=text)
+    return _rows(model, task.with_cache(cache, data.lengths or {}), split)
+
+
+def _rows(model: TrainedRun, task: Task, split: str) -> Examples:
+    """The rows of a split of an opened task."""
+    if not task.has(split):
+        splits = ", ".join(task.cache.manifest.splits) if task.cache is not None else ""
+        raise ValueError(f"task {task.name!r} has no examples in split {split!r}, only in {splits}")
+    (found,) = mixtures.examples(
+        [task],
+        split,
+        converter=model.run.feature_converter,
+        seed=EVALUATION_SEED,
+        rows=model.rows,
+        alone=True,
+    )
+    return found

@@ -1,0 +1,121 @@
+"""The metric by which checkpoints are ranked, and its values in saved steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from etils import epath
+
+from t5x_like.core.spelling import nearest
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+
+WantedStep = int | Literal["best"] | None
+"""A step by its number, the best one, or the newest one (None)."""
+
+_PHASE = "phase"
+_LOW = frozenset(
+    {"loss", "perplexity", "bits", "nll", "error", "errors", "wer", "cer", "ter", "mae", "mse"}
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class BestMetric:
+    """A metric by its whole name, `<task>/<metric>`, or its last part: the mean over tasks.
+
+    Attributes:
+      name: the name.
+      higher: whether higher values are better.
+    """
+
+    name: str
+    higher: bool
+
+    @classmethod
+    def parse(cls, text: str) -> BestMetric:
+        """The metric that a setting names.
+
+        Lower values are better if a word of the metric's name, such as `loss` in `content_loss`, is
+        one of loss, perplexity, bits, nll, error, errors, wer, cer, ter, mae and mse. A sign before
+        the name says it instead: `-` for lower, `+` for higher values.
+
+        Raises:
+          ValueError: it is no name.
+        """
+        if not isinstance(text, str) or not text.lstrip("+-"):
+            raise ValueError(
+                "BEST_METRIC must be the name of a metric, such as 'loss', 'accuracy' or "
+                f"'my_task/accuracy', not {text!r}"
+            )
+        name = text[1:] if text[0] in "+-" else text
+        low = text[0] == "-" or (text[0] != "+" and bool(_LOW & {*_last(name).split("_")}))
+        return cls(name, not low)
+
+    def value(self, metrics: Mapping[str, float]) -> float | None:
+        """Its value in the metrics of an evaluation; None if they have none that is a number."""
+        found = [x for name, x in metrics.items() if self._is(name) and math.isfinite(x)]
+        return sum(found) / len(found) if found else None
+
+    def rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
+        """What is lowest for the best of several `with_phase`; infinite without a value."""
+        value = self.value(metrics)
+        if value is None:
+            return (math.inf,)
+        return (-metrics.get(_PHASE, 0), -value if self.higher else value)
+
+    def step_in(self, directory: epath.Path, steps: Iterable[int]) -> int:
+        """The best of the steps that are saved below a directory.
+
+        Raises:
+          CheckpointError: no step has a value of the metric.
+        """
+        steps = [*steps]
+        ranks = {step: self.rank(saved_metrics(directory / str(step))) for step in steps}
+        best = min(steps, key=lambda step: ranks[step])
+        if len(ranks[best]) == 1:
+            raise CheckpointError(
+                f"No step in {directory} has a value of {self.name!r} (BEST_METRIC), so none is "
+                f"best: name one of the steps {steps}."
+            )
+        return best
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raises ValueError if no metric of an evaluation has this name."""
+        names = [*names]
+        if not any(map(self._is, names)):
+            known = sorted({*names, *map(_last, names)})
+            raise ValueError(
+                f"BEST_METRIC is {self.name!r}, but no evaluation of this run gives such a metric"
+                + nearest(self.name, known, of="metrics")
+            )
+
+    def _is(self, name: str) -> bool:
+        return name == self.name or name.endswith(f"/{self.name}")
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def with_phase(metrics: Mapping[str, float], phase: int) -> dict[str, float]:
+    """Metrics to rank: those of a later phase, a number that rises, come before all others.
+
+    Means of different phases are not comparable: the last phase that has one counts.
+    """
+    return {**metrics, _PHASE: phase}
+
+
+def saved_metrics(directory: epath.Path) -> dict[str, float]:
+    """The metrics in the directory of a step, `with_phase`; empty if there are none.
+
+    Raises:
+      ValueError: they cannot be read.
+    """
+    try:
+        found: dict[str, float] = json.loads((directory / "metrics" / "metrics").read_text())
+    except FileNotFoundError:
+        return {}
+    return found
