@@ -145,7 +145,9 @@ def add_step(parser: argparse.ArgumentParser) -> None:
 
 
 def _step(text: str) -> int | str:
-    return text if text == "best" else natural(text)
+    if text != "best" and not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of steps nor best")
+    return text if text == "best" else int(text)
 
 
 def add_distributed(parser: argparse.ArgumentParser) -> None:

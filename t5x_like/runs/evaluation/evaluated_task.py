@@ -83,14 +83,13 @@ def open_task(
         allows.
     """
     metrics, decode, missing = metrics_of(task, vocabulary)
-    lines = [f"task {task.name!r}: metric {what} is not computed" for what in missing]
+    without = f"task {task.name!r} is evaluated without metric "
+    lines = [without + what for what in missing]
     usable = []
     for metric in metrics or ([] if missing else default):
         if lacks := set(metric.reads) - set(kinds):
-            lines.append(
-                f"task {task.name!r}: metric {metric.name} is not computed: it reads "
-                f"{' and '.join(sorted(lacks))}, which this model does not give"
-            )
+            what = " and ".join(sorted(lacks)).replace("_", " ")
+            lines.append(f"{without}{metric.name}: this model gives no {what}")
         else:
             usable.append(metric)
     file = data.evaluation_file(task.name, split, vocabulary=vocabulary, once=once)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +70,7 @@ def open_named(
     run = model.run
     data = _data(model, named)
     found: list[EvaluatedTask | Examples] = []
-    for task in data.named_tasks() or data.recorded():
+    for task in data.named_tasks() or _own(model, named) or data.recorded():
         preflight.kinds_fit(run, [task.objective])
         if task.tokenized is not None:
             _check_vocabulary(task, model)
@@ -80,6 +81,16 @@ def open_named(
         else:
             found.append(_of_objective(model, data, task, named=named))
     return found
+
+
+def _own(model: TrainedRun, named: Named) -> list[Task]:
+    """The task with this name in the mixture of the run, as its record has it."""
+    data = model.run.data
+    if data.mixture_or_task_name is None:
+        return []
+    with contextlib.suppress(ValueError):
+        return [one for one in data.recorded() if one.name == named.task]
+    return []
 
 
 def _data(model: TrainedRun, named: Named) -> Data:

@@ -84,7 +84,10 @@ def _text_to_text(
         report(f"note: {task.name}: the first {shown:,} of {task.total:,} examples")
     ids = model.vocabulary.token_ids
     answerer = answers.ModelAnswers(model.run, model.model, ids, task.lengths)
-    answered = _answers(model, task, answerer, file=_file(predictions, task, model.step))
+    file = _file(predictions, task, model.step)
+    answered = _answers(model, task, answerer, file=file)
+    if answered.predictions:
+        report(f"note: {task.name}: predictions are in {file}")
     values = with_token_names(teacher_forced(model.params, answerer.batches(task.examples)))
     measured, failures = measure(task.metrics, task.examples, answered, taken=values)
     for metric, reason in failures:

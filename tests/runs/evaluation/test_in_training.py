@@ -99,7 +99,7 @@ def test_metrics_are_the_same_without_seqio(
     assert evaluations(tiny.root / "again") == evaluations(tiny.root / "first")
     silent = tiny.flags("silent", **capitals("capitals_by_name", None))
     (result,) = finish(tiny.start(silent, env=environment_without_tensorflow))
-    assert "metric accuracy (postprocess_fn: add --module capital_metrics" in result.err
+    assert "without metric accuracy (postprocess_fn: add --module capital_metrics" in result.err
     assert "capitals_by_name/loss" in evaluations(tiny.root / "silent")[2]
 
 
