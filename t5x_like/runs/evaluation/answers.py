@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_like.core.protocols import Decodable, FeatureSpec, TokenIds, lacking
-from t5x_like.inference import decoding
+from t5x_like.data.feature_converters import PrefixDecoder
+from t5x_like.inference.decoding.decode import decode
+from t5x_like.inference.decoding.settings import Decoding, Specials
 from t5x_like.runs.batches import ToDevice
 from t5x_like.training import multihost
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from t5x_like.runs.run import Run
 
 Example = Mapping[str, Any]
+Row = dict[str, np.ndarray]
 SETTINGS = {"decoding": "greedy"}
 """What decides predictions besides the parameters."""
 
@@ -55,20 +58,13 @@ class ModelAnswers:
 
     def predict(self, examples: Sequence[Example]) -> list[np.ndarray]:
         """The likeliest tokens, one by one: int32 [length of targets], padded after EOS."""
-        start = getattr(self.ids, getattr(self.run.feature_converter, "decoder_start", "pad"))
-        found: list[np.ndarray] = []
-        for batch in self.batches(examples):
+        ids, found = self.ids, []
+        decoding = Decoding(max_new_tokens=self.lengths["targets"])
+        specials = Specials(-1 if ids.eos is None else ids.eos, ids.pad, ids.vocab_size)
+        for prompts in self._batches(examples, self._prompt):
             with self.run.layout.active():
-                tokens = decoding.greedy(
-                    self.model,
-                    batch["encoder_input_tokens"],
-                    max_length=self.lengths["targets"],
-                    vocab_size=self.ids.vocab_size,
-                    start=self.ids.pad if start is None else start,
-                    pad=self.ids.pad,
-                    eos=-1 if self.ids.eos is None else self.ids.eos,
-                )
-            found += [*multihost.whole(tokens)]
+                said = decode(self.model, prompts, decoding=decoding, specials=specials)
+            found += [*multihost.whole(said.tokens)[:, 0]]
         return found[: len(examples)]
 
     def score(self, examples: Sequence[Example]) -> list[float]:
@@ -81,13 +77,37 @@ class ModelAnswers:
 
     def batches(self, examples: Sequence[Example]) -> Iterator[Batch]:
         """Rows of one example each, on the mesh; rows of padding fill the last batch."""
+        return self._batches(examples, self._row)
+
+    def _batches(
+        self, examples: Sequence[Example], row_of: Callable[[Sequence[Example]], Row]
+    ) -> Iterator[Batch]:
+        """Batches of the rows that `row_of` makes of one example, or of none."""
         size = self.run.options.batch_size
         to_device = ToDevice(self.run.layout, size)
         for start in range(0, len(examples), size):
-            rows = [self._row(examples[start + n : start + n + 1]) for n in to_device.rows]
+            rows = [row_of(examples[start + n : start + n + 1]) for n in to_device.rows]
             yield to_device({name: np.stack([row[name] for row in rows]) for name in rows[0]})
 
-    def _row(self, examples: Sequence[Example]) -> dict[str, np.ndarray]:
+    def _prompt(self, examples: Sequence[Example]) -> Row:
+        """What the model has read before it writes an answer, as `Decodable.prefill` reads it."""
+        rows = self.run.feature_converter
+        start = getattr(self.ids, getattr(rows, "decoder_start", "pad"))
+        first = np.array([self.ids.pad if start is None else start], np.int32)
+        if not isinstance(rows, PrefixDecoder):
+            inputs = self._row(examples)["encoder_input_tokens"]
+            return {"encoder_input_tokens": inputs, "decoder_input_tokens": first}
+        length = self.lengths["inputs"]
+        text = examples[0]["inputs"][:length] if examples else first[:0]
+        before = (length - len(text), 0)
+        counts = np.pad(np.ones(1 + len(text), np.int32), before)
+        return {
+            "decoder_input_tokens": np.pad(np.concatenate([first, text]), before),
+            "decoder_segment_ids": counts,
+            "decoder_causal_attention": counts,
+        }
+
+    def _row(self, examples: Sequence[Example]) -> Row:
         converter: Any = self.run.feature_converter
         if converter.pack:
             converter = dataclasses.replace(converter, pack=False)
