@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="N sentences of the run's validation split, with blanks made by its objective",
     )
-    parser.add_argument("--step", type=int, help="the checkpoint's step (default: the newest)")
+    arguments.add_step(parser)
     parser.add_argument(
         "--batch_size", type=arguments.positive, default=8, metavar="B", help="inputs at once"
     )

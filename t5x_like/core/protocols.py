@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -303,54 +303,6 @@ class Decodable(Protocol):
         self, cache: Any, tokens_B: jax.Array, position: jax.Array
     ) -> tuple[jax.Array, Any]:
         """Float32 [B, V] logits of the tokens after `tokens_B`, int32 [B], and the next cache."""
-
-
-class Answers(NamedTuple):
-    """What a model says about the examples of a task, one item for each; empty where not asked.
-
-    Attributes:
-      predictions: the decoded target ids, int32 [n]; an EOS and padding may end them.
-      scores: the sum of log p(target tokens | inputs), in nats.
-      prediction_scores: the same of the predictions.
-    """
-
-    predictions: Sequence[np.ndarray] = ()
-    scores: Sequence[float] = ()
-    prediction_scores: Sequence[float] = ()
-
-
-class Answerer(Protocol):
-    """A model that answers the examples of a task.
-
-    An example holds int32 [n] `inputs` and `targets`, or `targets` alone, after all steps of the
-    task.
-    """
-
-    def predict(self, examples: Sequence[Mapping[str, Any]]) -> list[np.ndarray]:
-        """`Answers.predictions` of the examples."""
-
-    def score(self, examples: Sequence[Mapping[str, Any]]) -> list[float]:
-        """`Answers.scores` of the examples: EOS counts, and so do loss weights."""
-
-
-class TaskMetric(Protocol):
-    """A metric of a task, as its author wrote it.
-
-    Attributes:
-      name: the name of the function or class.
-      reads: the fields of `Answers` that it reads.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def reads(self) -> Sequence[str]: ...
-
-    def __call__(
-        self, examples: Sequence[Mapping[str, Any]], answers: Answers
-    ) -> Mapping[str, Any]:
-        """{name: value}; `examples` have all features of the task. May raise anything."""
 
 
 class FeatureConverter(Protocol):

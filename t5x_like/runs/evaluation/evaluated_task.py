@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.core.protocols import TaskMetric
+from t5x_like.core.task_answers import TaskMetric
 from t5x_like.data.cache import evaluation_files
 from t5x_like.data.cache.metric_names import MetricNames
 from t5x_like.data.seqio.registered_tasks import registered_task

@@ -17,7 +17,7 @@ from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
 from t5x_like.training import multihost
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Answerer
+    from t5x_like.core.task_answers import Answerer
     from t5x_like.data.task import Task
     from t5x_like.data.vocabulary_choice import Once
     from t5x_like.runs.run import Run
