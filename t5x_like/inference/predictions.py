@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +11,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from t5x_like.core import progress, whole_files
+from t5x_like.core.partial_files import PartialFile
 
 Record = Mapping[str, Any]
 
 _BATCHES = 4  # predicted between two writes
-_PARTIAL = ".partial"
 
 
 class Predictor(Protocol):
@@ -95,19 +94,15 @@ def predict_to_file(
       identity: JSON that differs where predictions would differ.
 
     Raises:
-      ValueError: the partial file belongs to other inputs or settings, or the file cannot be
-        written.
+      ValueError: the partial file belongs to other inputs or settings.
+      OSError: the file cannot be written.
     """
-    partial = path.with_name(path.name + _PARTIAL)
-    whole_files.check_writable(path.parent)
-    done = _read_partial(partial, identity)
+    partial = PartialFile(path, identity)
+    done: dict[int, dict[str, Any]] = dict(partial.resume())
     before, began = len(done), time.perf_counter()
-    with _appending(partial, identity) as file:
-        for some in predict(predictor, records, done=done, shown=True):
-            for number, found in some:
-                file.write(json.dumps([number, found], ensure_ascii=False) + "\n")
-                done[number] = found
-            file.flush()
+    for some in predict(predictor, records, done=done, shown=True):
+        partial.add(some)
+        done |= dict(some)
     with whole_files.writing(path) as output:
         if path.suffix == ".npy":
             np.save(output, np.array([done[n]["embedding"] for n in range(len(records))], "f4"))
@@ -115,38 +110,6 @@ def predict_to_file(
             for n, record in enumerate(records):
                 line = json.dumps({**record, **done[n]}, ensure_ascii=False)
                 output.write((line + "\n").encode())
-    partial.unlink()
+    partial.remove()
     cut = sum("truncated" in one for one in done.values())
     return Summary(len(records), len(records) - before, time.perf_counter() - began, cut)
-
-
-def _read_partial(partial: Path, identity: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """The predictions in a partial file, without a last line that a kill cut."""
-    if not partial.exists():
-        return {}
-    *lines, _ = partial.read_text(encoding="utf-8", errors="replace").split("\n")
-    if not lines:  # killed before its first line was whole
-        partial.unlink()
-        return {}
-    whole = []
-    for line in lines:
-        with contextlib.suppress(json.JSONDecodeError):
-            whole.append(json.loads(line))
-    if not whole or whole[0] != json.loads(json.dumps(identity)):
-        raise ValueError(
-            f"{partial} holds predictions of other inputs or settings: remove it, or name another "
-            "output"
-        )
-    return dict(whole[1:])
-
-
-@contextlib.contextmanager
-def _appending(partial: Path, identity: Mapping[str, Any]) -> Iterator[Any]:
-    """The partial file, with `identity` in its first line and a whole last line."""
-    fresh = not partial.exists()
-    with partial.open("a", encoding="utf-8") as file:
-        if fresh:
-            file.write(json.dumps(identity) + "\n")
-        else:
-            file.write("\n")  # ends a line that a kill cut; an empty one is skipped
-        yield file

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from t5x_like.core import progress
+from t5x_like.core.partial_files import PartialFile
 from t5x_like.core.task_answers import Answers
 from t5x_like.data import stream
 from t5x_like.evaluation.evaluator import with_token_names
@@ -108,10 +109,11 @@ def _answers(
         "split": task.split,
         "lengths": dict(task.lengths),
         "examples": _digest(task),
+        "fields": sorted(fields),
         **answers.SETTINGS,
     }
-    so_far = AnswersSoFar(file, settings, sorted(fields))
-    done = so_far.resume()
+    so_far = AnswersSoFar(PartialFile(file, settings), sorted(fields))
+    done = len(so_far.partial.resume())
     total = len(task.examples)
     bar = progress.bar(
         desc=f"{task.name} {task.split}", total=total, initial=done, unit=" examples"
@@ -122,7 +124,7 @@ def _answers(
             so_far.add(ask(fields, part, answerer))
             bar.update(len(part))
     found = so_far.read()
-    so_far.finish(task)
+    so_far.finish(task, found)
     return found
 
 
