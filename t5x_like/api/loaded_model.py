@@ -204,13 +204,13 @@ class LoadedModel:
           ValueError: the model cannot be asked this, or not with such options.
         """
         how = {field.name for field in dataclasses.fields(Decoding)} & options.keys()
-        decoding = Decoding(**{name: options.pop(name) for name in how})
+        given = {name: options.pop(name) for name in how}
+        asked = self._asked()
+        decoding = Decoding(**{**asked.usual_decoding(), **given})
         known = {field.name for field in dataclasses.fields(predictors.Options)}
         for name in options.keys() - known:
             raise ValueError(f"there is no option {name!r}" + nearest(name, known, of="options"))
-        return predictors.predictor(
-            self._asked(), ask, predictors.Options(decoding=decoding, **options)
-        )
+        return predictors.predictor(asked, ask, predictors.Options(decoding=decoding, **options))
 
     def usual_ask(self, records: Sequence[Mapping[str, Any]]) -> Ask:
         """What such records ask of the model if nothing is said (`predictors.usual_ask`)."""

@@ -118,6 +118,22 @@ class Asked:
         found: dict[str, Any] = json.loads((self.original / name).read_text())
         return found
 
+    def usual_decoding(self) -> dict[str, Any]:
+        """The settings that came with imported weights, as transformers' `generate` takes them."""
+        saved = self.file("generation_config.json")
+        known = {field.name for field in dataclasses.fields(Decoding)}
+        found = {
+            name: value for name, value in saved.items() if name in known and value is not None
+        }
+        # Theirs count the token that the decoder begins with.
+        for theirs, ours in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
+            if saved.get(theirs) and ours not in found and not self.alone:
+                found[ours] = max(saved[theirs] - 1, 0)
+        if not found.get("do_sample"):
+            for name in ("temperature", "top_k", "top_p"):
+                found.pop(name, None)
+        return found
+
     def start(self) -> int | None:
         """The id that a decoder reads first; None for padding, or where the text is read first."""
         if self.run is not None:

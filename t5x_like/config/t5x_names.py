@@ -18,7 +18,7 @@ MACROS = {
     "CHECKPOINTS_TO_KEEP": "CHECKPOINTS_KEPT",
     "SAVING_PERIOD": "CHECKPOINT_PERIOD",
     "CHECKPOINT_PATH": "the command's argument: `t5x_like eval RUN --step N`",
-    "INFER_OUTPUT_DIR": "`t5x_like infer RUN --output FILE`",
+    "INFER_OUTPUT_DIR": "`t5x_like predict RUN --output FILE`",
     "USE_HARDWARE_RNG": "JAX_DEFAULT_PRNG_IMPL=rbg in the environment",
 }
 """T5X's macros, and what does the same here."""
@@ -40,7 +40,7 @@ FLAGS = {
     "process_count": "--num_processes",
     "process_index": "--process_id",
     "multiprocess_gpu": "--distributed",
-    "run_mode": "a command: t5x_like train, eval or infer",
+    "run_mode": "a command: t5x_like train, eval or predict",
 }
 """T5X's flags, and what does the same here."""
 

@@ -77,7 +77,7 @@ def _config_text(run: Run) -> tuple[str, list[str]]:
     try:
         return run_text(run), []
     except ValueError as error:
-        reason = f"eval, infer and export will not open this run: {error}"
+        reason = f"eval, predict and export will not open this run: {error}"
         return f"# {reason}\n", [reason]
 
 

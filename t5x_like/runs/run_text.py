@@ -13,7 +13,7 @@ from t5x_like.runs.run import Run
 
 
 def run_text(run: Run) -> str:
-    """The text of a run for `eval`, `infer` and `export`, in the form that `t5x_like train` writes.
+    """The text of a run for `eval`, `predict` and `export`, as `t5x_like train` writes it.
 
     An optimizer of optax is a pair of functions, which cannot be written: the text leaves it out,
     and alone does not train. Our own optimizers are written (`calls.remember_call`). A vocabulary

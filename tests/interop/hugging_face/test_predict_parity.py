@@ -209,3 +209,30 @@ def test_a_discriminator_marks_tokens_as_theirs_does(vocabularies, documents, tm
         want = torch.sigmoid(theirs(**inputs).logits)[0, 1:-1]
     np.testing.assert_allclose(found["probabilities"], want, atol=1e-5)
     assert len(found["replaced"]) == int((want > 0.5).sum())
+
+
+def test_an_imported_model_writes_with_its_own_settings(vocabularies, documents, tmp_path):
+    vocabulary = vocabularies["byte_bpe"]
+    ids = vocabulary.token_ids
+    sizes = {"d_model": 16, "max_position_embeddings": 128}
+    sizes |= {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in
+              {"layers": 2, "attention_heads": 2, "ffn_dim": 24}.items()}  # fmt: skip
+    theirs = stored(
+        tmp_path, "bart", "BartForConditionalGeneration", "BartConfig", vocabulary, **sizes,
+        bos_token_id=ids.bos, eos_token_id=ids.eos, decoder_start_token_id=ids.eos,
+    )  # fmt: skip
+    theirs.generation_config.update(
+        max_length=12, min_length=5, num_beams=3, length_penalty=2.0, no_repeat_ngram_size=2,
+        early_stopping=True, forced_bos_token_id=40, forced_eos_token_id=ids.eos,
+    )  # fmt: skip
+    theirs.generation_config.save_pretrained(tmp_path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    texts = [" ".join(document.split()[:9]) for document in documents]
+    found = t5x.load(tmp_path).predict(texts)
+    for text, one in zip(texts, found, strict=True):
+        with torch.no_grad():
+            (want,) = theirs.generate(**tokenizer(text, return_tensors="pt"))
+        tokens = want[1:].tolist()
+        tokens = tokens[: tokens.index(ids.eos)]
+        assert tokens[0] == 40
+        assert one["prediction"] == vocabulary.decode(tokens)
