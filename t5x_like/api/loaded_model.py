@@ -178,23 +178,25 @@ class LoadedModel:
         return found
 
     def export(self, directory: str | Path, *, overwrite: bool = False) -> list[str]:
-        """Writes the model for transformers: config.json, weights, tokenizer.
+        """Writes the model for transformers: config.json, weights, tokenizer, model card.
 
         Args:
           directory: a folder without weights; an ELECTRA is written as two, in its subfolders.
-          overwrite: whether to replace existing weights.
+          overwrite: whether to replace existing weights and an existing README.md.
 
         Returns:
           A line about each model that was written: its folder, its class, its step.
 
         Raises:
-          FileExistsError: there are weights already.
+          FileExistsError: there are weights or a README.md already.
           ValueError: the model has no counterpart at Hugging Face.
         """
         from t5x_like.api import export
 
         params = nnx.to_pure_dict(nnx.state(self.model, nnx.Param))
-        mine = SavedModel(self.model, params, self.step, self.vocabulary, self.original)
+        mine = SavedModel(
+            self.model, params, self.step, self.vocabulary, self.directory, self.original
+        )
         return export.write(mine, Path(directory), overwrite=overwrite)
 
     def predictor(self, ask: Ask, **options: Any) -> Predictor:

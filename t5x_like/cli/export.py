@@ -18,7 +18,7 @@ An ELECTRA is written as two models, to HF_DIR/discriminator and HF_DIR/generato
 
 
 def main(argv: list[str]) -> int:
-    """Writes config.json, the weights and the tokenizer's files."""
+    """Writes config.json, the weights, the tokenizer's files and a model card."""
     parser = argparse.ArgumentParser(
         prog="t5x_like export",
         description="Exports a model to the format of Hugging Face.",
@@ -33,7 +33,9 @@ def main(argv: list[str]) -> int:
     )
     arguments.add_step(parser)
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace the weights that HF_DIR holds"
+        "--overwrite",
+        action="store_true",
+        help="replace the weights and the README.md that HF_DIR holds",
     )
     arguments.add_modules(parser)
     args = parser.parse_args(argv)

@@ -27,18 +27,13 @@ Nothing is downloaded, and no pickle is read. Like the directory of a run, the n
 config.gin, the vocabulary and a checkpoint.
 """
 
-_SETTINGS = ("config.json", "generation_config.json")
-_TOKENIZER = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
-)
-
 
 def main(argv: list[str]) -> int:
     """Reads configuration, weights and tokenizer, and writes them as a run's directory."""
     args, bindings = arguments.parse(_parser(), argv)
 
     from t5x_like.interop import t5x
+    from t5x_like.interop.hugging_face import kept_files
     from t5x_like.interop.tokenizers import from_files
     from t5x_like.runs import saved_model
     from t5x_like.vocabularies import loading
@@ -59,7 +54,10 @@ def main(argv: list[str]) -> int:
         imported.params,
         title=f"{imported.architecture}, imported from {source.name}.",
         vocabulary=vocabulary,
-        files=_kept(source, tokenizer=not args.vocabulary),
+        files=[
+            *kept_files.settings(source),
+            *([] if args.vocabulary else kept_files.tokenizer(source)),
+        ],
     )
     if vocabulary is None:
         print(f"note: no vocabulary: {note}", file=sys.stderr)
@@ -69,12 +67,6 @@ def main(argv: list[str]) -> int:
         print(f"note: {imported.architecture} has no use for {unused}{more}", file=sys.stderr)
     print(f"{args.target}: {imported.architecture}; `t5x_like inspect {args.target}` shows it")
     return 0
-
-
-def _kept(source: Path, *, tokenizer: bool) -> list[Path]:
-    """The files that an export writes again."""
-    patterns = (*_SETTINGS, *_TOKENIZER) if tokenizer else _SETTINGS
-    return [path for pattern in patterns for path in sorted(source.glob(pattern))]
 
 
 def _parser() -> argparse.ArgumentParser:
