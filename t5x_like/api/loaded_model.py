@@ -21,6 +21,7 @@ from t5x_like.core.spelling import nearest
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
+from t5x_like.interop.hugging_face import hub
 from t5x_like.runs import run_directory, saved_model, trained_run
 from t5x_like.runs.saved_model import SavedModel
 
@@ -41,7 +42,7 @@ class LoadedModel:
       model: the NNX module; `model.config` is its architecture.
       vocabulary: the vocabulary; None if it is unknown, as for some imports.
       step: the checkpoint's step.
-      directory: where it was loaded from.
+      directory: where it was loaded from, or its name at the hub.
       run: the run; None if the directory holds no run.
       original: the folder of the files that came with it from Hugging Face; None for a run.
     """
@@ -237,7 +238,8 @@ def load(
     """The model of a directory, with its parameters and its vocabulary.
 
     Args:
-      directory: the directory of a run, of imported weights, or of transformers' `save_pretrained`.
+      directory: the directory of a run, of imported weights, or of transformers' `save_pretrained`;
+        or a model's name at the hub, such as "google-t5/t5-small", which is downloaded.
       step: the step of a run's checkpoint, or "best"; the newest by default.
       gin: settings that replace those saved with a run: `["BATCH_SIZE=8"]`.
       modules: modules or `.py` files that the directory's configuration may name, because you
@@ -248,9 +250,11 @@ def load(
       ValueError, OSError: it holds no model that can be read, or no such step.
       UntrustedError: its configuration names a module that is not allowed.
     """
+    if hub.is_name(directory):
+        return _from_hugging_face(hub.download(str(directory)), named=str(directory))
     path = epath.Path(directory)
     if not run_directory.has_config(path) and (path / "config.json").exists():
-        return _from_hugging_face(Path(directory))
+        return _from_hugging_face(Path(directory), named=str(directory))
     if _is_run(path):
         run = trained_run.load(str(directory), step=step, bindings=gin, rows=rows, modules=modules)
         return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run)
@@ -270,7 +274,7 @@ def _is_run(directory: epath.Path) -> bool:
     return any(one.selector.rpartition(".")[2] == "Run" for one in parsed.bindings)
 
 
-def _from_hugging_face(directory: Path) -> LoadedModel:
+def _from_hugging_face(directory: Path, *, named: str) -> LoadedModel:
     from t5x_like.interop.hugging_face import model_directory
     from t5x_like.interop.tokenizers import from_files
 
@@ -278,4 +282,4 @@ def _from_hugging_face(directory: Path) -> LoadedModel:
     graph = nnx.graphdef(nnx.eval_shape(lambda: found.make(rngs=nnx.Rngs(0))))
     model = nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
     vocabulary, _ = from_files.find(directory)
-    return LoadedModel(model, vocabulary, 0, str(directory), None, epath.Path(directory))
+    return LoadedModel(model, vocabulary, 0, named, None, epath.Path(directory))

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples:
-  t5x_like import --from bert-base-uncased --to imported/bert
+  t5x_like import --from google-bert/bert-base-uncased --to imported/bert
+      from the hub, where huggingface_hub is installed
+  t5x_like import --from saved/bert --to imported/bert
       from a directory with config.json, model.safetensors (or its shards) and a tokenizer's files
   t5x_like import --from checkpoint_999900 --model t5_base --vocabulary my.model --to imported/t5
       from a checkpoint of T5X, which does not name its model
@@ -23,7 +25,7 @@ examples:
   t5x_like export --from imported/bert --to bert-again
       writes it for Hugging Face again
 
-Nothing is downloaded, and no pickle is read. Like the directory of a run, the new directory holds
+No pickle is read. Like the directory of a run, the new directory holds
 config.gin, the vocabulary and a checkpoint.
 """
 
@@ -33,13 +35,15 @@ def main(argv: list[str]) -> int:
     args, bindings = arguments.parse(_parser(), argv)
 
     from t5x_like.interop import t5x
-    from t5x_like.interop.hugging_face import kept_files
+    from t5x_like.interop.hugging_face import hub, kept_files
     from t5x_like.interop.tokenizers import from_files
     from t5x_like.runs import saved_model
     from t5x_like.vocabularies import loading
 
     saved_model.check_new(args.target)
-    source = Path(args.source)
+    source, name = Path(args.source), Path(args.source).absolute().name
+    if hub.is_name(args.source):
+        source, name = hub.download(args.source), args.source
     if source.is_file():
         raise ValueError(f"{source} is a file: name the directory that holds it, {source.parent}")
     given = loading.load(args.vocabulary) if args.vocabulary else None
@@ -52,7 +56,7 @@ def main(argv: list[str]) -> int:
         args.target,
         imported.make,
         imported.params,
-        title=f"{imported.architecture}, imported from {source.name}.",
+        title=f"{imported.architecture}, imported from {name}.",
         vocabulary=vocabulary,
         files=[
             *kept_files.settings(source),
@@ -81,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
         dest="source",
         required=True,
         metavar="DIR",
-        help="a model of Hugging Face, or a checkpoint of T5X",
+        help="the directory of a model of Hugging Face, or its name at the hub, or a checkpoint of "
+        "T5X",
     )
     parser.add_argument(
         "--to", dest="target", required=True, metavar="DIR", help="a new or empty directory"
