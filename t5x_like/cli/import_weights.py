@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     """Reads configuration, weights and tokenizer, and writes them as a run's directory."""
     args, bindings = arguments.parse(_parser(), argv)
 
-    from t5x_like.interop import t5x
+    from t5x_like.interop import t5x_arrays
     from t5x_like.interop.hugging_face import hub, kept_files
     from t5x_like.interop.tokenizers import from_files
     from t5x_like.runs import saved_model
@@ -45,10 +45,10 @@ def main(argv: list[str]) -> int:
     if hub.is_name(args.source):
         source, name = hub.download(args.source), args.source
     if source.is_file():
-        raise ValueError(f"{source} is a file: name the directory that holds it, {source.parent}")
+        raise ValueError(f"{source} is a file: {t5x_arrays.advice(source)}")
     given = loading.load(args.vocabulary) if args.vocabulary else None
     vocabulary, note = (given, "") if given else from_files.find(source)
-    if t5x.is_checkpoint(source):
+    if t5x_arrays.is_checkpoint(source):
         imported = _from_t5x(source, args.model, bindings)
     else:
         imported = _from_hugging_face(source, args.architecture)

@@ -122,3 +122,11 @@ def test_a_checkpoint_of_t5x_comes_in(exported: Path, tiny: Tiny, cli: Cli) -> N
     done = cli(*target, "--model=t5_1_1_small", "--vocabulary=bytes", *flags)
     assert done.status == 0, done.err
     same(saved_model.read(str(tiny.root / "t5x")).params, run.params)
+    # Later releases of T5X write it by Orbax.
+    t5x_checkpoint.write_by_orbax(tiny.root / "checkpoint_8", tree)
+    source = [f"--from={tiny.root / 'checkpoint_8'}", f"--to={tiny.root / 'orbax'}"]
+    done = cli("import", *source, "--model=t5_1_1_small", "--vocabulary=bytes", *flags)
+    assert done.status == 0, done.err
+    same(saved_model.read(str(tiny.root / "orbax")).params, run.params)
+    file = cli("import", f"--from={tiny.root / 'checkpoint_7' / 'checkpoint'}", source[1])
+    assert "a part of a checkpoint of T5X: name its folder" in file.err
