@@ -13,7 +13,7 @@ import jax
 from etils import epath
 
 from t5x_like.api import model_card, training_record
-from t5x_like.interop.hugging_face import kept_files, model_directory, safetensors_files
+from t5x_like.interop.hugging_face import hub, kept_files, model_directory, safetensors_files
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.runs import run_directory, saved_model
 
@@ -28,6 +28,8 @@ def export(
     *,
     step: WantedStep = None,
     overwrite: bool = False,
+    push: str | None = None,
+    private: bool = False,
     modules: Collection[str] = (),
 ) -> list[str]:
     """Writes the model of a directory for transformers; memory stays near one parameter.
@@ -37,6 +39,9 @@ def export(
       target: a folder without weights; an ELECTRA is written as two models, in its subfolders.
       step: the step of the checkpoint, or "best"; the newest by default.
       overwrite: whether to replace existing weights and an existing README.md.
+      push: the name of a model of the hub to upload to, such as "me/my-model"; the halves of an
+        ELECTRA go to "me/my-model-discriminator" and "me/my-model-generator".
+      private: whether only its owner shall see it there.
       modules: modules that the directory's configuration may name.
 
     Returns:
@@ -44,23 +49,26 @@ def export(
 
     Raises:
       FileExistsError: there are weights or a README.md already.
-      ValueError, OSError: no such model, or one without a counterpart at Hugging Face.
+      ValueError, OSError: no such model, one without a counterpart at Hugging Face, or no upload.
     """
-    _check_free(Path(target), overwrite=overwrite)
+    _check(Path(target), overwrite=overwrite, push=push, private=private)
     model = saved_model.read(source, step=step, modules=modules)
-    return write(model, Path(target), overwrite=overwrite)
+    return write(model, Path(target), overwrite=overwrite, push=push, private=private)
 
 
-def write(model: SavedModel, target: Path, *, overwrite: bool) -> list[str]:
+def write(
+    model: SavedModel, target: Path, *, overwrite: bool, push: str | None, private: bool
+) -> list[str]:
     """Like `export`, for an open model."""
     ids = None if model.vocabulary is None else model.vocabulary.token_ids
     halves = model_directory.halves(model.model, model.params)
     for name in halves:
-        _check_free(target / name, overwrite=overwrite)
+        _check(target / name, overwrite=overwrite, push=push, private=private)
     record = training_record.read(model.directory, model.step)
     lines = []
     for name, (part, params) in halves.items():
         directory = target / name
+        at_hub = push and "-".join(filter(None, [push, name]))
         architecture = model_directory.write(
             directory,
             part,
@@ -71,7 +79,7 @@ def write(model: SavedModel, target: Path, *, overwrite: bool) -> list[str]:
         )
         limit = model_directory.max_length(part)
         exported = model_card.Exported(
-            name=directory.relative_to(target.parent).as_posix(),
+            name=at_hub or directory.absolute().relative_to(target.absolute().parent).as_posix(),
             architecture=architecture,
             model_type=model_directory.read_config(directory)["model_type"],
             parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params)),
@@ -82,10 +90,17 @@ def write(model: SavedModel, target: Path, *, overwrite: bool) -> list[str]:
         )
         model_card.write(directory, exported)
         lines.append(f"{directory}: {architecture}, step {model.step}")
+        if at_hub:
+            lines.append(f"{hub.upload(directory, at_hub, private=private)}: uploaded")
     return lines
 
 
-def _check_free(directory: Path, *, overwrite: bool) -> None:
+def _check(directory: Path, *, overwrite: bool, push: str | None, private: bool) -> None:
+    """Raises what `export` raises, as far as this is known without the model."""
+    if push is not None:
+        hub.check_upload(push)
+    elif private:
+        raise ValueError("only an upload can be private: name the model with push (--push)")
     if not overwrite:
         safetensors_files.check_free(directory)
         model_card.check_free(directory)

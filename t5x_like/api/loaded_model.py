@@ -178,19 +178,28 @@ class LoadedModel:
         found: list[np.ndarray] = reader.vectors([row.tokens for row in rows])
         return found
 
-    def export(self, directory: str | Path, *, overwrite: bool = False) -> list[str]:
+    def export(
+        self,
+        directory: str | Path,
+        *,
+        overwrite: bool = False,
+        push: str | None = None,
+        private: bool = False,
+    ) -> list[str]:
         """Writes the model for transformers: config.json, weights, tokenizer, model card.
 
         Args:
           directory: a folder without weights; an ELECTRA is written as two, in its subfolders.
           overwrite: whether to replace existing weights and an existing README.md.
+          push: the name of a model of the hub to upload to as well, such as "me/my-model".
+          private: whether only its owner shall see it there.
 
         Returns:
           A line about each model that was written: its folder, its class, its step.
 
         Raises:
           FileExistsError: there are weights or a README.md already.
-          ValueError: the model has no counterpart at Hugging Face.
+          ValueError, OSError: the model has no counterpart at Hugging Face, or no upload.
         """
         from t5x_like.api import export
 
@@ -198,7 +207,7 @@ class LoadedModel:
         mine = SavedModel(
             self.model, params, self.step, self.vocabulary, self.directory, self.original
         )
-        return export.write(mine, Path(directory), overwrite=overwrite)
+        return export.write(mine, Path(directory), overwrite=overwrite, push=push, private=private)
 
     def predictor(self, ask: Ask, **options: Any) -> Predictor:
         """What answers `ask`, for many records (`inference.predictions`); arguments as `predict`.

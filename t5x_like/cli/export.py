@@ -12,8 +12,11 @@ examples:
       the newest checkpoint; AutoModel.from_pretrained("exported/mine") opens it in Python
   t5x_like export --from runs/mine --step 100000 --to exported/mine-100k
       another checkpoint
+  t5x_like export --from runs/mine --to exported/mine --push me/mine --private
+      also uploads it to the hub, where huggingface_hub is installed and you are logged in
 
-An ELECTRA is written as two models, to HF_DIR/discriminator and HF_DIR/generator.
+README.md is the model card, with what the run's directory says. An ELECTRA is written as two
+models, to HF_DIR/discriminator and HF_DIR/generator; --push adds these words to NAME.
 """
 
 
@@ -37,13 +40,25 @@ def main(argv: list[str]) -> int:
         action="store_true",
         help="replace the weights and the README.md that HF_DIR holds",
     )
+    parser.add_argument(
+        "--push", metavar="NAME", help="upload to the model NAME of the hub, such as me/my-model"
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="with --push: only its owner sees the model"
+    )
     arguments.add_modules(parser)
     args = parser.parse_args(argv)
 
     from t5x_like.api.export import export
 
     lines = export(
-        args.source, args.target, step=args.step, overwrite=args.overwrite, modules=args.module
+        args.source,
+        args.target,
+        step=args.step,
+        overwrite=args.overwrite,
+        push=args.push,
+        private=args.private,
+        modules=args.module,
     )
     print("\n".join(lines))
     return 0

@@ -48,7 +48,7 @@ class Arrays:
             )
         if steps := _steps(directory):
             raise ValueError(
-                f"{directory} holds checkpoints of T5X by their steps: name one, such as {steps[-1]}"
+                f"{directory} holds T5X's checkpoints by their steps: name one, such as {steps[-1]}"
             )
         every: dict[str, Callable[[], np.ndarray]] = {}
         for item in _ITEMS:

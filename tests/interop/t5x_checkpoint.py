@@ -70,6 +70,7 @@ def write(directory, target, *, inline_below=20):
 def write_by_orbax(directory, target, *, root="target", item="state", **options):
     """The state as one item; `options` are `use_ocdbt` and `use_zarr3` of Orbax's handler."""
     slots = {"encoder": {"encoder_norm": {"scale": {"v": np.ones(4, np.float32)}}}}
+    target = jax.tree.map(np.asarray, target)
     state = {root: target, "state": {"step": np.int32(7), "param_states": slots}}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**options)) as writer:
         writer.save(directory / item, args=ocp.args.PyTreeSave(state))

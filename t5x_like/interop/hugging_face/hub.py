@@ -1,4 +1,4 @@
-"""Models of Hugging Face's hub by their names: which texts are names, and how one is downloaded."""
+"""Models of Hugging Face's hub by their names: downloads them, and uploads exported ones."""
 
 from __future__ import annotations
 
@@ -63,6 +63,51 @@ def download(name: str) -> Path:
     return folder
 
 
+def check_upload(name: str) -> None:
+    """Checks whatever an upload needs besides the network.
+
+    Raises:
+      ValueError: there is no client, nobody is logged in, or this is no name for a model.
+    """
+    instead = f"or export without --push, and then `hf upload {name} DIR`"
+    try:
+        client = _client()
+    except ImportError as error:
+        raise ValueError(
+            f"huggingface_hub uploads, and is not installed: pip install huggingface_hub, {instead}"
+        ) from error
+    client.utils.validate_repo_id(name)
+    if client.get_token() is None:
+        raise ValueError(f"nobody is logged in at the hub: `hf auth login`, {instead}")
+
+
+def upload(folder: Path, name: str, *, private: bool) -> str:
+    """Uploads all files of a folder to the model of this name, which is made unless it exists.
+
+    Returns:
+      Its address.
+
+    Raises:
+      OSError: the upload failed.
+      ValueError: it shall be private, but exists and is public.
+    """
+    client = _client().HfApi()
+    try:
+        model = client.create_repo(name, private=private or None, exist_ok=True)
+        if private and not client.model_info(model.repo_id).private:
+            raise ValueError(
+                f"{name} exists and is public, so nothing was uploaded: make it private at "
+                f"{model}, or choose another name"
+            )
+        client.upload_folder(repo_id=model.repo_id, folder_path=folder)
+    except OSError as error:
+        raise OSError(
+            f"{folder} was written, but not uploaded to {name} ({_reason(error)}): `hf upload "
+            f"{name} {folder}` tries again"
+        ) from error
+    return str(model)
+
+
 def _client() -> ModuleType:
     import huggingface_hub
 
@@ -71,5 +116,5 @@ def _client() -> ModuleType:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, _client().errors.RepositoryNotFoundError):
-        return "there is none, or it is closed: `hf auth login` shows who you are"
+        return "there is none, or it is closed to you; `hf auth whoami` says who you are"
     return str(error).strip().partition("\n")[0]

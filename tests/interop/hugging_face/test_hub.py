@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import shutil
 import sys
+import types
 from pathlib import Path
 
 import huggingface_hub
@@ -14,8 +15,9 @@ from flax import nnx
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 import t5x_like as t5x
+from t5x_like.api.loaded_model import LoadedModel
 from t5x_like.interop.hugging_face import hub, model_directory
-from t5x_like.models import bert
+from t5x_like.models import bert, electra
 from t5x_like.runs import saved_model
 
 SIZES = {"vocab_size": 9, "d_model": 4, "d_ff": 6, "num_heads": 2, "num_layers": 1}
@@ -94,3 +96,71 @@ def test_errors_say_what_to_do_instead(published, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(FileNotFoundError, match=r"pip install huggingface_hub.*`hf download me"):
         t5x.load("me/tiny")
+
+
+@pytest.fixture
+def uploads(monkeypatch):
+    """What was uploaded: {name: (private, names of files)}; me/open is there already."""
+    found = {}
+
+    class Api:
+        def create_repo(self, name, *, private, exist_ok):
+            assert exist_ok
+            found.setdefault(name, (bool(private) and name != "me/open", ()))
+            return huggingface_hub.RepoUrl(f"https://huggingface.co/{name}")
+
+        def model_info(self, name):
+            return types.SimpleNamespace(private=found[name][0])
+
+        def upload_folder(self, *, repo_id, folder_path):
+            if repo_id == "me/full":
+                raise OSError("No space left.\nAnd more.")
+            found[repo_id] = (found[repo_id][0], sorted(x.name for x in folder_path.iterdir()))
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: "a token")
+    return found
+
+
+def test_an_export_is_uploaded(uploads, published, tmp_path):
+    model = t5x.load("published")
+    _, line = model.export(tmp_path / "out", push="me/mine", private=True)
+    assert line == "https://huggingface.co/me/mine: uploaded"
+    assert uploads["me/mine"] == (True, sorted(path.name for path in (tmp_path / "out").iterdir()))
+    assert 'from_pretrained("me/mine")' in (tmp_path / "out" / "README.md").read_text()
+    both = electra.Electra(electra.Config(**SIZES, generator_width=1), rngs=nnx.Rngs(0))
+    LoadedModel(both, None, 3, "theirs").export(tmp_path / "both", push="me/both")
+    for half in ("discriminator", "generator"):
+        assert uploads[f"me/both-{half}"] == (
+            False,
+            ["README.md", "config.json", "model.safetensors"],
+        )
+
+
+def test_an_upload_that_cannot_be_is_refused_before_any_work(
+    uploads, published, tmp_path, monkeypatch, cli
+):
+    model = t5x.load("published")
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="only an upload can be private"):
+        model.export(out, private=True)
+    with pytest.raises(ValueError, match="Repo id must"):
+        model.export(out, push="a/b/c")
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
+    with pytest.raises(ValueError, match=r"`hf auth login`, or .* `hf upload me/mine DIR`"):
+        model.export(out, push="me/mine")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    refused = cli("export", "--from=none", f"--to={out}", "--push=me/mine")
+    assert "pip install huggingface_hub, or export without --push" in refused.err
+    assert not out.exists()
+    assert not uploads
+
+
+def test_an_upload_that_fails_leaves_the_folder(uploads, published, tmp_path):
+    model = t5x.load("published")
+    with pytest.raises(OSError, match=r"was written, but .* \(No space left\.\): `hf upload me/fu"):
+        model.export(tmp_path / "out", push="me/full")
+    assert (tmp_path / "out" / "model.safetensors").exists()
+    with pytest.raises(ValueError, match="me/open exists and is public, so nothing was uploaded"):
+        model.export(tmp_path / "private", push="me/open", private=True)
+    assert uploads["me/open"][1] == ()
