@@ -128,5 +128,6 @@ def test_a_checkpoint_of_t5x_comes_in(exported: Path, tiny: Tiny, cli: Cli) -> N
     done = cli("import", *source, "--model=t5_1_1_small", "--vocabulary=bytes", *flags)
     assert done.status == 0, done.err
     same(saved_model.read(str(tiny.root / "orbax")).params, run.params)
-    file = cli("import", f"--from={tiny.root / 'checkpoint_7' / 'checkpoint'}", source[1])
+    state = tiny.root / "checkpoint_7" / "checkpoint"
+    file = cli("import", f"--from={state}", f"--to={tiny.root / 'new'}")
     assert "a part of a checkpoint of T5X: name its folder" in file.err

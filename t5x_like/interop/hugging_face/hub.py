@@ -47,7 +47,7 @@ def download(name: str) -> Path:
     patterns = [*kept_files.SETTINGS, *kept_files.TOKENIZER, *_WEIGHTS]
     try:
         folder = Path(client.snapshot_download(name, allow_patterns=patterns))
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the client raises whatever its transport raised
         raise FileNotFoundError(
             f"there is no directory {name}, and the hub's model of that name cannot be downloaded "
             f"({_reason(error)}). Where there is a network: {command}"
@@ -94,22 +94,26 @@ def upload(folder: Path, name: str, *, private: bool) -> str:
     client = _client().HfApi()
     try:
         model = client.create_repo(name, private=private or None, exist_ok=True)
-        if private and not client.model_info(model.repo_id).private:
-            raise ValueError(
-                f"{name} exists and is public, so nothing was uploaded: make it private at "
-                f"{model}, or choose another name"
-            )
-        client.upload_folder(repo_id=model.repo_id, folder_path=folder)
-    except OSError as error:
+        public = private and not client.model_info(model.repo_id).private
+        if not public:
+            client.upload_folder(repo_id=model.repo_id, folder_path=folder)
+    except Exception as error:
         raise OSError(
             f"{folder} was written, but not uploaded to {name} ({_reason(error)}): `hf upload "
             f"{name} {folder}` tries again"
         ) from error
+    if public:
+        raise ValueError(
+            f"{name} exists and is public, so nothing was uploaded: make it private at {model}, or "
+            "choose another name"
+        )
     return str(model)
 
 
 def _client() -> ModuleType:
     import huggingface_hub
+    import huggingface_hub.errors  # the package does not import its parts
+    import huggingface_hub.utils
 
     return huggingface_hub
 

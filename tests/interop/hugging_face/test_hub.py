@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -154,6 +156,34 @@ def test_an_upload_that_cannot_be_is_refused_before_any_work(
     assert "pip install huggingface_hub, or export without --push" in refused.err
     assert not out.exists()
     assert not uploads
+
+
+WITHOUT_NETWORK = """
+from pathlib import Path
+from t5x_like.interop.hugging_face import hub
+for call in (
+    lambda: hub.check_upload("a/b/c"),
+    lambda: hub.download("a/b"),
+    lambda: hub.upload(Path("out"), "a/b", private=False),
+):
+    try:
+        call()
+    except (OSError, ValueError) as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_the_real_client_without_a_network(tmp_path):
+    """In a fresh process: the package does not import its parts, and others may have here."""
+    env = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "a", "HF_HOME": "."}
+    argv = [sys.executable, "-c", WITHOUT_NETWORK]
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    name, downloaded, uploaded = done.stdout.splitlines()
+    assert name.startswith("Repo id must")
+    assert "there is no directory a/b, and the hub's model of that name cannot" in downloaded
+    assert "out was written, but not uploaded to a/b (" in uploaded
 
 
 def test_an_upload_that_fails_leaves_the_folder(uploads, published, tmp_path):
