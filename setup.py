@@ -34,7 +34,11 @@ DATA = [
     "tensorflow-datasets>=4.9.10,<5",
     "tensorflow-text>=2.21.1,<2.22",
 ]
-INTEROP = ["safetensors>=0.8.0,<1", "tensorstore>=0.1.84,<0.2"]
+INTEROP = [
+    "huggingface_hub>=1.31,<2",  # tokenizers brings it anyway
+    "safetensors>=0.8.0,<1",
+    "tensorstore>=0.1.84,<0.2",
+]
 LAUNCH = ["ml-collections>=1.0,<2"]
 DOCS = ["mkdocs-material>=9.8.1,<10", "mkdocstrings[python]>=1.0.8,<2"]
 BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes

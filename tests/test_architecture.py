@@ -84,7 +84,7 @@ RULES = {
     "interop": Rule(
         ours="interop layers models core vocabularies",
         others="flax jax numpy safetensors sentencepiece tokenizers tqdm",
-        in_functions="tensorstore",
+        in_functions="huggingface_hub tensorstore",
     ),
     "api": Rule(
         ours="api config core data inference interop runs training vocabularies",

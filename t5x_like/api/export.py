@@ -1,16 +1,19 @@
-"""A model as a directory that transformers opens: config.json, weights, tokenizer."""
+"""A model as a directory that transformers opens: config.json, weights, tokenizer, model card."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import jax
 from etils import epath
 
-from t5x_like.interop.hugging_face import model_directory, safetensors_files
+from t5x_like.api import model_card, training_record
+from t5x_like.interop.hugging_face import hub, kept_files, model_directory, safetensors_files
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.runs import run_directory, saved_model
 
@@ -25,6 +28,8 @@ def export(
     *,
     step: WantedStep = None,
     overwrite: bool = False,
+    push: str | None = None,
+    private: bool = False,
     modules: Collection[str] = (),
 ) -> list[str]:
     """Writes the model of a directory for transformers; memory stays near one parameter.
@@ -33,62 +38,91 @@ def export(
       source: directory of a run, or of imported weights.
       target: a folder without weights; an ELECTRA is written as two models, in its subfolders.
       step: the step of the checkpoint, or "best"; the newest by default.
-      overwrite: whether to replace existing weights.
+      overwrite: whether to replace existing weights and an existing README.md.
+      push: the name of a model of the hub to upload to, such as "me/my-model"; the halves of an
+        ELECTRA go to "me/my-model-discriminator" and "me/my-model-generator".
+      private: whether only its owner shall see it there.
       modules: modules that the directory's configuration may name.
 
     Returns:
       A line about each model that was written.
 
     Raises:
-      FileExistsError: there are weights already.
-      ValueError, OSError: no such model, or one without a counterpart at Hugging Face.
+      FileExistsError: there are weights or a README.md already.
+      ValueError, OSError: no such model, one without a counterpart at Hugging Face, or no upload.
     """
-    if not overwrite:
-        safetensors_files.check_free(Path(target))
+    _check(Path(target), overwrite=overwrite, push=push, private=private)
     model = saved_model.read(source, step=step, modules=modules)
-    return write(model, Path(target), overwrite=overwrite)
+    return write(model, Path(target), overwrite=overwrite, push=push, private=private)
 
 
-def write(model: SavedModel, target: Path, *, overwrite: bool) -> list[str]:
+def write(
+    model: SavedModel, target: Path, *, overwrite: bool, push: str | None, private: bool
+) -> list[str]:
     """Like `export`, for an open model."""
     ids = None if model.vocabulary is None else model.vocabulary.token_ids
     halves = model_directory.halves(model.model, model.params)
-    if not overwrite:
-        for name in halves:
-            safetensors_files.check_free(target / name)
+    for name in halves:
+        _check(target / name, overwrite=overwrite, push=push, private=private)
+    record = training_record.read(model.directory, model.step)
     lines = []
     for name, (part, params) in halves.items():
         directory = target / name
+        at_hub = push and "-".join(filter(None, [push, name]))
         architecture = model_directory.write(
             directory,
             part,
             params,
             ids=ids,
-            original=_original_config(model),
+            original=json.loads(_original(model, model_directory.CONFIG) or "{}"),
             overwrite=overwrite,
         )
-        _write_tokenizer(directory, model, max_length=model_directory.max_length(part))
+        limit = model_directory.max_length(part)
+        exported = model_card.Exported(
+            name=at_hub or directory.absolute().relative_to(target.absolute().parent).as_posix(),
+            architecture=architecture,
+            model_type=model_directory.read_config(directory)["model_type"],
+            parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params)),
+            step=model.step,
+            has_tokenizer=_write_tokenizer(directory, model, max_length=limit),
+            record=record,
+            original=_original(model, model_card.NAME),
+        )
+        model_card.write(directory, exported)
         lines.append(f"{directory}: {architecture}, step {model.step}")
+        if at_hub:
+            lines.append(f"{hub.upload(directory, at_hub, private=private)}: uploaded")
     return lines
 
 
-def _original_config(model: SavedModel) -> dict[str, Any] | None:
-    """The config.json of the import; None if the model was not imported."""
-    if model.original is None or not (model.original / "config.json").exists():
-        return None
-    return json.loads((model.original / "config.json").read_text())
+def _check(directory: Path, *, overwrite: bool, push: str | None, private: bool) -> None:
+    """Raises what `export` raises, as far as this is known without the model."""
+    if push is not None:
+        hub.check_upload(push)
+    elif private:
+        raise ValueError("only an upload can be private: name the model with push (--push)")
+    if not overwrite:
+        safetensors_files.check_free(directory)
+        model_card.check_free(directory)
 
 
-def _write_tokenizer(directory: Path, model: SavedModel, *, max_length: int | None) -> None:
-    """Writes the imported files unchanged, or those that the vocabulary makes."""
-    kept = [] if model.original is None else list(model.original.iterdir())
-    kept = [file for file in kept if file.name != "config.json"]
-    if any("generation" not in file.name for file in kept):
-        run_directory.copy(kept, epath.Path(directory))
+def _original(model: SavedModel, name: str) -> str:
+    """The text of a file that came with an import; "" without one."""
+    file = None if model.original is None else model.original / name
+    return file.read_text() if file is not None and file.exists() else ""
+
+
+def _write_tokenizer(directory: Path, model: SavedModel, *, max_length: int | None) -> bool:
+    """Writes the imported files unchanged, or those that the vocabulary makes; False without."""
+    if model.original is not None and (kept := kept_files.tokenizer(model.original)):
+        generation = model.original.glob(model_directory.GENERATION)
+        run_directory.copy([*kept, *generation], epath.Path(directory))
         if model.vocabulary is not None:
             model.vocabulary.save(directory / to_files.SAVED)
-    elif model.vocabulary is not None:
+        return True
+    if model.vocabulary is not None:
         model_type = model_directory.read_config(directory)["model_type"]
         to_files.write(model.vocabulary, directory, model_type=model_type, max_length=max_length)
-    else:
-        print("note: no vocabulary is known, so no tokenizer is written", file=sys.stderr)
+        return True
+    print("note: no vocabulary is known, so no tokenizer is written", file=sys.stderr)
+    return False

@@ -21,6 +21,7 @@ from t5x_like.core.spelling import nearest
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
+from t5x_like.interop.hugging_face import hub
 from t5x_like.runs import run_directory, saved_model, trained_run
 from t5x_like.runs.saved_model import SavedModel
 
@@ -41,7 +42,7 @@ class LoadedModel:
       model: the NNX module; `model.config` is its architecture.
       vocabulary: the vocabulary; None if it is unknown, as for some imports.
       step: the checkpoint's step.
-      directory: where it was loaded from.
+      directory: where it was loaded from, or its name at the hub.
       run: the run; None if the directory holds no run.
       original: the folder of the files that came with it from Hugging Face; None for a run.
     """
@@ -177,25 +178,36 @@ class LoadedModel:
         found: list[np.ndarray] = reader.vectors([row.tokens for row in rows])
         return found
 
-    def export(self, directory: str | Path, *, overwrite: bool = False) -> list[str]:
-        """Writes the model for transformers: config.json, weights, tokenizer.
+    def export(
+        self,
+        directory: str | Path,
+        *,
+        overwrite: bool = False,
+        push: str | None = None,
+        private: bool = False,
+    ) -> list[str]:
+        """Writes the model for transformers: config.json, weights, tokenizer, model card.
 
         Args:
           directory: a folder without weights; an ELECTRA is written as two, in its subfolders.
-          overwrite: whether to replace existing weights.
+          overwrite: whether to replace existing weights and an existing README.md.
+          push: the name of a model of the hub to upload to as well, such as "me/my-model".
+          private: whether only its owner shall see it there.
 
         Returns:
           A line about each model that was written: its folder, its class, its step.
 
         Raises:
-          FileExistsError: there are weights already.
-          ValueError: the model has no counterpart at Hugging Face.
+          FileExistsError: there are weights or a README.md already.
+          ValueError, OSError: the model has no counterpart at Hugging Face, or no upload.
         """
         from t5x_like.api import export
 
         params = nnx.to_pure_dict(nnx.state(self.model, nnx.Param))
-        mine = SavedModel(self.model, params, self.step, self.vocabulary, self.original)
-        return export.write(mine, Path(directory), overwrite=overwrite)
+        mine = SavedModel(
+            self.model, params, self.step, self.vocabulary, self.directory, self.original
+        )
+        return export.write(mine, Path(directory), overwrite=overwrite, push=push, private=private)
 
     def predictor(self, ask: Ask, **options: Any) -> Predictor:
         """What answers `ask`, for many records (`inference.predictions`); arguments as `predict`.
@@ -235,7 +247,8 @@ def load(
     """The model of a directory, with its parameters and its vocabulary.
 
     Args:
-      directory: the directory of a run, of imported weights, or of transformers' `save_pretrained`.
+      directory: the directory of a run, of imported weights, or of transformers' `save_pretrained`;
+        or a model's name at the hub, such as "google-t5/t5-small", which is downloaded.
       step: the step of a run's checkpoint, or "best"; the newest by default.
       gin: settings that replace those saved with a run: `["BATCH_SIZE=8"]`.
       modules: modules or `.py` files that the directory's configuration may name, because you
@@ -246,9 +259,11 @@ def load(
       ValueError, OSError: it holds no model that can be read, or no such step.
       UntrustedError: its configuration names a module that is not allowed.
     """
+    if hub.is_name(directory):
+        return _from_hugging_face(hub.download(str(directory)), named=str(directory))
     path = epath.Path(directory)
     if not run_directory.has_config(path) and (path / "config.json").exists():
-        return _from_hugging_face(Path(directory))
+        return _from_hugging_face(Path(directory), named=str(directory))
     if _is_run(path):
         run = trained_run.load(str(directory), step=step, bindings=gin, rows=rows, modules=modules)
         return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run)
@@ -268,7 +283,7 @@ def _is_run(directory: epath.Path) -> bool:
     return any(one.selector.rpartition(".")[2] == "Run" for one in parsed.bindings)
 
 
-def _from_hugging_face(directory: Path) -> LoadedModel:
+def _from_hugging_face(directory: Path, *, named: str) -> LoadedModel:
     from t5x_like.interop.hugging_face import model_directory
     from t5x_like.interop.tokenizers import from_files
 
@@ -276,4 +291,4 @@ def _from_hugging_face(directory: Path) -> LoadedModel:
     graph = nnx.graphdef(nnx.eval_shape(lambda: found.make(rngs=nnx.Rngs(0))))
     model = nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
     vocabulary, _ = from_files.find(directory)
-    return LoadedModel(model, vocabulary, 0, str(directory), None, epath.Path(directory))
+    return LoadedModel(model, vocabulary, 0, named, None, epath.Path(directory))

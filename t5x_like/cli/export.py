@@ -12,13 +12,16 @@ examples:
       the newest checkpoint; AutoModel.from_pretrained("exported/mine") opens it in Python
   t5x_like export --from runs/mine --step 100000 --to exported/mine-100k
       another checkpoint
+  t5x_like export --from runs/mine --to exported/mine --push me/mine --private
+      also uploads it to the hub, where huggingface_hub is installed and you are logged in
 
-An ELECTRA is written as two models, to HF_DIR/discriminator and HF_DIR/generator.
+README.md is the model card, with what the run's directory says. An ELECTRA is written as two
+models, to HF_DIR/discriminator and HF_DIR/generator; --push adds these words to NAME.
 """
 
 
 def main(argv: list[str]) -> int:
-    """Writes config.json, the weights and the tokenizer's files."""
+    """Writes config.json, the weights, the tokenizer's files and a model card."""
     parser = argparse.ArgumentParser(
         prog="t5x_like export",
         description="Exports a model to the format of Hugging Face.",
@@ -33,7 +36,15 @@ def main(argv: list[str]) -> int:
     )
     arguments.add_step(parser)
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace the weights that HF_DIR holds"
+        "--overwrite",
+        action="store_true",
+        help="replace the weights and the README.md that HF_DIR holds",
+    )
+    parser.add_argument(
+        "--push", metavar="NAME", help="upload to the model NAME of the hub, such as me/my-model"
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="with --push: only its owner sees the model"
     )
     arguments.add_modules(parser)
     args = parser.parse_args(argv)
@@ -41,7 +52,13 @@ def main(argv: list[str]) -> int:
     from t5x_like.api.export import export
 
     lines = export(
-        args.source, args.target, step=args.step, overwrite=args.overwrite, modules=args.module
+        args.source,
+        args.target,
+        step=args.step,
+        overwrite=args.overwrite,
+        push=args.push,
+        private=args.private,
+        modules=args.module,
     )
     print("\n".join(lines))
     return 0

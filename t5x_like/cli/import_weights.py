@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples:
-  t5x_like import --from bert-base-uncased --to imported/bert
+  t5x_like import --from google-bert/bert-base-uncased --to imported/bert
+      from the hub, where huggingface_hub is installed
+  t5x_like import --from saved/bert --to imported/bert
       from a directory with config.json, model.safetensors (or its shards) and a tokenizer's files
   t5x_like import --from checkpoint_999900 --model t5_base --vocabulary my.model --to imported/t5
       from a checkpoint of T5X, which does not name its model
@@ -23,33 +25,30 @@ examples:
   t5x_like export --from imported/bert --to bert-again
       writes it for Hugging Face again
 
-Nothing is downloaded, and no pickle is read. Like the directory of a run, the new directory holds
+No pickle is read. Like the directory of a run, the new directory holds
 config.gin, the vocabulary and a checkpoint.
 """
-
-_SETTINGS = ("config.json", "generation_config.json")
-_TOKENIZER = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
-)
 
 
 def main(argv: list[str]) -> int:
     """Reads configuration, weights and tokenizer, and writes them as a run's directory."""
     args, bindings = arguments.parse(_parser(), argv)
 
-    from t5x_like.interop import t5x
+    from t5x_like.interop import t5x_arrays
+    from t5x_like.interop.hugging_face import hub, kept_files
     from t5x_like.interop.tokenizers import from_files
     from t5x_like.runs import saved_model
     from t5x_like.vocabularies import loading
 
     saved_model.check_new(args.target)
-    source = Path(args.source)
+    source, name = Path(args.source), Path(args.source).absolute().name
+    if hub.is_name(args.source):
+        source, name = hub.download(args.source), args.source
     if source.is_file():
-        raise ValueError(f"{source} is a file: name the directory that holds it, {source.parent}")
+        raise ValueError(f"{source} is a file: {t5x_arrays.advice(source)}")
     given = loading.load(args.vocabulary) if args.vocabulary else None
     vocabulary, note = (given, "") if given else from_files.find(source)
-    if t5x.is_checkpoint(source):
+    if t5x_arrays.is_checkpoint(source):
         imported = _from_t5x(source, args.model, bindings)
     else:
         imported = _from_hugging_face(source, args.architecture)
@@ -57,9 +56,12 @@ def main(argv: list[str]) -> int:
         args.target,
         imported.make,
         imported.params,
-        title=f"{imported.architecture}, imported from {source.name}.",
+        title=f"{imported.architecture}, imported from {name}.",
         vocabulary=vocabulary,
-        files=_kept(source, tokenizer=not args.vocabulary),
+        files=[
+            *kept_files.settings(source),
+            *([] if args.vocabulary else kept_files.tokenizer(source)),
+        ],
     )
     if vocabulary is None:
         print(f"note: no vocabulary: {note}", file=sys.stderr)
@@ -69,12 +71,6 @@ def main(argv: list[str]) -> int:
         print(f"note: {imported.architecture} has no use for {unused}{more}", file=sys.stderr)
     print(f"{args.target}: {imported.architecture}; `t5x_like inspect {args.target}` shows it")
     return 0
-
-
-def _kept(source: Path, *, tokenizer: bool) -> list[Path]:
-    """The files that an export writes again."""
-    patterns = (*_SETTINGS, *_TOKENIZER) if tokenizer else _SETTINGS
-    return [path for pattern in patterns for path in sorted(source.glob(pattern))]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
         dest="source",
         required=True,
         metavar="DIR",
-        help="a model of Hugging Face, or a checkpoint of T5X",
+        help="the directory of a model of Hugging Face, or its name at the hub, or a checkpoint of "
+        "T5X",
     )
     parser.add_argument(
         "--to", dest="target", required=True, metavar="DIR", help="a new or empty directory"

@@ -29,6 +29,10 @@ class Macro(str):
     """The name of a macro that a value refers to."""
 
 
+class Reference(str):
+    """The name, with its scope, of what a value refers to by `@`."""
+
+
 @dataclasses.dataclass
 class GinText:
     """The statements of a gin file, in order.
@@ -37,7 +41,7 @@ class GinText:
       imports: names in the text, and the module (or its first part) that each stands for.
       modules: all modules that are imported.
       bindings: the left sides of the bindings.
-      values: literals of bindings; a `Macro` for `%NAME`, None for other references.
+      values: literals of bindings; a `Macro` for `%NAME`, a `Reference` for `@NAME`.
       references: what values refer to by `@`, without scopes.
       includes: the files that are included.
     """
@@ -65,14 +69,14 @@ class GinText:
 
 
 class _Recorder(config_parser.ParserDelegate):
-    """A delegate of gin's parser that collects references and makes no values."""
+    """A delegate of gin's parser that collects references and calls nothing."""
 
     def __init__(self, text: GinText) -> None:
         self._text = text
 
     def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Any:
         self._text.references.append(scoped_configurable_name.rpartition("/")[2])
-        return None
+        return Reference(scoped_configurable_name)
 
     def macro(self, macro_name: str) -> Any:
         return Macro(macro_name)

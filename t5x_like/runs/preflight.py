@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from t5x_like.training.step import Program
 
 _LONG = 120
+_ABOUT = ("config", "texts")
+"""What the metadata of a checkpoint says besides which examples its steps read."""
 _KINDS = {
     "encoder_decoder": "an encoder-decoder",
     "encoder": "an encoder",
@@ -213,7 +215,7 @@ def same_run(
     """
     if saved is None:
         return
-    gone = [name for name in saved if name not in mine and name != "config"] if whole else []
+    gone = [name for name in saved if name not in mine and name not in _ABOUT] if whole else []
     # The metadata has no values of phases that the saved run did not reach.
     reached = {_phase(name) for name in saved}
     different = [

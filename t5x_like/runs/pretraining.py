@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Generator, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -135,13 +136,25 @@ def _parts(
             best_metric=run.options.best_metric,
             check=same_whole,
         ),
-        "metadata": {**identity, "config": config},
+        "metadata": {**identity, "texts": _sizes(itertools.chain(*tasks)), "config": config},
         "log": log,
         "initial": _initial(run, programs[0], log),
         # Not earlier: a run that cannot resume the one in the directory must not change it.
         "before_training": lambda: run_directory.write(
             model_dir, config=config, vocabulary=tasks[0][0].vocabulary
         ),
+    }
+
+
+def _sizes(tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
+    """The documents (or examples) and tokens of each training text, by the name of its task."""
+    return {
+        one.name: {
+            "documents": one.cache.manifest.splits["train"].documents,
+            "tokens": one.tokens(),
+        }
+        for one in tasks
+        if one.cache is not None and one.has("train")
     }
 
 

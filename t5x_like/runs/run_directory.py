@@ -60,6 +60,11 @@ def read_config(model_dir: epath.Path) -> str:
         advice = ""
         if (model_dir / "config.json").exists():
             advice = "; it has Hugging Face's format: import it with `t5x_like import` first"
+        elif not model_dir.exists():
+            advice = (
+                "; if it is a model of the hub, import it first: `t5x_like import --from "
+                f"{model_dir} --to DIR`"
+            )
         raise ValueError(f"{model_dir} holds no run: there is no {_CONFIG} in it{advice}")
     return (model_dir / _CONFIG).read_text()
 

@@ -29,13 +29,14 @@ _ORIGINAL = "hugging_face"
 class SavedModel:
     """An abstract model, its parameters as a plain dict of `LazyArray`, and its vocabulary.
 
-    `original` is the folder of the files that an import copied.
+    `directory` is where it was read from, `original` the folder of the files that an import copied.
     """
 
     model: nnx.Module
     params: Any
     step: int
     vocabulary: Vocabulary | None
+    directory: str
     original: epath.Path | None
 
 
@@ -61,7 +62,7 @@ def write(
       directory: a new or empty directory.
       make: constructs the model from `rngs`.
       params: a plain dict of NumPy arrays, which is changed: JAX arrays replace them.
-      title: a comment in config.gin.
+      title: a sentence about where the model is from, for config.gin and the checkpoint.
       vocabulary: the vocabulary; None if it is unknown.
       files: files to copy unchanged, for an export.
     """
@@ -70,7 +71,7 @@ def write(
     checkpoints = Checkpoints(run_directory.checkpoints(path))
     _move(params, jax.devices("cpu")[0])
     try:
-        checkpoints.save_params(0, params, metadata={"config": text})
+        checkpoints.save_params(0, params, metadata={"config": text, "title": title})
     finally:
         checkpoints.close()
     run_directory.copy(files, path / _ORIGINAL)
@@ -107,6 +108,7 @@ def read(directory: str, *, step: WantedStep = None, modules: Collection[str] = 
         restored.state,
         restored.step,
         run_directory.read_vocabulary(path) if has_vocabulary else None,
+        directory,
         original if original.is_dir() else None,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from tiny_run import Result, Tiny
 
+import t5x_like as t5x
 from t5x_like.interop.hugging_face.safetensors_files import Weights
 from t5x_like.runs import saved_model
 
@@ -24,11 +26,19 @@ def same(one: object, other: object) -> None:
 
 @pytest.mark.slow
 def test_a_trained_run_goes_out_and_comes_back(tiny: Tiny, cli: Cli) -> None:
-    run = tiny.trained("run", TRAIN_STEPS=2, CHECKPOINT_PERIOD=1)
+    run = tiny.trained("run", TRAIN_STEPS=2, CHECKPOINT_PERIOD=1, EVAL_PERIOD=1)
     out, back = str(tiny.root / "out"), str(tiny.root / "back")
     exported = cli("export", f"--from={run}", f"--to={out}")
     assert exported.status == 0, exported.err
     assert "T5ForConditionalGeneration, step 2" in exported.out
+    card = (Path(out) / "README.md").read_text()
+    for line in (
+        r"\| optimizer \| adafactor \|",
+        r"\| 1 to 2 \| 8 \| inputs 64, targets 24 \| `SpanCorruption\(",
+        r"\| text \| 1 \| 2\d\d \| \d\d,\d\d\d \|",
+        "On held-out text, after step 2:",
+    ):
+        assert re.search(line, card), line
     imported = cli("import", f"--from={out}", f"--to={back}")
     assert imported.status == 0, imported.err
     before, after = saved_model.read(str(run)), saved_model.read(back)
@@ -41,9 +51,18 @@ def test_a_trained_run_goes_out_and_comes_back(tiny: Tiny, cli: Cli) -> None:
     assert (config["model_type"], config["vocab_size"], config["num_layers"]) == ("t5", 384, 1)
     counted = [cli("inspect", str(model), "--count").out for model in (run, back)]
     assert counted[0] == counted[1]
+    # What was imported is exported again by Python, from its own folder too.
+    t5x.load(out).export(tiny.root / "again")
+    assert "Imported from out." in (tiny.root / "again" / "README.md").read_text()
+    assert cli("export", f"--from={back}", f"--to={tiny.root / 'back_out'}").status == 0
+    card = (tiny.root / "back_out" / "README.md").read_text()
+    assert "T5ForConditionalGeneration, imported from out." in card
 
     first = cli("export", f"--from={run}", "--step=1", f"--to={out}", "--overwrite")
     assert first.status == 0, first.err
+    card = (Path(out) / "README.md").read_text()
+    assert "| steps | 1 of 2 |" in card
+    assert "after step 1:" in card
     table = Weights(out).read("shared.weight")
     np.testing.assert_array_equal(
         table, saved_model.read(str(run), step=1).params["embedding"]["table"]
@@ -103,3 +122,12 @@ def test_a_checkpoint_of_t5x_comes_in(exported: Path, tiny: Tiny, cli: Cli) -> N
     done = cli(*target, "--model=t5_1_1_small", "--vocabulary=bytes", *flags)
     assert done.status == 0, done.err
     same(saved_model.read(str(tiny.root / "t5x")).params, run.params)
+    # Later releases of T5X write it by Orbax.
+    t5x_checkpoint.write_by_orbax(tiny.root / "checkpoint_8", tree)
+    source = [f"--from={tiny.root / 'checkpoint_8'}", f"--to={tiny.root / 'orbax'}"]
+    done = cli("import", *source, "--model=t5_1_1_small", "--vocabulary=bytes", *flags)
+    assert done.status == 0, done.err
+    same(saved_model.read(str(tiny.root / "orbax")).params, run.params)
+    state = tiny.root / "checkpoint_7" / "checkpoint"
+    file = cli("import", f"--from={state}", f"--to={tiny.root / 'new'}")
+    assert "a part of a checkpoint of T5X: name its folder" in file.err

@@ -20,6 +20,6 @@ def test_bindings_and_imports_are_read_and_nothing_is_done() -> None:
     assert found.modules == ["no.such.module"]
     assert {str(binding): value for binding, value in found.values.items()} == {
         "NAME": 3,
-        "a/module.Thing.part": None,
+        "a/module.Thing.part": gin_text.Reference("no_such"),
     }
     assert found.references == ["no_such"]

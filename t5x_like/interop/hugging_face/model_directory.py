@@ -84,12 +84,10 @@ def read_config(directory: Path) -> dict[str, Any]:
     """
     path = directory / CONFIG
     if not path.is_file():
-        name = directory.as_posix()
         raise FileNotFoundError(
-            f"{directory} has no {CONFIG}: name a directory that save_pretrained wrote, or that "
-            f"was downloaded, as nothing is here. If it is a name of the hub: `hf download {name} "
-            f"--local-dir {directory.name}` (pip install huggingface_hub), then --from "
-            f"{directory.name}"
+            f"{directory} has no {CONFIG}: name a directory that save_pretrained wrote or `hf "
+            "download` made, or a model of the hub with its owner, as in "
+            "google-bert/bert-base-uncased"
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))

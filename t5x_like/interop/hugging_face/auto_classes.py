@@ -1,0 +1,48 @@
+"""Finds the class of transformers to open an architecture with, and its kind of pipeline."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Opener(NamedTuple):
+    """The class whose `from_pretrained` opens an architecture, and the hub's `pipeline_tag`."""
+
+    name: str
+    pipeline_tag: str | None
+
+
+_BY_ENDING = {
+    "ForPreTraining": Opener("AutoModelForPreTraining", "fill-mask"),
+    "ForMaskedLM": Opener("AutoModelForMaskedLM", "fill-mask"),
+    "ForCausalLM": Opener("AutoModelForCausalLM", "text-generation"),
+    "LMHeadModel": Opener("AutoModelForCausalLM", "text-generation"),
+    "ForConditionalGeneration": Opener("AutoModelForSeq2SeqLM", "text2text-generation"),
+    "ForSequenceClassification": Opener(
+        "AutoModelForSequenceClassification", "text-classification"
+    ),
+    "ForTokenClassification": Opener("AutoModelForTokenClassification", "token-classification"),
+    "ForQuestionAnswering": Opener("AutoModelForQuestionAnswering", "question-answering"),
+    "ForQuestionAnsweringSimple": Opener("AutoModelForQuestionAnswering", "question-answering"),
+    "ForMultipleChoice": Opener("AutoModelForMultipleChoice", "multiple-choice"),
+    "ForNextSentencePrediction": Opener("AutoModelForNextSentencePrediction", None),
+    # No automatic class opens these with all of their weights.
+    "DoubleHeadsModel": Opener("", None),
+    "EncoderModel": Opener("", "feature-extraction"),
+    "Model": Opener("AutoModel", "feature-extraction"),
+}
+_EXCEPTIONS = {
+    "ElectraForPreTraining": Opener("AutoModelForPreTraining", None),  # it guesses no words
+    "XLNetForQuestionAnswering": Opener("", "question-answering"),
+}
+
+
+def opener(architecture: str) -> Opener:
+    """What opens an architecture: an automatic class, or the architecture's own where none does.
+
+    Args:
+      architecture: one of `architectures` in config.json.
+    """
+    endings = [ending for ending in _BY_ENDING if architecture.endswith(ending)]
+    known = _EXCEPTIONS.get(architecture) or _BY_ENDING[max(endings, key=len)]
+    return known if known.name else known._replace(name=architecture)
