@@ -101,13 +101,13 @@ def decode(task: seqio.Task) -> Callable[[Sequence[int]], Any]:
 
 
 def names(task: seqio.Task) -> MetricNames | None:
-    """The names of a task's metrics, for its record; None if it has none.
+    """The names of a task's metrics, for its record; None if it has none, or no targets.
 
     Raises:
       ValueError: a metric function has arguments that SeqIO does not know.
     """
     given = functions(task)
-    if not given and not task.metric_objs:
+    if _TARGETS not in task.output_features or not (given or task.metric_objs):
         return None
     found = MetricNames.of(given, task.postprocessor)
     unnamed = [f"{one.name} (a metric object)" for one in objects(task)]

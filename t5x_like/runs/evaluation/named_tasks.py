@@ -204,7 +204,9 @@ def _example(
 
 def _of_objective(model: TrainedRun, data: Data, task: Task, *, named: Named) -> Examples:
     """A text under an objective, from its cache. A missing cache of a text at hand is made."""
-    split = named.split
+    split, lengths = named.split, data.lengths or {}
+    task = task.for_lengths(lengths)
+    task.check_trainable(lengths)
     if named.corpus is not None and task.corpus is not None:
         # All documents are in one split, so this is another cache than that of training.
         task = dataclasses.replace(task, label=f"{task.label}-{task.corpus.fingerprint()[:8]}")
@@ -213,7 +215,7 @@ def _of_objective(model: TrainedRun, data: Data, task: Task, *, named: Named) ->
     if task.text is not None:
         task = data.make_cache(task, model.vocabulary)
     cache = Cache.open(data.root / task.directory, corpus_fingerprint=text)
-    return _rows(model, task.with_cache(cache, data.lengths or {}), split)
+    return _rows(model, task.with_cache(cache, lengths), split)
 
 
 def _rows(model: TrainedRun, task: Task, split: str) -> Examples:
