@@ -102,7 +102,7 @@ def _call(function: Function) -> dict[str, Any]:
     name = function_name(function)
     bound = [list(args), kwargs]
     try:
-        is_json = json.loads(json.dumps(bound)) == bound
+        is_json = _with_tuples(json.loads(json.dumps(_without_tuples(bound)))) == bound
     except (TypeError, ValueError):
         is_json = False
     if not is_json:
@@ -111,7 +111,32 @@ def _call(function: Function) -> dict[str, Any]:
     address = f"{module}:{getattr(inner, '__qualname__', '')}"
     if _attribute(address) is not inner:
         raise ValueError(f"{name} (a lambda or closure, or another object that no import finds)")
-    return {"name": address, "args": bound[0], "kwargs": bound[1]}
+    plain = _without_tuples(bound)
+    return {"name": address, "args": plain[0], "kwargs": plain[1]}
+
+
+def _without_tuples(value: Any) -> Any:
+    """The value with {"tuple": [...]} in place of tuples, which JSON lacks."""
+    match value:
+        case tuple():
+            return {"tuple": [_without_tuples(one) for one in value]}
+        case list():
+            return [_without_tuples(one) for one in value]
+        case dict():
+            return {name: _without_tuples(one) for name, one in value.items()}
+    return value
+
+
+def _with_tuples(value: Any) -> Any:
+    """The inverse of `_without_tuples`."""
+    match value:
+        case {"tuple": list(several)} if len(value) == 1:
+            return tuple(_with_tuples(one) for one in several)
+        case list():
+            return [_with_tuples(one) for one in value]
+        case dict():
+            return {name: _with_tuples(one) for name, one in value.items()}
+    return value
 
 
 def _attribute(address: str) -> Any:
@@ -142,7 +167,8 @@ def _find(call: Mapping[str, Any]) -> Function:
         raise ValueError(f"{module} has no such function")
     if not call["args"] and not call["kwargs"]:
         return function
-    return functools.partial(function, *call["args"], **call["kwargs"])
+    args, kwargs = _with_tuples([call["args"], call["kwargs"]])
+    return functools.partial(function, *args, **kwargs)
 
 
 def _shown(call: Mapping[str, Any]) -> str:

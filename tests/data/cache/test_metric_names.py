@@ -45,15 +45,18 @@ def test_functions_are_found_with_their_bound_arguments(module: types.ModuleType
     functions, postprocess_fn, missing = names.functions()
     assert [one([], []) for one in functions] == [{"share": 1}, {"share": 100}]
     assert (postprocess_fn, missing) == (module.word, [])
+    word = functools.partial(module.word, classes=("no", ["yes"]))
+    (found, _) = through_json(MetricNames.of([], word)).functions()[1:]
+    assert found.keywords == word.keywords
 
 
 def test_what_no_import_finds_is_named_with_the_reason(module: types.ModuleType) -> None:
-    bound = functools.partial(module.share, scale=(1, 2))
+    bound = functools.partial(module.share, scale={1, 2})
     given = [lambda targets, predictions: {}, bound, module.Kind().share, module.share]
     names = MetricNames.of(given, None)
     _, _, (first, second, third) = names.functions()
     assert first.startswith("<lambda> (a lambda or closure")
-    assert second.startswith("share (its arguments [[], {'scale': (1, 2)}] are not JSON")
+    assert second.startswith("share (its arguments [[], {'scale': {1, 2}}] are not JSON")
     assert third.startswith("share (a lambda or closure, or another object")
     without = MetricNames.of([module.share], lambda text, example=None, is_target=False: text)
     assert without.functions()[0] == []

@@ -90,7 +90,7 @@ def _example(dataset: str, config: str, rng: random.Random, n: int) -> dict[str,
                 "passage": f"{sentence()}\n@highlight\n{names[0]} met {names[1]}.",
                 "query": "@placeholder was there.",
                 "entities": names,
-                "answers": names[: n % 3],
+                "answers": names[: n % 3 or 3],
                 "idx": {"passage": n, "query": n},
             }
         case "super_glue":  # wsc.fixed

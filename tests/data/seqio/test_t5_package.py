@@ -15,12 +15,15 @@ import pytest
 import sentencepiece
 import seqio
 
+from t5x_like.core.task_answers import Answers
 from t5x_like.data import mixtures
 from t5x_like.data.corpora import registry
 from t5x_like.data.dataset import Data
 from t5x_like.data.feature_converters import default_converter
 from t5x_like.data.stream import Examples, train_stream
 from t5x_like.data.task import Task
+from t5x_like.evaluation.task_metrics import ask, measure
+from t5x_like.runs.evaluation import evaluated_task
 from tests.data.seqio import t5_sources
 
 t5 = pytest.importorskip("t5", reason="pip install --no-deps t5==0.9.4, and the extra t5")
@@ -321,3 +324,67 @@ def test_a_prefix_language_model_follows_t5s_law(root: Path, kind: str) -> None:
     theirs = [pair for row in rows.as_numpy_iterator() for pair in packed_pairs(row)]
     unpadded = [pair for pair in theirs if all(tokens.all() for tokens in pair)]
     check_equal_law(ours_in_pairs(task)[: len(unpadded)], unpadded)
+
+
+class Parrot:
+    """An `Answerer` that gives every other answer rightly, and else the answer to the next one."""
+
+    def predict(self, examples: Sequence[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
+        told = [examples[(n + n % 2) % len(examples)]["targets"] for n in range(len(examples))]
+        return [np.pad(ids, (0, LENGTH - len(ids))) for ids in told]
+
+    def score(self, examples: Sequence[Mapping[str, np.ndarray]]) -> list[float]:
+        return [-float(np.sum(one["targets"])) / 97 for one in examples]
+
+
+def of_evaluator(name: str) -> dict[str, float]:
+    """The metrics of SeqIO's own evaluator, with the answers of the parrot."""
+    evaluator = seqio.Evaluator(
+        name,
+        seqio.EncDecFeatureConverter(pack=False),
+        eval_split="validation",
+        sequence_length=LENGTHS,
+        async_compute_metrics=False,
+    )
+    if not evaluator.eval_tasks:
+        return {}
+    said = [*evaluator.cached_task_datasets[name].as_numpy_iterator()]
+    answers = ask(("predictions", "scores"), said, Parrot())
+    metrics, _ = evaluator.evaluate(
+        compute_metrics=True,
+        predict_fn=lambda _: [*enumerate(answers.predictions)],
+        score_fn=lambda _: [*enumerate(answers.scores)],
+    )
+    return metrics.result()[name]
+
+
+@pytest.mark.parametrize("kind", ["glue", "super_glue", "squad", "wmt", "cnn"])
+@pytest.mark.filterwarnings("ignore")  # of the metrics' packages
+def test_metrics_are_those_of_the_evaluator_of_seqio(
+    root: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [name for name in seqio.TaskRegistry.names() if name.startswith(kind)]
+    measured = 0
+    for name in names:
+        if "validation" not in seqio.TaskRegistry.get(name).splits:
+            continue
+        want = of_evaluator(name)
+        data = Data(mixture_or_task_name=name, lengths=LENGTHS, cache_dir=str(root))
+        (task,) = data.find_tasks()
+        options = {"vocabulary": data.open_vocabulary([task]), "kinds": Answers._fields}
+        for by_record in (False, True):
+            with monkeypatch.context() as patch:
+                if by_record:  # as where SeqIO does not know the task
+                    patch.setattr(evaluated_task, "registered_task", lambda _: None)
+                evaluated, missing = evaluated_task.open_task(
+                    data, task, split="validation", **options
+                )
+            if by_record and missing:
+                assert all("lambda or closure" in line for line in missing), missing
+                continue
+            answers = ask(("predictions", "scores"), evaluated.examples, Parrot())
+            found, failures = measure(evaluated.metrics, evaluated.examples, answers)
+            assert not failures
+            assert found == pytest.approx({k: float(v) for k, v in want.items()}, nan_ok=True), name
+        measured += bool(want)
+    assert measured
