@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", help="append the result to this file")
     args = parser.parse_args()
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(0)
     theirs = transformers.T5ForConditionalGeneration(
         transformers.T5Config(**SIZES[args.model], vocab_size=IDS.vocab_size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
 
 Pooling = Literal["mean", "first", "last", "max", "tokens"]
-POOLINGS = ("mean", "first", "last", "max", "tokens")
+POOLINGS = get_args(Pooling)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
