@@ -96,6 +96,11 @@ class LoadedModel:
         if task is not None or corpus is not None:
             at_most = None if batches is None else batches * rows
             named = Named(task=task, corpus=corpus, split=split, at_most=at_most)
+            if predictions is None and "://" in self.directory:
+                raise ValueError(
+                    f"{self.directory} is a bucket, where no file can be continued: name a local "
+                    "folder for the predictions (--predictions)"
+                )
             file = Path(self.directory, "predictions") if predictions is None else Path(predictions)
             return task_evaluation.columns(self.run, named, predictions=file, report=_note)
         found = baseline_comparison.columns(

@@ -40,10 +40,11 @@ def through_json(names: MetricNames) -> MetricNames:
 
 
 def test_functions_are_found_with_their_bound_arguments(module: types.ModuleType) -> None:
-    scaled = functools.partial(functools.partial(module.share, scale=2), scale=100)
+    values = {"of": [("a", None), 1.5]}
+    scaled = functools.partial(functools.partial(module.share, scale=2), scale=values)
     names = through_json(MetricNames.of([module.share, scaled], module.word))
     functions, postprocess_fn, missing = names.functions()
-    assert [one([], []) for one in functions] == [{"share": 1}, {"share": 100}]
+    assert [one([], []) for one in functions] == [{"share": 1}, {"share": values}]
     assert (postprocess_fn, missing) == (module.word, [])
     word = functools.partial(module.word, classes=("no", ["yes"]))
     (found, _) = through_json(MetricNames.of([], word)).functions()[1:]
