@@ -183,20 +183,20 @@ def solved(targets: Sequence[Pair], predictions: Sequence[str]) -> dict[str, flo
     return {"solved": float(np.mean(right))}
 
 
-def chance(task: str) -> dict[str, float]:
+def chance(task: str, *, drawn: int = DRAWN) -> dict[str, float]:
     """The share of validation problems that are solved without a look at them.
 
     Returns:
       `most_frequent`: by the most frequent answer of training. `random`: by the answer of a
       random training problem.
     """
-    answers = [one.targets for one in pairs(task, "train")]
+    answers = [one.targets for one in pairs(task, "train", drawn=drawn)]
     ((most_frequent, _),) = collections.Counter(answers).most_common(1)
-    problems = list(pairs(task, "validation"))
-    drawn = np.random.default_rng(0).choice(len(answers), size=len(problems))
+    problems = list(pairs(task, "validation", drawn=drawn))
+    chosen = np.random.default_rng(0).choice(len(answers), size=len(problems))
     return {
         "most_frequent": solved(problems, [most_frequent] * len(problems))["solved"],
-        "random": solved(problems, [answers[n] for n in drawn])["solved"],
+        "random": solved(problems, [answers[n] for n in chosen])["solved"],
     }
 
 
