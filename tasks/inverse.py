@@ -253,14 +253,15 @@ def _dataset(split: str, shuffle_files: bool, *, seed: int | None = None, task: 
     return tf.data.Dataset.from_tensor_slices({"inputs": [*inputs], "targets": [*targets]})
 
 
-@functools.cache
 def register_tasks() -> None:
-    """Registers the tasks and their mixture with SeqIO, once.
+    """Registers the tasks and their mixture with SeqIO, unless they are registered.
 
     Raises:
       MissingExtraError: SeqIO is not installed.
     """
     seqio = require("seqio", "data", purpose="the mixture inverse")
+    if "inverse" in seqio.MixtureRegistry.names():
+        return
     vocabulary = seqio.ByteVocabulary()
     for task in TASKS:
         seqio.TaskRegistry.add(
