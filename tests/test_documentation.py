@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from t5x_like.tasks import inverse
 
 from t5x_like import objectives
 from t5x_like.cli import main
@@ -104,6 +107,49 @@ def test_the_first_page_pretrains_asks_and_scores(capsys: pytest.CaptureFixture[
             assert len(guesses.split(", ")) == 5
         elif name == "eval":
             assert "untrained" in said
+
+
+@pytest.fixture
+def registries_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """SeqIO's and our registries as they were, and the modules of a page forgotten."""
+    seqio = pytest.importorskip("seqio")
+    corpora.names()
+    monkeypatch.setattr(corpora, "_REGISTERED", dict(corpora._REGISTERED))
+    for registry in (seqio.TaskRegistry, seqio.MixtureRegistry):
+        monkeypatch.setattr(registry, "_REGISTRY", {})
+    # The shipped tasks are made of 20,000 draws each.
+    monkeypatch.setattr(inverse, "pairs", functools.partial(inverse.pairs, drawn=200))
+    yield
+    for name in ("my_tasks", "my_metrics", "my_corpora"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("registries_of_its_own", "in_a_folder_with_text")
+def test_the_page_about_tasks_works(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its files are written and its commands run, in their order."""
+    page = (DOCS / "new_task.md").read_text(encoding="utf-8")
+    few = {"train": ["--train_steps=2"], "eval": ["--batches=1"]}
+    said: dict[str, str] = {}
+    for language, block in re.findall(r"```(python|sh)\n(.*?)```", page, re.DOTALL):
+        if language == "python":
+            Path(re.match(r"# (\w+\.py)\n", block)[1]).write_text(block)
+            continue
+        for line in block.replace("\\\n", "").splitlines():
+            program, name, *words = shlex.split(line)
+            assert program == "t5x_like"
+            assert main.main([name, *words, *few.get(name, [])]) == 0, line
+            said[line] = capsys.readouterr().out
+    shown = "\n".join(said.values())
+    assert "0+0 </s>" in shown
+    assert "  accuracy " in shown
+    assert "  solved " in shown
+    assert len({line.split()[1] for line in said}) == 5
+
+
+def test_the_page_about_tasks_lists_the_shipped_ones() -> None:
+    page = (DOCS / "new_task.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(inverse[\w.]*)`", page, re.MULTILINE) == [*inverse.TASKS]
 
 
 @pytest.mark.slow

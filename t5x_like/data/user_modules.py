@@ -11,12 +11,24 @@ from pathlib import Path
 def import_module(module: str) -> str:
     """Imports a module by dotted name, or a `.py` file by path, so that it registers its tasks.
 
+    A module registers them while it is imported, or in its function `register_tasks`, which is
+    called here each time. With the function, other modules can import it without SeqIO.
+
     Returns:
       The name of the module in Python.
 
     Raises:
       ValueError: there is no such module or file.
     """
+    name = _import(module)
+    register = getattr(sys.modules[name], "register_tasks", None)
+    if register is not None:
+        register()
+    return name
+
+
+def _import(module: str) -> str:
+    """Imports a module by dotted name or by path, and returns its name in Python."""
     path = Path(module)
     if path.suffix != ".py":
         # The path of a console script begins with the script's folder, not the current one.

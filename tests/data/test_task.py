@@ -77,6 +77,14 @@ def test_module_by_its_dotted_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         user_modules.import_module("no_such_module")
 
 
+def test_module_registers_its_tasks_each_time_it_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "registers_later.py"
+    path.write_text("calls = []\ndef register_tasks():\n    calls.append(1)\n")
+    for _ in range(2):
+        user_modules.import_module(str(path))
+    assert sys.modules.pop("registers_later").calls == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("rates", "weights"),
     [
