@@ -86,7 +86,7 @@ class Asked:
     @property
     def has_head(self) -> bool:
         """Whether it has a task's head."""
-        return task_heads.has_head(self.module)
+        return task_heads.head_of(self.module) is not None
 
     @property
     def family(self) -> Family:
@@ -264,13 +264,17 @@ def _framing(model: Asked, ask: Ask, options: Options) -> Framing:
 
 
 def _head(model: Asked, framing: Framing, batch_size: int) -> HeadAnswers:
-    numbers = getattr(model.module.task, "__name__", "") == "numbers"
+    head = str(task_heads.head_of(model.module))
+    numbers = getattr(getattr(model.module, "task", None), "__name__", "") == "numbers"
+    kind = _HEADS.get(head, "numbers" if numbers else "classes")
+    if hasattr(model.module, "answers"):
+        kind = "searched spans"
     names = model.file("config.json").get("id2label") or {}
     body = dataclasses.replace(model, mesh=ModelOnMesh(model.module.body))
     return HeadAnswers(
         model=model.mesh,
         framing=framing,
-        kind=_HEADS.get(task_heads.ending_of(model.module), "numbers" if numbers else "classes"),
+        kind=kind,
         labels=[names[i] for i in sorted(names, key=int)],
         alone=body.alone,
         token_types=model.family.token_types,

@@ -19,7 +19,8 @@ from t5x_like.inference.text_rows import Framing, Row
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
 
-Kind = Literal["classes", "numbers", "tags", "spans", "choices"]
+Kind = Literal["classes", "numbers", "tags", "spans", "searched spans", "choices"]
+"""What a head says. Spans are searched where the end depends on the start (XLNet)."""
 
 _LONGEST_ANSWER = 30  # tokens of a span
 
@@ -48,7 +49,7 @@ class HeadAnswers:
 
     def check(self, record: Mapping[str, Any]) -> None:
         """Raises ValueError where a record lacks what the head needs."""
-        if self.kind == "spans" and not isinstance(record.get("context"), str):
+        if "spans" in self.kind and not isinstance(record.get("context"), str):
             raise ValueError(
                 "this model finds an answer in a text: give JSON lines "
                 '{"inputs": "the question", "context": "the text"}'
@@ -67,6 +68,8 @@ class HeadAnswers:
         """
         if self.kind == "choices":
             return self._choices(records)
+        if self.kind == "searched spans":
+            return self._searched(records)
         second = "context" if self.kind == "spans" else "inputs2"
         rows = [self.framing.text(record["inputs"], record.get(second)) for record in records]
         say = {
@@ -89,15 +92,18 @@ class HeadAnswers:
             size=self.model.rows(self.batch_size),
             max_length=self.framing.max_length,
         ):
-            read = {"decoder_input_tokens": batch.tokens} if self.alone else batch.of_encoder
-            if self.token_types:
-                read["encoder_token_type_ids"] = types = np.zeros_like(batch.tokens)
-                for place, n in enumerate(batch.numbers):
-                    types[place, : len(rows[n].types)] = rows[n].types
-            logits = np.asarray(self.model(_head_logits, read))
+            logits = np.asarray(self.model(_head_logits, self._read(batch, rows)))
             for place, n in enumerate(batch.numbers):
                 found[n] = logits[place]
         return found
+
+    def _read(self, batch: text_rows.Batch, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+        read = {"decoder_input_tokens": batch.tokens} if self.alone else batch.of_encoder
+        if self.token_types:
+            read["encoder_token_type_ids"] = types = np.zeros_like(batch.tokens)
+            for place, n in enumerate(batch.numbers):
+                types[place, : len(rows[n].types)] = rows[n].types
+        return read
 
     def _class(self, row: Row, logits_C: np.ndarray) -> dict[str, Any]:
         chances = {self._label(i): float(p) for i, p in enumerate(_softmax(logits_C))}
@@ -114,8 +120,7 @@ class HeadAnswers:
 
     def _span(self, row: Row, logits_L2: np.ndarray) -> dict[str, Any]:
         """The likeliest span in the second text."""
-        is_text = self.framing.is_text
-        here = [at for at in range(row.second, len(row.tokens)) if is_text(row.tokens[at])]
+        here = self._places(row)
         starts, ends = (_softmax(logits_L2[: len(row.tokens), side])[here] for side in (0, 1))
         chances = np.triu(np.outer(starts, ends))  # no end before its start
         chances -= np.triu(chances, _LONGEST_ANSWER)
@@ -123,6 +128,39 @@ class HeadAnswers:
         tokens = [row.tokens[at] for at in here[first : last + 1]]
         answer = self.framing.vocabulary.decode(tokens)
         return {"answer": answer, "score": float(chances[first, last])}
+
+    def _places(self, row: Row) -> list[int]:
+        """The places of the second text's tokens."""
+        is_text = self.framing.is_text
+        return [at for at in range(row.second, len(row.tokens)) if is_text(row.tokens[at])]
+
+    def _searched(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The likeliest of the spans that the head proposes, and the chance of no answer."""
+        rows = [self.framing.text(record["inputs"], record["context"]) for record in records]
+        found: list[dict[str, Any]] = [{}] * len(rows)
+        for batch in text_rows.batches(
+            [row.tokens for row in rows],
+            pad=self.framing.ids.pad,
+            size=self.model.rows(self.batch_size),
+            max_length=self.framing.max_length,
+        ):
+            read = self._read(batch, rows)
+            read["answer_mask"] = allowed = np.zeros_like(batch.tokens)
+            for place, n in enumerate(batch.numbers):
+                allowed[place, self._places(rows[n])] = 1
+            starts, start_p, ends, end_p, logit = map(np.asarray, self.model(_search, read))
+            for place, n in enumerate(batch.numbers):
+                first, last = starts[place][:, None], ends[place]
+                good = (first <= last) & (last < first + _LONGEST_ANSWER)
+                chances = np.where(good, start_p[place][:, None] * end_p[place], 0)
+                s, e = np.unravel_index(int(chances.argmax()), chances.shape)
+                tokens = rows[n].tokens[int(starts[place, s]) : int(last[s, e]) + 1]
+                found[n] = {
+                    "answer": self.framing.vocabulary.decode(tokens),
+                    "score": float(chances[s, e]),
+                    "unanswerable": float(1 / (1 + np.exp(-logit[place]))),
+                } | ({"truncated": True} if rows[n].truncated else {})
+        return found
 
     def _choices(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rows = [
@@ -145,7 +183,14 @@ class HeadAnswers:
 
 @jax.jit
 def _head_logits(model: Any, batch: Batch) -> jax.Array:
+    if hasattr(model, "scores"):  # beside a language model, for alternatives [B, A, L]
+        return model.scores({name: x[:, None] for name, x in batch.items()})[1]
     return model.logits(batch)
+
+
+@jax.jit
+def _search(model: Any, batch: Batch) -> Any:
+    return model.answers(batch)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

@@ -12,6 +12,8 @@ from flax import nnx
 from t5x_like.interop.hugging_face import unsupported_settings
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.losses import task_losses
+from t5x_like.models.answering import Answering
+from t5x_like.models.double_heads import DoubleHeads
 from t5x_like.models.finetuned import FineTuned
 
 Make = functools.partial
@@ -66,9 +68,14 @@ def fine_tuned(
     return None
 
 
-def has_head(model: nnx.Module) -> bool:
-    """Whether a model has a task's head that `fine_tuned` makes."""
-    return isinstance(model, FineTuned) and ending_of(model) != BODY
+def head_of(model: nnx.Module) -> str | None:
+    """The ending of a model with a task's head, of any class; None without a head."""
+    if isinstance(model, FineTuned):
+        ending = ending_of(model)
+        return None if ending == BODY else ending
+    if isinstance(model, DoubleHeads):
+        return CHOICES
+    return SPANS if isinstance(model, Answering) else None
 
 
 def ending_of(model: FineTuned) -> str:

@@ -134,6 +134,56 @@ def test_an_answer_is_the_likeliest_span_of_the_context(vocabularies, documents,
         assert one["answer"] == vocabulary.decode(ids[i : j + 1].tolist())
 
 
+def test_an_xlnet_searches_its_answer(vocabularies, documents, tmp_path):
+    vocabulary = vocabularies["unigram"]
+    sizes = {"d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 24}
+    cls = "XLNetForQuestionAnswering"
+    theirs = stored(tmp_path, "xlnet", cls, "XLNetConfig", vocabulary, **sizes)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    contexts = [" ".join(document.split()[:10]) for document in documents]
+    records = [{"inputs": "what is it", "context": context} for context in contexts]
+    for context, one in zip(contexts, t5x.load(tmp_path).predict(records), strict=True):
+        inputs = tokenizer("what is it", context, return_tensors="pt")
+        ids, types = inputs["input_ids"][0], inputs["token_type_ids"][0]
+        hidden = torch.tensor([[float(t != 1 or i == vocabulary.token_ids.sep)
+                                for i, t in zip(ids, types, strict=True)]])  # fmt: skip
+        with torch.no_grad():
+            out = theirs(**inputs, p_mask=hidden)
+        # Theirs lists the ends of all starts, end by end.
+        count = theirs.config.start_n_top
+        spans = {}
+        for s, (i, p) in enumerate(zip(out.start_top_index[0], out.start_top_log_probs[0])):  # noqa: B905
+            for e in range(theirs.config.end_n_top):
+                j, q = (
+                    x[0].reshape(-1, count)[e, s]
+                    for x in (out.end_top_index, out.end_top_log_probs)
+                )
+                if i <= j < i + 30:
+                    spans[int(i), int(j)] = float(p * q)
+        i, j = max(spans, key=spans.get)
+        assert one["score"] == pytest.approx(spans[i, j], rel=1e-3)
+        assert one["answer"] == vocabulary.decode(ids[i : j + 1].tolist())
+
+
+def test_double_heads_choose(vocabularies, documents, tmp_path):
+    vocabulary = vocabularies["byte_bpe"]
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 128}
+    cls = "GPT2DoubleHeadsModel"
+    theirs = stored(tmp_path, "gpt2", cls, "GPT2Config", vocabulary, **sizes)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    choices = [" ".join(document.split()[:6]) for document in documents[:4]]
+    (found,) = t5x.load(tmp_path).predict([{"inputs": "one of ", "choices": choices}])
+    logits = []
+    for choice in choices:
+        ids = tokenizer("one of ").input_ids + tokenizer(choice).input_ids
+        with torch.no_grad():
+            out = theirs(torch.tensor([[ids]]), mc_token_ids=torch.tensor([[len(ids) - 1]]))
+        logits.append(float(out.mc_logits))
+    want = torch.softmax(torch.tensor(logits), 0)
+    np.testing.assert_allclose(found["probabilities"], want, atol=1e-5)
+    assert found["number"] == int(want.argmax())
+
+
 def test_log_likelihoods_are_theirs(vocabularies, tmp_path):
     vocabulary = vocabularies["unigram"]
     sizes = {"d_model": 16, "d_ff": 24, "d_kv": 8, "num_heads": 2, "num_layers": 2}
