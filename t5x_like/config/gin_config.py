@@ -91,14 +91,15 @@ def bind(bindings: Sequence[str]) -> None:
 
 
 def _forget() -> None:
-    """Clears gin's configuration, and what gin registered for earlier ones.
+    """Clears gin's configuration, and what gin registered because earlier ones named it.
 
     Otherwise gin's name of a class, and so the text of a saved configuration, would depend on which
-    file named the class first in this process.
+    file named the class first in this process. What a module registers by itself, as T5's and
+    SeqIO's do, stays: it is registered once, when the module is first imported.
     """
     gin.clear_config()
     for selector, known in [*gin.config._REGISTRY.items()]:
-        if not selector.startswith("gin."):
+        if known.import_source is not None:
             gin.config._REGISTRY.pop(selector)
             for registered in (known.wrapped, known.wrapper):
                 gin.config._INVERSE_REGISTRY.pop(registered, None)

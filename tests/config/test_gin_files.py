@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gin
 import pytest
 
 from t5x_like.config import gin_config, gin_files
@@ -76,3 +77,16 @@ def test_a_recipe_counts_the_parameters_of_its_model() -> None:
     recipes, models = gin_files.published_recipes(), gin_files.published_models()
     assert recipes["bert_wwm_large"].parameters == models["bert_large"].parameters
     assert "include 'models/bert_large'" in recipes["bert_wwm_large"].text
+
+
+def test_what_a_module_registers_by_itself_outlives_a_configuration() -> None:
+    @gin.configurable(module="users_module")
+    def half(number=2):
+        return number / 2
+
+    with gin_config.temporary_configuration():
+        gin_config.load_text("")
+    with gin.unlock_config():
+        gin.parse_config("users_module.half.number = 8")
+    assert half() == 4
+    gin.clear_config()
