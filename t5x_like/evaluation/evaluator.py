@@ -51,12 +51,13 @@ def evaluate(
 
 
 def with_token_names(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics of a text-to-text task, whose `accuracy` is called `token_accuracy`.
+    """The metrics of a text-to-text task: `accuracy` and `loss` as `token_accuracy`, `token_loss`.
 
-    It is the share of right tokens after the right ones before them. What the author of the task
-    calls its accuracy is another number.
+    They are of tokens after the right ones before them. What the author of the task calls its
+    accuracy is another number.
     """
-    return {{"accuracy": "token_accuracy"}.get(name, name): x for name, x in metrics.items()}
+    known = {name: f"token_{name}" for name in ("accuracy", "loss")}
+    return {known.get(name, name): value for name, value in metrics.items()}
 
 
 def _predicts_whole_texts(batch: Mapping[str, Any]) -> bool:

@@ -24,7 +24,9 @@ def losses(directory: epath.PathLike) -> dict[str, Curve]:
     curves: dict[str, Curve] = {}
     for line in read_metrics(path):
         for name, value in line.items():
-            logged = name.startswith(("train/", "eval/")) and name.endswith("/loss")
+            logged = name.startswith(("train/", "eval/")) and name.endswith(
+                ("/loss", "/token_loss")
+            )
             if logged and value is not None:
                 steps, values = curves.setdefault(name, ([], []))
                 steps.append(line["step"])
@@ -57,7 +59,7 @@ def plot(directories: Sequence[epath.PathLike], output: epath.PathLike) -> None:
                 if name.startswith("train/")
                 else {"linestyle": "--", "marker": "o", "markersize": 4}
             )
-            label = f"{directory.name}: {name.removesuffix('/loss')}"
+            label = f"{directory.name}: {name.rpartition('/')[0]}"
             axes.plot(steps, values, color=f"C{index % 10}", label=label, **style)
     axes.grid(alpha=0.3)
     axes.legend()

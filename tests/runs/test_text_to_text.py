@@ -91,7 +91,7 @@ def test_table_trains_by_flags_alone(pack: bool, tiny: Tiny, pairs: Path) -> Non
     run = tiny.trained("run", CORPUS=str(pairs), PACK=pack, TRAIN_STEPS=3, EVAL_PERIOD=3)
     assert len(losses(run)) == 3
     evaluation = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
-    assert "eval/pairs/loss" in evaluation
+    assert "eval/pairs/token_loss" in evaluation
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_missing_values_do_not_count_and_a_new_phase_begins_again() -> None:
         (2, {"a/loss": 3.5}, 0, False),
         (3, {}, 0, False),
         (4, {"a/loss": float("nan")}, 0, False),
-        (5, {"a/loss": 9.0}, 4, False),
+        (5, {"a/token_loss": 9.0}, 4, False),
         (6, {"a/loss": 9.0}, 4, False),
         (7, {"a/loss": 9.1}, 4, True),
     ]:

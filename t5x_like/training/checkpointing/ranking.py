@@ -93,7 +93,9 @@ class BestMetric:
             )
 
     def _is(self, name: str) -> bool:
-        return name == self.name or name.endswith(f"/{self.name}")
+        # The loss of a text-to-text task has a name that says what it is of.
+        meant = ("loss", "token_loss") if self.name == "loss" else (self.name,)
+        return name in meant or name.endswith(tuple(f"/{one}" for one in meant))
 
 
 def _last(name: str) -> str:

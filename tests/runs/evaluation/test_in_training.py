@@ -41,12 +41,12 @@ def test_metrics_stand_beside_the_teacher_forced_ones(tiny: Tiny) -> None:
     assert [*found] == [1, 2]
     for name in ("capitals", "capitals_by_name"):
         metrics = {one for one in found[2] if one.startswith(f"{name}/")}
-        assert {f"{name}/{one}" for one in ("loss", "token_accuracy", "perplexity")} < metrics
+        assert {f"{name}/{one}" for one in ("token_loss", "token_accuracy", "perplexity")} < metrics
         assert {f"{name}/{one}" for one in ("accuracy", "likelihood", "confidence")} < metrics
     # The score of an example is the sum over its tokens, and all five examples are evaluated.
     targets = [answers[0] for answers in [*capital_tasks.CAPITALS.values()][:5]]
     tokens = sum(len(target) + 1 for target in targets)
-    mean = -found[2]["capitals/loss"] * tokens / 5
+    mean = -found[2]["capitals/token_loss"] * tokens / 5
     assert found[2]["capitals/likelihood"] == pytest.approx(mean, rel=1e-4)
     assert found[2]["capitals/rows"] // 1000 == 5
 
@@ -100,7 +100,7 @@ def test_metrics_are_the_same_without_seqio(
     silent = tiny.flags("silent", **capitals("capitals_by_name", None))
     (result,) = finish(tiny.start(silent, env=environment_without_tensorflow))
     assert "without metric accuracy (postprocess_fn: add --module capital_metrics" in result.err
-    assert "capitals_by_name/loss" in evaluations(tiny.root / "silent")[2]
+    assert "capitals_by_name/token_loss" in evaluations(tiny.root / "silent")[2]
 
 
 @pytest.mark.slow

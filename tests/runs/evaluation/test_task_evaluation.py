@@ -58,7 +58,9 @@ def lines(file: Path) -> list[dict[str, Any]]:
 def test_a_split_of_a_task_has_metrics_and_predictions(run: Path, cli: Cli) -> None:
     flags = ("--task=capitals", "--split=test", f"--module={MODULE}")
     metrics = evaluated(cli, run, *flags)["capitals"]
-    assert {"accuracy", "likelihood", "confidence", "rows", "loss", "token_accuracy"} <= {*metrics}
+    assert {"accuracy", "likelihood", "confidence", "rows", "token_loss", "token_accuracy"} <= {
+        *metrics
+    }
     rows = lines(run / "predictions" / "capitals-test-4.jsonl")
     assert [row["idx"] for row in rows] == [*range(7)]
     assert [row["target"] for row in rows] == [one[0] for one in capital_tasks.CAPITALS.values()]
@@ -145,7 +147,7 @@ def test_a_mixture_and_files_of_pairs(run: Path, cli: Cli, tmp_path: Path) -> No
     pairs.write_text("inputs\ttargets\n" + "Capital of Peru?\tLima\n" * 3 + "x\tand\n")
     found = evaluated(cli, run, f"--corpus={pairs}", f"--module={MODULE}")["pairs"]
     assert found["exact_match"] == 0
-    assert {"loss", "token_accuracy"} <= found.keys()
+    assert {"token_loss", "token_accuracy"} <= found.keys()
     assert len(lines(run / "predictions" / "pairs-all-4.jsonl")) == 4
 
 
