@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -39,7 +39,13 @@ DEFAULT_RULES: Mapping[str, MeshAxes] = {
     "kv": None,
     "joined_kv": "tensor",
     "relpos_buckets": None,
+    "stored": "data",
 }
+"""Of arrays: parameters, activations, batches. `stored` is no dimension: parameters and optimizer
+states are also split over its axes between steps, wherever a dimension allows (`Layout.stored`)."""
+
+_LEAST_STORED_IN_PARTS = 2**16
+"""Elements. Gathering a smaller array costs more than keeping it whole saves."""
 
 _ACTIVE: contextvars.ContextVar[Layout | None] = contextvars.ContextVar("layout", default=None)
 
@@ -92,6 +98,24 @@ class Layout:
     def sharding(self, axes: Sequence[str | None], shape: Sequence[int]) -> NamedSharding:
         return NamedSharding(self.mesh, self.spec(axes, shape))
 
+    def stored(self, axes: Sequence[str | None], shape: Sequence[int]) -> NamedSharding:
+        """How a parameter is split between steps: as in a step, and over the axes of `stored`.
+
+        Each device then updates its share (ZeRO, Rajbhandari et al., 2020, section 5.1). The first
+        dimension that divides is split.
+        """
+        spec = self.spec(axes, shape)
+        taken = {axis for entry in spec for axis in _names(entry)}
+        more = tuple(axis for axis in self.mesh_axes("stored") if axis not in taken)
+        parts = self._parts(more)
+        if parts > 1 and math.prod(shape) >= _LEAST_STORED_IN_PARTS:
+            for d, (entry, size) in enumerate(zip(spec, shape, strict=True)):
+                if size % (parts * self._parts(_names(entry))) == 0:
+                    split = (*_names(entry), *more)
+                    one = split[0] if len(split) == 1 else split
+                    return NamedSharding(self.mesh, PartitionSpec(*spec[:d], one, *spec[d + 1 :]))
+        return NamedSharding(self.mesh, spec)
+
     @property
     def replicated(self) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec())
@@ -103,7 +127,39 @@ class Layout:
     @property
     def batch_shards(self) -> int:
         """The number of parts that the batch is split into."""
-        return math.prod(self.mesh.shape[axis] for axis in self.mesh_axes("batch"))
+        return self._parts(self.mesh_axes("batch"))
+
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """The axes that split the batch and no parameter: over them, gradients are summed."""
+        others = {
+            axis
+            for name in self.rules
+            if name not in ("batch", "stored")
+            for axis in self.mesh_axes(name)
+        }
+        return tuple(
+            axis
+            for axis in self.mesh_axes("batch")
+            if axis not in others and self.mesh.shape[axis] > 1
+        )
+
+    @property
+    def num_replicas(self) -> int:
+        return self._parts(self.replicas)
+
+    def within_replica(self) -> Layout:
+        """The layout of one of the `replicas`: its batch is not split over them."""
+        batch = tuple(axis for axis in self.mesh_axes("batch") if axis not in self.replicas)
+        return Layout(self.mesh, {**self.rules, "batch": batch})
+
+    @property
+    def platform(self) -> str:
+        """The kind of its devices, such as "tpu"; they need not be of this machine."""
+        return str(self.mesh.devices.flat[0].platform)
+
+    def _parts(self, axes: Iterable[str]) -> int:
+        return math.prod(self.mesh.shape[axis] for axis in axes)
 
     @contextlib.contextmanager
     def active(self) -> Iterator[Layout]:
@@ -143,6 +199,11 @@ def make_layout(
                 )
     grid = _device_grid(sizes, devices)
     return Layout(Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes)), merged)
+
+
+def active_layout() -> Layout | None:
+    """The layout that is active where this is traced."""
+    return _ACTIVE.get()
 
 
 def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
@@ -307,6 +368,11 @@ def _device_grid(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> np.
     across = tuple(slices if name == "replica" else 1 for name in sizes)
     within = tuple(size // n for size, n in zip(shape, across, strict=True))
     return mesh_utils.create_hybrid_device_mesh(within, across, devices)
+
+
+def _names(entry: MeshAxes) -> tuple[str, ...]:
+    """The axes of an entry of a `PartitionSpec`."""
+    return (entry,) if isinstance(entry, str) else tuple(entry or ())
 
 
 def _as_axes(rule: Any) -> MeshAxes:

@@ -22,9 +22,17 @@ ZEROS, ONES = nnx.initializers.zeros, nnx.initializers.ones
 
 
 def param(
-    init: Init, shape: Sequence[int], *, axes: tuple[str | None, ...], rngs: nnx.Rngs
+    init: Init,
+    shape: Sequence[int],
+    *,
+    axes: tuple[str | None, ...],
+    rngs: nnx.Rngs,
+    compute_dtype: DTypeLike = "float32",
 ) -> nnx.Param:
     """A float32 parameter whose dimensions carry the logical names `axes`.
+
+    A step may cast it to `compute_dtype`, once for all its uses; layers must do so where they
+    use it.
 
     `axes` is our own metadata key: flax's `out_sharding` needs a mesh to build a model.
     Stacking layers adds leading dimensions and does not change `axes`: names are right-aligned.
@@ -33,7 +41,8 @@ def param(
         raise ValueError(
             f"a parameter of shape {tuple(shape)} needs as many axis names, got {axes}"
         )
-    return nnx.Param(init(rngs.params(), tuple(shape), jnp.float32), axes=axes)
+    value = init(rngs.params(), tuple(shape), jnp.float32)
+    return nnx.Param(value, axes=axes, compute_dtype=jnp.dtype(compute_dtype).name)
 
 
 class Linear(nnx.Module):
@@ -49,10 +58,12 @@ class Linear(nnx.Module):
         rngs: nnx.Rngs,
         bias: bool = False,
     ) -> None:
-        self.kernel = param(init, shape, axes=axes, rngs=rngs)
+        self.kernel = param(init, shape, axes=axes, rngs=rngs, compute_dtype=dtype)
         # Split as the output is; a bias as wide as the model is not split, as with norms.
         axis = None if axes[1] == "embed" else axes[1]
-        self.bias = param(ZEROS, shape[1:], axes=(axis,), rngs=rngs) if bias else None
+        self.bias = (
+            param(ZEROS, shape[1:], axes=(axis,), rngs=rngs, compute_dtype=dtype) if bias else None
+        )
         self.dtype = dtype
 
     def __call__(self, x: jax.Array) -> jax.Array:

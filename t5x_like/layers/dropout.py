@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
+from t5x_like.core.counter_random import COUNTER
 from t5x_like.core.partitioning import constrain
 
 
@@ -53,10 +56,41 @@ def dropout(
         return x
     shape = [1 if d in shared else size for d, size in enumerate(x.shape)]
     dropped = min(round(rate * _NUMBERS), _NUMBERS - 1)
+    if _cheap(key):
+        return _dropout_again(x, key, tuple(shape), dropped)
     keep = _sixteen_bits(key, shape) >= dropped
     # Otherwise XLA may draw the numbers a second time for the backward pass.
-    keep = jax.lax.optimization_barrier(keep)
+    return _kept(x, jax.lax.optimization_barrier(keep), dropped)
+
+
+def _kept(x: jax.Array, keep: jax.Array, dropped: int) -> jax.Array:
     return jnp.where(keep, x * (_NUMBERS / (_NUMBERS - dropped)), jnp.zeros((), x.dtype))
+
+
+def _cheap(key: jax.Array) -> bool:
+    """Whether drawing numbers again costs less than storing what they decided."""
+    return key.dtype == jax.eval_shape(lambda: jax.random.key(0, impl=COUNTER)).dtype
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _dropout_again(x: jax.Array, key: jax.Array, shape: tuple[int, ...], dropped: int) -> jax.Array:
+    """Dropout that stores only its key, and draws again in the backward pass."""
+    return _kept(x, jax.random.bits(key, shape, jnp.uint32) >= dropped * _NUMBERS, dropped)
+
+
+def _dropout_forward(
+    x: jax.Array, key: jax.Array, shape: tuple[int, ...], dropped: int
+) -> tuple[jax.Array, jax.Array]:
+    return _dropout_again(x, key, shape, dropped), key
+
+
+def _dropout_backward(
+    shape: tuple[int, ...], dropped: int, key: jax.Array, g: jax.Array
+) -> tuple[jax.Array, None]:
+    return _dropout_again(g, key, shape, dropped), None
+
+
+_dropout_again.defvjp(_dropout_forward, _dropout_backward)
 
 
 def _sixteen_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
@@ -80,4 +114,4 @@ def residual(
 ) -> jax.Array:
     """x + dropout(y)."""
     y_BLD = dropout_hidden(y_BLD, key, dropouts=dropouts)
-    return constrain(x_BLD + y_BLD, "batch", "length", "embed_act")
+    return checkpoint_name(constrain(x_BLD + y_BLD, "batch", "length", "embed_act"), "residual")

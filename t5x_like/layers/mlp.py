@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import jax
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 from jax.typing import DTypeLike
 
 from t5x_like.core.partitioning import constrain
@@ -42,7 +43,7 @@ class Mlp(nnx.Module):
         self.activation = activation
 
     def __call__(self, x_BLD: jax.Array, *, dropouts: Dropouts, key: jax.Array | None) -> jax.Array:
-        h_BLF = self.activation(self.wi(x_BLD))
+        h_BLF = self.activation(checkpoint_name(self.wi(x_BLD), "hidden"))
         return self.wo(_hidden(h_BLF, dropouts=dropouts, key=key))
 
 
@@ -64,7 +65,8 @@ class GatedMlp(nnx.Module):
         self.activation = activation
 
     def __call__(self, x_BLD: jax.Array, *, dropouts: Dropouts, key: jax.Array | None) -> jax.Array:
-        h_BLF = self.activation(self.wi_0(x_BLD)) * self.wi_1(x_BLD)
+        gate_BLF, h_BLF = (checkpoint_name(wi(x_BLD), "hidden") for wi in (self.wi_0, self.wi_1))
+        h_BLF = self.activation(gate_BLF) * h_BLF
         return self.wo(_hidden(h_BLF, dropouts=dropouts, key=key))
 
 

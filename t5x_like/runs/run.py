@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flax import nnx
 
 from t5x_like.training.checkpointing.ranking import BestMetric
+from t5x_like.training.compilation import RANDOM_NUMBERS
 from t5x_like.training.periods import Periods
 from t5x_like.training.step import StepOptions
 
@@ -54,6 +55,16 @@ class Options(Periods, StepOptions):
                 raise ValueError(
                     f"{name.upper()} must be a whole number of at least {smallest}, not {value!r}"
                 )
+        if self.random_numbers not in (None, *RANDOM_NUMBERS):
+            raise ValueError(
+                f"RANDOM_NUMBERS must be None or one of {', '.join(RANDOM_NUMBERS)}, not "
+                f"{self.random_numbers!r}"
+            )
+        if not isinstance(self.compiler_options, Mapping):
+            raise ValueError(
+                "COMPILER_OPTIONS must be {'name of an option of XLA': value}, not "
+                f"{self.compiler_options!r}"
+            )
         if isinstance(self.frozen, str) or not all(isinstance(one, str) for one in self.frozen):
             raise ValueError(f"FROZEN must be a list of patterns, not {self.frozen!r}")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:

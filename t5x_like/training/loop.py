@@ -16,7 +16,7 @@ from t5x_like.training.callbacks import Callback, Outcome, Status
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.early_stopping import EarlyStopping
 from t5x_like.training.logs import RunLog
-from t5x_like.training.metrics import TOTALS, Meter, NonFiniteError
+from t5x_like.training.metrics import TOTALS, Meter, NonFiniteError, check_finite
 from t5x_like.training.multihost import Vote, notice_of_leaving
 from t5x_like.training.periods import Periods
 from t5x_like.training.step import Program, TrainState
@@ -164,6 +164,8 @@ def steps(
                 batch = _next(stream, step=step, total=periods.train_steps)
             state, metrics = phase.program.step(state, batch, key)
             step += 1
+            if periods.due("log", step) or periods.saving(step):
+                metrics = _with_norm(metrics, phase.program, state)
             reader.add(step, metrics, vote.cast(asked.is_set()))
             try:
                 yield Step(step, batch, state, metrics)
@@ -189,6 +191,8 @@ def steps(
                     stopping.add(step, values, phase=phase.start)
                     leaving = stopped_early = stopping.over()
                 if leaving or periods.saving(step):
+                    if not periods.saving(step):
+                        reader.check(step, _with_norm({}, phase.program, state))
                     checkpoints.save(
                         step, state, metadata=metadata, metrics=values, phase=phase.start
                     )
@@ -236,19 +240,34 @@ class _Reader:
         leaving = False
         while len(self._unread) > unread:
             step, metrics, leave = self._unread.popleft()
-            try:
-                self.meter.add(jax.device_get(metrics))
-            except NonFiniteError as error:
-                raise NonFiniteError(
-                    f"Stopped at step {step}: {error}. The last checkpoint is older and good. "
-                    "Lower the learning rate, clip the gradient, or look at this step's batch."
-                ) from error
+            self.meter.add(self.check(step, metrics))
             leaving = leaving or bool(leave)
             if self._periods.due("log", step):
                 values = self.meter.report()
                 self._log.train(step, values)
                 self._callback.log(step, values)
         return leaving
+
+    def check(self, step: int, metrics: Any) -> Any:
+        """The metrics of a step, on the host.
+
+        Raises:
+          NonFiniteError: one of them is nan or infinite.
+        """
+        found = jax.device_get(metrics)
+        try:
+            check_finite(found)
+        except NonFiniteError as error:
+            raise NonFiniteError(
+                f"Stopped at step {step}: {error}. The last checkpoint is older and good. "
+                "Lower the learning rate, clip the gradient, or look at this step's batch."
+            ) from error
+        return found
+
+
+def _with_norm(metrics: Mapping[str, Any], program: Program, state: TrainState) -> dict[str, Any]:
+    """The metrics of a step and the norm of its parameters, which not every step computes."""
+    return {**metrics, "param_norm": (program.parameter_norm(state.params), 1.0)}
 
 
 def _restore_or_init(

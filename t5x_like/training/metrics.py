@@ -21,6 +21,17 @@ class NonFiniteError(RuntimeError):
     """A loss or a norm is nan or infinite."""
 
 
+def check_finite(metrics: Mapping[str, tuple[Any, Any]]) -> None:
+    """Checks the sums of metrics, which are on the host.
+
+    Raises:
+      NonFiniteError: one of them is nan or infinite; the message says which.
+    """
+    for name, (total, _) in metrics.items():
+        if not np.isfinite(total).all():
+            raise NonFiniteError(f"{name} is {np.sum(total)}")
+
+
 class Meter:
     """Adds up the metrics of the steps since the last report.
 
@@ -45,14 +56,8 @@ class Meter:
         self._peak = None if peak is None else peak * jax.device_count()
 
     def add(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:
-        """Adds one step's metrics, which are on the host.
-
-        Raises:
-          NonFiniteError: one of them is nan or infinite; the message says which.
-        """
+        """Adds one step's metrics, which are on the host."""
         for name, (total, weight) in metrics.items():
-            if not np.isfinite(total).all():
-                raise NonFiniteError(f"{name} is {np.sum(total)}")
             pair = np.array([total, weight], np.float64)
             self._sums[name] = self._sums.get(name, 0.0) + pair
         self._steps += 1

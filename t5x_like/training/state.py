@@ -44,7 +44,7 @@ def abstract_state(
       stacked: how many leading dimensions of each parameter are stacked layers, a plain dict.
     """
     shapes = jax.eval_shape(init, jax.random.key(0))
-    shardings = map_parameters(layout.sharding, params)
+    shardings = map_parameters(layout.stored, params)
     states = TrainState(
         step=layout.replicated,  # type: ignore[arg-type]  # a tree of shardings, not of arrays
         params=shardings,

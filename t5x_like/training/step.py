@@ -14,6 +14,8 @@ import optax
 from flax import nnx
 
 from t5x_like.core.partitioning import Layout, check_batch, map_parameters
+from t5x_like.training import compilation
+from t5x_like.training.compute_parameters import ComputeParameters
 from t5x_like.training.optimization import freezing, layerwise
 from t5x_like.training.optimization.gradients import gradients
 from t5x_like.training.optimization.schedules import Schedule
@@ -31,16 +33,19 @@ class Program:
     """The result of `build`. Batches are {name: [batch_size, ...]}; metrics {name: (sum, weight)}.
 
     `step` donates its state. `evaluate` runs without dropout and returns the next carry.
-    `initial_carry` makes a new carry of `batch_size` rows. `trace` traces a step on batches of rows
-    like the given one, {name: shape and dtype}, without compiling it; JAX keeps the trace for the
-    step itself.
+    `initial_carry` makes a new carry of `batch_size` rows. `lower` traces a step on batches of rows
+    like the given one, {name: shape and dtype}, and lowers it for the mesh, without compiling it;
+    `trace` only traces, and JAX keeps the trace for the step itself. `parameter_norm` is the global
+    norm of parameters.
     """
 
     init: Callable[[jax.Array], TrainState]
     step: Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
     evaluate: Callable[[Any, Batch, Carry], tuple[Metrics, Carry]]
     initial_carry: Callable[[], Carry]
+    parameter_norm: Callable[[Any], jax.Array]
     trace: Callable[[Mapping[str, Any]], None]
+    lower: Callable[[Mapping[str, Any]], jax.stages.Lowered]
     abstract_state: TrainState
     graphdef: Any
     parameter_count: int
@@ -72,6 +77,9 @@ class StepOptions:
       layer_decay: the factor of the learning rate from layer to layer towards the input, per stack;
         the embeddings are below the first layer (`layerwise.layer_scales`). None for no decay. The
         log shows the rate of the heads.
+      random_numbers: how dropout draws, one of `compilation.RANDOM_NUMBERS`; None for the default
+        of the devices.
+      compiler_options: XLA's options for the step, besides `compilation.compiler_options`.
     """
 
     batch_size: int
@@ -80,6 +88,8 @@ class StepOptions:
     ema_decay: float | None = None
     frozen: Sequence[str] = ()
     layer_decay: float | None = None
+    random_numbers: str | None = None
+    compiler_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def build(
@@ -119,6 +129,10 @@ def build(
         initial_carry=lambda: model.initial_carry(options.batch_size),
         tx=tx,
         trained=trained,
+        compute=ComputeParameters.of(abstract, layout),
+        random_numbers=compilation.RANDOM_NUMBERS[
+            options.random_numbers or compilation.random_numbers(layout.platform)
+        ],
         learning_rate=getattr(optimizer, "learning_rate", None),
         options=options,
     )
@@ -136,6 +150,8 @@ class _Parts:
     initial_carry: Callable[[], Carry]
     tx: optax.GradientTransformation
     trained: Any
+    compute: ComputeParameters
+    random_numbers: Any
     learning_rate: Schedule | None
     options: StepOptions
 
@@ -152,15 +168,17 @@ class _Parts:
 
     def step(self, state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
         params, frozen = freezing.split(state.params, self.trained)
+        gathered, gathered_frozen = map(self.compute.gather, (params, frozen))
         grads, metrics, carry = gradients(
             self.graphdef,
-            params,
+            gathered,
             batch=batch,
-            key=jax.random.fold_in(key, state.step),
+            key=self._dropout_key(jax.random.fold_in(key, state.step)),
             carry=state.carry,
             microbatches=self.options.microbatches,
-            frozen=frozen,
+            frozen=gathered_frozen,
         )
+        grads = self.compute.scatter(grads)
         norm = optax.tree.norm(grads)
         clip = self.options.gradient_clip
         if clip is not None:  # not in the optimizer, which sees one layer at a time
@@ -169,18 +187,24 @@ class _Parts:
         updates, opt_state = self.tx.update(grads, state.opt_state, params)
         params = freezing.merge(optax.apply_updates(params, updates), frozen)
         one = jnp.float32(1)
-        metrics = metrics | {
-            "grad_norm": (norm, one),
-            "param_norm": (optax.tree.norm(params), one),
-        }
+        metrics = metrics | {"grad_norm": (norm, one)}
         if self.learning_rate is not None:
             metrics["learning_rate"] = (self.learning_rate(state.step), one)
         ema = self._average(state.ema, params)
         return TrainState(state.step + 1, params, opt_state, carry, ema), metrics
 
     def evaluate(self, params: Any, batch: Batch, carry: Carry) -> tuple[Metrics, Carry]:
-        model = nnx.merge(self.graphdef, params)
+        model = nnx.merge(self.graphdef, self.compute.gather(params))
         return model.loss(batch, None, carry, model.weights(batch))[1:]
+
+    def _dropout_key(self, key: jax.Array) -> jax.Array:
+        """A key of the kind `random_numbers`, from one of JAX's default kind."""
+        wanted = jax.eval_shape(lambda: jax.random.key(0, impl=self.random_numbers))
+        if key.dtype == wanted.dtype:
+            return key
+        words = jax.eval_shape(jax.random.key_data, wanted)
+        data = jax.random.bits(key, words.shape, words.dtype)
+        return jax.random.wrap_key_data(data, impl=self.random_numbers)
 
     def _average(self, ema: Any, params: Any) -> Any:
         decay = self.options.ema_decay
@@ -210,10 +234,13 @@ def _compile(
         donate_argnums=0,
         keep_unused=True,
         out_shardings=(shardings, layout.replicated),
+        compiler_options=compilation.compiler_options(
+            layout.platform, parts.options.compiler_options
+        ),
     )
     carry = jax.jit(parts.initial_carry, out_shardings=shardings.carry)
 
-    def trace(row: Mapping[str, Any]) -> None:
+    def arguments(row: Mapping[str, Any]) -> tuple[TrainState, Batch, Any]:
         # The shardings must be those of real batches: otherwise JAX traces again for these.
         batch_size = parts.options.batch_size
         shapes = {name: (batch_size, *one.shape) for name, one in row.items()}
@@ -221,7 +248,13 @@ def _compile(
             name: jax.ShapeDtypeStruct(shape, row[name].dtype, sharding=layout.rows(shape))
             for name, shape in shapes.items()
         }
-        step.eval_shape(state, batch, jax.random.key(0))
+        return state, batch, jax.eval_shape(lambda: jax.random.key(0))
+
+    def trace(row: Mapping[str, Any]) -> None:
+        step.eval_shape(*arguments(row))
+
+    def lower(row: Mapping[str, Any]) -> jax.stages.Lowered:
+        return step.lower(*arguments(row))
 
     return Program(
         init=jax.jit(init, out_shardings=shardings),
@@ -230,7 +263,9 @@ def _compile(
             layout, jax.jit(parts.evaluate, out_shardings=(layout.replicated, shardings.carry))
         ),
         initial_carry=_inside(layout, carry),
+        parameter_norm=jax.jit(optax.tree.norm, out_shardings=layout.replicated),
         trace=_inside(layout, trace),
+        lower=_inside(layout, lower),
         abstract_state=state,
         graphdef=parts.graphdef,
         parameter_count=sum(leaf.size for leaf in jax.tree.leaves(state.params)),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from t5x_like.training import metrics
-from t5x_like.training.metrics import Meter, NonFiniteError
+from t5x_like.training.metrics import Meter, NonFiniteError, check_finite
 
 
 class Clock:
@@ -90,6 +90,6 @@ def test_no_utilisation_where_the_peak_is_unknown(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_named(bad: float) -> None:
     with pytest.raises(NonFiniteError, match="grad_norm is "):
-        Meter().add({"loss": pair(1), "grad_norm": pair(bad)})
+        check_finite({"loss": pair(1), "grad_norm": pair(bad)})
     with pytest.raises(NonFiniteError, match="loss is "):
-        Meter().add({"loss": (np.float32([1, bad]), np.float32([1, 1]))})
+        check_finite({"loss": (np.float32([1, bad]), np.float32([1, 1]))})

@@ -14,7 +14,8 @@ from flax import nnx
 
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks.encoder import EncoderStack
-from t5x_like.layers.stacks.stack import Body, Policy
+from t5x_like.layers.stacks.remat import Policy
+from t5x_like.layers.stacks.stack import Body
 
 Sharing = Literal["all", "attention", "ffn", "none"]
 SHARING: tuple[str, ...] = get_args(Sharing)
@@ -45,8 +46,8 @@ class SharedStack(EncoderStack):
         *,
         sharing: Sharing,
         rngs: nnx.Rngs,
-        unroll: int = 1,
-        remat: Policy | None = None,
+        unroll: int | None = None,
+        remat: str | Policy | None = None,
     ) -> None:
         num_copies = max(copies) + 1
         stored = num_copies if sharing == "all" else len(copies)
@@ -62,6 +63,8 @@ class SharedStack(EncoderStack):
         # gradients add up in one place.
         leaves, structure = jax.tree.flatten(self.layers)
         own = [leaf if len(leaf) == self.num_layers else None for leaf in leaves]
+        # In float32: the gradients of all layers add up in this dtype.
+        leaves = [leaf.astype(jnp.float32) for leaf in leaves]
 
         def of_copy(own: list, x: jax.Array, copy_xs: tuple) -> tuple[jax.Array, Any]:
             copy, xs = copy_xs

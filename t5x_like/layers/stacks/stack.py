@@ -9,17 +9,20 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.partitioning import active_layout
+from t5x_like.layers.stacks.remat import Policy, fitting_policy, policy
+
 Body = Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]]
-Policy = Callable[..., bool]
 
 
 class Stack(nnx.Module):
     """N layers whose parameters are always stored stacked, [N, ...].
 
     `unroll` layers are compiled one after another: 1 scans (fast to compile), 0 or N unrolls all
-    (compiles longer, lets layers overlap). `remat`, one of `jax.checkpoint_policies`, says which
-    results of a layer are stored for the backward pass; it computes the others again. None stores
-    all.
+    (compiles longer; results of layers are not copied into stacks). None unrolls all on a TPU,
+    where these copies take a quarter of a step, and scans elsewhere. `remat` says which results of
+    a layer are stored for the backward pass (`remat.policy`); None chooses by the memory of the
+    devices (`remat.fitting_policy`).
     """
 
     def __init__(
@@ -28,10 +31,10 @@ class Stack(nnx.Module):
         num_layers: int,
         *,
         rngs: nnx.Rngs,
-        unroll: int = 1,
-        remat: Policy | None = None,
+        unroll: int | None = None,
+        remat: str | Policy | None = None,
     ) -> None:
-        if num_layers < 1 or unroll < 0:
+        if num_layers < 1 or (unroll is not None and unroll < 0):
             raise ValueError(
                 f"a stack needs num_layers >= 1 and unroll >= 0, got {num_layers} and {unroll}"
             )
@@ -47,22 +50,34 @@ class Stack(nnx.Module):
 
     def run(self, body: Body, x: jax.Array, layers: Any, xs: Any) -> tuple[jax.Array, Any]:
         """Does what a call does, with any tree [N, ...] as the layers."""
-        unrolled = self.unroll == 0 or self.unroll >= self.num_layers
-        if self.remat is not None:
+        unroll = self._layers_in_a_row()
+        unrolled = unroll == self.num_layers
+        if self.remat is None:
+            kept = fitting_policy(body, x, self.num_layers, (layers, xs))
+        else:
+            kept = policy(self.remat)
+        if kept is not None:
             # In a loop, XLA cannot merge the second computation with the first.
-            body = jax.checkpoint(body, policy=self.remat, prevent_cse=unrolled)
+            body = jax.checkpoint(body, policy=kept, prevent_cse=unrolled)
         if not unrolled:
             return jax.lax.scan(
                 lambda x, layer_xs: body(layer_xs[0], x, layer_xs[1]),
                 x,
                 (layers, xs),
-                unroll=self.unroll,
+                unroll=unroll,
             )
         ys = []
         for layer, layer_xs in _unstack((layers, xs), self.num_layers):
             x, y = body(layer, x, layer_xs)
             ys.append(y)
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves), *ys)
+
+    def _layers_in_a_row(self) -> int:
+        unroll = self.unroll
+        if unroll is None:
+            layout = active_layout()
+            unroll = 0 if layout is not None and layout.platform == "tpu" else 1
+        return min(unroll or self.num_layers, self.num_layers)
 
     def keys(self, key: jax.Array | None) -> jax.Array | None:
         """One key for each layer, [N], as `xs` of a call; None for None."""

@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 
 from t5x_like.layers.attention import attention_kernels
 from t5x_like.layers.attention.attention_kernels import Kernel
-from t5x_like.layers.stacks.stack import Policy
+from t5x_like.layers.stacks.remat import Policy, policy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,8 @@ class Transformer:
     num_heads: int
     dropout_rate: float = 0.1  # dropout of the residual stream
     dtype: DTypeLike = "float32"  # computation's dtype; parameters are float32
-    scan_unroll: int = 1  # layers compiled in a row: 1 scans, 0 unrolls the whole stack
-    remat: Policy | None = None  # what is stored for the backward pass; None: everything
+    scan_unroll: int | None = None  # layers compiled in a row: 1 scans, 0: all; None: all on a TPU
+    remat: str | Policy | None = None  # what is stored for the backward pass; None: everything
     kernel: Kernel = attention_kernels.plain  # how attention is computed
 
     may_be_zero: ClassVar[tuple[str, ...]] = ("scan_unroll",)
@@ -50,6 +50,7 @@ class Transformer:
             if name == "pad_id" and value is not None and value >= self.vocab_size:
                 limit = f"vocab_size={self.vocab_size}"
                 raise ValueError(f"{family}.Config.pad_id must be below {limit}, got {value}")
+        policy(self.remat)
         if not _is_floating(self.dtype):
             raise ValueError(
                 f"{family}.Config.dtype (DTYPE) must be a kind of number to compute in, such as "

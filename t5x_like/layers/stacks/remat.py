@@ -1,0 +1,95 @@
+"""What a layer stores for the backward pass, by name; it computes the rest again.
+
+Layers name the arrays that policies choose from (`jax.ad_checkpoint.checkpoint_name`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from t5x_like.core.device_memory import usable_bytes
+from t5x_like.core.partitioning import active_layout
+from t5x_like.core.spelling import nearest
+
+Policy = Callable[..., Any]
+
+_ATTENTION = ("query", "key", "value", "attended")
+_RESIDUAL = "residual"
+_HIDDEN = "hidden"
+_choose = jax.checkpoint_policies.save_only_these_names
+
+POLICIES: dict[str, Policy | None] = {
+    "all": None,
+    "products": _choose(*_ATTENTION, _RESIDUAL, _HIDDEN),
+    "attention": _choose(*_ATTENTION, _RESIDUAL),
+    "nothing": jax.checkpoint_policies.nothing_saveable,
+}
+"""From the most memory to the least.
+
+- `all`: every array that the backward pass reads.
+- `products`: results of matrix products and sums of the residual stream. Norms, activations,
+  gates and dropout are computed again, which costs little.
+- `attention`: the same without the hidden layer of the feed-forward part, whose first product is
+  computed again.
+- `nothing`: the input of each layer.
+"""
+
+
+_SHARE = 0.45
+"""What one stack may store of a device's memory. An encoder-decoder has two, and parameters,
+their gradients and logits need room too."""
+
+
+def policy(remat: str | Policy | None) -> Policy | None:
+    """The policy of a name, or a policy of JAX itself; None for storing everything.
+
+    Raises:
+      ValueError: no policy has this name.
+    """
+    if not isinstance(remat, str):
+        return remat
+    if remat not in POLICIES:
+        raise ValueError(f"unknown REMAT {remat!r}" + nearest(remat, POLICIES, of="policies"))
+    return POLICIES[remat]
+
+
+def fitting_policy(
+    body: Callable[..., tuple[Any, Any]], x: jax.Array, num_layers: int, stacked: Any
+) -> Policy | None:
+    """The first of `products`, `attention` and `nothing` whose arrays fit the active devices.
+
+    None, which stores everything, where devices have no memory of their own (CPUs).
+
+    Args:
+      body: called with a layer, x and the layer's own inputs.
+      x: the input of the first layer, [B, ...].
+      num_layers: N.
+      stacked: the layers and their inputs, [N, ...].
+    """
+    layout = active_layout()
+    limit = None if layout is None else usable_bytes(layout.mesh.devices.flat[0])
+    if layout is None or limit is None:
+        return None
+    for name in ("products", "attention"):
+        stored = _stored_bytes(jax.checkpoint(body, policy=POLICIES[name]), x, stacked)
+        if num_layers * stored / layout.batch_shards <= _SHARE * limit:
+            return POLICIES[name]
+    return POLICIES["nothing"]
+
+
+def _stored_bytes(body: Callable[..., tuple[Any, Any]], x: jax.Array, stacked: Any) -> int:
+    """The bytes of a layer's arrays [B, ...] that the backward pass reads, on all devices."""
+
+    def backward(x: jax.Array, layer: Any, xs: Any) -> Any:
+        return jax.vjp(lambda layer, x: body(layer, x, xs)[0], layer, x)[1]
+
+    layer, xs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), stacked)
+    stored = jax.tree.leaves(jax.eval_shape(backward, x, layer, xs))
+    return sum(
+        leaf.size * leaf.dtype.itemsize
+        for leaf in stored
+        if leaf.ndim > 1 and leaf.shape[0] == x.shape[0]
+    )
