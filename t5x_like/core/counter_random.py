@@ -46,7 +46,7 @@ def _bits(key: jax.Array, bit_width: int, shape: Sequence[int]) -> jax.Array:
     return (words.astype(jnp.uint64) << 32) | more.astype(jnp.uint64)
 
 
-def _split(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return jax.random.key_data(jax.random.split(_threefry(key), shape))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -102,15 +103,17 @@ class Layout:
         """How a parameter is split between steps: as in a step, and over the axes of `stored`.
 
         Each device then updates its share (ZeRO, Rajbhandari et al., 2020, section 5.1). The first
-        dimension that divides is split.
+        dimension that divides is split; "layers" is not, so that each layer's gradient can be
+        reduced by itself.
         """
         spec = self.spec(axes, shape)
+        layers = len(shape) - len(axes)
         taken = {axis for entry in spec for axis in _names(entry)}
         more = tuple(axis for axis in self.mesh_axes("stored") if axis not in taken)
         parts = self._parts(more)
         if parts > 1 and math.prod(shape) >= _LEAST_STORED_IN_PARTS:
             for d, (entry, size) in enumerate(zip(spec, shape, strict=True)):
-                if size % (parts * self._parts(_names(entry))) == 0:
+                if d >= layers and size % (parts * self._parts(_names(entry))) == 0:
                     split = (*_names(entry), *more)
                     one = split[0] if len(split) == 1 else split
                     return NamedSharding(self.mesh, PartitionSpec(*spec[:d], one, *spec[d + 1 :]))
@@ -151,7 +154,7 @@ class Layout:
     def within_replica(self) -> Layout:
         """The layout of one of the `replicas`: its batch is not split over them."""
         batch = tuple(axis for axis in self.mesh_axes("batch") if axis not in self.replicas)
-        return Layout(self.mesh, {**self.rules, "batch": batch})
+        return Layout(self.mesh, {**self.rules, "batch": batch, "stored": ()})
 
     @property
     def platform(self) -> str:
@@ -214,6 +217,27 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
     if len(axes) != x.ndim:
         raise ValueError(f"{len(axes)} axis names {axes} for an array of shape {x.shape}.")
     return jax.lax.with_sharding_constraint(x, layout.sharding(axes, x.shape))
+
+
+def reduce_gradient(x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
+    """`x`, a parameter, whose gradient is laid out as the optimizer reads it (`Layout.stored`).
+
+    So XLA reduces it where it arises, and each device gets its share. Does nothing outside a
+    layout.
+    """
+    layout = _ACTIVE.get()
+    return x if layout is None else _reduced_gradient(x, layout.stored(axes, x.shape))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _reduced_gradient(x: jax.Array, sharding: NamedSharding) -> jax.Array:
+    return x
+
+
+_reduced_gradient.defvjp(
+    lambda x, sharding: (x, None),
+    lambda sharding, _, g: (jax.lax.with_sharding_constraint(g, sharding),),
+)
 
 
 def map_parameters(fn: Callable[[tuple, tuple], Any], params: nnx.State) -> dict[str, Any]:

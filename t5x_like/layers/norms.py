@@ -10,6 +10,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.typing import DTypeLike
 
 
@@ -29,6 +30,7 @@ def _layer_norm_forward(
     mean = wide.mean(axis=-1, keepdims=True)
     centred = wide - mean
     inverse = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + epsilon)
+    mean, inverse = (checkpoint_name(one, "statistics") for one in (mean, inverse))
     return centred * inverse * scale + bias, (x, scale, bias, mean, inverse)
 
 
@@ -61,7 +63,7 @@ def _rms_norm_forward(
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     wide = x.astype(_wide(x.dtype))
     inverse = jax.lax.rsqrt(jnp.square(wide).mean(axis=-1, keepdims=True) + epsilon)
-    return wide * inverse * scale, (x, scale, inverse)
+    return wide * inverse * scale, (x, scale, checkpoint_name(inverse, "statistics"))
 
 
 def _rms_norm_backward(

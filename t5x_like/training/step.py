@@ -240,7 +240,7 @@ def _compile(
     )
     carry = jax.jit(parts.initial_carry, out_shardings=shardings.carry)
 
-    def arguments(row: Mapping[str, Any]) -> tuple[TrainState, Batch, Any]:
+    def arguments(row: Mapping[str, Any]) -> tuple[Any, ...]:
         # The shardings must be those of real batches: otherwise JAX traces again for these.
         batch_size = parts.options.batch_size
         shapes = {name: (batch_size, *one.shape) for name, one in row.items()}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 from jax.typing import DTypeLike
 
 from t5x_like.core.partitioning import constrain
@@ -92,8 +93,8 @@ class Attention(nnx.Module):
         """Keys and values, computed once for any number of queries."""
         # The length is not split here: each query needs every key.
         return KeysValues(
-            constrain(self._heads(self.key(x_BMD)), "batch", None, "heads", "kv"),
-            constrain(self._heads(self.value(x_BMD)), "batch", None, "heads", "kv"),
+            constrain(self._heads(checkpoint_name(self.key(x_BMD),"key")), "batch", None, "heads", "kv"),
+            constrain(self._heads(checkpoint_name(self.value(x_BMD),"value")), "batch", None, "heads", "kv"),
         )
 
     def __call__(
@@ -107,13 +108,13 @@ class Attention(nnx.Module):
         key: jax.Array | None = None,
     ) -> Attended:
         """[B, L, D], and the probabilities where the kernel has them; arguments as in `attend`."""
-        q_BLHK = self._heads(self.query(x_BLD) * self.scale)
+        q_BLHK = self._heads(checkpoint_name(self.query(x_BLD) * self.scale, "query"))
         q_BLHK = constrain(q_BLHK, "batch", "length", "heads", "kv")
         y_BLHK, p_BHLM = attend(
             q_BLHK, memory, mask=mask, bias=bias, dropouts=dropouts, key=key, kernel=self.kernel
         )
         y_BLJ = constrain(y_BLHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
-        return Attended(self.out(y_BLJ), p_BHLM)
+        return Attended(self.out(checkpoint_name(y_BLJ, "attended")), p_BHLM)
 
     def _heads(self, x_BLJ: jax.Array) -> jax.Array:
         return x_BLJ.reshape(*x_BLJ.shape[:2], self.num_heads, -1)

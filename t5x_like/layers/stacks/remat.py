@@ -17,14 +17,14 @@ from t5x_like.core.spelling import nearest
 Policy = Callable[..., Any]
 
 _ATTENTION = ("query", "key", "value", "attended")
-_RESIDUAL = "residual"
+_RESIDUAL = ("residual", "statistics")  # sums, and what their norms divide by
 _HIDDEN = "hidden"
 _choose = jax.checkpoint_policies.save_only_these_names
 
 POLICIES: dict[str, Policy | None] = {
     "all": None,
-    "products": _choose(*_ATTENTION, _RESIDUAL, _HIDDEN),
-    "attention": _choose(*_ATTENTION, _RESIDUAL),
+    "products": _choose(*_ATTENTION, *_RESIDUAL, _HIDDEN),
+    "attention": _choose(*_ATTENTION, *_RESIDUAL),
     "nothing": jax.checkpoint_policies.nothing_saveable,
 }
 """From the most memory to the least.
