@@ -16,6 +16,7 @@ from t5x_like.core.partitioning import constrain
 from t5x_like.layers import norms
 from t5x_like.layers.depth import above, below
 from t5x_like.layers.product import product
+from t5x_like.layers.token_scores import TokenScores
 
 Init = jax.nn.initializers.Initializer
 ZEROS, ONES = nnx.initializers.zeros, nnx.initializers.ones
@@ -121,18 +122,17 @@ class Embedding(nnx.Module):
         x_BLD = self.compute_table()[tokens_BL].astype(dtype)
         return constrain(x_BLD, "batch", "length", "embed_act")
 
-    def attend(self, x_BLD: jax.Array) -> jax.Array:
-        """Products with every row of the table: float32 [B, L, V]."""
-        logits_BLV = product(x_BLD.astype(jnp.float32), self.compute_table().T)
-        return constrain(logits_BLV, "batch", "length", "vocab")
+    def token_scores(self, x_BLD: jax.Array, bias_V: jax.Array | None = None) -> TokenScores:
+        """Products with every row of the table, and a bias for each, in float32."""
+        return TokenScores(x_BLD.astype(jnp.float32), self.compute_table(), bias_V)
 
 
 class Logits(nnx.Module):
-    """A separate (untied) output matrix: x[B, L, D] -> float32 [B, L, V]."""
+    """A separate (untied) output matrix."""
 
     def __init__(self, d_model: int, vocab_size: int, *, init: Init, rngs: nnx.Rngs) -> None:
         self.kernel = above(param(init, (d_model, vocab_size), axes=("embed", "vocab"), rngs=rngs))
 
-    def __call__(self, x_BLD: jax.Array) -> jax.Array:
-        logits_BLV = product(x_BLD.astype(jnp.float32), self.kernel[...])
-        return constrain(logits_BLV, "batch", "length", "vocab")
+    def token_scores(self, x_BLD: jax.Array) -> TokenScores:
+        """Products with every column, in float32."""
+        return TokenScores(x_BLD.astype(jnp.float32), self.kernel[...].T)

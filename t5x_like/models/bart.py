@@ -23,6 +23,7 @@ from t5x_like.layers.stacks import standard_parts
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, Placement
 from t5x_like.layers.stacks.decoder import Decoded, decoder_stack
 from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
+from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -153,11 +154,10 @@ class Bart(EncoderDecoder):
         norm = self.encoder_norm if side == "encoder" else self.decoder_norm
         return x_BLD if norm is None else norm(x_BLD)
 
-    def score(self, x_BLD: jax.Array) -> jax.Array:
-        logits_BLV = self.embedding.attend(x_BLD)
-        if self.logits_bias is None:
-            return logits_BLV
-        return logits_BLV + jax.lax.stop_gradient(self.logits_bias[...])
+    def token_scores(self, x_BLD: jax.Array) -> TokenScores:
+        bias = self.logits_bias
+        bias_V = None if bias is None else jax.lax.stop_gradient(bias[...])
+        return self.embedding.token_scores(x_BLD, bias_V)
 
 
 class Reader(nnx.Module):

@@ -15,6 +15,7 @@ from t5x_like.layers.depth import above
 from t5x_like.layers.families.decoder_only import DecoderOnly
 from t5x_like.layers.stacks import standard_parts
 from t5x_like.layers.stacks.encoder import encoder_stack
+from t5x_like.layers.token_scores import TokenScores
 from t5x_like.models import bart
 
 
@@ -58,5 +59,5 @@ class BartDecoder(DecoderOnly):
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None) -> jax.Array:
         return x_BLD if self.norm is None else self.norm(x_BLD)
 
-    def score(self, x_BLD: jax.Array) -> jax.Array:
-        return self.embedding.attend(x_BLD)
+    def token_scores(self, x_BLD: jax.Array) -> TokenScores:
+        return self.embedding.token_scores(x_BLD)

@@ -13,6 +13,7 @@ from flax import nnx
 
 from t5x_like.layers.families.decoder_only import DecoderOnly
 from t5x_like.layers.losses import accounting
+from t5x_like.layers.token_scores import TokenScores
 from t5x_like.models import bert
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class BertDecoder(DecoderOnly):
         x_BLE = self.embedding(tokens_BL, rows_BL, dtype=config.dtype, key=key)
         return x_BLE if self.project is None else self.project(x_BLE)
 
-    def score(self, x_BLD: jax.Array) -> jax.Array:
-        return self.mlm(x_BLD, self.embedding.tokens)
+    def token_scores(self, x_BLD: jax.Array) -> TokenScores:
+        return self.mlm.token_scores(x_BLD, self.embedding.tokens)
 
     def flops(self, batch: Batch) -> jax.Array:
         config = self.config

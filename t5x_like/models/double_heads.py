@@ -65,7 +65,8 @@ class DoubleHeads(TermLoss):
         else:
             until_NL = self._counts(texts)
         choices_N1 = self.head(x_NLD, tokens_NL, until_NL, keys[1])
-        return self.body.score(x_NLD).reshape(*shape, -1), choices_N1.reshape(shape[:2])
+        logits_NLV = self.body.token_scores(x_NLD).logits()
+        return logits_NLV.reshape(*shape, -1), choices_N1.reshape(shape[:2])
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Denominators: `choice` rows, `lm` target tokens."""

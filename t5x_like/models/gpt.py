@@ -20,6 +20,7 @@ from t5x_like.layers.mlp import Activation
 from t5x_like.layers.stacks import standard_parts
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM
 from t5x_like.layers.stacks.encoder import encoder_stack
+from t5x_like.layers.token_scores import TokenScores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,5 +90,5 @@ class Gpt(DecoderOnly):
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None) -> jax.Array:
         return x_BLD if self.norm is None else self.norm(x_BLD)
 
-    def score(self, x_BLD: jax.Array) -> jax.Array:
-        return self.embedding.tokens.attend(x_BLD)
+    def token_scores(self, x_BLD: jax.Array) -> TokenScores:
+        return self.embedding.tokens.token_scores(x_BLD)

@@ -16,6 +16,7 @@ from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import dropout_hidden
 from t5x_like.layers.families.decoder_only import DecoderOnly
 from t5x_like.layers.stacks.encoder import encoder_stack
+from t5x_like.layers.token_scores import TokenScores
 from t5x_like.models import t5
 
 
@@ -67,5 +68,5 @@ class PrefixLm(DecoderOnly):
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None) -> jax.Array:
         return dropout_hidden(self.norm(x_BLD), key, dropouts=self.config.dropouts)
 
-    def score(self, x_BLD: jax.Array) -> jax.Array:
-        return t5.score(x_BLD, self.embedding, self.output)
+    def token_scores(self, x_BLD: jax.Array) -> TokenScores:
+        return t5.token_scores(x_BLD, self.embedding, self.output)

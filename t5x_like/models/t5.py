@@ -24,6 +24,7 @@ from t5x_like.layers.stacks import transformer_config
 from t5x_like.layers.stacks.blocks import PRE_NORM, Parts
 from t5x_like.layers.stacks.decoder import decoder_stack
 from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
+from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -110,12 +111,12 @@ def own_output(config: Config, rngs: nnx.Rngs) -> Logits | None:
     return Logits(config.d_model, config.vocab_size, init=init, rngs=rngs)
 
 
-def score(x_BLD: jax.Array, embedding: Embedding, output: Logits | None) -> jax.Array:
-    """Logits of last states, float32 [B, L, V]; from the token table where `output` is None."""
+def token_scores(x_BLD: jax.Array, embedding: Embedding, output: Logits | None) -> TokenScores:
+    """The scores of last states, from the token table where `output` is None."""
     if output is not None:
-        return output(x_BLD)
+        return output.token_scores(x_BLD)
     # The table has unit variance: scaled here, where it is cheaper than at the logits.
-    return embedding.attend(x_BLD.astype(jnp.float32) * x_BLD.shape[-1] ** -0.5)
+    return embedding.token_scores(x_BLD.astype(jnp.float32) * x_BLD.shape[-1] ** -0.5)
 
 
 class _Sides(EncoderDecoder):
@@ -192,5 +193,5 @@ class T5(_Sides):
         self.decoder_relative = shared_relative(config, bidirectional=False, rngs=rngs)
         self.output = own_output(config, rngs)
 
-    def score(self, x_BLD: jax.Array) -> jax.Array:
-        return score(x_BLD, self.embedding, self.output)
+    def token_scores(self, x_BLD: jax.Array) -> TokenScores:
+        return token_scores(x_BLD, self.embedding, self.output)

@@ -33,6 +33,7 @@ from t5x_like.layers.mlp import Activation, Mlp
 from t5x_like.layers.stacks import transformer_config
 from t5x_like.layers.stacks.encoder import Hidden
 from t5x_like.layers.stacks.two_streams import Scene, TwoStreamLayer, TwoStreams, TwoStreamStack
+from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch, Metrics
@@ -246,9 +247,9 @@ class XLNet(nnx.Module):
         Metrics `loss`, `accuracy` and `pseudo_perplexity` are weighted by predicted tokens;
         `tokens` (all that are not padding) and `flops` count this batch.
         """
-        logits_BPV, carry = self._predicted(batch, key, carry)
+        scores, carry = self._predicted(batch, key, carry)
         weights_BP = batch["masked_loss_weights"].astype(jnp.float32)
-        sums = token_sums(logits_BPV, batch["masked_targets"], weights_BL=weights_BP)
+        sums = token_sums(scores, batch["masked_targets"], weights_BL=weights_BP)
         here = weights_BP.sum()
         scalar, losses = accounting.combine({"tokens": Term(sums.cross_entropy, here)}, weights)
         metrics = {
@@ -268,11 +269,11 @@ class XLNet(nnx.Module):
 
         In training, a new text sees a memory of zeros, which takes a share of its attention.
         """
-        return self._predicted(batch, key, ())[0]
+        return self._predicted(batch, key, ())[0].logits()
 
-    def score(self, x_BPD: jax.Array) -> jax.Array:
-        """Logits of every token of the vocabulary: float32 [B, P, V]."""
-        return self.encoder.tokens.attend(x_BPD) + self.bias[...]
+    def token_scores(self, x_BPD: jax.Array) -> TokenScores:
+        """The scores of states [B, P, D]."""
+        return self.encoder.tokens.token_scores(x_BPD, self.bias[...])
 
     def prefill(self, batch: Batch, *, max_length: int) -> xlnet_decoding.Cache:
         """Reads prompts from left to right (`xlnet_decoding.prefill`)."""
@@ -283,7 +284,7 @@ class XLNet(nnx.Module):
     ) -> tuple[jax.Array, xlnet_decoding.Cache]:
         """Logits after the tokens at `position` (int32 []), float32 [B, V]; the new cache."""
         x_B1D, cache = xlnet_decoding.step(self.encoder, cache, tokens_B, position=position)
-        return self.score(x_B1D)[:, 0], cache
+        return self.token_scores(x_B1D).logits()[:, 0], cache
 
     def flops(self, batch: Batch) -> jax.Array:
         """Floating point operations of a training step on this batch, float32 [].
@@ -310,14 +311,15 @@ class XLNet(nnx.Module):
 
     def _predicted(
         self, batch: Batch, key: jax.Array | None, carry: Carry
-    ) -> tuple[jax.Array, Carry]:
+    ) -> tuple[TokenScores, Carry]:
         memory = None
         if not isinstance(carry, tuple):
             starts_new = batch["reset_memory"][:, None, None, None] > 0
             memory = jnp.where(starts_new, jnp.zeros((), carry.dtype), carry)
         streams = self.encoder.read(permuted(batch), memory, key=key)
         assert streams.query is not None  # there are targets
-        return self.score(streams.query.last), () if streams.memory is None else streams.memory
+        scores = self.token_scores(streams.query.last)
+        return scores, () if streams.memory is None else streams.memory
 
 
 def _pairs(sight: Sight, counts_BQ: jax.Array) -> jax.Array:

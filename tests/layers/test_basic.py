@@ -113,6 +113,7 @@ def test_tied_and_untied_logits_are_float32_products():
     out = Logits(3, 5, init=ONES, rngs=nnx.Rngs(0))
     x = jax.random.normal(jax.random.key(0), (2, 4, 3), jnp.bfloat16)
     exact = np.asarray(x, np.float64)
-    assert table.attend(x).dtype == out(x).dtype == jnp.float32
-    np.testing.assert_allclose(table.attend(x), exact @ np.asarray(table.table[...]).T, atol=1e-5)
-    np.testing.assert_allclose(out(x), exact @ np.ones((3, 5)), atol=1e-5)
+    tied, untied = (scores.logits() for scores in (table.token_scores(x), out.token_scores(x)))
+    assert tied.dtype == untied.dtype == jnp.float32
+    np.testing.assert_allclose(tied, exact @ np.asarray(table.table[...]).T, atol=1e-5)
+    np.testing.assert_allclose(untied, exact @ np.ones((3, 5)), atol=1e-5)

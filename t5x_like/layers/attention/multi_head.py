@@ -93,8 +93,16 @@ class Attention(nnx.Module):
         """Keys and values, computed once for any number of queries."""
         # The length is not split here: each query needs every key.
         return KeysValues(
-            constrain(self._heads(checkpoint_name(self.key(x_BMD),"key")), "batch", None, "heads", "kv"),
-            constrain(self._heads(checkpoint_name(self.value(x_BMD),"value")), "batch", None, "heads", "kv"),
+            constrain(
+                self._heads(checkpoint_name(self.key(x_BMD), "key")), "batch", None, "heads", "kv"
+            ),
+            constrain(
+                self._heads(checkpoint_name(self.value(x_BMD), "value")),
+                "batch",
+                None,
+                "heads",
+                "kv",
+            ),
         )
 
     def __call__(

@@ -144,7 +144,8 @@ class DecoderOnly(TargetLoss):
             mask=(seen_BT & (jnp.arange(length) <= position))[:, None, None],
             bias=self.bias(length, position=position),
         )
-        return self.score(self.normed(x_B1D))[:, 0], dataclasses.replace(cache, past=past)
+        logits_B1V = self.token_scores(self.normed(x_B1D)).logits()
+        return logits_B1V[:, 0], dataclasses.replace(cache, past=past)
 
     def tokens(self, batch: Batch) -> jax.Array:
         return accounting.count(_segments(batch))

@@ -188,7 +188,7 @@ class EncoderDecoder(TargetLoss):
             position=position,
             bias=self.bias(length, side="decoder", position=position),
         )
-        return self.score(self.normed(x_B1D, side="decoder"))[:, 0], cache
+        return self.token_scores(self.normed(x_B1D, side="decoder")).logits()[:, 0], cache
 
     def tokens(self, batch: Batch) -> jax.Array:
         encoder_BM, decoder_BL = self._segments(batch)

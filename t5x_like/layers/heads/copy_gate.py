@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from t5x_like.layers.losses.cross_entropy import reductions
+from t5x_like.layers.token_scores import reductions
 
 
 def copied_or_predicted(
@@ -18,7 +18,7 @@ def copied_or_predicted(
 
     With c = sigmoid(gate), p is c [it is the token read] + (1 - c) softmax(logits).
     """
-    log_z_BL, target_BL, top_BL = reductions(logits_BLV, targets_BL)
+    log_z_BL, target_BL, top_BL, _ = reductions(logits_BLV, targets_BL)
     log_copy_BL = jax.nn.log_sigmoid(gate_BL)
     scale_BL = jax.nn.log_sigmoid(-gate_BL) - log_z_BL
     read_logit_BL = jnp.take_along_axis(logits_BLV, read_BL[..., None], axis=-1)[..., 0]

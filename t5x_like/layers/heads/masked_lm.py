@@ -18,6 +18,7 @@ from t5x_like.layers.basic import ZEROS, Embedding, Init, LayerNorm, Linear, par
 from t5x_like.layers.depth import above
 from t5x_like.layers.losses.cross_entropy import TokenSums, token_sums
 from t5x_like.layers.mlp import Activation
+from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -54,8 +55,11 @@ class MaskedLanguageHead(nnx.Module):
 
     def __call__(self, x_BKD: jax.Array, embedding: Embedding) -> jax.Array:
         """Logits, float32 [B, K, V]."""
+        return self.token_scores(x_BKD, embedding).logits()
+
+    def token_scores(self, x_BKD: jax.Array, embedding: Embedding) -> TokenScores:
         x_BKE = self.norm(self.activation(self.dense(x_BKD)))
-        return embedding.attend(x_BKE) + self.bias[...]
+        return embedding.token_scores(x_BKE, self.bias[...])
 
 
 def masked_sums(
@@ -63,8 +67,8 @@ def masked_sums(
 ) -> TokenSums:
     """Sums over `masked_positions` of the loss of `masked_targets`, with `masked_loss_weights`.
 
-    The logits exist only here: a metric that needs them is a field of `TokenSums`.
+    A metric that needs the logits is a field of `TokenSums`.
     """
-    logits_BKV = head(at_positions(x_BLD, batch["masked_positions"]), embedding)
+    scores = head.token_scores(at_positions(x_BLD, batch["masked_positions"]), embedding)
     weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
-    return token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)
+    return token_sums(scores, batch["masked_targets"], weights_BL=weights_BK)

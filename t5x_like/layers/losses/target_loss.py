@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.losses.term_loss import TermLoss
+from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch, Metrics
@@ -27,12 +28,12 @@ class TargetLoss(TermLoss):
 
     config: Any  # has `z_loss` and `label_smoothing`
 
-    def score(self, x_BLD: jax.Array) -> jax.Array:
-        """Logits of last states, float32 [B, L, V]."""
+    def token_scores(self, x_BLD: jax.Array) -> TokenScores:
+        """The scores of last states."""
         raise NotImplementedError
 
     def hidden(self, *args: Any, **options: Any) -> Any:
-        """The states of a batch and a key; `last`, [B, L, D], is what `score` reads."""
+        """The states of a batch and a key; `last`, [B, L, D], is what `token_scores` reads."""
         raise NotImplementedError
 
     def tokens(self, batch: Batch) -> jax.Array:
@@ -48,7 +49,7 @@ class TargetLoss(TermLoss):
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """Logits, float32 [B, L, V]; without dropout where `key` is None."""
-        return self.score(self.hidden(batch, key).last)
+        return self.token_scores(self.hidden(batch, key).last).logits()
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The one term's denominator: the sum of `decoder_loss_weights`."""
@@ -62,7 +63,7 @@ class TargetLoss(TermLoss):
         """
         weights_BL = batch["decoder_loss_weights"].astype(jnp.float32)
         sums = token_sums(
-            self.logits(batch, key),
+            self.token_scores(self.hidden(batch, key).last),
             batch["decoder_target_tokens"],
             weights_BL=weights_BL,
             label_smoothing=self.config.label_smoothing,

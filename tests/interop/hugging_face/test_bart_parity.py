@@ -95,7 +95,7 @@ def test_generation_model(name, tmp_path):
     )
     hidden = functools.partial(model.hidden, return_hidden=True, return_attention=True)
     decoded = jax.jit(hidden)(batch)
-    parity.close(model.score(decoded.last), out.logits, counts)
+    parity.close(model.token_scores(decoded.last).logits(), out.logits, counts)
     for got, want in zip(decoded.states, out.decoder_hidden_states, strict=True):
         parity.close(got, want, counts)
     per_query = np.broadcast_to(counts[:, None], (5, 4, counts.shape[1]))

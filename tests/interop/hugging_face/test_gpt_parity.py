@@ -58,7 +58,7 @@ def test_language_model(name, tmp_path):
     out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
     hidden = functools.partial(model.hidden, return_hidden=True, return_attention=True)
     found = jax.jit(hidden)(batch)
-    parity.close(model.score(found.last), out.logits, counts)
+    parity.close(model.token_scores(found.last).logits(), out.logits, counts)
     for got, want in zip(found.states, out.hidden_states, strict=True):
         parity.close(got, want, counts)
     for got, want in zip(found.attention, out.attentions, strict=True):

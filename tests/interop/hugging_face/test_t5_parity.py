@@ -90,7 +90,7 @@ def test_generation_model(name, tmp_path):
     )
     # transformers 5.23 scales umT5's states as if its output were tied, which T5X does not.
     scale = model.config.d_model**-0.5 if name == "umt5" else 1.0
-    parity.close(model.score(decoded.last) * scale, out.logits, counts)
+    parity.close(model.token_scores(decoded.last).logits() * scale, out.logits, counts)
     for got, want in zip(decoded.states, out.decoder_hidden_states, strict=True):
         parity.close(got, want, counts)
     seen = np.broadcast_to(counts[:, None], (5, 4, counts.shape[1]))

@@ -130,7 +130,7 @@ def test_both_streams_with_any_mask_and_memory(name, with_memory, rng, tmp_path)
     )
     read = functools.partial(model.encoder.read, return_hidden=True, return_attention=True)
     streams = jax.jit(read)(reading, memory)
-    parity.close(model.score(streams.query.last), out.logits)
+    parity.close(model.token_scores(streams.query.last).logits(), out.logits)
     for i, stream in enumerate((streams.content, streams.query)):
         for got, want in zip(stream.states, out.hidden_states[i::2], strict=True):
             parity.close(got, want)
