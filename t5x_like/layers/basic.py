@@ -67,8 +67,9 @@ class Linear(nnx.Module):
         )
         self.dtype = dtype
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        y = product(x.astype(self.dtype), self.kernel[...].astype(self.dtype))
+    def __call__(self, x: jax.Array, *, kept: str | None = None) -> jax.Array:
+        """The product; `kept` names `x` for rematerialisation (`product`)."""
+        y = product(x.astype(self.dtype), self.kernel[...].astype(self.dtype), kept)
         return y if self.bias is None else y + self.bias[...].astype(self.dtype)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,12 +56,16 @@ def dropout(
     if key is None or rate == 0.0:
         return x
     shape = [1 if d in shared else size for d, size in enumerate(x.shape)]
-    dropped = min(round(rate * _NUMBERS), _NUMBERS - 1)
+    dropped = _dropped(rate)
     if _cheap(key):
         return _dropout_again(x, key, tuple(shape), dropped)
     keep = _sixteen_bits(key, shape) >= dropped
     # Otherwise XLA may draw the numbers a second time for the backward pass.
     return _kept(x, jax.lax.optimization_barrier(keep), dropped)
+
+
+def _dropped(rate: float) -> int:
+    return min(round(rate * _NUMBERS), _NUMBERS - 1)
 
 
 def _kept(x: jax.Array, keep: jax.Array, dropped: int) -> jax.Array:
@@ -102,6 +107,29 @@ def _sixteen_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
     *leading, size = shape
     words = jax.random.bits(key, (*leading, -(-size // 2)), jnp.uint32)
     return jnp.concatenate([words & (_NUMBERS - 1), words >> 16], axis=-1)[..., :size]
+
+
+class Dropping(NamedTuple):
+    """Dropout of attention probabilities [B, H, L, M] that are not there yet.
+
+    Attributes:
+      key: the key of all of them.
+      rate: the probability of each to be dropped.
+      shared: whether all queries of a head drop the same keys.
+    """
+
+    key: jax.Array
+    rate: float
+    shared: bool
+
+    def __call__(self, p_BHLM: jax.Array) -> jax.Array:
+        shared = (2,) if self.shared else ()
+        return dropout(p_BHLM, self.key, rate=self.rate, shared=shared)
+
+    @property
+    def dropped(self) -> int:
+        """How many of 2**16 draws drop a probability."""
+        return _dropped(self.rate)
 
 
 def dropout_hidden(x_BLD: jax.Array, key: jax.Array | None, *, dropouts: Dropouts) -> jax.Array:

@@ -9,11 +9,12 @@ Suffixes: B batch, L queries, M keys, H heads, K d_kv; N blocks of C keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+
+from t5x_like.layers.dropout import Dropping
 
 _MASKED = -1e10  # finite: a row that sees no key at all gets a uniform softmax, not NaN
 
@@ -42,7 +43,7 @@ class Kernel(Protocol):
         *,
         mask: jax.Array | None,
         bias: jax.Array | None,
-        drop: Callable[[jax.Array], jax.Array] | None,
+        drop: Dropping | None,
     ) -> Attended: ...
 
 
@@ -52,7 +53,7 @@ def plain(
     *,
     mask: jax.Array | None,
     bias: jax.Array | None,
-    drop: Callable[[jax.Array], jax.Array] | None,
+    drop: Dropping | None,
 ) -> Attended:
     """Forms all logits; float32 softmax. Supports bias, dropout and probabilities."""
     logits_BHLM = _logits(q_BLHK, memory.keys, mask=mask, bias=bias)
@@ -67,7 +68,7 @@ def fused(
     *,
     mask: jax.Array | None,
     bias: jax.Array | None,
-    drop: Callable[[jax.Array], jax.Array] | None,
+    drop: Dropping | None,
 ) -> Attended:
     """cuDNN's flash attention through JAX where it can compute it; elsewhere the same as `plain`.
 
@@ -77,7 +78,7 @@ def fused(
       ValueError: the probabilities, which are not formed, would need dropout.
     """
     _no_dropout(drop)
-    if not _suits_cudnn(q_BLHK, memory.keys):
+    if not suits_cudnn(q_BLHK, memory.keys):
         values_BLHK, _ = plain(q_BLHK, memory, mask=mask, bias=bias, drop=None)
         return Attended(values_BLHK, None)
     pairs = (q_BLHK.shape[1], memory.keys.shape[1])  # cuDNN wants them in full and in one dtype
@@ -98,7 +99,7 @@ def blocked(
     *,
     mask: jax.Array | None,
     bias: jax.Array | None,
-    drop: Callable[[jax.Array], jax.Array] | None,
+    drop: Dropping | None,
     block: int = 512,
 ) -> Attended:
     """Takes `block` keys at a time, in both passes: memory grows with L + M, not with L * M.
@@ -234,7 +235,8 @@ def _broadcast(x: jax.Array, pairs: tuple[int, int]) -> jax.Array:
     return jnp.broadcast_to(x, (*x.shape[:2], *map(max, x.shape[2:], pairs)))
 
 
-def _suits_cudnn(q_BLHK: jax.Array, keys_BMHK: jax.Array) -> bool:
+def suits_cudnn(q_BLHK: jax.Array, keys_BMHK: jax.Array) -> bool:
+    """Whether cuDNN can compute it, on this machine's device."""
     width, lengths = q_BLHK.shape[-1], (q_BLHK.shape[1], keys_BMHK.shape[1])
     return (
         jax.default_backend() == "gpu"

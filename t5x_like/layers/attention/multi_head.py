@@ -5,8 +5,6 @@ Suffixes: B batch, L queries, M keys, D d_model, H heads, K d_kv, J = H * K join
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -15,10 +13,10 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.typing import DTypeLike
 
 from t5x_like.core.partitioning import constrain
-from t5x_like.layers.attention import attention_kernels
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
+from t5x_like.layers.attention.kernel_choice import automatic
 from t5x_like.layers.basic import Init, Linear
-from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, dropout
+from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, Dropping
 
 
 class Inits(NamedTuple):
@@ -42,17 +40,16 @@ def attend(
     bias: jax.Array | None = None,
     dropouts: Dropouts = NO_DROPOUT,
     key: jax.Array | None = None,
-    kernel: Kernel = attention_kernels.plain,
+    kernel: Kernel = automatic,
 ) -> Attended:
     """softmax(q k + bias) v -> [B, L, H, K] in the dtype of v; q is already scaled.
 
     `mask`, bool, and `bias`, float, broadcast to [B, H, L, M]. Logits and softmax are float32. A
     query that sees no key gets the mean of the values. The `kernel` decides the way of computing.
     """
-    drop: Callable[[jax.Array], jax.Array] | None = None
+    drop = None
     if key is not None and dropouts.attention:
-        shared = (2,) if dropouts.shared else ()
-        drop = functools.partial(dropout, key=key, rate=dropouts.attention, shared=shared)
+        drop = Dropping(key, dropouts.attention, dropouts.shared)
     return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
 
 
@@ -73,7 +70,7 @@ class Attention(nnx.Module):
         rngs: nnx.Rngs,
         bias: bool = False,
         scale: float = 1.0,
-        kernel: Kernel = attention_kernels.plain,
+        kernel: Kernel = automatic,
     ) -> None:
         def dense(init: Init, *, out: bool = False) -> Linear:
             shape, axes = (d_model, num_heads * d_kv), ("embed", "joined_kv")
@@ -93,16 +90,10 @@ class Attention(nnx.Module):
         """Keys and values, computed once for any number of queries."""
         # The length is not split here: each query needs every key.
         return KeysValues(
-            constrain(
-                self._heads(checkpoint_name(self.key(x_BMD), "key")), "batch", None, "heads", "kv"
-            ),
-            constrain(
-                self._heads(checkpoint_name(self.value(x_BMD), "value")),
-                "batch",
-                None,
-                "heads",
-                "kv",
-            ),
+            *(
+                constrain(self._heads(checkpoint_name(y, name)), "batch", None, "heads", "kv")
+                for y, name in ((self.key(x_BMD), "key"), (self.value(x_BMD), "value"))
+            )
         )
 
     def __call__(
@@ -122,7 +113,7 @@ class Attention(nnx.Module):
             q_BLHK, memory, mask=mask, bias=bias, dropouts=dropouts, key=key, kernel=self.kernel
         )
         y_BLJ = constrain(y_BLHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
-        return Attended(self.out(checkpoint_name(y_BLJ, "attended")), p_BHLM)
+        return Attended(self.out(y_BLJ, kept="attended"), p_BHLM)
 
     def _heads(self, x_BLJ: jax.Array) -> jax.Array:
         return x_BLJ.reshape(*x_BLJ.shape[:2], self.num_heads, -1)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 from jax.typing import DTypeLike
 
 from t5x_like.core.partitioning import constrain
@@ -139,7 +140,8 @@ class RelativeAttention(Attention):
 
     def heads(self, x_BQD: jax.Array) -> jax.Array:
         """Queries [B, Q, H, K], not scaled."""
-        return constrain(self._heads(self.query(x_BQD)), "batch", "length", "heads", "kv")
+        q_BQJ = checkpoint_name(self.query(x_BQD), "query")
+        return constrain(self._heads(q_BQJ), "batch", "length", "heads", "kv")
 
     def position_keys(self, positions: Positions, batch_size: int) -> jax.Array:
         """Projected position vectors, which queries are multiplied with: [B, H, C, K]."""
@@ -200,4 +202,4 @@ class RelativeAttention(Attention):
     def project(self, y_BQHK: jax.Array) -> jax.Array:
         """Joins all heads to [B, Q, D]."""
         y_BQJ = y_BQHK.reshape(*y_BQHK.shape[:2], -1)
-        return self.out(constrain(y_BQJ, "batch", "length", "joined_kv"))
+        return self.out(constrain(y_BQJ, "batch", "length", "joined_kv"), kept="attended")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.layers.attention.attention_kernels import KeysValues
+from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.stacks.blocks import DecoderLayer, Parts, insert
 from t5x_like.layers.stacks.encoder import all_states
 from t5x_like.layers.stacks.stack import Stack
@@ -79,7 +80,8 @@ class DecoderStack(Stack):
             probabilities = attention if return_attention else (None, None)
             return x_BLD, (x_BLD if return_hidden else None, *probabilities)
 
-        last, (states, attention, cross) = self(body, x_BLD, self.keys(key))
+        with forming_probabilities(return_attention):
+            last, (states, attention, cross) = self(body, x_BLD, self.keys(key))
         states = all_states(x_BLD, states, attention, return_attention=return_attention)
         return Decoded(last, states, attention, cross)
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.layers.attention.attention_kernels import KeysValues
+from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.stacks.blocks import EncoderLayer, Parts, insert
 from t5x_like.layers.stacks.stack import Stack
 
@@ -80,7 +81,8 @@ class EncoderStack(Stack):
             x_BLD, p_BHLL = layer(x_BLD, mask=mask, bias=bias, key=key)
             return x_BLD, (x_BLD if return_hidden else None, p_BHLL if return_attention else None)
 
-        last, (states, attention) = self(body, x_BLD, self.keys(key))
+        with forming_probabilities(return_attention):
+            last, (states, attention) = self(body, x_BLD, self.keys(key))
         states = all_states(x_BLD, states, attention, return_attention=return_attention)
         return Hidden(last, states, attention)
 

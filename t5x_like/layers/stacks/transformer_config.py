@@ -8,8 +8,8 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from t5x_like.layers.attention import attention_kernels
 from t5x_like.layers.attention.attention_kernels import Kernel
+from t5x_like.layers.attention.kernel_choice import automatic
 from t5x_like.layers.stacks.remat import Policy, policy
 
 
@@ -30,7 +30,7 @@ class Transformer:
     dtype: DTypeLike = "float32"  # computation's dtype; parameters are float32
     scan_unroll: int | None = None  # layers compiled in a row: 1 scans, 0: all; None: all on a TPU
     remat: str | Policy | None = None  # what is stored for the backward pass; None: everything
-    kernel: Kernel = attention_kernels.plain  # how attention is computed
+    kernel: Kernel = automatic  # how attention is computed
 
     may_be_zero: ClassVar[tuple[str, ...]] = ("scan_unroll",)
 

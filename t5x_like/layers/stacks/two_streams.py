@@ -15,6 +15,7 @@ from flax import nnx
 
 from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import KeysValues
+from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.attention.relative_attention import (
     Biases,
     Positions,
@@ -227,7 +228,8 @@ class TwoStreamStack(Stack):
             return x_BSD, (states, p if return_attention else None, new_BMD)
 
         memory = None if memory_BNMD is None else memory_BNMD.swapaxes(0, 1)
-        last, (states, attention, new) = self(body, x_BSD, (self.keys(key), memory))
+        with forming_probabilities(return_attention):
+            last, (states, attention, new) = self(body, x_BSD, (self.keys(key), memory))
         formed = attention and attention[0]  # one kernel for both streams
         states = all_states(x_BSD, states, formed, return_attention=return_attention)
         length = x_BSD.shape[1] - scene.num_predicted

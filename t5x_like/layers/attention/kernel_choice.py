@@ -1,0 +1,68 @@
+"""The way to compute attention that suits a device and the shapes."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
+import jax
+
+from t5x_like.core.partitioning import active_layout
+from t5x_like.layers.attention.attention_kernels import (
+    Attended,
+    KeysValues,
+    blocked,
+    fused,
+    plain,
+    suits_cudnn,
+)
+from t5x_like.layers.attention.tpu_attention import tpu, unsuited
+from t5x_like.layers.dropout import Dropping
+
+_FEW = 2**14
+"""Queries times keys up to which XLA's own fusions are as fast as a kernel on a TPU: rows of 128,
+the targets of a T5, and decoding."""
+
+_LONG = 2**22
+"""Queries times keys from which logits are formed in blocks where no kernel can compute them."""
+
+_forming: contextvars.ContextVar[bool] = contextvars.ContextVar("forming", default=False)
+
+
+@contextlib.contextmanager
+def forming_probabilities(wanted: bool) -> Iterator[None]:
+    """`automatic` forms probabilities in what is traced inside, if they are wanted."""
+    token = _forming.set(wanted or _forming.get())
+    try:
+        yield
+    finally:
+        _forming.reset(token)
+
+
+def automatic(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: jax.Array | None,
+    bias: jax.Array | None,
+    drop: Dropping | None,
+) -> Attended:
+    """`tpu` on TPUs, cuDNN's on GPUs, where they can compute the case; else `plain`.
+
+    Long rows that neither can compute are taken in blocks, unless there is dropout. CPUs have
+    `plain`.
+    """
+    queries, keys = q_BLHK.shape[1], memory.keys.shape[1]
+    layout = active_layout()
+    platform = jax.default_backend() if layout is None else layout.platform
+    few = queries * keys <= _FEW
+    kernel = plain
+    if platform != "cpu" and not _forming.get():
+        if platform == "tpu" and not few and unsuited(q_BLHK, memory, bias=bias) is None:
+            kernel = tpu
+        elif drop is None and platform != "tpu" and suits_cudnn(q_BLHK, memory.keys):
+            kernel = fused
+        elif drop is None and queries * keys >= _LONG:
+            kernel = blocked
+    return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)

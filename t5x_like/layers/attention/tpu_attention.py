@@ -1,0 +1,172 @@
+"""Attention by our Pallas kernel: over a mesh, with its gradient.
+
+Suffixes: B batch, L queries, M keys, H heads, K d_kv.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from t5x_like.core.partitioning import Layout, active_layout
+from t5x_like.layers.attention import pallas_kernel
+from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
+from t5x_like.layers.attention.pallas_kernel import Operands, Settings
+from t5x_like.layers.dropout import Dropping
+
+_BLOCK = pallas_kernel.LANES
+_ARRAYS = 8
+"""Arrays of queries times keys that a grid step has in the chip's memory at once, about."""
+
+
+def tpu(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: jax.Array | None,
+    bias: jax.Array | None,
+    drop: Dropping | None,
+    interpret: bool = False,
+) -> Attended:
+    """A kernel for TPUs that keeps all arrays [B, H, L, M] on the chip, in both passes.
+
+    It supports bias, dropout and every mask. With `interpret` it runs anywhere, slowly.
+
+    Raises:
+      ValueError: it cannot compute these shapes (`unsuited`).
+    """
+    if reason := unsuited(q_BLHK, memory, bias=bias):
+        raise ValueError(f"attention on TPUs: {reason}; use attention_kernels.blocked or .plain")
+    *_, heads, width = q_BLHK.shape
+    pairs = (q_BLHK.shape[1], memory.keys.shape[1])
+    q, k, v = (x.reshape(*x.shape[:2], heads * width) for x in (q_BLHK, *memory))
+    operands = Operands(
+        q,
+        k,
+        v,
+        mask=None if mask is None else _mask(mask, pairs[1]),
+        bias=None if bias is None else _bias(bias, (heads, *pairs)),
+        seed=_seed(drop, heads),
+    )
+    settings = Settings(
+        width=width,
+        dropped=0 if drop is None else drop.dropped,
+        shared=drop is not None and drop.shared,
+        interpret=interpret,
+    )
+    return Attended(_attend(operands, settings).reshape(q_BLHK.shape), None)
+
+
+def unsuited(q_BLHK: jax.Array, memory: KeysValues, *, bias: jax.Array | None) -> str | None:
+    """Why the kernel cannot compute arrays of these shapes; None if it can."""
+    _, queries, heads, width = q_BLHK.shape
+    keys = memory.keys.shape[1]
+    if _BLOCK % width and width % _BLOCK:
+        return f"a head's width must divide {_BLOCK} or be a multiple of it, not {width}"
+    layout = active_layout()
+    if layout is not None and layout.spec(("length",), (queries,))[0] is not None:
+        return "queries are split over devices"
+    of_a_block = max(_BLOCK // width, 1) if heads * width % _BLOCK == 0 else heads
+    arrays = _ARRAYS + (0 if bias is None else 4 * of_a_block)
+    if 4 * queries * keys * arrays > pallas_kernel.VMEM:
+        return f"{queries} queries by {keys} keys do not fit the chip's memory"
+    return None
+
+
+def _mask(mask: jax.Array, keys: int) -> jax.Array:
+    """Int8 [B|1, L|1, M]; all heads have one mask."""
+    mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+    return jnp.broadcast_to(mask, (*mask.shape[:3], keys))[:, 0].astype(jnp.int8)
+
+
+def _bias(bias: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
+    """Float32 [B|1, H, L, M]."""
+    bias = bias.reshape((1,) * (4 - bias.ndim) + bias.shape)
+    return jnp.broadcast_to(bias, (bias.shape[0], *shape)).astype(jnp.float32)
+
+
+def _seed(drop: Dropping | None, heads: int) -> jax.Array:
+    """As the kernel reads it, for a device with the first row and the first head."""
+    words = jnp.zeros(2, jnp.uint32) if drop is None else jax.random.key_data(drop.key)[:2]
+    words = jax.lax.bitcast_convert_type(words, jnp.int32)
+    return jnp.concatenate([words, jnp.array([0, 0, heads], jnp.int32)])
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _attend(operands: Operands, settings: Settings) -> jax.Array:
+    return _over_mesh(pallas_kernel.forward, operands, settings)
+
+
+def _attend_forward(operands: Operands, settings: Settings) -> tuple[jax.Array, Operands]:
+    return _attend(operands, settings), operands
+
+
+def _attend_backward(settings: Settings, operands: Operands, g: jax.Array) -> tuple[Operands]:
+    dq, dk, dv, *dbias = _over_mesh(pallas_kernel.backward, operands, settings, g)
+    return (Operands(dq, dk, dv, None, dbias[0] if dbias else None, None),)
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *g: Any) -> Any:
+    """Each device computes its own rows and heads; the gradient of a shared bias is summed."""
+    layout = active_layout()
+    if layout is None or layout.mesh.size == 1:
+        return fn(settings, operands, *g)
+    rows, heads = _split(layout, operands, settings)
+
+    def local(operands: Operands, *g: jax.Array) -> Any:
+        own = operands._replace(seed=_own_seed(operands, settings, rows=rows, heads=heads))
+        if not g:
+            return fn(settings, own)
+        dq, dk, dv, *dbias = fn(settings, own, *g)
+        if dbias and len(operands.bias) == 1 and rows:
+            dbias = [jax.lax.psum(dbias[0], rows)]
+        return [dq, dk, dv, *dbias]
+
+    def of_rows(x: jax.Array, *rest: Any) -> PartitionSpec:
+        return PartitionSpec(rows if len(x) > 1 else None, *rest)
+
+    joined = PartitionSpec(rows, None, heads)
+    specs = Operands(
+        q=joined,
+        k=joined,
+        v=joined,
+        mask=None if operands.mask is None else of_rows(operands.mask),
+        bias=None if operands.bias is None else of_rows(operands.bias, heads),
+        seed=PartitionSpec(),
+    )
+    out = [joined] * 3 + ([] if operands.bias is None else [specs.bias]) if g else joined
+    return jax.shard_map(
+        local,
+        mesh=layout.mesh,
+        in_specs=(specs, *[joined for _ in g]),
+        out_specs=out,
+        check_vma=False,
+    )(operands, *g)
+
+
+def _own_seed(
+    operands: Operands, settings: Settings, *, rows: tuple[str, ...], heads: tuple[str, ...]
+) -> jax.Array:
+    """The seed with the numbers of this device's first row and first head."""
+    row = jax.lax.axis_index(rows) * len(operands.q) if rows else 0
+    own = operands.q.shape[-1] // settings.width
+    head = jax.lax.axis_index(heads) * own if heads else 0
+    return operands.seed.at[2:4].set(jnp.stack([row, head]).astype(jnp.int32))
+
+
+def _split(
+    layout: Layout, operands: Operands, settings: Settings
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The mesh axes that split rows, and those that split heads."""
+    heads = operands.q.shape[-1] // settings.width
+    spec = layout.spec(("batch", "heads"), (len(operands.q), heads))
+    axes = [(one,) if isinstance(one, str) else tuple(one or ()) for one in spec]
+    return axes[0], axes[1]
