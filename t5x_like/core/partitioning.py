@@ -219,24 +219,26 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, layout.sharding(axes, x.shape))
 
 
-def reduce_gradient(x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
-    """`x`, a parameter, whose gradient is laid out as the optimizer reads it (`Layout.stored`).
+def gathered(x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
+    """A parameter as a step computes with it; its gradient is laid out as the optimizer reads it.
 
-    So XLA reduces it where it arises, and each device gets its share. Does nothing outside a
-    layout.
+    So XLA gathers it where it is used and reduces its gradient where this arises, and each device
+    gets its share (`Layout.stored`). Does nothing outside a layout.
     """
     layout = _ACTIVE.get()
-    return x if layout is None else _reduced_gradient(x, layout.stored(axes, x.shape))
+    if layout is None:
+        return x
+    return _gathered(x, layout.sharding(axes, x.shape), layout.stored(axes, x.shape))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _reduced_gradient(x: jax.Array, sharding: NamedSharding) -> jax.Array:
-    return x
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _gathered(x: jax.Array, whole: NamedSharding, stored: NamedSharding) -> jax.Array:
+    return jax.lax.with_sharding_constraint(x, whole)
 
 
-_reduced_gradient.defvjp(
-    lambda x, sharding: (x, None),
-    lambda sharding, _, g: (jax.lax.with_sharding_constraint(g, sharding),),
+_gathered.defvjp(
+    lambda x, whole, stored: (_gathered(x, whole, stored), None),
+    lambda whole, stored, _, g: (jax.lax.with_sharding_constraint(g, stored),),
 )
 
 

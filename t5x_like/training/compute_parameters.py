@@ -23,7 +23,8 @@ class ComputeParameters:
     Attributes:
       dtypes: the dtype that a step computes with, of each parameter; a plain dict.
       stored: the shardings between steps, same tree.
-      gathered: the shardings within a step, same tree.
+      gathered: the shardings within a step, same tree. Stacked parameters stay as they are stored:
+        the stack gathers its layers one by one.
     """
 
     dtypes: Any
@@ -36,7 +37,12 @@ class ComputeParameters:
         return cls(
             dtypes=_compute_dtypes(params),
             stored=map_parameters(layout.stored, params),
-            gathered=map_parameters(layout.sharding, params),
+            gathered=map_parameters(
+                lambda axes, shape: (layout.stored if len(shape) > len(axes) else layout.sharding)(
+                    axes, shape
+                ),
+                params,
+            ),
         )
 
     def gather(self, params: Any) -> Any:

@@ -15,7 +15,7 @@ from flax import nnx
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks.encoder import EncoderStack
 from t5x_like.layers.stacks.remat import Policy
-from t5x_like.layers.stacks.stack import Body
+from t5x_like.layers.stacks.stack import Body, gathered_layers
 
 Sharing = Literal["all", "attention", "ffn", "none"]
 SHARING: tuple[str, ...] = get_args(Sharing)
@@ -61,7 +61,7 @@ class SharedStack(EncoderStack):
     def __call__(self, body: Body, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
         # What is shared stays outside the loop: it is not copied for each layer, and its
         # gradients add up in one place.
-        leaves, structure = jax.tree.flatten(self.layers)
+        leaves, structure = jax.tree.flatten(gathered_layers(self.layers))
         own = [leaf if len(leaf) == self.num_layers else None for leaf in leaves]
         # In float32: the gradients of all layers add up in this dtype.
         leaves = [leaf.astype(jnp.float32) for leaf in leaves]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.core.partitioning import active_layout, reduce_gradient
+from t5x_like.core.partitioning import active_layout, gathered
 from t5x_like.layers.stacks.remat import Policy, fitting_policy, policy
 
 Body = Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]]
@@ -59,17 +59,16 @@ class Stack(nnx.Module):
         if kept is not None:
             # In a loop, XLA cannot merge the second computation with the first.
             body = jax.checkpoint(body, policy=kept, prevent_cse=unrolled)
-        body = _with_reduced_gradients(body)
         if not unrolled:
             return jax.lax.scan(
                 lambda x, layer_xs: body(layer_xs[0], x, layer_xs[1]),
                 x,
-                (layers, xs),
+                (gathered_layers(layers), xs),
                 unroll=unroll,
             )
         ys = []
         for layer, layer_xs in _unstack((layers, xs), self.num_layers):
-            x, y = body(layer, x, layer_xs)
+            x, y = body(gathered_layers(layer), x, layer_xs)
             ys.append(y)
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves), *ys)
 
@@ -85,19 +84,16 @@ class Stack(nnx.Module):
         return None if key is None else jax.random.split(key, self.num_layers)
 
 
-def _with_reduced_gradients(body: Body) -> Body:
-    """`body`, whose parameters have their gradients reduced layer by layer."""
+def gathered_layers(layers: Any) -> Any:
+    """Layers, or stacked layers, whose parameters are gathered (`partitioning.gathered`)."""
 
     def one(leaf: Any) -> Any:
         if not isinstance(leaf, nnx.Param):
             return leaf
-        return leaf.replace(reduce_gradient(leaf[...], leaf.get_metadata()["axes"]))
+        return leaf.replace(gathered(leaf[...], leaf.get_metadata()["axes"]))
 
-    def reduced(layer: Any, x: jax.Array, xs: Any) -> tuple[jax.Array, Any]:
-        is_parameter = lambda leaf: isinstance(leaf, nnx.Param)  # noqa: E731
-        return body(jax.tree.map(one, layer, is_leaf=is_parameter), x, xs)
-
-    return reduced
+    is_parameter = lambda leaf: isinstance(leaf, nnx.Param)  # noqa: E731
+    return jax.tree.map(one, layers, is_leaf=is_parameter)
 
 
 def _unstack(stacked: Any, n: int) -> list[Any]:
