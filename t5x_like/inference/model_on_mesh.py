@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.core import partitioning
+from t5x_like.core import global_batches
 from t5x_like.core.partitioning import Layout
 
 
@@ -31,7 +31,7 @@ class ModelOnMesh:
         if self.layout is None:
             return function(self.model, batch, **options)
         size = len(next(iter(batch.values())))
-        rows = partitioning.process_rows(self.layout, size)
-        placed = partitioning.to_global(self.layout, batch, rows=rows, batch_size=size)
+        rows = global_batches.process_rows(self.layout, size)
+        placed = global_batches.to_global(self.layout, batch, rows=rows, batch_size=size)
         with self.layout.active():
             return function(self.model, placed, **options)

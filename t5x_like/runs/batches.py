@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.core import partitioning
+from t5x_like.core import global_batches, partitioning
 from t5x_like.data import stream
 from t5x_like.evaluation.evaluator import evaluate, with_token_names
 from t5x_like.runs.run import Run
@@ -28,10 +28,10 @@ class ToDevice:
 
     def __init__(self, layout: partitioning.Layout, batch_size: int) -> None:
         self._layout, self._batch_size = layout, batch_size
-        self.rows = partitioning.process_rows(layout, batch_size)
+        self.rows = global_batches.process_rows(layout, batch_size)
 
     def __call__(self, local: Mapping[str, np.ndarray]) -> Batch:
-        return partitioning.to_global(
+        return global_batches.to_global(
             self._layout, local, rows=self.rows, batch_size=self._batch_size
         )
 

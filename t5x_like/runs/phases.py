@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from t5x_like.core import partitioning
+from t5x_like.core import global_batches
 from t5x_like.data import mixtures, stream
 from t5x_like.data.samples.randomness import phase_seed
 from t5x_like.evaluation.text_bytes import token_bytes
@@ -19,7 +19,7 @@ from t5x_like.runs import preflight
 from t5x_like.runs.batches import EVALUATION_SEED, PhaseBatches
 from t5x_like.runs.evaluation.in_training import TaskEvaluation, task_evaluation
 from t5x_like.runs.run import Run
-from t5x_like.training import multihost
+from t5x_like.training.hosts import multihost
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
@@ -42,7 +42,7 @@ class RunPhase:
     def check(self) -> None:
         """Raises ValueError if its batches cannot be made, as far as this is known without data."""
         run = self.run
-        partitioning.check_batch(
+        global_batches.check_batch(
             run.layout, run.options.batch_size, microbatches=run.options.microbatches
         )
         data = run.data.with_lengths()

@@ -18,10 +18,11 @@ from t5x_like.runs import preflight, run_directory
 from t5x_like.runs.phases import RunPhase
 from t5x_like.runs.run import Run
 from t5x_like.runs.run_text import run_text
-from t5x_like.training import code_version, loop, step
-from t5x_like.training.agreement import agree
+from t5x_like.training import loop, step
 from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.hosts import code_version
+from t5x_like.training.hosts.agreement import agree
 from t5x_like.training.logs import RunLog
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from t5x_like.core import whole_files
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache.lock import HeldError, sole_writer
 from t5x_like.data.user_modules import import_module
-from t5x_like.training import multihost
+from t5x_like.training.hosts import multihost
 from t5x_like.vocabularies import loading
 
 _CONFIG = "config.gin"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from t5x_like.training import multihost
 from t5x_like.training.checkpointing.ranking import BestMetric, with_phase
+from t5x_like.training.hosts import multihost
 
 
 class EarlyStopping:

@@ -13,7 +13,8 @@ import numpy as np
 import optax
 from flax import nnx
 
-from t5x_like.core.partitioning import Layout, check_batch, map_parameters
+from t5x_like.core.global_batches import check_batch
+from t5x_like.core.partitioning import Layout, map_parameters
 from t5x_like.training import compilation
 from t5x_like.training.compute_parameters import ComputeParameters
 from t5x_like.training.optimization import freezing, layerwise

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType, PartitionSpec
 
-from t5x_like.core import partitioning
+from t5x_like.core import global_batches, partitioning
 from t5x_like.core.partitioning import make_layout
 
 MESHES = ({"data": 8}, {"data": 4, "tensor": 2}, {"data": 2, "fsdp": 2, "tensor": 2})
@@ -96,25 +96,25 @@ def test_constrain_pins_inside_a_layout_and_does_nothing_outside() -> None:
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_rows_reach_the_devices_unchanged(mesh: dict[str, int]) -> None:
     layout = make_layout(mesh)
-    rows = partitioning.process_rows(layout, 16)
+    rows = global_batches.process_rows(layout, 16)
     np.testing.assert_array_equal(rows, np.arange(16))
     local = {"ids": np.arange(48, dtype=np.int32).reshape(16, 3), "w": np.ones(16, np.float32)}
-    batch = partitioning.to_global(layout, local, rows=rows, batch_size=16)
+    batch = global_batches.to_global(layout, local, rows=rows, batch_size=16)
     for name, x in local.items():
         np.testing.assert_array_equal(np.asarray(batch[name]), x)
         shards = {shard.data.shape[0] for shard in batch[name].addressable_shards}
         assert shards == {16 // layout.batch_shards}
     with pytest.raises(ValueError, match="Feature 'ids' has shape"):
-        partitioning.to_global(layout, {"ids": local["ids"][:8]}, rows=rows, batch_size=16)
+        global_batches.to_global(layout, {"ids": local["ids"][:8]}, rows=rows, batch_size=16)
 
 
 def test_a_batch_that_does_not_split_is_refused() -> None:
     layout = make_layout({"data": 4, "tensor": 2})
-    partitioning.check_batch(layout, 24, microbatches=2)
+    global_batches.check_batch(layout, 24, microbatches=2)
     with pytest.raises(ValueError, match=r"multiple of 8 .* Nearest: 16 or 24"):
-        partitioning.check_batch(layout, 20, microbatches=2)
+        global_batches.check_batch(layout, 20, microbatches=2)
     with pytest.raises(ValueError, match="Nearest: 4"):
-        partitioning.check_batch(layout, 3)
+        global_batches.check_batch(layout, 3)
 
 
 def test_optimizer_state_lies_like_its_parameters() -> None:

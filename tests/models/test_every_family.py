@@ -11,7 +11,8 @@ import pytest
 from flax import nnx
 from tiny_families import FAMILIES, ROWS
 
-from t5x_like.core.partitioning import make_layout, process_rows, to_global
+from t5x_like.core.global_batches import process_rows, to_global
+from t5x_like.core.partitioning import make_layout
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.training import step
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from t5x_like.core.partitioning import Layout, process_rows, to_global
+from t5x_like.core.global_batches import process_rows, to_global
+from t5x_like.core.partitioning import Layout
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.models import bert, distilbert
 from t5x_like.runs import saved_model

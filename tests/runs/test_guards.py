@@ -14,7 +14,7 @@ import pytest
 from tiny_run import ROOT, Tiny, finish, losses, saved_steps
 
 from t5x_like.data.cache.lock import sole_writer
-from t5x_like.training import code_version
+from t5x_like.training.hosts import code_version
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def main() -> None:
 
     import tiny_model as tiny
 
-    from t5x_like.core import partitioning
+    from t5x_like.core import global_batches, partitioning
     from t5x_like.training import logs, loop
     from t5x_like.training.checkpointing import checkpoints
 
@@ -56,7 +56,7 @@ def main() -> None:
         metadata={},
         log=logs.RunLog(flags.directory, total_steps=flags.steps, tensorboard=False),
     )
-    rows = partitioning.process_rows(where, tiny.BATCH).tolist()
+    rows = global_batches.process_rows(where, tiny.BATCH).tolist()
     print(json.dumps({"status": outcome.status, "step": outcome.step, "rows": rows}))
 
 

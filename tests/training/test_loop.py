@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import tiny_model as tiny
 
-from t5x_like.core import partitioning
+from t5x_like.core import global_batches
 from t5x_like.training import loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import RunLog, read_metrics
@@ -206,11 +206,11 @@ def larger() -> step.Program:
 def larger_batches(start: int) -> Iterator[Any]:
     """Batches that hold two of the usual ones."""
     where = tiny.layout(**WHERE)
-    mine = partitioning.process_rows(where, LARGER)
+    mine = global_batches.process_rows(where, LARGER)
     for n in itertools.count(start):
         parts = [tiny.rows(2 * n), tiny.rows(2 * n + 1)]
         rows = {name: np.concatenate([part[name] for part in parts])[mine] for name in parts[0]}
-        yield partitioning.to_global(where, rows, rows=mine, batch_size=LARGER)
+        yield global_batches.to_global(where, rows, rows=mine, batch_size=LARGER)
 
 
 @pytest.mark.slow

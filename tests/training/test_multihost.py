@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 import tiny_model as tiny
 
-from t5x_like.training import multihost
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.hosts import multihost
 from t5x_like.training.logs import read_metrics
 
 HERE = Path(__file__).parent
@@ -176,8 +176,8 @@ for name in ("--process", "--processes", "--port"):
     parser.add_argument(name, type=int)
 flags = parser.parse_args()
 jax.distributed.initialize(f"localhost:{flags.port}", flags.processes, flags.process)
-from t5x_like.training import multihost
-from t5x_like.training.agreement import agree
+from t5x_like.training.hosts import multihost
+from t5x_like.training.hosts.agreement import agree
 
 def failure(work):
     try:

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from t5x_like.core import partitioning
+from t5x_like.core import global_batches, partitioning
 from t5x_like.training import step
 from t5x_like.training.optimization import optimizers
 
@@ -111,9 +111,9 @@ def rows(n: int) -> dict[str, np.ndarray]:
 
 
 def batch(where: partitioning.Layout, n: int) -> dict[str, jax.Array]:
-    mine = partitioning.process_rows(where, BATCH)
+    mine = global_batches.process_rows(where, BATCH)
     local = {name: x[mine] for name, x in rows(n).items()}
-    return partitioning.to_global(where, local, rows=mine, batch_size=BATCH)
+    return global_batches.to_global(where, local, rows=mine, batch_size=BATCH)
 
 
 def batches(where: partitioning.Layout, start: int) -> Iterator[dict[str, jax.Array]]:

@@ -15,7 +15,7 @@ from t5x_like.data.feature_converters import PrefixDecoder
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
 from t5x_like.runs.batches import ToDevice
-from t5x_like.training import multihost
+from t5x_like.training.hosts import multihost
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch

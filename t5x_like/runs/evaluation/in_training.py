@@ -14,7 +14,7 @@ from t5x_like.data.cache.evaluation_files import NoExamplesError
 from t5x_like.evaluation.task_metrics import ask, fields_read, measure
 from t5x_like.runs.evaluation import answers
 from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
-from t5x_like.training import multihost
+from t5x_like.training.hosts import multihost
 
 if TYPE_CHECKING:
     from t5x_like.core.task_answers import Answerer

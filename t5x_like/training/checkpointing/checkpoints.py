@@ -20,7 +20,6 @@ from etils import epath
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 from t5x_like.core import whole_files
-from t5x_like.training import multihost
 from t5x_like.training.checkpointing import checksums
 from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
@@ -36,6 +35,7 @@ from t5x_like.training.checkpointing.ranking import (
     saved_metrics,
     with_phase,
 )
+from t5x_like.training.hosts import multihost
 from t5x_like.training.state import TrainState
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from t5x_like.training.multihost import ProcessError
+from t5x_like.training.hosts.multihost import ProcessError
 
 
 def agree(what: str, lines: Sequence[str]) -> None:
