@@ -1,0 +1,102 @@
+"""A process that compiles the step of one phase for absent TPUs, and writes what it learns.
+
+`compilation` starts it, with the variables of `Topology.environment`. It reads a JSON request from
+its standard input and writes files into the folder that the request names:
+
+- program.json: what is known before the compiler runs;
+- memory.json: what the compiler says about memory, or its error;
+- step.hlo: the optimized program.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from t5x_like.core import partitioning
+from t5x_like.planning import rows
+from t5x_like.planning.topologies import topology
+from t5x_like.runs import gin_run, pretraining
+from t5x_like.runs.phases import RunPhase
+from t5x_like.runs.run import Run
+
+STAND_IN = "stdlib_docs"
+"""A corpus by name, for a recipe that names no text: the rows of all text have the same shapes."""
+
+
+def main() -> None:
+    """Compiles what standard input asks for."""
+    request = json.load(sys.stdin)
+    folder = Path(request["folder"])
+    devices = topology(request["topology"], request["slices"]).devices()
+    with partitioning.on_devices(devices):
+        run, notes = load(request["files"], request["bindings"], request["folders"])
+    phases = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
+    phase = phases[request["phase"]]
+    phase.check()
+    row = rows.full_row(phase.run)
+    program = pretraining.build_program(phase.run)
+    steps = [*(one.start for one in phases[1:]), run.options.train_steps]
+    known = {
+        "phases": len(phases),
+        "steps": steps[phase.number] - phase.start,
+        "batch_size": phase.run.options.batch_size,
+        "lengths": dict(phase.run.data.with_lengths().lengths or {}),
+        "tokens": rows.tokens(row) * phase.run.options.batch_size,
+        "flops": rows.step_flops(phase.run, row),
+        "mesh": dict(run.layout.mesh.shape),
+        "parameter_count": program.parameter_count,
+        "bytes": _bytes(program.abstract_state),
+        "notes": notes,
+    }
+    (folder / "program.json").write_text(json.dumps(known))
+    lowered = program.lower(row)
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        (folder / "memory.json").write_text(json.dumps({"error": str(error)}))
+        return
+    (folder / "memory.json").write_text(json.dumps(_memory(compiled.memory_analysis())))
+    (folder / "step.hlo").write_text(compiled.as_text())
+
+
+def load(files: list[str], bindings: list[str], folders: list[str]) -> tuple[Run, list[str]]:
+    """The run that gin describes; one that names no text gets `STAND_IN`."""
+    from t5x_like.config import gin_config
+
+    gin_config.load(files, bindings, folders)
+    named = [gin_config.macro(name) for name in ("CORPUS", "MIXTURE_OR_TASK_NAME")]
+    more = [] if any(named) else [f"MIXTURE_OR_TASK_NAME={STAND_IN!r}"]
+    return gin_run.load(files, [*bindings, *more], folders)
+
+
+def _bytes(state: Any) -> dict[str, int]:
+    """Bytes of each part of the state on one device."""
+    parts = {
+        "parameters": state.params,
+        "optimizer": state.opt_state,
+        "average": state.ema,
+        "memory of the model": state.carry,
+    }
+    return {name: sum(map(_on_device, jax.tree.leaves(part))) for name, part in parts.items()}
+
+
+def _on_device(leaf: Any) -> int:
+    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+
+
+def _memory(found: Any) -> dict[str, int]:
+    return {
+        "peak": found.peak_memory_in_bytes,
+        "arguments": found.argument_size_in_bytes,
+        "temporaries": found.temp_size_in_bytes,
+    }
+
+
+if __name__ == "__main__":
+    main()
