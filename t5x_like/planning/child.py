@@ -4,8 +4,9 @@
 its standard input and writes files into the folder that the request names:
 
 - program.json: what is known before the compiler runs;
-- memory.json: what the compiler says about memory, or its error;
-- step.hlo: the optimized program.
+- memory.json: the bytes of HBM that the step needs, or the compiler's error;
+- step.hlo: the optimized program;
+- error.json: why there is nothing else.
 """
 
 from __future__ import annotations
@@ -30,9 +31,16 @@ STAND_IN = "stdlib_docs"
 
 
 def main() -> None:
-    """Compiles what standard input asks for."""
+    """Compiles what standard input asks for. An error that users can mend goes to error.json."""
     request = json.load(sys.stdin)
     folder = Path(request["folder"])
+    try:
+        _compile(request, folder)
+    except (ValueError, OSError) as error:
+        (folder / "error.json").write_text(json.dumps(str(error)))
+
+
+def _compile(request: dict[str, Any], folder: Path) -> None:
     devices = topology(request["topology"], request["slices"]).devices()
     with partitioning.on_devices(devices):
         run, notes = load(request["files"], request["bindings"], request["folders"])
@@ -61,7 +69,8 @@ def main() -> None:
     except jax.errors.JaxRuntimeError as error:
         (folder / "memory.json").write_text(json.dumps({"error": str(error)}))
         return
-    (folder / "memory.json").write_text(json.dumps(_memory(compiled.memory_analysis())))
+    memory = compiled.memory_analysis()
+    (folder / "memory.json").write_text(json.dumps({"peak": memory.peak_memory_in_bytes}))
     (folder / "step.hlo").write_text(compiled.as_text())
 
 
@@ -88,14 +97,6 @@ def _bytes(state: Any) -> dict[str, int]:
 
 def _on_device(leaf: Any) -> int:
     return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-
-
-def _memory(found: Any) -> dict[str, int]:
-    return {
-        "peak": found.peak_memory_in_bytes,
-        "arguments": found.argument_size_in_bytes,
-        "temporaries": found.temp_size_in_bytes,
-    }
 
 
 if __name__ == "__main__":

@@ -38,9 +38,13 @@ class Topology:
     def chips(self) -> int:
         return self.chips_of_slice * self.slices
 
+    @property
+    def name(self) -> str:
+        """The name of one slice, such as `v5e:4x4`."""
+        return f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
+
     def __str__(self) -> str:
-        several = f" x {self.slices} slices" if self.slices > 1 else ""
-        return f"{self.chip.name}:{'x'.join(map(str, self.shape))}{several}"
+        return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
 
     def environment(self) -> dict[str, str]:
         """Variables of a process that compiles for these chips and has none of them.
@@ -61,9 +65,8 @@ class Topology:
         """Devices to compile for. The process must have the variables of `environment`."""
         from jax.experimental import topologies
 
-        name = f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
         several = {"num_slices": self.slices} if self.slices > 1 else {}
-        found = topologies.get_topology_desc(topology_name=name, platform="tpu", **several)
+        found = topologies.get_topology_desc(self.name, "tpu", **several)
         return list(found.devices)
 
 

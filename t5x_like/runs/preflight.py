@@ -148,9 +148,7 @@ def step_works(
         ) from error
 
 
-def row_features(
-    objective: Objective | None, lengths: Mapping[str, int]
-) -> dict[str, FeatureSpec]:
+def row_features(objective: Objective | None, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
     """The features of an objective's examples; without one, those that `lengths` names.
 
     Raises:
