@@ -29,7 +29,7 @@ def add_gin(parser: argparse.ArgumentParser, *, default: str, recipe: str = "--r
     group = parser.add_argument_group("configuration")
     group.add_argument(
         recipe,
-        **({} if recipe.startswith("-") else {"nargs": "?"}),
+        nargs=None if recipe.startswith("-") else "?",
         metavar="NAME",
         help="a published pretraining run, such as bert_base, or its small twin bert-mini "
         "(`t5x_like recipes` lists them); gin files and overrides come after it",

@@ -63,15 +63,17 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
         "notes": notes,
     }
     (folder / "program.json").write_text(json.dumps(known))
-    lowered = program.lower(row)
+    lowered = program.lower(rows.whole_row(phase.run, row))
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         (folder / "memory.json").write_text(json.dumps({"error": str(error)}))
         return
-    memory = compiled.memory_analysis()
+    memory, text = compiled.memory_analysis(), compiled.as_text()
+    assert memory is not None, "the TPU's compiler knows it"
+    assert text is not None, "the TPU's compiler knows it"
     (folder / "memory.json").write_text(json.dumps({"peak": memory.peak_memory_in_bytes}))
-    (folder / "step.hlo").write_text(compiled.as_text())
+    (folder / "step.hlo").write_text(text)
 
 
 def load(files: list[str], bindings: list[str], folders: list[str]) -> tuple[Run, list[str]]:

@@ -14,13 +14,16 @@ from t5x_like.planning.topologies import Topology, topology
 from t5x_like.planning.traffic import Traffic
 from t5x_like.planning.walk import Work, walk
 
+_DAY = 86400
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepTime:
     """The modelled time of a step, in seconds.
 
     Attributes:
-      compute: a walk over the program, kernels included, without collectives.
+      compute: a walk over the program, kernels included, without collectives: the time of the step
+        if all collectives run beside it.
       cycles: {kind of instruction: seconds} of that.
       uncosted: the part of `compute` that is bytes at the memory's bandwidth.
       kernels: the part of `compute` that Pallas kernels take.
@@ -34,6 +37,11 @@ class StepTime:
     kernels: float
     ici: float
     dcn: float
+
+    @property
+    def most(self) -> float:
+        """The time of the step if no collective runs beside it."""
+        return self.compute + self.ici + self.dcn
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +62,7 @@ class PhasePlan:
       hbm_parts: bytes on a device by what they are for.
       traffic: {kind: collectives of a step}; None if the step does not fit.
       time: None if the step does not fit or its code was not generated.
-      mfu: model FLOPs utilisation without collectives, of `time.compute`.
+      peak_flops: what all chips could do in a second.
     """
 
     steps: int
@@ -70,12 +78,20 @@ class PhasePlan:
     hbm_parts: Mapping[str, float]
     traffic: Mapping[str, Traffic] | None
     time: StepTime | None
-    mfu: float | None
+    peak_flops: float
 
-    @property
-    def days(self) -> float | None:
-        """Days of all its steps, without collectives; None if the time is unknown."""
-        return None if self.time is None else self.steps * self.time.compute / 86400
+    def mfu(self, seconds: float) -> float | None:
+        """Model FLOPs utilisation in steps of that many seconds."""
+        return None if self.flops is None else self.flops / seconds / self.peak_flops
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rates:
+    """What a chip costs, in any currency, and what it burns; None where it is unknown."""
+
+    price_per_chip_hour: float | None = None
+    watts_per_chip: float | None = None
+    kg_co2e_per_kwh: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,11 +107,31 @@ class Plan:
         """Whether all phases fit."""
         return all(phase.fits for phase in self.phases)
 
-    @property
-    def days(self) -> float | None:
-        """Days of the run, without collectives; None if that of a phase is unknown."""
-        days = [phase.days for phase in self.phases]
-        return None if None in days else sum(day for day in days if day is not None)
+    def days(self) -> tuple[float, float] | None:
+        """Days of the run: if all collectives run beside the rest, and if none does.
+
+        None if the time of a phase is unknown.
+        """
+        times = [(phase.steps, phase.time) for phase in self.phases]
+        known = [(steps, time) for steps, time in times if time is not None]
+        if len(known) < len(times):
+            return None
+        least = sum(steps * time.compute for steps, time in known)
+        return least / _DAY, sum(steps * time.most for steps, time in known) / _DAY
+
+    def expenses(self, rates: Rates) -> dict[str, float]:
+        """What the run costs at most, by name; only what the rates and the time tell."""
+        if (days := self.days()) is None:
+            return {}
+        hours = 24 * days[1] * self.topology.chips
+        found = {"chip_hours": hours}
+        if rates.price_per_chip_hour is not None:
+            found["cost"] = hours * rates.price_per_chip_hour
+        if rates.watts_per_chip is not None:
+            found["kwh"] = hours * rates.watts_per_chip / 1000
+            if rates.kg_co2e_per_kwh is not None:
+                found["kg_co2e"] = found["kwh"] * rates.kg_co2e_per_kwh
+        return found
 
 
 def plan(
@@ -107,7 +143,7 @@ def plan(
     folders: Sequence[str] = (),
     memory_only: bool = False,
 ) -> Plan:
-    """Compiles each phase of a run for slices of TPUs. Nothing is read or written; no text is needed.
+    """Compiles each phase of a run for slices of TPUs. No text is read.
 
     Args:
       files: gin files, as `t5x_like train --gin_file` takes them.
@@ -150,9 +186,6 @@ def _phase(compiled: Compiled, where: Topology) -> PhasePlan:
             slices=where.slices,
         )
     time = _time(work, where) if work is not None and compiled.final else None
-    mfu = None
-    if time is not None and known["flops"] is not None:
-        mfu = known["flops"] / where.chips / where.chip.peak_flops / time.compute
     held = {name: float(size) for name, size in known["bytes"].items() if size}
     return PhasePlan(
         steps=known["steps"],
@@ -168,7 +201,7 @@ def _phase(compiled: Compiled, where: Topology) -> PhasePlan:
         hbm_parts={**held, "temporaries": max(0.0, compiled.needed - sum(held.values()))},
         traffic=None if work is None else work.traffic,
         time=time,
-        mfu=mfu,
+        peak_flops=where.chips * where.chip.peak_flops,
     )
 
 

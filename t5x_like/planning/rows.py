@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,17 +34,21 @@ def full_row(run: Run) -> dict[str, np.ndarray]:
         else np.arange(_TOKEN, _TOKEN + one.length).astype(one.dtype)
         for name, one in features.items()
     }
-    row = run.feature_converter.convert([example], features=features, ids=preflight.SOME_IDS)
-    return row if run.completer is None else row | run.completer.shapes(row, run.layout)
+    return run.feature_converter.convert([example], features=features, ids=preflight.SOME_IDS)
 
 
-def tokens(row: dict[str, np.ndarray]) -> int:
+def whole_row(run: Run, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with what the run's completer adds to it, as shapes and dtypes."""
+    return {**row, **(run.completer.added(row, run.abstract_model) if run.completer else {})}
+
+
+def tokens(row: Mapping[str, np.ndarray]) -> int:
     """The tokens of a full row: those of the encoder and of the decoder."""
     names = ("encoder_input_tokens", "decoder_target_tokens")
     return sum(row[name].size for name in names if name in row)
 
 
-def step_flops(run: Run, row: dict[str, np.ndarray]) -> float | None:
+def step_flops(run: Run, row: Mapping[str, np.ndarray]) -> float | None:
     """Operations of matrix products in a step on full rows, forward and backward.
 
     Nothing that is computed again counts. None if the model does not count them.
