@@ -83,6 +83,7 @@ RULES = {
     "planning": Rule(
         ours="config core data partitioning planning runs training",
         others="jax numpy",
+        in_functions="libtpu",
     ),
     "display": Rule(ours="config display partitioning core training", others="flax jax numpy"),
     "interop": Rule(
