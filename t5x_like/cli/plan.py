@@ -166,8 +166,9 @@ def _time_rows(phase: PhasePlan, time: StepTime) -> Iterator[tuple[str, str]]:
     for kind, seconds in time.cycles.items():
         yield f"  {kind}", f"{_ms(seconds)} ms"
     yield "  without an estimate", f"{_ms(time.uncosted)} ms, their bytes at the memory's bandwidth"
-    if time.kernels:
-        yield "  kernels", f"{_ms(time.kernels)} ms"
+    for one in time.kernels:
+        how = "its bundles, without stalls" if one.source == "bundles" else "its bytes and FLOPs"
+        yield f"  kernel {one.name}", f"{_ms(one.seconds)} ms in {one.calls:,.0f} calls, by {how}"
     yield "  collectives in a slice", f"{_ms(time.ici)} ms, not part of the first figure"
     if time.dcn:
         yield "  between slices", f"{_ms(time.dcn)} ms, not part of the first figure"

@@ -1,6 +1,7 @@
 """The TPUs that are known here: what a chip can do, and which slices of them exist.
 
-Rates are Google's published figures per chip (cloud.google.com/tpu/docs: system architecture).
+Rates are Google's published figures per chip (cloud.google.com/tpu/docs, the page of each TPU).
+The published bandwidth between chips counts both directions; here it is what a chip sends.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ _TERA, _GIGA, _GIB = 1e12, 1e9, 2**30
 Shape = tuple[int, ...]
 
 _FLAT: Mapping[int, Shape] = {
+    1: (1, 1),
     4: (2, 2),
     8: (2, 4),
     16: (4, 4),
@@ -44,11 +46,13 @@ class Chip:
       name: its short name.
       kinds: names of its devices in JAX.
       peak_flops: bfloat16 operations a second.
-      hbm_bytes: memory.
+      hbm_bytes: memory that XLA's compiler leaves to a program, of the published 32, 16, 95, 32 GB.
       hbm_bandwidth: bytes a second between memory and cores.
       ici_bandwidth: bytes a second that it sends to its neighbours, over all its links.
-      dcn_bandwidth: bytes a second that it sends to other slices: its share of its host's network.
-      clock: cycles a second.
+      dcn_bandwidth: bytes a second that it sends to other slices: its share of the pod's network.
+        That of v4 is not published: here it is v5p's.
+      clock: cycles a second. Not all are published: these make a matrix product that fills the
+        matrix units as fast as the peak.
       cores: cores of a chip, which work as one device.
       accelerator_type: the first part of `TPU_ACCELERATOR_TYPE`.
       counts_cores: whether the number in a slice's name is that of its cores, not of its chips.
@@ -86,7 +90,7 @@ CHIPS: Mapping[str, Chip] = {
             name="v4",
             kinds=("TPU v4",),
             peak_flops=275 * _TERA,
-            hbm_bytes=32 * _GIB,
+            hbm_bytes=31 * _GIB,
             hbm_bandwidth=1228 * _GIGA,
             ici_bandwidth=300 * _GIGA,
             dcn_bandwidth=6.25 * _GIGA,
@@ -100,7 +104,7 @@ CHIPS: Mapping[str, Chip] = {
             name="v5e",
             kinds=("TPU v5 lite", "TPU v5e"),
             peak_flops=197 * _TERA,
-            hbm_bytes=16 * _GIB,
+            hbm_bytes=15.75 * _GIB,
             hbm_bandwidth=819 * _GIGA,
             ici_bandwidth=200 * _GIGA,
             dcn_bandwidth=3.125 * _GIGA,
@@ -128,9 +132,9 @@ CHIPS: Mapping[str, Chip] = {
             name="v6e",
             kinds=("TPU v6 lite", "TPU v6e"),
             peak_flops=918 * _TERA,
-            hbm_bytes=32 * _GIB,
-            hbm_bandwidth=1640 * _GIGA,
-            ici_bandwidth=448 * _GIGA,
+            hbm_bytes=31.25 * _GIB,
+            hbm_bandwidth=1600 * _GIGA,
+            ici_bandwidth=400 * _GIGA,
             dcn_bandwidth=12.5 * _GIGA,
             clock=1.75 * _GIGA,
             cores=1,
@@ -140,5 +144,4 @@ CHIPS: Mapping[str, Chip] = {
         ),
     )
 }
-"""The chips by name. Clocks are not published for all: those that make a modelled matrix product
-as fast as the published peak."""
+"""The chips by name."""

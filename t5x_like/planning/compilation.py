@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
 import re
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from t5x_like.data.extras import require
+from t5x_like.planning.child_process import Child, run_child
 from t5x_like.planning.topologies import Topology
 
 _POLL_SECONDS = 0.5
@@ -75,48 +71,18 @@ def compile_step(request: Request) -> Compiled:
       PlanError: the run is not valid, or the compiler fails for another reason than memory.
     """
     require("libtpu", "plan", purpose="compiling for TPUs")
-    with tempfile.TemporaryDirectory(prefix="t5x_like-plan-") as name:
-        folder = Path(name)
-        with _child(request, folder) as child:
-            while child.poll() is None and not (request.memory_only and _placed(folder)):
-                time.sleep(_POLL_SECONDS)
-        return _result(request, folder, child.returncode)
-
-
-@contextlib.contextmanager
-def _child(request: Request, folder: Path) -> Iterator[subprocess.Popen]:
-    """The process that compiles; it is killed when the context ends."""
     message = {
-        "folder": str(folder),
-        "topology": request.topology.name,
-        "slices": request.topology.slices,
         "files": list(request.files),
         "bindings": list(request.bindings),
         "folders": list(request.folders),
         "phase": request.phase,
     }
-    environment = {**os.environ, **request.topology.environment()}
-    if request.memory_only:
-        environment["XLA_FLAGS"] = (
-            f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=jit_step"
-        )
-    with (folder / "log").open("w") as log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "t5x_like.planning.child"],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env=environment,
-        )
-        try:
-            assert child.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.write(json.dumps(message).encode())
-                child.stdin.close()
-            yield child
-        finally:
-            child.kill()
-            child.wait()
+    with run_child(
+        "t5x_like.planning.child", message, request.topology, dump_steps=request.memory_only
+    ) as child:
+        while not child.ended and not (request.memory_only and _placed(child.folder)):
+            time.sleep(_POLL_SECONDS)
+        return _result(child)
 
 
 def _placed(folder: Path) -> bool:
@@ -127,22 +93,22 @@ def _placed(folder: Path) -> bool:
     return time.time() - found.stat().st_mtime > _POLL_SECONDS
 
 
-def _result(request: Request, folder: Path, status: int) -> Compiled:
+def _result(child: Child) -> Compiled:
+    folder = child.folder
     if (error := folder / "error.json").exists():
         raise PlanError(json.loads(error.read_text()))
     if not (folder / "program.json").exists():
-        raise PlanError(_failure(request, folder, status))
+        raise PlanError(child.failure())
     known = json.loads((folder / "program.json").read_text())
-    text = folder / "step.hlo"
+    text, memory = folder / "step.hlo", folder / "memory.json"
     if text.exists():
-        memory = json.loads((folder / "memory.json").read_text())
-        return Compiled(known=known, needed=memory["peak"], text=text.read_text(), final=True)
-    if (said := folder / "memory.json").exists():
-        message = json.loads(said.read_text())["error"]
-        needed, available = out_of_memory(message)
+        needed = json.loads(memory.read_text())["peak"]
+        return Compiled(known=known, needed=needed, text=text.read_text(), final=True)
+    if memory.exists():
+        needed, available = out_of_memory(json.loads(memory.read_text())["error"])
         return Compiled(known=known, needed=needed, available=available)
     if (placed := next(folder.glob(_ASSIGNED), None)) is None:
-        raise PlanError(_failure(request, folder, status))
+        raise PlanError(child.failure())
     report = next(folder.glob(_MEMORY)).read_text()
     return Compiled(known=known, needed=_bytes_in_hbm(report), text=placed.read_text())
 
@@ -171,13 +137,3 @@ def _bytes_in_hbm(report: str) -> float:
     """The bytes in the compiler's report of its memory spaces, of which HBM is the default one."""
     found = re.findall(r"\(color=0\)\s*Total bytes: (\d+)", report)
     return float(sum(map(int, found)))
-
-
-def _failure(request: Request, folder: Path, status: int) -> str:
-    log = (folder / "log").read_text(errors="replace").strip().splitlines()
-    return "\n".join(
-        [
-            f"compiling for {request.topology} ended with status {status}; its last lines:",
-            *log[-15:],
-        ]
-    )

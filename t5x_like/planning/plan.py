@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from t5x_like.planning.compilation import Compiled, Request, compile_step
+from t5x_like.planning.kernels import KernelTime, kernel_times
 from t5x_like.planning.topologies import Topology, topology
 from t5x_like.planning.traffic import Traffic
 from t5x_like.planning.walk import Work, walk
@@ -26,7 +27,7 @@ class StepTime:
         if all collectives run beside it.
       cycles: {kind of instruction: seconds} of that.
       uncosted: the part of `compute` that is bytes at the memory's bandwidth.
-      kernels: the part of `compute` that Pallas kernels take.
+      kernels: the parts of `compute` that Pallas kernels take.
       ici: sending all bytes of the collectives within slices, if nothing else ran.
       dcn: sending all bytes of the collectives between slices, if nothing else ran.
     """
@@ -34,7 +35,7 @@ class StepTime:
     compute: float
     cycles: Mapping[str, float]
     uncosted: float
-    kernels: float
+    kernels: Sequence[KernelTime]
     ici: float
     dcn: float
 
@@ -208,10 +209,9 @@ def _phase(compiled: Compiled, where: Topology) -> PhasePlan:
 def _time(work: Work, where: Topology) -> StepTime:
     chip = where.chip
     uncosted = work.uncosted_bytes / chip.hbm_bandwidth
-    moved = sum(size * calls for (_, size), calls in work.kernels.items())
-    kernels = moved / chip.hbm_bandwidth
+    kernels = kernel_times(work.kernels, where)
     return StepTime(
-        compute=work.seconds(chip) + kernels,
+        compute=work.seconds(chip) + sum(one.seconds for one in kernels),
         cycles={kind: cycles / chip.clock for kind, cycles in work.cycles.items()},
         uncosted=uncosted,
         kernels=kernels,

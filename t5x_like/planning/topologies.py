@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from t5x_like.core.accelerators import CHIPS, Chip, Shape
 from t5x_like.core.spelling import nearest
@@ -65,8 +65,10 @@ class Topology:
         """Devices to compile for. The process must have the variables of `environment`."""
         from jax.experimental import topologies
 
-        several = {"num_slices": self.slices} if self.slices > 1 else {}
-        found = topologies.get_topology_desc(self.name, "tpu", **several)
+        more: dict[str, Any] = {"num_slices": self.slices} if self.slices > 1 else {}
+        if self.chips_of_slice == 1:
+            more["chips_per_host_bounds"] = [1, 1, 1]
+        found = topologies.get_topology_desc(self.name, "tpu", **more)
         return list(found.devices)
 
 
@@ -85,6 +87,10 @@ def topology(name: str, slices: int = 1) -> Topology:
     if kind not in CHIPS:
         raise ValueError(f"no TPU {kind!r} in topology {name!r}" + nearest(kind, CHIPS, of="TPUs"))
     chip = CHIPS[kind]
+    if kind == "v4":
+        raise ValueError(
+            "libtpu knows absent v4 chips as two devices each, and JAX uses one: plan for v5p"
+        )
     shape = _shape(chip, size) if mark == ":" else _usual_shape(chip, size)
     if shape is None or not chip.has(shape):
         shapes = ["x".join(map(str, one)) for one in chip.slices.values()]

@@ -12,11 +12,9 @@ import functools
 from collections.abc import Callable, Mapping
 
 from t5x_like.core.accelerators import Chip
-from t5x_like.planning import hlo
+from t5x_like.planning import hlo, kernels
+from t5x_like.planning.kernels import Kernel
 from t5x_like.planning.traffic import Traffic, kind_of, traffic
-
-KERNEL = "tpu_custom_call"
-"""The target of a Pallas kernel's call."""
 
 _FREE = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
@@ -28,15 +26,6 @@ _NO_WORK = ("AllocateBuffer", "ConcatBitcast", "AsyncCollectiveStart", "Sharding
 
 
 @dataclasses.dataclass(frozen=True)
-class Kernel:
-    """Calls of one Pallas kernel: its name, its number of calls, and the bytes that one moves."""
-
-    name: str
-    calls: float
-    bytes: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Work:
     """What a computation does.
 
@@ -44,14 +33,14 @@ class Work:
       cycles: estimated cycles by kind of instruction.
       uncosted_bytes: bytes that instructions without an estimate read and write in HBM.
       traffic: collectives by kind.
-      kernels: {(name, bytes of a call): number of calls}.
+      kernels: {kernel: number of calls}.
       unknown_loops: loops whose number of rounds is unknown; they count once.
     """
 
     cycles: Mapping[str, float] = dataclasses.field(default_factory=dict)
     uncosted_bytes: float = 0.0
     traffic: Mapping[str, Traffic] = dataclasses.field(default_factory=dict)
-    kernels: Mapping[tuple[str, float], float] = dataclasses.field(default_factory=dict)
+    kernels: Mapping[Kernel, float] = dataclasses.field(default_factory=dict)
     unknown_loops: int = 0
 
     def __add__(self, other: Work) -> Work:
@@ -133,9 +122,8 @@ class _Walker:
         beside = one.opcode.endswith(("-start", "-done"))  # copies ahead of their use
         if one.opcode in _FREE or beside or one.target in _NO_WORK:
             return Work()
-        if one.target == KERNEL:
-            name = one.name.rpartition(".")[0] or one.name
-            return Work(kernels={(name, self._moved(one, there)): 1})
+        if one.target == kernels.TARGET:
+            return Work(kernels={kernels.kernel_of(one, there): 1})
         if one.cycles is None:
             return self._hidden(one) + Work(uncosted_bytes=self._moved(one, there))
         return self._hidden(one) + Work(cycles={self._kind(one): one.cycles})
