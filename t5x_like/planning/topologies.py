@@ -54,6 +54,8 @@ class Topology:
         chips = self.chips_of_slice * (self.chip.cores if self.chip.counts_cores else 1)
         return {
             "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+            # A program that comes from the cache is not dumped.
+            "JAX_ENABLE_COMPILATION_CACHE": "false",
             "JAX_PLATFORMS": "cpu",
             "TPU_ACCELERATOR_TYPE": f"{self.chip.accelerator_type}-{chips}",
             "TPU_SKIP_MDS_QUERY": "1",
