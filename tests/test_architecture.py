@@ -92,7 +92,7 @@ RULES = {
         in_functions="huggingface_hub tensorstore",
     ),
     "api": Rule(
-        ours="api config core data inference interop runs training vocabularies",
+        ours="api config core data inference interop planning runs training vocabularies",
         others="etils flax jax numpy",
         in_functions="mlflow optax wandb",
     ),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.config import gin_config, gin_files, settings
+from t5x_like.planning.advice import memory_warnings
 from t5x_like.runs import gin_run, pretraining
 from t5x_like.runs.run import Run
 
@@ -60,7 +61,7 @@ class Pretraining:
     def _options(self, allow_change: Sequence[str]) -> dict[str, Any]:
         return {
             "allow_change": frozenset(allow_change),
-            "notes": self.notes,
+            "notes": [*self.notes, *memory_warnings(self.run)],
             "callbacks": self.callbacks,
         }
 

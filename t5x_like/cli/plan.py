@@ -145,6 +145,7 @@ def _phase_rows(phase: PhasePlan, found: Plan) -> Iterator[tuple[str, str]]:
     )
     for name, size in phase.hbm_parts.items():
         yield f"  {name}", f"{_gb(size)} GB"
+    yield "  estimated without it", f"{_gb(phase.hbm_estimated)} GB"
     for kind, one in (phase.traffic or {}).items():
         between = f", {_gb(one.dcn_bytes)} GB between slices" if one.dcn_bytes else ""
         yield (

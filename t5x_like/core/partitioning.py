@@ -20,6 +20,7 @@ from flax import nnx
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from t5x_like.core.devices import devices as all_devices
 from t5x_like.core.spelling import nearest
 
 MeshAxes = str | tuple[str, ...] | None
@@ -49,9 +50,6 @@ _LEAST_STORED_IN_PARTS = 2**16
 """Elements. Gathering a smaller array costs more than keeping it whole saves."""
 
 _ACTIVE: contextvars.ContextVar[Layout | None] = contextvars.ContextVar("layout", default=None)
-_DEVICES: contextvars.ContextVar[Sequence[jax.Device] | None] = contextvars.ContextVar(
-    "devices", default=None
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,12 +186,12 @@ def make_layout(
     Args:
       mesh: size of each mesh axis, named as in `MESH_AXES`, in any order.
       rules: logical axis -> mesh axes, replacing single entries of `DEFAULT_RULES`.
-      devices: those of `on_devices`, or else all devices of JAX, by default.
+      devices: those of `core.devices` by default.
 
     Raises:
       ValueError: a name is unknown, or the sizes do not multiply to the number of devices.
     """
-    devices = list(devices or _DEVICES.get() or jax.devices())
+    devices = list(all_devices() if devices is None else devices)
     sizes = _mesh_sizes(mesh, len(devices))
     merged = {**DEFAULT_RULES, **{k: _as_axes(v) for k, v in (rules or {}).items()}}
     for name, rule in merged.items():
@@ -210,16 +208,6 @@ def make_layout(
 def active_layout() -> Layout | None:
     """The layout that is active where this is traced."""
     return _ACTIVE.get()
-
-
-@contextlib.contextmanager
-def on_devices(devices: Sequence[jax.Device]) -> Iterator[None]:
-    """Makes `make_layout` use these devices, which may be absent: a compiler knows them."""
-    token = _DEVICES.set(devices)
-    try:
-        yield
-    finally:
-        _DEVICES.reset(token)
 
 
 def constrain(x: jax.Array, *axes: str | None) -> jax.Array:

@@ -11,6 +11,7 @@ its standard input and writes files into the folder that the request names:
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
@@ -19,8 +20,9 @@ from typing import Any
 
 import jax
 
-from t5x_like.core import partitioning
+from t5x_like.core.devices import on_devices
 from t5x_like.planning import rows
+from t5x_like.planning.estimate import estimate
 from t5x_like.planning.topologies import topology
 from t5x_like.runs import gin_run, pretraining
 from t5x_like.runs.phases import RunPhase
@@ -42,13 +44,14 @@ def main() -> None:
 
 def _compile(request: dict[str, Any], folder: Path) -> None:
     devices = topology(request["topology"], request["slices"]).devices()
-    with partitioning.on_devices(devices):
+    with on_devices(devices):
         run, notes = load(request["files"], request["bindings"], request["folders"])
     phases = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
     phase = phases[request["phase"]]
     phase.check()
     row = rows.full_row(phase.run)
     program = pretraining.build_program(phase.run)
+    shapes = rows.whole_row(phase.run, row)
     steps = [*(one.start for one in phases[1:]), run.options.train_steps]
     known = {
         "phases": len(phases),
@@ -60,10 +63,11 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
         "mesh": dict(run.layout.mesh.shape),
         "parameter_count": program.parameter_count,
         "bytes": _bytes(program.abstract_state),
+        "estimate": dataclasses.asdict(estimate(phase.run, program, shapes)),
         "notes": notes,
     }
     (folder / "program.json").write_text(json.dumps(known))
-    lowered = program.lower(rows.whole_row(phase.run, row))
+    lowered = program.lower(shapes)
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:

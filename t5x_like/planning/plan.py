@@ -60,7 +60,9 @@ class PhasePlan:
       fits: the compiler's verdict.
       hbm_needed: bytes on a device.
       hbm_available: bytes that the compiler has on a device, if the step does not fit.
-      hbm_parts: bytes on a device by what they are for.
+      hbm_parts: bytes on a device by what they are for; what is stored for the backward pass is
+        known from the estimate, and `temporaries` are all the rest.
+      hbm_estimated: bytes on a device by arithmetic alone (`estimate`).
       traffic: {kind: collectives of a step}; None if the step does not fit.
       time: None if the step does not fit or its code was not generated.
       peak_flops: what all chips could do in a second.
@@ -77,6 +79,7 @@ class PhasePlan:
     hbm_needed: float
     hbm_available: float | None
     hbm_parts: Mapping[str, float]
+    hbm_estimated: float
     traffic: Mapping[str, Traffic] | None
     time: StepTime | None
     peak_flops: float
@@ -187,7 +190,10 @@ def _phase(compiled: Compiled, where: Topology) -> PhasePlan:
             slices=where.slices,
         )
     time = _time(work, where) if work is not None and compiled.final else None
-    held = {name: float(size) for name, size in known["bytes"].items() if size}
+    parts = {name: float(size) for name, size in known["bytes"].items() if size}
+    rest = max(0.0, compiled.needed - sum(parts.values()))
+    parts["activations"] = min(known["estimate"]["activations"], rest)
+    parts["temporaries"] = rest - parts["activations"]
     return PhasePlan(
         steps=known["steps"],
         batch_size=known["batch_size"],
@@ -199,7 +205,8 @@ def _phase(compiled: Compiled, where: Topology) -> PhasePlan:
         fits=compiled.available is None,
         hbm_needed=compiled.needed,
         hbm_available=compiled.available,
-        hbm_parts={**held, "temporaries": max(0.0, compiled.needed - sum(held.values()))},
+        hbm_parts=parts,
+        hbm_estimated=sum(known["estimate"].values()),
         traffic=None if work is None else work.traffic,
         time=time,
         peak_flops=where.chips * where.chip.peak_flops,

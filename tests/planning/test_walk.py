@@ -123,7 +123,7 @@ ASYNC = """HloModule m
 %start (p: bf16[4,8]) -> (bf16[4,8], bf16[16,8]) {
   %p = bf16[4,8]{1,0} parameter(0)
   %g = bf16[16,8]{1,0} all-gather(%p), replica_groups={{0,1,2,3}}, dimensions={0}, CONFIG
-  ROOT %s = (bf16[4,8]{1,0}, bf16[16,8]{1,0}) custom-call(%g), custom_call_target="AsyncCollectiveStart"
+  ROOT %s = (bf16[4,8], bf16[16,8]) custom-call(%g), custom_call_target="AsyncCollectiveStart"
 }
 
 %between (p: bf16[4,8]) -> bf16[16,8] {
