@@ -39,6 +39,10 @@ INTEROP = [
     "safetensors>=0.8.0,<1",
     "tensorstore>=0.1.84,<0.2",
 ]
+# The compiler of `t5x_like plan`. jax[tpu] has it too; there are wheels for this platform alone.
+PLAN = [
+    "libtpu>=0.0.42.1,<0.1; sys_platform == 'linux' and platform_machine == 'x86_64'",
+]
 LAUNCH = ["ml-collections>=1.0,<2"]
 DOCS = ["mkdocs-material>=9.8.1,<10", "mkdocstrings[python]>=1.0.8,<2"]
 BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
@@ -65,6 +69,7 @@ EXTRAS = {
     "cuda": ["jax[cuda12]>=0.10.2,<0.13"],
     "interop": INTEROP,
     "launch": LAUNCH,
+    "plan": PLAN,
     "benchmarks": BENCHMARKS,
     "docs": DOCS,
     "t5": [*BENCHMARKS, *DATA, *T5],

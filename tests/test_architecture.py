@@ -80,6 +80,11 @@ RULES = {
         "vocabularies",
         others="etils flax gin jax numpy optax",
     ),
+    "planning": Rule(
+        ours="config core data partitioning planning runs training",
+        others="jax numpy",
+        in_functions="libtpu",
+    ),
     "display": Rule(ours="config display partitioning core training", others="flax jax numpy"),
     "interop": Rule(
         ours="interop layers models core vocabularies",
@@ -87,7 +92,7 @@ RULES = {
         in_functions="huggingface_hub tensorstore",
     ),
     "api": Rule(
-        ours="api config core data inference interop runs training vocabularies",
+        ours="api config core data inference interop planning runs training vocabularies",
         others="etils flax jax numpy",
         in_functions="mlflow optax wandb",
     ),
@@ -229,8 +234,8 @@ def test_the_page_of_the_architecture_has_the_picture_of_the_imports():
     assert picture() in text(page)
 
 
-ONE_KIND = ("models", "objectives", "interop/hugging_face", "cli")
-"""Folders of one file a model, an objective, a family, a command."""
+ONE_KIND = (".", "models", "objectives", "interop/hugging_face", "cli")
+"""Folders of one package of the table, one file a model, an objective, a family, a command."""
 
 
 def test_a_folder_has_at_most_15_files_and_folders():

@@ -14,7 +14,19 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
-EXTRAS = {"all", "benchmarks", "cuda", "data", "docs", "interop", "launch", "t5", "test", "tpu"}
+EXTRAS = {
+    "all",
+    "benchmarks",
+    "cuda",
+    "data",
+    "docs",
+    "interop",
+    "launch",
+    "plan",
+    "t5",
+    "test",
+    "tpu",
+}
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.config import gin_config, gin_files, settings
-from t5x_like.runs import gin_run, pretraining, proportion, unread_settings
+from t5x_like.planning.advice import memory_warnings
+from t5x_like.runs import gin_run, pretraining
 from t5x_like.runs.run import Run
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Pretraining:
     def _options(self, allow_change: Sequence[str]) -> dict[str, Any]:
         return {
             "allow_change": frozenset(allow_change),
-            "notes": self.notes,
+            "notes": [*self.notes, *memory_warnings(self.run)],
             "callbacks": self.callbacks,
         }
 
@@ -146,9 +147,5 @@ def from_gin(
       ConfigError: a file, name or value is not valid.
       UnreadError: a setting that nothing would read.
     """
-    gin_config.load(files, bindings, folders)
-    notes = proportion.follow()
-    built = gin_run.build()
-    run = gin_run.without_gin(built)
-    notes += unread_settings.check(built, gin_config.given_settings())
+    run, notes = gin_run.load(files, bindings, folders)
     return Pretraining(run=run, config=gin_config.config_text(), notes=notes, callbacks=callbacks)

@@ -21,11 +21,15 @@ VOCAB_TYPES = ("unigram", "bpe", "wordpiece", "byte_bpe", "characters")
 """The same as `vocabulary_recipe.KINDS`, whose import would make `--help` slow."""
 
 
-def add_gin(parser: argparse.ArgumentParser, *, default: str) -> None:
-    """Adds `--recipe`, and T5X's `--gin_file`, `--gin_search_paths` and `--gin.NAME=value`."""
+def add_gin(parser: argparse.ArgumentParser, *, default: str, recipe: str = "--recipe") -> None:
+    """Adds `--recipe`, and T5X's `--gin_file`, `--gin_search_paths` and `--gin.NAME=value`.
+
+    With `recipe` "recipe" it is the first argument, which needs no name.
+    """
     group = parser.add_argument_group("configuration")
     group.add_argument(
-        "--recipe",
+        recipe,
+        nargs=None if recipe.startswith("-") else "?",
         metavar="NAME",
         help="a published pretraining run, such as bert_base, or its small twin bert-mini "
         "(`t5x_like recipes` lists them); gin files and overrides come after it",

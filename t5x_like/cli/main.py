@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
     "eval": "print held-out metrics of a run beside those of baselines",
     "predict": "ask a trained model: answers, blanks, classes, scores, ranks, vectors",
+    "plan": "say whether a run fits on absent TPUs: memory, modelled time, traffic, cost",
     "recipes": "list the recipes of published pretraining runs, or explain one",
     "objectives": "list the pretraining objectives, or explain one",
     "show": "print examples of a task or mixture as people read them",

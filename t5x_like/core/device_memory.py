@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import jax
 
-_GIB = 2**30
-_USABLE = {
-    # What XLA's compiler leaves of the published 16, 95 and 32 GB; TPU v4 has 32 GiB.
-    "TPU v4": 31.0 * _GIB,
-    "TPU v5 lite": 15.75 * _GIB,
-    "TPU v5e": 15.75 * _GIB,
-    "TPU v5": 95.0 * _GIB,
-    "TPU v5p": 95.0 * _GIB,
-    "TPU v6 lite": 31.25 * _GIB,
-    "TPU v6e": 31.25 * _GIB,
-}
+from t5x_like.core.accelerators import CHIPS
+
+_USABLE = {kind: chip.hbm_bytes for chip in CHIPS.values() for kind in chip.kinds}
 
 
 def usable_bytes(device: jax.Device) -> float | None:

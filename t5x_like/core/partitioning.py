@@ -20,6 +20,7 @@ from flax import nnx
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from t5x_like.core.devices import devices as all_devices
 from t5x_like.core.spelling import nearest
 
 MeshAxes = str | tuple[str, ...] | None
@@ -185,12 +186,12 @@ def make_layout(
     Args:
       mesh: size of each mesh axis, named as in `MESH_AXES`, in any order.
       rules: logical axis -> mesh axes, replacing single entries of `DEFAULT_RULES`.
-      devices: all devices of JAX by default.
+      devices: those of `core.devices` by default.
 
     Raises:
       ValueError: a name is unknown, or the sizes do not multiply to the number of devices.
     """
-    devices = list(jax.devices() if devices is None else devices)
+    devices = list(all_devices() if devices is None else devices)
     sizes = _mesh_sizes(mesh, len(devices))
     merged = {**DEFAULT_RULES, **{k: _as_axes(v) for k, v in (rules or {}).items()}}
     for name, rule in merged.items():

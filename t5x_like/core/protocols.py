@@ -346,6 +346,9 @@ class BatchCompleter(Protocol):
     def check_model(self, model: Any) -> None:
         """Raises ValueError where a model, with abstract parameters, does not use what it adds."""
 
+    def added(self, row: Mapping[str, Any], model: Any) -> dict[str, jax.ShapeDtypeStruct]:
+        """What it adds to a row for a model, by shape and dtype; reads nothing."""
+
     def identity(self) -> Any:
         """JSON that tells a resumed run whether it is still the same one."""
 

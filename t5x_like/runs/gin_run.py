@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from t5x_like.config import gin_config, presets
+from t5x_like.runs import proportion, unread_settings
 from t5x_like.runs.run import Run
+
+
+def load(
+    files: Sequence[str], bindings: Sequence[str] = (), folders: Sequence[str] = ()
+) -> tuple[Run, list[str]]:
+    """The run that gin files and then bindings describe, and lines about their settings.
+
+    It leaves gin configured with the run.
+
+    Args:
+      files: names of models and files (`gin_files.find`).
+      bindings: `NAME=value`, or `module.Thing.parameter=value`.
+      folders: searched for files as well.
+
+    Raises:
+      ConfigError: a file, name or value is not valid.
+      UnreadError: a setting that nothing would read.
+    """
+    gin_config.load(files, bindings, folders)
+    notes = proportion.follow()
+    built = build()
+    run = without_gin(built)
+    notes += unread_settings.check(built, gin_config.given_settings())
+    return run, notes
 
 
 def build() -> Run:

@@ -36,7 +36,7 @@ _KINDS = {
     "encoder": "an encoder",
     "decoder": "a decoder",
 }
-_SOME_IDS = TokenIds(8, bos=3, cls=4, sep=5, mask=6, sentinels=1)
+SOME_IDS = TokenIds(8, bos=3, cls=4, sep=5, mask=6, sentinels=1)
 _PADDING_FIELDS = ("pad_id", "padding_position")  # fields of configurations that set the padding
 
 
@@ -138,17 +138,26 @@ def step_works(
     Raises:
       ValueError: the model, the converter, the objective or the optimizer fails on it.
     """
-    features = {name: FeatureSpec(length) for name, length in lengths.items()}
-    if objective is not None:
-        objective.geometry(lengths)
-        features = dict(objective.features(lengths))
+    features = row_features(objective, lengths)
     try:
-        program.trace(run.feature_converter.convert([], features=features, ids=_SOME_IDS))
+        program.trace(run.feature_converter.convert([], features=features, ids=SOME_IDS))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"the parts of this run do not fit each other: {type(error).__name__}: {error}. Its "
             f"rows are made by {run.feature_converter} from {', '.join(features)}"
         ) from error
+
+
+def row_features(objective: Objective | None, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+    """The features of an objective's examples; without one, those that `lengths` names.
+
+    Raises:
+      ValueError: the lengths do not fit the objective.
+    """
+    if objective is None:
+        return {name: FeatureSpec(length) for name, length in lengths.items()}
+    objective.geometry(lengths)
+    return dict(objective.features(lengths))
 
 
 def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int]) -> None:

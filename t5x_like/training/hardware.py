@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from t5x_like.core.accelerators import CHIPS
+
 _TERA = 1e12
 _PEAK = {
     # Google's published figures per chip; JAX shows the two cores of v2 and v3 as two devices.
     "TPU v2": 22.5 * _TERA,
     "TPU v3": 61.5 * _TERA,
-    "TPU v4": 275 * _TERA,
-    "TPU v5 lite": 197 * _TERA,
-    "TPU v5e": 197 * _TERA,
-    "TPU v5": 459 * _TERA,
-    "TPU v5p": 459 * _TERA,
-    "TPU v6 lite": 918 * _TERA,
-    "TPU v6e": 918 * _TERA,
+    **{kind: chip.peak_flops for chip in CHIPS.values() for kind in chip.kinds},
     "TPU7x": 1153.5 * _TERA,
     # NVIDIA's data sheets, without sparsity. If several names match, the longest counts.
     "A100": 312 * _TERA,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -71,6 +71,13 @@ class Teacher:
                 f"TEACHER has no effect: a {type(model).__name__} learns from text alone. Leave it "
                 "out, or choose a student (--gin_file=distilbert)"
             )
+
+    def added(self, row: Mapping[str, Any], model: Any) -> dict[str, jax.ShapeDtypeStruct]:
+        """`teacher_logits` and `teacher_states` of a teacher that the model can learn from."""
+        length, config = len(row["encoder_input_tokens"]), model.config
+        logits = jax.ShapeDtypeStruct((length, config.vocab_size), "float32")
+        states = jax.ShapeDtypeStruct((length, config.d_model), self.dtype)
+        return {"teacher_logits": logits, "teacher_states": states}
 
     def identity(self) -> list[Any]:
         """JSON values of the teacher that must not change in a resumed run: step and dtype."""

@@ -1,0 +1,210 @@
+"""`t5x_like plan`: says whether a run fits on TPUs that are absent, how long it takes, its cost."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from t5x_like.cli import arguments
+
+if TYPE_CHECKING:
+    from t5x_like.planning.plan import PhasePlan, Plan, Rates, StepTime
+
+_EPILOG = """\
+examples:
+  t5x_like plan bert_large --topology v5e:4x4
+      memory, traffic and modelled time of a step on 16 chips, for each phase of the recipe
+  t5x_like plan t5_1_1_xxl --topology v5p-256 --slices 2 --mesh replica=2,fsdp=-1 --memory_only
+      whether it fits, in less time
+
+libtpu compiles the step on this machine's CPUs, as `t5x_like train` would compile it on the chips.
+No text is needed. docs/plan.md says what the figures mean.
+"""
+_RATES = {
+    "price_per_chip_hour": ("PRICE", "price of a chip for an hour, for the cost of the run"),
+    "watts_per_chip": ("W", "power of a chip with its share of the host, for energy"),
+    "kg_co2e_per_kwh": ("KG", "emissions of the site's electricity, for those of the run"),
+}
+
+
+def main(argv: list[str]) -> int:
+    """Prints the plan of a run; the status is 1 if it does not fit."""
+    parser = _parser()
+    args, bindings = arguments.parse(parser, argv)
+    if args.kg_co2e_per_kwh is not None and args.watts_per_chip is None:
+        parser.error("--kg_co2e_per_kwh needs --watts_per_chip")
+
+    from t5x_like.config import gin_files
+    from t5x_like.planning.plan import Rates, plan
+
+    recipe = [str(gin_files.find_recipe(args.recipe))] if args.recipe else []
+    found = plan(
+        [*recipe, *args.gin_file],
+        args.topology,
+        slices=args.slices,
+        bindings=[*arguments.given_settings(args), *bindings],
+        folders=args.gin_search_paths,
+        memory_only=args.memory_only,
+    )
+    rates = Rates(**{name: getattr(args, name) for name in _RATES})
+    print(json.dumps(_json(found, rates), indent=1) if args.json else _text(found, rates))
+    return 0 if found.fits else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="t5x_like plan",
+        description="Compiles the step of a run for TPUs that are absent: whether it fits, what "
+        "takes memory, traffic, modelled time and cost.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments.add_gin(parser, default="runs/local.gin", recipe="recipe")
+    group = parser.add_argument_group("hardware")
+    group.add_argument(
+        "--topology",
+        required=True,
+        metavar="T",
+        help="the chips of a slice: v5e:4x4, v5e-16, v5p-64, v6e-256",
+    )
+    group.add_argument(
+        "--slices",
+        type=arguments.positive,
+        default=1,
+        metavar="N",
+        help="slices that a slower network connects; the mesh axis replica runs between them "
+        "(default: 1)",
+    )
+    group.add_argument(
+        "--memory_only", action="store_true", help="stop once it is known whether the step fits"
+    )
+    arguments.add_settings(parser)
+    group = parser.add_argument_group("output")
+    for name, (metavar, what) in _RATES.items():
+        group.add_argument(f"--{name}", type=float, metavar=metavar, help=what)
+    group.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    return parser
+
+
+def _json(found: Plan, rates: Rates) -> dict[str, Any]:
+    """The plan as JSON values."""
+    days = found.days()
+    return {
+        "topology": found.topology.name,
+        "slices": found.topology.slices,
+        "chips": found.topology.chips,
+        "fits": found.fits,
+        "days": None if days is None else {"least": days[0], "most": days[1]},
+        **found.expenses(rates),
+        "phases": [_phase_json(phase) for phase in found.phases],
+        "notes": list(found.notes),
+    }
+
+
+def _phase_json(phase: PhasePlan) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if (time := phase.time) is not None:
+        more = {
+            "mfu": {"most": phase.mfu(time.compute), "least": phase.mfu(time.most)},
+            "tokens_per_second": {
+                "most": phase.tokens / time.compute,
+                "least": phase.tokens / time.most,
+            },
+        }
+    return dataclasses.asdict(phase) | more
+
+
+def _text(found: Plan, rates: Rates) -> str:
+    """The plan as people read it."""
+    topology = found.topology
+    lines = [
+        f"{topology}: {topology.chips} chips, each with {_gb(topology.chip.hbm_bytes)} GB and "
+        f"{topology.chip.peak_flops / 1e12:,.0f} TFLOP/s. Modelled, not measured."
+    ]
+    for number, phase in enumerate(found.phases, 1):
+        several = f"phase {number}: " if len(found.phases) > 1 else ""
+        lengths = ", ".join(f"{name} {n:,}" for name, n in phase.lengths.items())
+        lines += [
+            "",
+            f"{several}{phase.parameter_count:,} parameters, {phase.steps:,} steps of "
+            f"{phase.batch_size:,} rows ({lengths}), mesh {_pairs(phase.mesh)}",
+        ]
+        lines += _aligned(_phase_rows(phase, found))
+    lines += ["", *_aligned(_run_rows(found, rates)), *found.notes]
+    return "\n".join(lines).strip()
+
+
+def _phase_rows(phase: PhasePlan, found: Plan) -> Iterator[tuple[str, str]]:
+    limit = phase.hbm_available or found.topology.chip.hbm_bytes
+    yield (
+        "fits" if phase.fits else "does NOT fit",
+        f"{_gb(phase.hbm_needed)} of {_gb(limit)} GB on each chip",
+    )
+    for name, size in phase.hbm_parts.items():
+        yield f"  {name}", f"{_gb(size)} GB"
+    yield "  estimated without it", f"{_gb(phase.hbm_estimated)} GB"
+    for kind, one in (phase.traffic or {}).items():
+        between = f", {_gb(one.dcn_bytes)} GB between slices" if one.dcn_bytes else ""
+        yield (
+            f"{kind}",
+            f"{one.count:,.0f} a step, arrays of {_gb(one.bytes)} GB; a chip sends "
+            f"{_gb(one.ici_bytes)} GB in its slice{between}",
+        )
+    if phase.flops is not None:
+        yield "model FLOPs", f"{phase.flops / 1e12:,.1f} T a step, in full rows"
+    if phase.time is not None:
+        yield from _time_rows(phase, phase.time)
+
+
+def _time_rows(phase: PhasePlan, time: StepTime) -> Iterator[tuple[str, str]]:
+    yield (
+        "step",
+        f"{_ms(time.compute)} ms if collectives run beside it, {_ms(time.most)} if none does",
+    )
+    for kind, seconds in time.cycles.items():
+        yield f"  {kind}", f"{_ms(seconds)} ms"
+    yield "  without an estimate", f"{_ms(time.uncosted)} ms, their bytes at the memory's bandwidth"
+    for one in time.kernels:
+        how = "its bundles, without stalls" if one.source == "bundles" else "its bytes and FLOPs"
+        yield f"  kernel {one.name}", f"{_ms(one.seconds)} ms in {one.calls:,.0f} calls, by {how}"
+    yield "  collectives in a slice", f"{_ms(time.ici)} ms, not part of the first figure"
+    if time.dcn:
+        yield "  between slices", f"{_ms(time.dcn)} ms, not part of the first figure"
+    if (mfu := phase.mfu(time.compute)) is not None:
+        yield "MFU", f"{mfu:.1%} to {phase.mfu(time.most):.1%}"
+    yield (
+        "tokens",
+        f"{phase.tokens / time.compute:,.0f} to {phase.tokens / time.most:,.0f} a second",
+    )
+
+
+def _run_rows(found: Plan, rates: Rates) -> Iterator[tuple[str, str]]:
+    """Rows about the whole run."""
+    if (days := found.days()) is None:
+        return
+    yield "run", f"{days[0]:.3g} to {days[1]:.3g} days"
+    units = {"chip_hours": "chip hours", "cost": "cost", "kwh": "kWh", "kg_co2e": "kg CO2e"}
+    for name, value in found.expenses(rates).items():
+        yield units[name], f"{value:,.3g} at most" if value < 100 else f"{value:,.0f} at most"
+
+
+def _aligned(rows: Iterator[tuple[str, str]]) -> list[str]:
+    from t5x_like.display.tables import aligned
+
+    listed = list(rows)
+    return aligned(listed, right=set()).splitlines() if listed else []
+
+
+def _pairs(sizes: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:,.2f}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.2f}"

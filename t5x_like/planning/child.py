@@ -1,0 +1,109 @@
+"""A process that compiles the step of one phase for absent TPUs, and writes what it learns.
+
+`compilation` starts it, with the variables of `Topology.environment`. It reads a JSON request from
+its standard input and writes files into the folder that the request names:
+
+- program.json: what is known before the compiler runs;
+- memory.json: the bytes of HBM that the step needs, or the compiler's error;
+- step.hlo: the optimized program;
+- error.json: why there is nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from t5x_like.core.devices import on_devices
+from t5x_like.planning import rows
+from t5x_like.planning.estimate import estimate
+from t5x_like.planning.topologies import topology
+from t5x_like.runs import gin_run, pretraining
+from t5x_like.runs.phases import RunPhase
+from t5x_like.runs.run import Run
+
+STAND_IN = "stdlib_docs"
+"""A corpus by name, for a recipe that names no text: the rows of all text have the same shapes."""
+
+
+def main() -> None:
+    """Compiles what standard input asks for. An error that users can mend goes to error.json."""
+    request = json.load(sys.stdin)
+    folder = Path(request["folder"])
+    try:
+        _compile(request, folder)
+    except (ValueError, OSError) as error:
+        (folder / "error.json").write_text(json.dumps(str(error)))
+
+
+def _compile(request: dict[str, Any], folder: Path) -> None:
+    devices = topology(request["topology"], request["slices"]).devices()
+    with on_devices(devices):
+        run, notes = load(request["files"], request["bindings"], request["folders"])
+    phases = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
+    phase = phases[request["phase"]]
+    phase.check()
+    row = rows.full_row(phase.run)
+    program = pretraining.build_program(phase.run)
+    shapes = rows.whole_row(phase.run, row)
+    steps = [*(one.start for one in phases[1:]), run.options.train_steps]
+    known = {
+        "phases": len(phases),
+        "steps": steps[phase.number] - phase.start,
+        "batch_size": phase.run.options.batch_size,
+        "lengths": dict(phase.run.data.with_lengths().lengths or {}),
+        "tokens": rows.tokens(row) * phase.run.options.batch_size,
+        "flops": rows.step_flops(phase.run, row),
+        "mesh": dict(run.layout.mesh.shape),
+        "parameter_count": program.parameter_count,
+        "bytes": _bytes(program.abstract_state),
+        "estimate": dataclasses.asdict(estimate(phase.run, program, shapes)),
+        "notes": notes,
+    }
+    (folder / "program.json").write_text(json.dumps(known))
+    lowered = program.lower(shapes)
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        (folder / "memory.json").write_text(json.dumps({"error": str(error)}))
+        return
+    memory, text = compiled.memory_analysis(), compiled.as_text()
+    assert memory is not None, "the TPU's compiler knows it"
+    assert text is not None, "the TPU's compiler knows it"
+    (folder / "memory.json").write_text(json.dumps({"peak": memory.peak_memory_in_bytes}))
+    (folder / "step.hlo").write_text(text)
+
+
+def load(files: list[str], bindings: list[str], folders: list[str]) -> tuple[Run, list[str]]:
+    """The run that gin describes; one that names no text gets `STAND_IN`."""
+    from t5x_like.config import gin_config
+
+    gin_config.load(files, bindings, folders)
+    named = [gin_config.macro(name) for name in ("CORPUS", "MIXTURE_OR_TASK_NAME")]
+    more = [] if any(named) else [f"MIXTURE_OR_TASK_NAME={STAND_IN!r}"]
+    return gin_run.load(files, [*bindings, *more], folders)
+
+
+def _bytes(state: Any) -> dict[str, int]:
+    """Bytes of each part of the state on one device."""
+    parts = {
+        "parameters": state.params,
+        "optimizer": state.opt_state,
+        "average": state.ema,
+        "memory of the model": state.carry,
+    }
+    return {name: sum(map(_on_device, jax.tree.leaves(part))) for name, part in parts.items()}
+
+
+def _on_device(leaf: Any) -> int:
+    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Compiles a step in a process of its own, whose environment names the TPUs that are absent."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5x_like.data.extras import require
+from t5x_like.planning.child_process import Child, run_child
+from t5x_like.planning.topologies import Topology
+
+_POLL_SECONDS = 0.5
+_ASSIGNED = "*jit_step*after_optimizations_after_buffer_assignment.txt"
+_MEMORY = "*jit_step*memory-usage-report.txt"
+
+
+class PlanError(ValueError):
+    """The step cannot be planned: the run or the compiler refuses it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """A run, and what to compile it for.
+
+    Attributes:
+      files: gin files, as `t5x_like train --gin_file` takes them.
+      bindings: `NAME=value`, as after `--gin.`.
+      folders: searched for gin files as well.
+      topology: the chips.
+      phase: the number of the phase of the run, from 0.
+      memory_only: whether to stop once the compiler has placed every array. No time is known then.
+    """
+
+    files: Sequence[str]
+    bindings: Sequence[str] = ()
+    folders: Sequence[str] = ()
+    topology: Topology
+    phase: int = 0
+    memory_only: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """What a compiler says about a step.
+
+    Attributes:
+      known: what `child` writes before it compiles.
+      needed: bytes of HBM that the step needs on a device.
+      available: bytes that the compiler has there; None if the step fits.
+      text: the optimized program; None if the step does not fit.
+      final: whether the program has estimated cycles: it was compiled to the end.
+    """
+
+    known: Mapping[str, Any]
+    needed: float
+    available: float | None = None
+    text: str | None = None
+    final: bool = False
+
+
+def compile_step(request: Request) -> Compiled:
+    """Compiles a step of a phase, on this machine's CPUs.
+
+    Raises:
+      MissingExtraError: the compiler is not installed.
+      PlanError: the run is not valid, or the compiler fails for another reason than memory.
+    """
+    require("libtpu", "plan", purpose="compiling for TPUs")
+    message = {
+        "files": list(request.files),
+        "bindings": list(request.bindings),
+        "folders": list(request.folders),
+        "phase": request.phase,
+    }
+    with run_child(
+        "t5x_like.planning.child", message, request.topology, dump_steps=request.memory_only
+    ) as child:
+        while not child.ended and not (request.memory_only and _placed(child.folder)):
+            time.sleep(_POLL_SECONDS)
+        return _result(child)
+
+
+def _placed(folder: Path) -> bool:
+    """Whether the compiler has written where every array is."""
+    found = next(folder.glob(_ASSIGNED), None)
+    if found is None or not found.stat().st_size:
+        return False
+    return time.time() - found.stat().st_mtime > _POLL_SECONDS
+
+
+def _result(child: Child) -> Compiled:
+    folder = child.folder
+    if (error := folder / "error.json").exists():
+        raise PlanError(json.loads(error.read_text()))
+    if not (folder / "program.json").exists():
+        raise PlanError(child.failure())
+    known = json.loads((folder / "program.json").read_text())
+    text, memory = folder / "step.hlo", folder / "memory.json"
+    if text.exists():
+        needed = json.loads(memory.read_text())["peak"]
+        return Compiled(known=known, needed=needed, text=text.read_text(), final=True)
+    if memory.exists():
+        needed, available = out_of_memory(json.loads(memory.read_text())["error"])
+        return Compiled(known=known, needed=needed, available=available)
+    if (placed := next(folder.glob(_ASSIGNED), None)) is None:
+        raise PlanError(child.failure())
+    report = next(folder.glob(_MEMORY)).read_text()
+    return Compiled(known=known, needed=_bytes_in_hbm(report), text=placed.read_text())
+
+
+def out_of_memory(message: str) -> tuple[float, float]:
+    """(bytes needed, bytes available) from the compiler's error.
+
+    Raises:
+      PlanError: the error is another one.
+    """
+    patterns = (
+        r"\(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)",
+        r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm",
+    )
+    for pattern in patterns:
+        if found := re.search(pattern, message):
+            return _bytes(found[1], found[2]), _bytes(found[3], found[4])
+    raise PlanError(f"the compiler fails: {message.strip()}")
+
+
+def _bytes(number: str, unit: str) -> float:
+    return float(number) * 1024 ** (" KMGT".index(unit))
+
+
+def _bytes_in_hbm(report: str) -> float:
+    """The bytes in the compiler's report of its memory spaces, of which HBM is the default one."""
+    found = re.findall(r"\(color=0\)\s*Total bytes: (\d+)", report)
+    return float(sum(map(int, found)))

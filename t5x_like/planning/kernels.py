@@ -1,0 +1,119 @@
+"""The time of Pallas kernels, for which the compiler has no estimate.
+
+Each kernel of a program is compiled once more, alone, for its final bundles. Where these do not
+tell, its operations and bytes do, at the chip's published rates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from t5x_like.core.accelerators import Chip
+from t5x_like.planning import bundles, hlo
+from t5x_like.planning.child_process import run_child
+from t5x_like.planning.topologies import Topology
+
+TARGET = "tpu_custom_call"
+"""What the call of a Pallas kernel calls."""
+
+_CONFIG = "backend_config="
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A Pallas kernel for arrays of given shapes.
+
+    Attributes:
+      name: its name.
+      operands: the shape of each array that it reads.
+      result: the shape of what it writes.
+      config: its code, as the compiler has it. Equal kernels of several layers differ in it, as it
+        names lines of source.
+    """
+
+    name: str
+    operands: tuple[str, ...]
+    result: str
+    config: str = dataclasses.field(compare=False)
+
+    @property
+    def bytes(self) -> float:
+        """What a call reads and writes."""
+        return sum(map(hlo.size, (*self.operands, self.result)))
+
+    @property
+    def flops(self) -> float:
+        """The operations that its author states (`pl.CostEstimate`); 0 if none are stated."""
+        found = re.search(r'"flops": *"?(\d+)', self.config)
+        return float(found[1]) if found else 0.0
+
+    def seconds_at_rates(self, chip: Chip) -> float:
+        """The time of a call at the chip's published rates."""
+        return max(self.flops / chip.peak_flops, self.bytes / chip.hbm_bandwidth)
+
+
+class KernelTime(NamedTuple):
+    """The time of the calls of a kernel in a step.
+
+    Attributes:
+      name: the kernel's name.
+      calls: the calls of a step.
+      seconds: of all calls.
+      source: "bundles", or "rates" where the bundles do not tell.
+    """
+
+    name: str
+    calls: float
+    seconds: float
+    source: str
+
+
+def kernel_of(one: hlo.Instruction, there: Mapping[str, hlo.Instruction]) -> Kernel:
+    """The kernel that an instruction of the computation `there` calls."""
+    name = re.sub(r"[.\d]+$", "", one.name) or one.name
+    operands = tuple(there[operand].shape for operand in one.operands)
+    start = one.attributes.find(_CONFIG)
+    config: dict = {}
+    if start >= 0:
+        config, _ = json.JSONDecoder().raw_decode(one.attributes[start + len(_CONFIG) :])
+    kept = {"custom_call_config": config.get("custom_call_config", {})}
+    return Kernel(name, operands, one.shape, json.dumps(kept))
+
+
+def kernel_times(calls: Mapping[Kernel, float], topology: Topology) -> list[KernelTime]:
+    """The time of each kernel; kernels are compiled for a chip of `topology`."""
+    cycles = kernel_cycles(calls, topology)
+    found = []
+    for kernel, times in calls.items():
+        known = cycles.get(kernel)
+        if known is None:
+            each, source = kernel.seconds_at_rates(topology.chip), "rates"
+        else:
+            each, source = known / topology.chip.clock, "bundles"
+        found.append(KernelTime(kernel.name, times, times * each, source))
+    return found
+
+
+def kernel_cycles(kernels: Iterable[Kernel], topology: Topology) -> dict[Kernel, float]:
+    """The cycles of those whose bundles tell."""
+    listed = [*kernels]
+    if not listed:
+        return {}
+    request = {
+        "kernels": [
+            {"operands": one.operands, "result": one.result, "config": one.config} for one in listed
+        ]
+    }
+    with run_child("t5x_like.planning.kernel_child", request, topology, dump_kernels=True) as done:
+        done.wait()
+        dumps = [[*(done.folder / str(n)).glob("*final_bundles.txt")] for n in range(len(listed))]
+        texts = [max((one.read_text() for one in found), key=len, default="") for found in dumps]
+    counts = (
+        (one, bundles.cycles(text) if text else None)
+        for one, text in zip(listed, texts, strict=True)
+    )
+    return {one: count for one, count in counts if count}

@@ -1,0 +1,149 @@
+"""What collectives of a program send: bytes by kind, within a slice and between slices."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from t5x_like.planning import hlo
+
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+
+
+class Group(NamedTuple):
+    """The devices of a collective: how many in each slice, and in how many slices."""
+
+    in_slice: int
+    slices: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Traffic:
+    """Collectives of a kind in a step.
+
+    Attributes:
+      count: how many a step executes.
+      bytes: of the whole arrays: what a device has before an all-reduce or a reduce-scatter, and
+        after an all-gather.
+      ici_bytes: what a device sends to others of its slice.
+      dcn_bytes: what a device sends to other slices.
+    """
+
+    count: float = 0.0
+    bytes: float = 0.0
+    ici_bytes: float = 0.0
+    dcn_bytes: float = 0.0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Traffic(*(a + b for a, b in pairs))
+
+    def times(self, n: float) -> Traffic:
+        return Traffic(*(n * value for value in dataclasses.astuple(self)))
+
+
+def kind_of(one: hlo.Instruction) -> str | None:
+    """The kind of a collective, `-start` included; None for other instructions."""
+    name = one.opcode.removesuffix("-start")
+    if name in KINDS:
+        return name
+    if one.opcode == "send" and (found := re.search(r'transfer_type="(\w+)"', one.attributes)):
+        return found[1].lower().replace("_", "-")  # how multi-slice programs leave their slice
+    return None
+
+
+def traffic(one: hlo.Instruction, sent: float, *, devices_of_slice: int, slices: int) -> Traffic:
+    """What a collective costs the network.
+
+    Args:
+      one: the collective.
+      sent: bytes of its operands.
+      devices_of_slice: devices of a slice, which have consecutive numbers.
+      slices: the number of slices.
+    """
+    kind = kind_of(one)
+    if one.opcode == "send":
+        share = 2 * (slices - 1) / slices if kind == "all-reduce" else 1.0
+        return Traffic(1, sent, 0, sent * share)
+    if kind == "collective-permute":
+        crossing = _crossing(one.attributes, devices_of_slice)
+        return Traffic(1, sent, sent * (1 - crossing), sent * crossing)
+    group = _group(one.attributes, devices_of_slice, devices_of_slice * slices)
+    n, s = group.in_slice, group.slices
+    match kind:
+        case "all-gather":
+            # First between slices, then what has arrived within each.
+            return Traffic(1, sent * n * s, sent * s * (n - 1), sent * (s - 1))
+        case "all-to-all":
+            every = n * s
+            return Traffic(1, sent, sent * (n - 1) / every, sent * (s - 1) * n / every)
+    once = Traffic(1, sent, sent * (n - 1) / n, sent / n * (s - 1) / s)
+    if kind == "reduce-scatter":
+        return once
+    return dataclasses.replace(once, ici_bytes=2 * once.ici_bytes, dcn_bytes=2 * once.dcn_bytes)
+
+
+def _group(attributes: str, devices_of_slice: int, devices: int) -> Group:
+    """The devices of one group; all groups of a collective are alike."""
+    numbers = _first_group(attributes) or list(range(devices))
+    slices = len({number // devices_of_slice for number in numbers})
+    return Group(max(1, len(numbers) // slices), slices)
+
+
+def _first_group(attributes: str) -> list[int]:
+    """The numbers in the first of `replica_groups`; empty for one group of all.
+
+    XLA writes {{0,1},{2,3}}, or [2,2]<=[4] (an iota, perhaps transposed), or the axes of a mesh.
+    """
+    found = re.search(r"replica_groups=(.*)", attributes)
+    text = found[1] if found else ""
+    if plain := re.match(r"\{\{([\d,]*)\}", text):
+        return [int(number) for number in plain[1].split(",") if number]
+    if iota := re.match(r"(\[[\d,]+\]<=\[[\d,]+\](?:T\([\d,]+\))?)", text):
+        return [int(number) for number in _iota(iota[1])[0]]
+    if mesh := re.match(r"mesh\[([^\]]*)\](?: device_ids=\((\S+)\))? *\{([^}]*)\}", text):
+        return _mesh_group(*mesh.groups())
+    return []
+
+
+def _iota(text: str) -> np.ndarray:
+    shape, dims, order = re.fullmatch(  # type: ignore[union-attr]
+        r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text
+    ).groups()
+    numbers = np.arange(math.prod(_ints(dims))).reshape(_ints(dims))
+    if order:
+        numbers = numbers.transpose(_ints(order))
+    return numbers.reshape(_ints(shape))
+
+
+def _mesh_group(axes: str, ids: str | None, used: str) -> list[int]:
+    """The first group over some axes of a mesh: `'a'=2,'b'=4`, used `'a'` or `'b':(2)2`."""
+    sizes = {name: int(size) for name, size in re.findall(r"'([^']*)'=(\d+)", axes)}
+    numbers = np.arange(math.prod(sizes.values())) if not ids else _iota(ids).reshape(-1)
+    grid = numbers.reshape(tuple(sizes.values()))
+    index: list[slice | int] = [0] * len(sizes)
+    for name, before, part in re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", used):
+        place, whole = list(sizes).index(name), sizes[name]
+        step = whole // (int(before) * int(part)) if part else 1
+        stop = step * int(part) if part else whole
+        index[place] = slice(0, stop, step)
+    return [int(number) for number in np.ravel(grid[tuple(index)])]
+
+
+def _crossing(attributes: str, devices_of_slice: int) -> float:
+    """The share of a permutation's pairs that are in different slices."""
+    found = re.search(r"source_target_pairs=\{(.*?)\}\}", attributes)
+    pairs = re.findall(r"\{(\d+),(\d+)", found[1] + "}") if found else []
+    if not pairs:
+        return 0.0
+    across = sum(int(a) // devices_of_slice != int(b) // devices_of_slice for a, b in pairs)
+    return across / len(pairs)
+
+
+def _ints(text: str) -> Sequence[int]:
+    return [int(part) for part in text.split(",")]

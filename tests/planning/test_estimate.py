@@ -1,0 +1,87 @@
+"""The estimate of memory without a compiler, and what `train` makes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from t5x_like.config import gin_config
+from t5x_like.core.accelerators import CHIPS
+from t5x_like.planning import advice, rows
+from t5x_like.planning.advice import memory_warnings, warning
+from t5x_like.planning.estimate import estimate
+from t5x_like.planning.plan import plan
+from t5x_like.runs import gin_run, pretraining
+
+T5 = ["recipes/t5_1_1-mini.gin"]
+BF16 = "DTYPE='bfloat16'"
+
+
+def mini(*bindings):
+    with gin_config.temporary_configuration():
+        return gin_run.load(T5, bindings)[0]
+
+
+def estimated(*bindings):
+    run = mini(*bindings)
+    return estimate(run, pretraining.build_program(run), rows.full_row(run))
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return estimated(BF16)
+
+
+def test_the_parts_of_an_estimate(whole):
+    count = 1_345_152
+    # Eight devices store a part each of the large arrays; a step has most in 16 bits.
+    assert 4 * count / 8 < whole.parameters < 4 * count / 2
+    assert 2 * count < whole.computed < 4 * count
+    logits = 128 // 8 * 8 * 2176 * 4
+    assert logits <= whole.working <= whole.activations
+
+
+def test_activations_follow_the_rows_of_a_microbatch(whole):
+    parts = estimated(BF16, "MICROBATCHES=2")
+    assert parts.activations == pytest.approx(whole.activations / 2, rel=0.02)
+    assert parts.parameters == whole.parameters
+
+
+def test_rematerialisation_stores_less(whole):
+    assert estimated(BF16, "REMAT='nothing'").activations < 0.7 * whole.activations
+
+
+def test_a_mesh_splits_parameters(whole):
+    split = "partitioning.make_layout.mesh={'fsdp': -1}"
+    assert estimated(BF16, split).computed < whole.computed / 4
+
+
+def test_a_run_on_cpus_is_never_warned_about():
+    assert memory_warnings(mini("BATCH_SIZE=1048576")) == []
+
+
+def test_a_step_that_will_not_fit_is_warned_about(monkeypatch):
+    run = mini()
+    need = estimated()
+    monkeypatch.setattr(advice, "usable_bytes", lambda device: need.total - need.of_rows / 3)
+    (line,) = memory_warnings(run)
+    assert "128 rows probably does not fit" in line
+    assert "MICROBATCHES = 2" in line
+    monkeypatch.setattr(advice, "usable_bytes", lambda device: need.total)
+    assert memory_warnings(run) == []
+
+
+def test_parameters_alone_that_do_not_fit_need_a_mesh(whole):
+    line = warning(mini(), dataclasses.replace(whole, parameters=1e12), 16e9)
+    assert re.search(r"--mesh fsdp=-1, or more devices", line)
+
+
+@pytest.mark.slow
+def test_the_estimate_is_near_what_the_compiler_says():
+    pytest.importorskip("libtpu", reason="no compiler for TPUs: pip install '.[plan]'")
+    found = plan(T5, "v5e:2x4", bindings=["BATCH_SIZE=16384", BF16], memory_only=True)
+    (phase,) = found.phases
+    assert phase.hbm_estimated == pytest.approx(phase.hbm_needed, rel=0.2)
+    assert phase.hbm_needed < CHIPS["v5e"].hbm_bytes
