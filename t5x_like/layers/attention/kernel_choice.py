@@ -21,8 +21,8 @@ from t5x_like.layers.attention.tpu_attention import tpu, unsuited
 from t5x_like.layers.dropout import Dropping
 
 _FEW = 2**14
-"""Queries times keys up to which XLA's own fusions are as fast as a kernel on a TPU: rows of 128,
-the targets of a T5, and decoding."""
+"""Queries times keys up to which XLA's own fusions are as fast as a kernel on a TPU, unless a bias
+has a gradient: rows of 128, and decoding."""
 
 _LONG = 2**22
 """Queries times keys from which logits are formed in blocks where no kernel can compute them."""
@@ -56,7 +56,7 @@ def automatic(
     queries, keys = q_BLHK.shape[1], memory.keys.shape[1]
     layout = active_layout()
     platform = jax.default_backend() if layout is None else layout.platform
-    few = queries * keys <= _FEW
+    few = queries * keys <= _FEW and (bias is None or queries == 1)
     kernel = plain
     if platform != "cpu" and not _forming.get():
         if platform == "tpu" and not few and unsuited(q_BLHK, memory, bias=bias) is None:

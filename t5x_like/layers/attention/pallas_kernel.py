@@ -203,6 +203,8 @@ def _backward(settings: Settings, refs: Operands, g_ref: Any, outputs: Any, *, s
             keep = _keep(settings, refs, head, p.shape)
             dp = _dropped(_product(head.of(g), v, (1, 1)), keep, settings)
             dlogits = p * (dp - (p * dp).sum(axis=-1, keepdims=True))
+            if refs.mask is not None:  # a query that sees no key has uniform probabilities
+                dlogits = jnp.where(_visible(refs), dlogits, 0.0)
             if sums:
                 dbias[0][0, head.number] += dlogits
             elif dbias:
@@ -224,9 +226,13 @@ def _probabilities(refs: Operands, q: jax.Array, k: jax.Array, head: _Head) -> j
     if refs.bias is not None:
         logits += refs.bias[0, head.number]
     if refs.mask is not None:
-        logits = jnp.where(refs.mask[0].astype(jnp.int32) > 0, logits, _MASKED)
+        logits = jnp.where(_visible(refs), logits, _MASKED)
     e = jnp.exp(logits - logits.max(axis=-1, keepdims=True))
     return e * (1.0 / e.sum(axis=-1, keepdims=True))
+
+
+def _visible(refs: Operands) -> jax.Array:
+    return refs.mask[0].astype(jnp.int32) > 0
 
 
 def _keep(

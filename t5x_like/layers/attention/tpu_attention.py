@@ -120,14 +120,15 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
     if layout is None or layout.mesh.size == 1:
         return fn(settings, operands, *g)
     rows, heads = _split(layout, operands, settings)
+    sums = rows if operands.bias is not None and len(operands.bias) == 1 else ()
 
     def local(operands: Operands, *g: jax.Array) -> Any:
         own = operands._replace(seed=_own_seed(operands, settings, rows=rows, heads=heads))
         if not g:
             return fn(settings, own)
         dq, dk, dv, *dbias = fn(settings, own, *g)
-        if dbias and len(operands.bias) == 1 and rows:
-            dbias = [jax.lax.psum(dbias[0], rows)]
+        if sums:
+            dbias = [jax.lax.psum(dbias[0], sums)]
         return [dq, dk, dv, *dbias]
 
     def of_rows(x: jax.Array, *rest: Any) -> PartitionSpec:

@@ -1,0 +1,166 @@
+"""The kernel for TPUs, run as plain JAX, against `plain`: values, gradients, dropout, meshes."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t5x_like.core.counter_random import COUNTER
+from t5x_like.core.partitioning import Layout, make_layout
+from t5x_like.layers.attention import kernel_choice, masks
+from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues, blocked, plain
+from t5x_like.layers.attention.tpu_attention import tpu
+from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.stacks.remat import POLICIES
+
+interpreted = functools.partial(tpu, interpret=True)
+
+SEGMENTS = jnp.array([[1] * 9 + [2] * 11 + [0] * 4, [1] * 24, [1] * 3 + [2] * 21, [1] * 23 + [0]])
+"""Of four rows of 24 tokens; 0 is padding."""
+
+CASES: dict[str, dict[str, Any]] = {
+    # A T5's encoder: packed rows, one bias for all, dropout that queries share.
+    "packed, bias": {
+        "heads": 4,
+        "mask": masks.same_segment(SEGMENTS, SEGMENTS) & masks.not_padding(SEGMENTS),
+        "bias": (1, 4, 24, 24),
+        "drop": 0.2,
+        "shared": True,
+    },
+    # Its decoder looks at the encoder: lengths that no tile divides.
+    "queries of another length": {"heads": 2, "queries": 7, "mask": masks.not_padding(SEGMENTS)},
+    "causal, odd heads": {"heads": 3, "mask": masks.causal(24), "drop": 0.1},
+    # XLNet's: each row has a bias; one head fills a block of lanes.
+    "a bias of each row, wide heads": {"heads": 2, "width": 128, "bias": (4, 2, 24, 24)},
+    "many heads in a block, nothing else": {"heads": 8, "width": 16},
+}
+
+
+def arrays(case: dict[str, Any], dtype: Any = jnp.float32) -> tuple[list[jax.Array], Any, Any]:
+    """[q, k, v, bias or nothing], the mask and the dropout of a case."""
+    heads, width, queries = case["heads"], case.get("width", 64), case.get("queries", 24)
+    keys = jax.random.split(jax.random.key(0), 4)
+    shapes = [(4, queries, heads, width), *[(4, 24, heads, width)] * 2]
+    found = [jax.random.normal(*one) for one in zip(keys, shapes, strict=False)]
+    found[0] *= width**-0.5
+    if "bias" in case:
+        found.append(jax.random.normal(keys[3], case["bias"]))
+    drop = None
+    if "drop" in case:
+        drop = Dropping(jax.random.key(5, impl=COUNTER), case["drop"], case.get("shared", False))
+    return [x.astype(dtype) for x in found], case.get("mask"), drop
+
+
+def values_and_gradients(
+    kernel: Kernel, given: list[jax.Array], mask: Any, drop: Any
+) -> tuple[jax.Array, Any]:
+    """The values, and the gradients of a sum that weighs them unequally."""
+
+    def weighed(given: list[jax.Array]) -> tuple[jax.Array, jax.Array]:
+        q, k, v, *bias = given
+        found = kernel(q, KeysValues(k, v), mask=mask, bias=bias[0] if bias else None, drop=drop)
+        weights = jnp.cos(jnp.arange(found.values.size)).reshape(found.values.shape)
+        return (found.values * weights).sum(), found.values
+
+    grads, values = jax.jit(jax.grad(weighed, has_aux=True))(given)
+    return values, grads
+
+
+def assert_close(got: Any, want: Any, *, rtol: float, atol: float) -> None:
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(
+            np.asarray(a, np.float32), np.asarray(b, np.float32), rtol=rtol, atol=atol
+        )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_equals_plain(name: str) -> None:
+    """Dropout too: `plain` draws the same numbers from the same key."""
+    given, mask, drop = arrays(CASES[name])
+    want = values_and_gradients(plain, given, mask, drop)
+    got = values_and_gradients(interpreted, given, mask, drop)
+    assert_close(got, want, rtol=2e-5, atol=2e-5)
+    if drop is not None:
+        undropped = values_and_gradients(interpreted, given, mask, None)[0]
+        assert float(jnp.abs(undropped - got[0]).max()) > 0.1
+
+
+def test_in_bfloat16_it_is_as_near_to_float32_as_plain() -> None:
+    given, mask, drop = arrays(CASES["packed, bias"])
+    exact = values_and_gradients(plain, given, mask, drop)
+    rounded = [x.astype(jnp.bfloat16) for x in given]
+
+    def errors(kernel: Kernel) -> list[float]:
+        found = jax.tree.leaves(values_and_gradients(kernel, rounded, mask, drop))
+        pairs = zip(found, jax.tree.leaves(exact), strict=True)
+        return [float(jnp.linalg.norm(a.astype(jnp.float32) - b)) for a, b in pairs]
+
+    for ours, usual in zip(errors(interpreted), errors(plain), strict=True):
+        assert ours < 1.2 * usual
+
+
+@pytest.mark.parametrize("mesh", [{"data": 4, "tensor": 2}, {"replica": 2, "fsdp": 2}], ids=str)
+@pytest.mark.parametrize("name", ["packed, bias", "a bias of each row, wide heads"])
+def test_on_a_mesh_it_is_the_same(name: str, mesh: dict[str, int]) -> None:
+    given, mask, drop = arrays(CASES[name])
+    want = values_and_gradients(interpreted, given, mask, drop)
+    count = int(np.prod(list(mesh.values())))
+    with make_layout(mesh, devices=jax.devices()[:count]).active():
+        got = values_and_gradients(interpreted, given, mask, drop)
+    assert_close(got, want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("policy", ["products", "nothing"])
+def test_under_every_policy_it_is_the_same(policy: str) -> None:
+    given, mask, drop = arrays(CASES["causal, odd heads"])
+
+    def kernel(q: jax.Array, memory: KeysValues, **rest: Any) -> Attended:
+        values = jax.checkpoint(
+            lambda q, memory: interpreted(q, memory, **rest).values, policy=POLICIES[policy]
+        )
+        return Attended(values(q, memory), None)
+
+    want = values_and_gradients(interpreted, given, mask, drop)
+    got = values_and_gradients(kernel, given, mask, drop)
+    assert_close(got, want, rtol=1e-6, atol=1e-6)
+
+
+def test_what_it_cannot_compute_is_refused_and_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a TPU the choice falls on the kernel, on blocks where rows are long, or on `plain`."""
+    monkeypatch.setattr(Layout, "platform", property(lambda self: "tpu"))
+    chosen: list[str] = []
+    for kernel in (plain, blocked, tpu):
+        monkeypatch.setattr(
+            kernel_choice,
+            kernel.__name__,
+            lambda q, memory, name=kernel.__name__, **rest: chosen.append(name),
+        )
+    drop = Dropping(jax.random.key(0), 0.1, False)
+
+    def choose(queries: int, width: int = 64, **rest: Any) -> str:
+        shape = (1, queries, 2, width)
+        q = jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+        kernel_choice.automatic(
+            q, KeysValues(q, q), **{"mask": None, "bias": None, "drop": None, **rest}
+        )
+        return chosen[-1]
+
+    long = KeysValues(*[jnp.zeros((1, 4096, 2, 64))] * 2)
+    with make_layout({"data": 1}, devices=jax.devices()[:1]).active():
+        assert choose(512) == choose(512, drop=drop) == choose(512, width=128) == "tpu"
+        assert choose(128) == choose(1) == choose(512, width=48) == "plain"
+        assert choose(4096) == "blocked"
+        assert choose(4096, drop=drop) == "plain"
+        with kernel_choice.forming_probabilities(True):
+            assert choose(512) == "plain"
+        with pytest.raises(ValueError, match=r"4096 queries by 4096 keys do not fit"):
+            tpu(long.keys, long, mask=None, bias=None, drop=None)
+        narrow = jnp.zeros((1, 8, 2, 48))
+        with pytest.raises(ValueError, match=r"width must divide 128 .* not 48"):
+            tpu(narrow, KeysValues(narrow, narrow), mask=None, bias=None, drop=None)
