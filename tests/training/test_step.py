@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import pytest
 import tiny_model as tiny
 from flax import nnx
 
+from t5x_like.core import partitioning
 from t5x_like.training import step
 from t5x_like.training.optimization import optimizers, schedules
 
@@ -37,11 +39,51 @@ OPTIMIZERS = {"adafactor": adafactor, "adamw": lambda: optimizers.adamw(1e-2)}
 @pytest.mark.parametrize(
     "mesh", [{"data": 8}, {"data": 4, "tensor": 2}, {"data": 2, "fsdp": 2, "tensor": 2}], ids=str
 )
-def test_the_same_losses_on_every_mesh_with_dropout(mesh: dict[str, int], name: str) -> None:
+def test_the_same_losses_on_every_mesh_with_dropout(
+    mesh: dict[str, int], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parameters and optimizer are also split over `data` between steps, however small."""
+    monkeypatch.setattr(partitioning, "_LEAST_STORED_IN_PARTS", 1)
     where = tiny.layout(**mesh)
     _, losses = tiny.run(tiny.build(OPTIMIZERS[name](), where, gradient_clip=1.0), where, 3)
     np.testing.assert_allclose(losses, losses_on_one_device(name), rtol=2e-5)
     assert len(set(losses)) == 3
+
+
+def test_between_steps_each_device_holds_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitioning, "_LEAST_STORED_IN_PARTS", 1)
+    where = tiny.layout(data=4)
+    program = tiny.build(where=where)
+    state = program.init(jax.random.key(0))
+    wi = state.params["wi"]
+    assert wi.shape == (tiny.LAYERS, tiny.D, tiny.F)
+    moments = [leaf for leaf in jax.tree.leaves(state.opt_state) if leaf.shape == wi.shape]
+    assert len(moments) == 2
+    for leaf in (wi, *moments):
+        assert leaf.addressable_shards[0].data.shape == (tiny.LAYERS, tiny.D // 4, tiny.F)
+
+
+@pytest.mark.parametrize("microbatches", [1, 4])
+def test_gradients_are_reduced_once_whatever_the_microbatches(microbatches: int) -> None:
+    """No loop of the compiled step has a collective; the tiny model's layers are a loop too."""
+    where = tiny.layout(data=4, tensor=1)
+    program = tiny.build(where=where, microbatches=microbatches, dropout=0.0)
+    text = program.lower({name: x[0] for name, x in tiny.rows(0).items()}).compile().as_text()
+    assert "all-reduce(" in text
+    assert "while(" in text
+    computations = dict(
+        re.findall(r"^%?([\w.\-]+) \(.*?\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    )
+
+    def inside(name: str) -> str:
+        body = computations.get(name, "")
+        called = re.findall(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)", body)
+        return body + "".join(map(inside, called))
+
+    bodies = re.findall(r"body=%?([\w.\-]+)", text)
+    reduced = [name for name in bodies if "all-reduce(" in inside(name)]
+    # With one batch, each layer's gradient is reduced in the loop of its backward pass.
+    assert bool(reduced) == (microbatches == 1)
 
 
 @pytest.mark.slow
