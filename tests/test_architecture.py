@@ -81,7 +81,7 @@ RULES = {
         others="etils flax gin jax numpy optax",
     ),
     "planning": Rule(
-        ours="config core data partitioning planning runs training",
+        ours="config core data layers partitioning planning runs training",
         others="jax numpy",
         in_functions="libtpu",
     ),

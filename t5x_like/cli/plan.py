@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli import arguments
 
 if TYPE_CHECKING:
     from t5x_like.planning.plan import PhasePlan, Plan, Rates, StepTime
+    from t5x_like.planning.search import Found
 
 _EPILOG = """\
 examples:
@@ -23,6 +25,8 @@ examples:
 libtpu compiles the step on this machine's CPUs, as `t5x_like train` would compile it on the chips.
 No text is needed. docs/plan.md says what the figures mean.
 """
+_HOPELESS = 1.5
+"""A search does not ask the compiler where the estimate is as many times the memory of a chip."""
 _RATES = {
     "price_per_chip_hour": ("PRICE", "price of a chip for an hour, for the cost of the run"),
     "watts_per_chip": ("W", "power of a chip with its share of the host, for energy"),
@@ -38,20 +42,77 @@ def main(argv: list[str]) -> int:
         parser.error("--kg_co2e_per_kwh needs --watts_per_chip")
 
     from t5x_like.config import gin_files
-    from t5x_like.planning.plan import Rates, plan
+    from t5x_like.planning.plan import plan
 
     recipe = [str(gin_files.find_recipe(args.recipe))] if args.recipe else []
-    found = plan(
+    given = [*arguments.given_settings(args), *bindings]
+    compiled = functools.partial(
+        plan,
         [*recipe, *args.gin_file],
         args.topology,
         slices=args.slices,
-        bindings=[*arguments.given_settings(args), *bindings],
         folders=args.gin_search_paths,
-        memory_only=args.memory_only,
     )
-    rates = Rates(**{name: getattr(args, name) for name in _RATES})
+    if args.search:
+        return _search(compiled, given, args)
+    found = compiled(bindings=given, memory_only=args.memory_only)
+    rates = _rates(args)
     print(json.dumps(_json(found, rates), indent=1) if args.json else _text(found, rates))
     return 0 if found.fits else 1
+
+
+def _search(compiled: Callable[..., Plan], given: Sequence[str], args: argparse.Namespace) -> int:
+    """Prints the settings that fit, the fastest first; the status is 1 if there are none."""
+    from t5x_like.planning.search import search
+    from t5x_like.planning.topologies import topology
+
+    def attempt(settings: Mapping[str, str], memory_only: bool) -> Plan:
+        more = [f"{name}={value}" for name, value in settings.items()]
+        return compiled(
+            bindings=[*given, *more],
+            memory_only=memory_only,
+            hopeless=_HOPELESS if memory_only else None,
+        )
+
+    found, notes = search(
+        attempt,
+        topology(args.topology, args.slices),
+        fixed=[one.partition("=")[0].strip() for one in given],
+    )
+    if args.json:
+        rates = _rates(args)
+        listed = [{"settings": dict(one.settings), **_json(one.plan, rates)} for one in found]
+        print(json.dumps(listed, indent=1))
+    else:
+        print("\n".join([*_best(found), *notes]) or "Nothing fits.")
+    return 0 if found else 1
+
+
+def _best(found: Sequence[Found]) -> Iterator[str]:
+    """A table of the settings that fit."""
+    from t5x_like.display.tables import aligned
+
+    if not found:
+        return
+    rows = [("HBM", "step", "MFU", "settings")]
+    for one in found:
+        phase = max(one.plan.phases, key=lambda phase: phase.hbm_needed)
+        time, mfu = phase.time, ""
+        if time is not None and (value := phase.mfu(time.most)) is not None:
+            mfu = f"{value:.1%}"
+        flags = " ".join(_flag(name, value) for name, value in one.settings.items())
+        step = "" if time is None else f"{_ms(time.compute)} to {_ms(time.most)} ms"
+        rows.append((_size(phase.hbm_needed), step, mfu, flags))
+    yield aligned(rows, right={0, 1, 2})
+    yield "Figures of the phase that needs most memory; MFU if no collective runs beside the rest."
+
+
+def _flag(name: str, value: str) -> str:
+    """A setting of a search as a flag of `train`."""
+    if name.endswith("make_layout.mesh"):
+        sizes = value.strip("{}").replace("'", "").replace(": ", "=").replace(", ", ",")
+        return f"--mesh {sizes}"
+    return f'--gin.{name}="{value}"'
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,12 +142,24 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--memory_only", action="store_true", help="stop once it is known whether the step fits"
     )
+    group.add_argument(
+        "--search",
+        action="store_true",
+        help="try meshes, microbatches and remat policies, except those that are set here, and "
+        "print those that fit, the fastest first",
+    )
     arguments.add_settings(parser)
     group = parser.add_argument_group("output")
     for name, (metavar, what) in _RATES.items():
         group.add_argument(f"--{name}", type=float, metavar=metavar, help=what)
     group.add_argument("--json", action="store_true", help="print JSON in place of a table")
     return parser
+
+
+def _rates(args: argparse.Namespace) -> Rates:
+    from t5x_like.planning.plan import Rates
+
+    return Rates(**{name: getattr(args, name) for name in _RATES})
 
 
 def _json(found: Plan, rates: Rates) -> dict[str, Any]:
@@ -121,7 +194,7 @@ def _text(found: Plan, rates: Rates) -> str:
     """The plan as people read it."""
     topology = found.topology
     lines = [
-        f"{topology}: {topology.chips} chips, each with {_gb(topology.chip.hbm_bytes)} GB and "
+        f"{topology}: {topology.chips} chips, each with {_size(topology.chip.hbm_bytes)} and "
         f"{topology.chip.peak_flops / 1e12:,.0f} TFLOP/s. Modelled, not measured."
     ]
     for number, phase in enumerate(found.phases, 1):
@@ -141,17 +214,17 @@ def _phase_rows(phase: PhasePlan, found: Plan) -> Iterator[tuple[str, str]]:
     limit = phase.hbm_available or found.topology.chip.hbm_bytes
     yield (
         "fits" if phase.fits else "does NOT fit",
-        f"{_gb(phase.hbm_needed)} of {_gb(limit)} GB on each chip",
+        f"{_size(phase.hbm_needed)} of {_size(limit)} on each chip",
     )
     for name, size in phase.hbm_parts.items():
-        yield f"  {name}", f"{_gb(size)} GB"
-    yield "  estimated without it", f"{_gb(phase.hbm_estimated)} GB"
+        yield f"  {name}", f"{_size(size)}"
+    yield "  estimated without it", f"{_size(phase.hbm_estimated)}"
     for kind, one in (phase.traffic or {}).items():
-        between = f", {_gb(one.dcn_bytes)} GB between slices" if one.dcn_bytes else ""
+        between = f", {_size(one.dcn_bytes)} between slices" if one.dcn_bytes else ""
         yield (
             f"{kind}",
-            f"{one.count:,.0f} a step, arrays of {_gb(one.bytes)} GB; a chip sends "
-            f"{_gb(one.ici_bytes)} GB in its slice{between}",
+            f"{one.count:,.0f} a step, arrays of {_size(one.bytes)}; a chip sends "
+            f"{_size(one.ici_bytes)} in its slice{between}",
         )
     if phase.flops is not None:
         yield "model FLOPs", f"{phase.flops / 1e12:,.1f} T a step, in full rows"
@@ -202,8 +275,8 @@ def _pairs(sizes: Mapping[str, int]) -> str:
     return ",".join(f"{name}={size}" for name, size in sizes.items())
 
 
-def _gb(size: float) -> str:
-    return f"{size / 1e9:,.2f}"
+def _size(size: float) -> str:
+    return f"{size / 1e9:,.2f} GB" if size >= 1e8 else f"{size / 1e6:,.2f} MB"
 
 
 def _ms(seconds: float) -> str:

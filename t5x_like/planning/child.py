@@ -6,6 +6,7 @@ its standard input and writes files into the folder that the request names:
 - program.json: what is known before the compiler runs;
 - memory.json: the bytes of HBM that the step needs, or the compiler's error;
 - step.hlo: the optimized program;
+- estimate.json: the estimate, if it is too large for the compiler to be asked;
 - error.json: why there is nothing else.
 """
 
@@ -53,7 +54,7 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
     program = pretraining.build_program(phase.run)
     shapes = rows.whole_row(phase.run, row)
     steps = [*(one.start for one in phases[1:]), run.options.train_steps]
-    known = {
+    known: dict[str, Any] = {
         "phases": len(phases),
         "steps": steps[phase.number] - phase.start,
         "batch_size": phase.run.options.batch_size,
@@ -67,6 +68,10 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
         "notes": notes,
     }
     (folder / "program.json").write_text(json.dumps(known))
+    guess, most = sum(known["estimate"].values()), request["largest_estimate"]
+    if most is not None and guess > most:
+        (folder / "estimate.json").write_text(json.dumps(guess))
+        return
     lowered = program.lower(shapes)
     try:
         compiled = lowered.compile()

@@ -34,6 +34,7 @@ class Request:
       topology: the chips.
       phase: the number of the phase of the run, from 0.
       memory_only: whether to stop once the compiler has placed every array. No time is known then.
+      largest_estimate: bytes; where the estimate without the compiler is more, it is not asked.
     """
 
     files: Sequence[str]
@@ -42,6 +43,7 @@ class Request:
     topology: Topology
     phase: int = 0
     memory_only: bool = False
+    largest_estimate: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,13 +78,14 @@ def compile_step(request: Request) -> Compiled:
         "bindings": list(request.bindings),
         "folders": list(request.folders),
         "phase": request.phase,
+        "largest_estimate": request.largest_estimate,
     }
     with run_child(
         "t5x_like.planning.child", message, request.topology, dump_steps=request.memory_only
     ) as child:
         while not child.ended and not (request.memory_only and _placed(child.folder)):
             time.sleep(_POLL_SECONDS)
-        return _result(child)
+        return _result(request, child)
 
 
 def _placed(folder: Path) -> bool:
@@ -93,7 +96,7 @@ def _placed(folder: Path) -> bool:
     return time.time() - found.stat().st_mtime > _POLL_SECONDS
 
 
-def _result(child: Child) -> Compiled:
+def _result(request: Request, child: Child) -> Compiled:
     folder = child.folder
     if (error := folder / "error.json").exists():
         raise PlanError(json.loads(error.read_text()))
@@ -107,6 +110,9 @@ def _result(child: Child) -> Compiled:
     if memory.exists():
         needed, available = out_of_memory(json.loads(memory.read_text())["error"])
         return Compiled(known=known, needed=needed, available=available)
+    if (large := folder / "estimate.json").exists():
+        guess = json.loads(large.read_text())
+        return Compiled(known=known, needed=guess, available=request.topology.chip.hbm_bytes)
     if (placed := next(folder.glob(_ASSIGNED), None)) is None:
         raise PlanError(child.failure())
     report = next(folder.glob(_MEMORY)).read_text()

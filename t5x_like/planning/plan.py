@@ -146,6 +146,7 @@ def plan(
     bindings: Sequence[str] = (),
     folders: Sequence[str] = (),
     memory_only: bool = False,
+    hopeless: float | None = None,
 ) -> Plan:
     """Compiles each phase of a run for slices of TPUs. No text is read.
 
@@ -156,18 +157,21 @@ def plan(
       bindings: settings as `NAME=value`.
       folders: searched for gin files as well.
       memory_only: whether to stop once it is known whether the step fits, which is sooner.
+      hopeless: where the estimate is as many times the memory of a chip, the compiler is not asked.
 
     Raises:
       PlanError: the run is not valid, or the compiler fails.
       MissingExtraError: the compiler is not installed.
       ValueError: there is no such topology.
     """
+    chips = topology(topology_name, slices)
     request = Request(
         files=files,
         bindings=bindings,
         folders=folders,
-        topology=topology(topology_name, slices),
+        topology=chips,
         memory_only=memory_only,
+        largest_estimate=None if hopeless is None else hopeless * chips.chip.hbm_bytes,
     )
     first = compile_step(request)
     others = range(1, first.known["phases"])

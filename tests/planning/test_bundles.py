@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from t5x_like.planning.bundles import cycles
 
-# A grid of 4 x 8 steps (34 rounds: the pipeline fills and drains), a region of two bundles that runs
-# at index 0 alone, and a loop of 10 that takes steps of 2.
+# A grid of 4 x 8 steps (34 rounds: the pipeline fills and drains), a region of two bundles that
+# runs at index 0 alone, and a loop of 10 that takes steps of 2.
 BUNDLES = """\
 = control target key start
 LB: loop body

@@ -22,8 +22,8 @@ GIB = 2**30
             15.75 * GIB,
         ),
         (
-            "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space "
-            "hbm. Used 17.93G of 15.75G hbm. Exceeded hbm capacity by 2.18G.",
+            "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory "
+            "space hbm. Used 17.93G of 15.75G hbm. Exceeded hbm capacity by 2.18G.",
             17.93 * GIB,
             15.75 * GIB,
         ),
