@@ -80,7 +80,9 @@ def _cheap(key: jax.Array) -> bool:
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _dropout_again(x: jax.Array, key: jax.Array, shape: tuple[int, ...], dropped: int) -> jax.Array:
     """Dropout that stores only its key, and draws again in the backward pass."""
-    return _kept(x, jax.random.bits(key, shape, jnp.uint32) >= dropped * _NUMBERS, dropped)
+    return _kept(
+        x, jax.random.bits(key, shape, jnp.uint32) >= jnp.uint32(dropped * _NUMBERS), dropped
+    )
 
 
 def _dropout_forward(

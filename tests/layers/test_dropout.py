@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from t5x_like.core.counter_random import COUNTER
 from t5x_like.layers.dropout import Dropouts, dropout, dropout_hidden, residual, subkeys
 
 X = jnp.ones((8, 6, 32))
@@ -50,11 +51,18 @@ def test_what_is_added_is_dropped_and_what_it_is_added_to_is_not():
     np.testing.assert_array_equal(residual(10 * X, X, dropouts=Dropouts(0.5), key=None), 11)
 
 
-def test_dropped_elements_get_no_gradient_and_kept_ones_the_scale():
+@pytest.mark.parametrize("impl", ["threefry2x32", COUNTER], ids=["threefry", "counter"])
+def test_dropped_elements_get_no_gradient_and_kept_ones_the_scale(impl):
     def f(x):
-        return dropout(x, jax.random.key(0), rate=0.75)
+        return dropout(x, jax.random.key(0, impl=impl), rate=0.75)
 
     np.testing.assert_array_equal(jax.grad(lambda x: f(x).sum())(X), f(X))
+
+
+def test_counted_numbers_are_drawn_again_and_their_mask_is_not_stored():
+    key = jax.random.key(0, impl=COUNTER)
+    stored = jax.eval_shape(lambda x: jax.vjp(lambda x: dropout(x, key, rate=0.5), x)[1], X)
+    assert all(leaf.size <= 2 for leaf in jax.tree.leaves(stored))
 
 
 def test_dropout_keeps_the_dtype():
