@@ -82,7 +82,7 @@ RULES = {
     ),
     "planning": Rule(
         ours="config core data layers partitioning planning runs training",
-        others="jax numpy",
+        others="flax jax numpy",
         in_functions="libtpu",
     ),
     "display": Rule(ours="config display partitioning core training", others="flax jax numpy"),

@@ -175,7 +175,7 @@ def test_a_rate_reaches_its_places(name, places, make, batch, monkeypatch):
         rates.append(rate)
         return x
 
-    for layer in ("attention.multi_head", "dropout", "mlp"):
+    for layer in ("dropout", "mlp"):
         monkeypatch.setattr(f"t5x_like.layers.{layer}.dropout", record)
     model = make(**{name: 0.3}, activation_dropout_rate=0.2)
     # Scanned layers are traced once.

@@ -162,7 +162,7 @@ def test_dropout_sites(tiny, padded_batch, monkeypatch):
         sites.append((x.shape, shared))
         return x
 
-    for module in ("dropout", "mlp", "attention.multi_head"):
+    for module in ("dropout", "mlp"):
         monkeypatch.setattr(f"t5x_like.layers.{module}.dropout", record)
     model = make(tiny, dropout_rate=0.1)
     jax.eval_shape(model.logits, padded_batch, jax.random.key(0))

@@ -135,7 +135,7 @@ def test_memory_is_seen_unless_it_is_reset(make, batch, memory):
 
     @jax.jit
     def logits(memory):
-        return model._predicted(batch, None, memory)[0]
+        return model._predicted(batch, None, memory)[0].logits()
 
     changed = jnp.any(logits(memory[:, :1]) != logits(-memory[:, :1]), axis=(1, 2))
     np.testing.assert_array_equal(changed, [True, True, False])

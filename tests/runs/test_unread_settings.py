@@ -37,6 +37,8 @@ OTHERS = {
     "REUSE_LEN": 8,
     "CLAMP_LEN": 7,
     "INPUT_SEGMENTS": True,
+    "RANDOM_NUMBERS": "rbg",
+    "COMPILER_OPTIONS": {"xla_cpu_enable_fast_math": True},
 }
 """Other values of macros, where the usual ones do not say what would be one."""
 
