@@ -54,7 +54,16 @@ _LATER = {
     "run.Options.early_stopping = %EARLY_STOPPING",
     "BEST_METRIC = 'loss'",
     "run.Options.best_metric = %BEST_METRIC",
+    "RANDOM_NUMBERS = None",
+    "run.Options.random_numbers = %RANDOM_NUMBERS",
+    "COMPILER_OPTIONS = {}",
+    "run.Options.compiler_options = %COMPILER_OPTIONS",
 }
+_ON_A_CPU = {
+    "ATTENTION_KERNEL = @kernel_choice.automatic": "ATTENTION_KERNEL = @attention_kernels.plain",
+    "SCAN_UNROLL = None": "SCAN_UNROLL = 1",
+}
+"""What a default that follows the device means here, where all runs are a CPU's."""
 
 
 def settings(
@@ -76,7 +85,7 @@ def digest(config: str) -> str:
     later, at the value that means what was so before.
     """
     said = [
-        line
+        _ON_A_CPU.get(line, line)
         for line in config.splitlines()
         if line not in _LATER and not re.match("#|from |import ", line)
     ]

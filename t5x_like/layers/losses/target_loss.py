@@ -23,7 +23,7 @@ class TargetLoss(TermLoss):
     """A model whose loss is the cross entropy of `decoder_target_tokens`, int32 [B, L].
 
     `decoder_loss_weights`, float32 [B, L], weigh the targets. A subclass defines the methods that
-    raise `NotImplementedError` here.
+    raise `NotImplementedError` here; `scores` stands in for `token_scores` and `hidden`.
     """
 
     config: Any  # has `z_loss` and `label_smoothing`
@@ -47,9 +47,13 @@ class TargetLoss(TermLoss):
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
         return {"tokens": self.tokens(batch), "flops": self.flops(batch)}
 
+    def scores(self, batch: Batch, key: jax.Array | None = None) -> TokenScores:
+        """The scores of all tokens at each target; without dropout where `key` is None."""
+        return self.token_scores(self.hidden(batch, key).last)
+
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """Logits, float32 [B, L, V]; without dropout where `key` is None."""
-        return self.token_scores(self.hidden(batch, key).last).logits()
+        return self.scores(batch, key).logits()
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The one term's denominator: the sum of `decoder_loss_weights`."""
@@ -63,7 +67,7 @@ class TargetLoss(TermLoss):
         """
         weights_BL = batch["decoder_loss_weights"].astype(jnp.float32)
         sums = token_sums(
-            self.token_scores(self.hidden(batch, key).last),
+            self.scores(batch, key),
             batch["decoder_target_tokens"],
             weights_BL=weights_BL,
             label_smoothing=self.config.label_smoothing,
