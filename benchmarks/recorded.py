@@ -62,6 +62,7 @@ _LATER = {
 _ON_A_CPU = {
     "ATTENTION_KERNEL = @kernel_choice.automatic": "ATTENTION_KERNEL = @attention_kernels.plain",
     "SCAN_UNROLL = None": "SCAN_UNROLL = 1",
+    "MICROBATCHES = None": "MICROBATCHES = 1",
 }
 """What a default that follows the device means here, where all runs are a CPU's."""
 

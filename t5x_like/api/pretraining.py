@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.config import gin_config, gin_files, settings
-from t5x_like.planning.advice import memory_warnings
 from t5x_like.runs import gin_run, pretraining
+from t5x_like.runs.memory.advice import memory_warnings
 from t5x_like.runs.run import Run
 
 if TYPE_CHECKING:

@@ -200,10 +200,11 @@ def _text(found: Plan, rates: Rates) -> str:
     for number, phase in enumerate(found.phases, 1):
         several = f"phase {number}: " if len(found.phases) > 1 else ""
         lengths = ", ".join(f"{name} {n:,}" for name, n in phase.lengths.items())
+        parts = f" in {phase.microbatches} microbatches" if phase.microbatches > 1 else ""
         lines += [
             "",
             f"{several}{phase.parameter_count:,} parameters, {phase.steps:,} steps of "
-            f"{phase.batch_size:,} rows ({lengths}), mesh {_pairs(phase.mesh)}",
+            f"{phase.batch_size:,} rows{parts} ({lengths}), mesh {_pairs(phase.mesh)}",
         ]
         lines += _aligned(_phase_rows(phase, found))
     lines += ["", *_aligned(_run_rows(found, rates)), *found.notes]

@@ -13,6 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend import random as extended
 
+_SPLITTING, _FOLDING = 0x5851F42D, 0x14057B7E
+"""What sets the keys that make keys apart from those that make numbers: any two numbers do."""
+
 
 def hashed(position: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     """Uniform uint32 numbers, one for each position (uint32), from the two words of a key.
@@ -47,22 +50,57 @@ def _bits(key: jax.Array, bit_width: int, shape: Sequence[int]) -> jax.Array:
 
 
 def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return jax.random.key_data(jax.random.split(_threefry(key), shape))
+    """Keys [..., 2]: numbers of another key, so that they differ from those that `key` draws."""
+    other = key ^ jnp.array([_SPLITTING, 0], jnp.uint32)
+    return _bits(other, 32, (*shape, 2))
 
 
 def _fold_in(key: jax.Array, data: Any) -> jax.Array:
-    return jax.random.key_data(jax.random.fold_in(_threefry(key), data))
+    other = key ^ jnp.array([_FOLDING, 0], jnp.uint32)
+    return _bits(_mixed(other, jnp.uint32(data)), 32, (2,))
+
+
+def _mixed(key: jax.Array, data: jax.Array) -> jax.Array:
+    """A key in whose words a number is hashed, each in another way."""
+    return jnp.stack([hashed(data, key[0], key[1]), hashed(data, key[1], ~key[0])])
 
 
 def _seed(seed: jax.Array) -> jax.Array:
     return jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
 
 
-def _threefry(key: jax.Array) -> jax.Array:
-    return jax.random.wrap_key_data(key, impl="threefry2x32")
-
-
 COUNTER = extended.define_prng_impl(
     key_shape=(2,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="counter"
 )
 """The kind of key, for `jax.random.key(0, impl=COUNTER)`."""
+
+
+def sixteen_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """Uniform below 2**16, uint32: `joined_halves` of the words of a key of this kind.
+
+    Each is computed from its own position, so that XLA can compute it inside what reads it.
+    """
+    *leading, size = shape
+    half = -(-size // 2)
+    column = jax.lax.broadcasted_iota(jnp.uint32, (size,), 0)
+    second = column >= half
+    place, stride = jnp.where(second, column - half, column), half
+    for d in reversed(range(len(leading))):
+        own = jax.lax.broadcasted_iota(jnp.uint32, (*shape[d:],), 0)
+        place, stride = place + own * jnp.uint32(stride % 2**32), stride * shape[d]
+    words = hashed(place, *jax.random.key_data(key))
+    return jnp.where(second, words >> 16, words & (2**16 - 1))
+
+
+def joined_halves(words: jax.Array, size: int) -> jax.Array:
+    """Two numbers below 2**16 of each word, which lie half of the last dimension apart.
+
+    A mesh hardly ever splits that dimension, so that joining the halves moves nothing between
+    devices. `size` is the last dimension of the result.
+    """
+    return jnp.concatenate([words & (2**16 - 1), words >> 16], axis=-1)[..., :size]
+
+
+def is_counter(key: jax.Array) -> bool:
+    """Whether keys are of this kind: drawing again costs less than storing what was drawn."""
+    return key.dtype == jax.eval_shape(lambda: jax.random.key(0, impl=COUNTER)).dtype

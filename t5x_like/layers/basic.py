@@ -17,6 +17,7 @@ from t5x_like.layers import norms
 from t5x_like.layers.depth import above, below
 from t5x_like.layers.product import product
 from t5x_like.layers.token_scores import TokenScores
+from t5x_like.layers.vectors import plus_vector
 
 Init = jax.nn.initializers.Initializer
 ZEROS, ONES = nnx.initializers.zeros, nnx.initializers.ones
@@ -70,7 +71,7 @@ class Linear(nnx.Module):
     def __call__(self, x: jax.Array, *, kept: str | None = None) -> jax.Array:
         """The product; `kept` names `x` for rematerialisation (`product`)."""
         y = product(x.astype(self.dtype), self.kernel[...].astype(self.dtype), kept)
-        return y if self.bias is None else y + self.bias[...].astype(self.dtype)
+        return y if self.bias is None else plus_vector(y, self.bias[...])
 
 
 class RMSNorm(nnx.Module):

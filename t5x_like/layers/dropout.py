@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from t5x_like.core.counter_random import COUNTER
+from t5x_like.core.counter_random import is_counter, joined_halves, sixteen_bits
 from t5x_like.core.partitioning import constrain
 
 
@@ -57,9 +57,9 @@ def dropout(
         return x
     shape = [1 if d in shared else size for d, size in enumerate(x.shape)]
     dropped = _dropped(rate)
-    if _cheap(key):
+    if is_counter(key):
         return _dropout_again(x, key, tuple(shape), dropped)
-    keep = _sixteen_bits(key, shape) >= dropped
+    keep = _drawn(key, shape) >= dropped
     # Otherwise XLA may draw the numbers a second time for the backward pass.
     return _kept(x, jax.lax.optimization_barrier(keep), dropped)
 
@@ -72,17 +72,10 @@ def _kept(x: jax.Array, keep: jax.Array, dropped: int) -> jax.Array:
     return jnp.where(keep, x * (_NUMBERS / (_NUMBERS - dropped)), jnp.zeros((), x.dtype))
 
 
-def _cheap(key: jax.Array) -> bool:
-    """Whether drawing numbers again costs less than storing what they decided."""
-    return key.dtype == jax.eval_shape(lambda: jax.random.key(0, impl=COUNTER)).dtype
-
-
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _dropout_again(x: jax.Array, key: jax.Array, shape: tuple[int, ...], dropped: int) -> jax.Array:
     """Dropout that stores only its key, and draws again in the backward pass."""
-    return _kept(
-        x, jax.random.bits(key, shape, jnp.uint32) >= jnp.uint32(dropped * _NUMBERS), dropped
-    )
+    return _kept(x, sixteen_bits(key, shape) >= dropped, dropped)
 
 
 def _dropout_forward(
@@ -100,15 +93,10 @@ def _dropout_backward(
 _dropout_again.defvjp(_dropout_forward, _dropout_backward)
 
 
-def _sixteen_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """Uniform below 2**16, uint32: two from each random word.
-
-    The two of a word lie half of the last dimension apart. A mesh hardly ever splits that
-    dimension, so that joining the halves moves nothing between devices.
-    """
+def _drawn(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """Uniform below 2**16, uint32: two from each random word."""
     *leading, size = shape
-    words = jax.random.bits(key, (*leading, -(-size // 2)), jnp.uint32)
-    return jnp.concatenate([words & (_NUMBERS - 1), words >> 16], axis=-1)[..., :size]
+    return joined_halves(jax.random.bits(key, (*leading, -(-size // 2)), jnp.uint32), size)
 
 
 class Dropping(NamedTuple):

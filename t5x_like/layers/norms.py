@@ -29,7 +29,13 @@ def _layer_norm_forward(
     wide = x.astype(_wide(x.dtype))
     mean = wide.mean(axis=-1, keepdims=True)
     centred = wide - mean
-    inverse = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + epsilon)
+    if x.dtype == wide.dtype:
+        variance = jnp.square(centred).mean(axis=-1, keepdims=True)
+    else:
+        # Both sums in one pass: what cancels here is less than 16 bits have rounded.
+        squares = jnp.square(wide).mean(axis=-1, keepdims=True)
+        variance = jnp.maximum(squares - jnp.square(mean), 0.0)
+    inverse = jax.lax.rsqrt(variance + epsilon)
     mean, inverse = (checkpoint_name(one, "statistics") for one in (mean, inverse))
     return centred * inverse * scale + bias, (x, scale, bias, mean, inverse)
 

@@ -15,7 +15,7 @@ from t5x_like.core.device_memory import usable_bytes
 from t5x_like.core.partitioning import active_layout, constrain
 from t5x_like.layers.product import product
 
-_WHOLE = 0.04
+_WHOLE = 0.13
 """The share of a device's memory up to which logits are formed at once, and that of a block. The
 backward pass needs them twice."""
 

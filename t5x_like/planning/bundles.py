@@ -57,13 +57,18 @@ def _bundles(text: str) -> Iterator[Bundle]:
 def _rounds_by_bundle(bundles: list[Bundle]) -> list[float] | None:
     """How often each bundle runs; None if unknown."""
     stack: list[float] = []
+    left: dict[int, float] = {}  # rounds of the loops that have ended, by depth
     found: list[float] = []
     for n, bundle in enumerate(bundles):
-        del stack[bundle.depth :]
-        if "LB" in bundle.label.split():
-            del stack[bundle.depth - 1 :]
+        begins = "LB" in bundle.label.split()
+        kept = bundle.depth - begins
+        left |= {depth: rounds for depth, rounds in enumerate(stack) if depth >= kept}
+        del stack[kept:]
         while len(stack) < bundle.depth:
             rounds = _rounds(bundles, n, len(stack) + 1)
+            if rounds is None and not begins:
+                # The branch that closes a loop is written outside, its shadow inside.
+                rounds = left.get(len(stack))
             if rounds is None:
                 return None
             stack.append(rounds)

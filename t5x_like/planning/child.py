@@ -22,11 +22,11 @@ from typing import Any
 import jax
 
 from t5x_like.core.devices import on_devices
-from t5x_like.planning import rows
-from t5x_like.planning.estimate import estimate
 from t5x_like.planning.topologies import topology
 from t5x_like.runs import gin_run, pretraining
-from t5x_like.runs.phases import RunPhase
+from t5x_like.runs.memory import rows
+from t5x_like.runs.memory.estimate import estimate
+from t5x_like.runs.phases import run_phases
 from t5x_like.runs.run import Run
 
 STAND_IN = "stdlib_docs"
@@ -47,9 +47,8 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
     devices = topology(request["topology"], request["slices"]).devices()
     with on_devices(devices):
         run, notes = load(request["files"], request["bindings"], request["folders"])
-    phases = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
+    phases = run_phases(run)
     phase = phases[request["phase"]]
-    phase.check()
     row = rows.full_row(phase.run)
     program = pretraining.build_program(phase.run)
     shapes = rows.whole_row(phase.run, row)
@@ -58,6 +57,7 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
         "phases": len(phases),
         "steps": steps[phase.number] - phase.start,
         "batch_size": phase.run.options.batch_size,
+        "microbatches": phase.run.options.microbatches,
         "lengths": dict(phase.run.data.with_lengths().lengths or {}),
         "tokens": rows.tokens(row) * phase.run.options.batch_size,
         "flops": rows.step_flops(phase.run, row),

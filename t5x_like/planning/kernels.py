@@ -57,7 +57,7 @@ class Kernel:
 
 
 class KernelTime(NamedTuple):
-    """The time of the calls of a kernel in a step.
+    """The time of the calls of kernels with one name in a step.
 
     Attributes:
       name: the kernel's name.
@@ -85,17 +85,20 @@ def kernel_of(one: hlo.Instruction, there: Mapping[str, hlo.Instruction]) -> Ker
 
 
 def kernel_times(calls: Mapping[Kernel, float], topology: Topology) -> list[KernelTime]:
-    """The time of each kernel; kernels are compiled for a chip of `topology`."""
+    """The time of the kernels of each name; kernels are compiled for a chip of `topology`."""
     cycles = kernel_cycles(calls, topology)
-    found = []
+    found: dict[tuple[str, str], KernelTime] = {}
     for kernel, times in calls.items():
         known = cycles.get(kernel)
         if known is None:
             each, source = kernel.seconds_at_rates(topology.chip), "rates"
         else:
             each, source = known / topology.chip.clock, "bundles"
-        found.append(KernelTime(kernel.name, times, times * each, source))
-    return found
+        before = found.get((kernel.name, source), KernelTime(kernel.name, 0, 0, source))
+        found[kernel.name, source] = before._replace(
+            calls=before.calls + times, seconds=before.seconds + times * each
+        )
+    return [*found.values()]
 
 
 def kernel_cycles(kernels: Iterable[Kernel], topology: Topology) -> dict[Kernel, float]:

@@ -52,6 +52,7 @@ class PhasePlan:
     Attributes:
       steps: steps of the phase.
       batch_size: rows of a step.
+      microbatches: parts that the rows are cut into.
       lengths: tokens of each task feature.
       mesh: sizes of the mesh axes.
       parameter_count: parameters of the model.
@@ -70,6 +71,7 @@ class PhasePlan:
 
     steps: int
     batch_size: int
+    microbatches: int
     lengths: Mapping[str, int]
     mesh: Mapping[str, int]
     parameter_count: int
@@ -201,6 +203,7 @@ def _phase(compiled: Compiled, where: Topology) -> PhasePlan:
     return PhasePlan(
         steps=known["steps"],
         batch_size=known["batch_size"],
+        microbatches=known["microbatches"],
         lengths=known["lengths"],
         mesh=known["mesh"],
         parameter_count=known["parameter_count"],

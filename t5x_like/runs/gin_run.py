@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from t5x_like.config import gin_config, presets
-from t5x_like.runs import proportion, unread_settings
 from t5x_like.runs.run import Run
+from t5x_like.runs.settings import proportion, unread_settings
 
 
 def load(

@@ -18,6 +18,7 @@ from t5x_like.evaluation.text_bytes import token_bytes
 from t5x_like.runs import preflight
 from t5x_like.runs.batches import EVALUATION_SEED, PhaseBatches
 from t5x_like.runs.evaluation.in_training import TaskEvaluation, task_evaluation
+from t5x_like.runs.memory.microbatches import with_microbatches
 from t5x_like.runs.run import Run
 from t5x_like.training.hosts import multihost
 
@@ -43,7 +44,7 @@ class RunPhase:
         """Raises ValueError if its batches cannot be made, as far as this is known without data."""
         run = self.run
         global_batches.check_batch(
-            run.layout, run.options.batch_size, microbatches=run.options.microbatches
+            run.layout, run.options.batch_size, microbatches=run.options.microbatches or 1
         )
         data = run.data.with_lengths()
         preflight.parts_complete(run)
@@ -176,6 +177,14 @@ class RunPhase:
             f"{kind}.{self.label}{dot}{rest}": values[name]
             for name, (kind, dot, rest) in parts.items()
         }
+
+
+def run_phases(run: Run) -> list[RunPhase]:
+    """The phases of a run, checked (`RunPhase.check`), each with its number of microbatches."""
+    phases = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
+    for phase in phases:
+        phase.check()
+    return [dataclasses.replace(one, run=with_microbatches(one.run)) for one in phases]
 
 
 def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from etils import epath
 from t5x_like.config import gin_text
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 from t5x_like.runs import preflight, run_directory
-from t5x_like.runs.phases import RunPhase
+from t5x_like.runs.phases import RunPhase, run_phases
 from t5x_like.runs.run import Run
 from t5x_like.runs.run_text import run_text
 from t5x_like.training import loop, step
@@ -103,10 +103,8 @@ def _parts(
     saved = Checkpoints(run_directory.checkpoints(model_dir)).metadata()
     fresh = saved is None
     run = _with_vocabulary(run, model_dir, fresh=fresh)
-    every = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
+    every = run_phases(run)
     phases = [phase for phase in every if phase.start < run.options.train_steps]
-    for phase in every:
-        phase.check()
     programs = _programs(phases)
     for phase, program in zip(phases, programs, strict=True):
         phase.check_program(program)
@@ -172,13 +170,15 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
         ]
         when = f"Steps {part.start + 1:,} to {end:,} read" if len(batches) > 1 else "Reads"
         yield f"{when} {', '.join(texts)}."
+    parts = {part.run.options.microbatches or 1 for part in batches} - {1}
+    cut = f" in {' or '.join(map(str, sorted(parts)))} microbatches" if parts else ""
     mesh = ", ".join(f"{axis}={n}" for axis, n in run.layout.mesh.shape.items() if n > 1)
     device = run.layout.mesh.devices.flat[0]
     dtype = getattr(run.abstract_model.config, "dtype", "float32")
     yield (
         f"Trains {type(run.abstract_model).__name__} in {dtype} on {run.layout.mesh.size} "
         f"{device.device_kind} ({mesh or 'one device'}), {run.options.train_steps:,} steps of "
-        f"{run.options.batch_size:,} rows; writes to {model_dir}."
+        f"{run.options.batch_size:,} rows{cut}; writes to {model_dir}."
     )
 
 
@@ -252,8 +252,8 @@ def build_program(run: Run) -> step.Program:
 
 def _programs(phases: Sequence[RunPhase]) -> list[step.Program]:
     """The program of each phase; phases with batches of one size share theirs."""
-    by_size: dict[int, step.Program] = {}
-    for phase in phases:
-        size = phase.run.options.batch_size
+    sizes = [(one.run.options.batch_size, one.run.options.microbatches) for one in phases]
+    by_size: dict[tuple[int, int | None], step.Program] = {}
+    for phase, size in zip(phases, sizes, strict=True):
         by_size[size] = by_size.get(size) or build_program(phase.run)
-    return [by_size[phase.run.options.batch_size] for phase in phases]
+    return [by_size[size] for size in sizes]

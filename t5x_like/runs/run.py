@@ -45,7 +45,9 @@ class Options(Periods, StepOptions):
     data_workers: int = 0
 
     def __post_init__(self) -> None:
-        least = {"train_steps": 1, "batch_size": 1, "microbatches": 1, "checkpoints_kept": 1}
+        least = {"train_steps": 1, "batch_size": 1, "checkpoints_kept": 1}
+        if self.microbatches is not None:
+            least["microbatches"] = 1
         periods = ("eval_period", "checkpoint_period", "log_period")
         whole = (*periods, "eval_batches", "early_stopping", "data_workers", "seed")
         BestMetric.parse(self.best_metric)

@@ -70,6 +70,7 @@ class StepOptions:
     Attributes:
       batch_size: the rows of the global batch.
       microbatches: the number of parts of a batch; their gradients are summed before an update.
+        None for one; a run decides by the memory of its devices (`runs.memory.microbatches`).
       gradient_clip: the largest global norm of the gradient; None for no limit.
       ema_decay: the decay of an exponential moving average of the parameters; None for no average.
       frozen: regular expressions on paths of parameters (`freezing.trainable_mask`); a parameter
@@ -84,7 +85,7 @@ class StepOptions:
     """
 
     batch_size: int
-    microbatches: int = 1
+    microbatches: int | None = None
     gradient_clip: float | None = None
     ema_decay: float | None = None
     frozen: Sequence[str] = ()
@@ -112,7 +113,7 @@ def build(
       ValueError: the batch does not split over mesh and microbatches; the model holds more than
         parameters, or parameters without axes; a pattern matches nothing, or all is frozen.
     """
-    check_batch(layout, options.batch_size, microbatches=options.microbatches)
+    check_batch(layout, options.batch_size, microbatches=options.microbatches or 1)
     _check_random_numbers()
     model = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     graphdef, abstract = _split_model(model)
@@ -176,7 +177,7 @@ class _Parts:
             batch=batch,
             key=self._dropout_key(jax.random.fold_in(key, state.step)),
             carry=state.carry,
-            microbatches=self.options.microbatches,
+            microbatches=self.options.microbatches or 1,
             frozen=gathered_frozen,
         )
         grads = self.compute.scatter(grads)

@@ -38,5 +38,11 @@ def test_a_loop_of_unknown_length_has_no_cycles():
     assert cycles(BUNDLES.replace("%s8, 34", "%s8, %s77")) is None
 
 
+def test_a_bundle_in_the_shadow_of_a_branch_belongs_to_the_loop_that_it_closes():
+    outside, inside = "   0xd   :  {}\n", "   0xd   : > { %s50 = smov %s51 }\n"
+    more = BUNDLES.replace("0xc   : >", "0xc   : ")
+    assert cycles(more + outside + inside) == cycles(more + outside) + 34
+
+
 def test_no_loop():
     assert cycles("     0   :  { %s1 = smov 0 }\n   0x1   :  {}\n") == 2

@@ -30,6 +30,7 @@ def made_up(settings, memory_only):
     phase = PhasePlan(
         steps=10,
         batch_size=8,
+        microbatches=1,
         lengths={},
         mesh={},
         parameter_count=1,

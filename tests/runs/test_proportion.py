@@ -8,8 +8,8 @@ import gin
 import pytest
 
 from t5x_like.config import gin_config, gin_files
-from t5x_like.runs import proportion
 from t5x_like.runs.run import Run
+from t5x_like.runs.settings import proportion
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import pytest
 from flax import nnx
 
 from t5x_like.config import gin_config
-from t5x_like.runs import proportion, unread_settings
 from t5x_like.runs.run import Run
+from t5x_like.runs.settings import proportion, unread_settings
 
 OTHERS = {
     # A run has no such parts of its own.

@@ -1,9 +1,11 @@
 """Attention as a Pallas kernel for TPUs: no array of queries times keys leaves the chip's memory.
 
-A grid step takes all queries and keys of some heads of one row. The backward pass computes the
-probabilities again from queries and keys. Heads lie side by side in blocks of 128 lanes, as the
-projections leave them, so nothing is copied around the kernel: a head that is narrower than a block
-is multiplied with zeros in place of its neighbours, which costs the matrix unit nothing.
+A grid step takes all queries and keys of some heads of one row: parts of the queries took longer.
+The backward pass computes the probabilities again from queries and keys; what a softmax's gradient
+subtracts comes from the values that the forward pass returned (FlashAttention-2, Dao, 2023, section
+2.3.2). Heads lie side by side in blocks of 128 lanes, as the projections leave them, so nothing is
+copied around the kernel: a head that is narrower than a block is multiplied with zeros in place of
+its neighbours, which costs the matrix unit nothing.
 
 Suffixes: B batch, L queries, M keys, J joined heads, H heads.
 """
@@ -45,6 +47,11 @@ class Settings:
     shared: bool = False
     interpret: bool = False
 
+    @property
+    def scale(self) -> float:
+        """What probabilities that stay are multiplied with."""
+        return 2**16 / (2**16 - self.dropped)
+
 
 class Operands(NamedTuple):
     """Arrays, or in the kernel their blocks.
@@ -73,17 +80,25 @@ def forward(settings: Settings, operands: Operands) -> jax.Array:
     return grid.call(kernel, (), [operands.q])[0]
 
 
-def backward(settings: Settings, operands: Operands, g: jax.Array) -> list[jax.Array]:
-    """The gradients of q, k and v, and of a bias: summed over rows if they share it."""
+def backward(
+    settings: Settings, operands: Operands, values: jax.Array, g: jax.Array
+) -> list[jax.Array]:
+    """The gradients of q, k and v, and of a bias: summed over rows if they share it.
+
+    Args:
+      settings, operands: those of `forward`.
+      values: what it returned, and
+      g: the gradient of this.
+    """
     grid = _Grid(settings, operands)
 
     def kernel(seed: Any, *refs: Any) -> None:
-        inputs, (g, *outputs) = refs[: grid.number], refs[grid.number :]
-        _backward(settings, grid.named(inputs, seed), g, outputs, sums=sums)
+        inputs, (values, g, *outputs) = refs[: grid.number], refs[grid.number :]
+        _backward(settings, grid.named(inputs, seed), (values, g), outputs, sums=sums)
 
     bias = [] if operands.bias is None else [operands.bias]
     sums = bool(bias) and operands.bias.shape[0] == 1
-    return grid.call(kernel, (g,), [operands.q, operands.k, operands.v, *bias])
+    return grid.call(kernel, (values, g), [operands.q, operands.k, operands.v, *bias])
 
 
 class _Grid:
@@ -179,14 +194,16 @@ def _forward(settings: Settings, refs: Operands, o: Any) -> None:
         q, k, v = (x[0, :, lanes] for x in refs[:3])
         whole = None
         for head in block:
-            p = _probabilities(refs, q, k, head)
-            p = _dropped(p, _keep(settings, refs, head, p.shape), settings)
-            whole = head.put(whole, _product(p.astype(v.dtype), v, (1, 0)))
+            e, _ = _exponentials(refs, q, k, head)
+            # Rows are divided by their sums where they are narrow.
+            scale = settings.scale / e.sum(axis=-1, keepdims=True)
+            e = _dropped(e, _keep(settings, refs, head, e.shape))
+            whole = head.put(whole, _product(e.astype(v.dtype), v, (1, 0)) * scale)
         assert whole is not None
         o[0, :, lanes] = whole.astype(o.dtype)
 
 
-def _backward(settings: Settings, refs: Operands, g_ref: Any, outputs: Any, *, sums: bool) -> None:
+def _backward(settings: Settings, refs: Operands, more: Any, outputs: Any, *, sums: bool) -> None:
     dq, dk, dv, *dbias = outputs
     if sums:
 
@@ -196,68 +213,83 @@ def _backward(settings: Settings, refs: Operands, g_ref: Any, outputs: Any, *, s
 
     for block in _blocks(refs.q.shape[-1], settings.width):
         lanes = block[0].lanes
-        q, k, v, g = (x[0, :, lanes] for x in (*refs[:3], g_ref))
+        q, k, v, values, g = (x[0, :, lanes] for x in (*refs[:3], *more))
         wholes: list[Any] = [None, None, None]
         for head in block:
-            p = _probabilities(refs, q, k, head)
-            keep = _keep(settings, refs, head, p.shape)
-            dp = _dropped(_product(head.of(g), v, (1, 1)), keep, settings)
-            dlogits = p * (dp - (p * dp).sum(axis=-1, keepdims=True))
-            if refs.mask is not None:  # a query that sees no key has uniform probabilities
-                dlogits = jnp.where(_visible(refs), dlogits, 0.0)
+            e, top = _exponentials(refs, q, k, head)
+            keep = _keep(settings, refs, head, e.shape)
+            # Rows are divided by their sums where they are narrow.
+            g_head = head.of(g).astype(jnp.float32) / e.sum(axis=-1, keepdims=True)
+            # A query that sees no key has uniform probabilities, whatever its logits are.
+            g_seen = g_head if refs.mask is None else jnp.where(top > _MASKED / 2, g_head, 0.0)
+            along = (g_seen * values).sum(axis=-1, keepdims=True)
+            dp = _product((g_seen * settings.scale).astype(v.dtype), v, (1, 1))
+            dlogits = e * (_dropped(dp, keep) - along)
             if sums:
                 dbias[0][0, head.number] += dlogits
             elif dbias:
-                dbias[0][0, head.number] = dlogits
+                dbias[0][0, head.number] = dlogits.astype(dbias[0].dtype)
             ds = dlogits.astype(q.dtype)
+            e = _dropped(e, keep).astype(g.dtype)
             parts = (
                 _product(ds, k, (1, 0)),
                 _product(ds, q, (0, 0)),
-                _product(_dropped(p, keep, settings).astype(g.dtype), g, (0, 0)),
+                _product(e, (g_head * settings.scale).astype(g.dtype), (0, 0)),
             )
             wholes = [head.put(*pair) for pair in zip(wholes, parts, strict=True)]
         for ref, whole in zip((dq, dk, dv), wholes, strict=True):
             ref[0, :, lanes] = whole.astype(ref.dtype)
 
 
-def _probabilities(refs: Operands, q: jax.Array, k: jax.Array, head: _Head) -> jax.Array:
-    """Before dropout, float32 [L, M]."""
+def _exponentials(
+    refs: Operands, q: jax.Array, k: jax.Array, head: _Head
+) -> tuple[jax.Array, jax.Array]:
+    """exp(logits - top), float32 [L, M], and top [L, 1], the largest logit of each query.
+
+    Divided by its sum, a row holds the probabilities before dropout.
+    """
     logits = _product(head.of(q), k, (1, 1))
     if refs.bias is not None:
-        logits += refs.bias[0, head.number]
+        logits += refs.bias[0, head.number].astype(jnp.float32)
     if refs.mask is not None:
-        logits = jnp.where(_visible(refs), logits, _MASKED)
-    e = jnp.exp(logits - logits.max(axis=-1, keepdims=True))
-    return e * (1.0 / e.sum(axis=-1, keepdims=True))
-
-
-def _visible(refs: Operands) -> jax.Array:
-    return refs.mask[0].astype(jnp.int32) > 0
+        logits = jnp.where(refs.mask[0].astype(jnp.int32) > 0, logits, _MASKED)
+    top = logits.max(axis=-1, keepdims=True)
+    return jnp.exp(logits - top), top
 
 
 def _keep(
     settings: Settings, refs: Operands, head: _Head, shape: tuple[int, ...]
 ) -> jax.Array | None:
-    """Which probabilities stay: those that `jax.random.bits` would keep in [B, H, L, M]."""
+    """Which probabilities stay: those that `dropout.dropout` keeps of [B, H, L, M].
+
+    A random word decides about two keys, which lie half of all keys apart.
+    """
     if not settings.dropped:
         return None
     queries, keys = (1 if settings.shared else shape[0]), shape[1]
+    half = -(-keys // 2)
+    whole_blocks = keys % (2 * LANES) == 0  # then both halves are drawn at once
+    columns = half if whole_blocks else keys
     low, high, row, number, heads = (refs.seed[i] for i in range(5))
     per_step = refs.q.shape[-1] // settings.width
     row = row + pl.program_id(1)
     number = number + pl.program_id(0) * per_step + head.number
-    place = jax.lax.broadcasted_iota(jnp.int32, (queries, keys), 1)
-    place += jax.lax.broadcasted_iota(jnp.int32, (queries, keys), 0) * keys
-    place += (row * heads + number) * (queries * keys)
+    column = jax.lax.broadcasted_iota(jnp.int32, (queries, columns), 1)
+    second = column >= half
+    place = column if whole_blocks else jnp.where(second, column - half, column)
+    place += jax.lax.broadcasted_iota(jnp.int32, (queries, columns), 0) * half
+    place += (row * heads + number) * (queries * half)
     drawn = hashed(place.astype(jnp.uint32), low.astype(jnp.uint32), high.astype(jnp.uint32))
-    # The vector unit compares signed numbers.
-    return (drawn ^ jnp.uint32(2**31)).astype(jnp.int32) >= settings.dropped * 2**16 - 2**31
+    halves = drawn & jnp.uint32(2**16 - 1), drawn >> 16
+    if whole_blocks:
+        drawn = jnp.concatenate(halves, axis=1)
+    else:
+        drawn = jnp.where(second, halves[1], halves[0])
+    return drawn.astype(jnp.int32) >= settings.dropped
 
 
-def _dropped(x: jax.Array, keep: jax.Array | None, settings: Settings) -> jax.Array:
-    if keep is None:
-        return x
-    return jnp.where(keep, x * (2**16 / (2**16 - settings.dropped)), 0.0)
+def _dropped(x: jax.Array, keep: jax.Array | None) -> jax.Array:
+    return x if keep is None else jnp.where(keep, x, 0.0)
 
 
 def _product(a: jax.Array, b: jax.Array, over: tuple[int, int]) -> jax.Array:

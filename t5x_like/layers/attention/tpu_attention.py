@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 
 from t5x_like.core.partitioning import Layout, active_layout
@@ -102,31 +103,36 @@ def _attend(operands: Operands, settings: Settings) -> jax.Array:
     return _over_mesh(pallas_kernel.forward, operands, settings)
 
 
-def _attend_forward(operands: Operands, settings: Settings) -> tuple[jax.Array, Operands]:
-    return _attend(operands, settings), operands
+def _attend_forward(
+    operands: Operands, settings: Settings
+) -> tuple[jax.Array, tuple[Operands, jax.Array]]:
+    values = _attend(operands, settings)
+    return values, (operands, checkpoint_name(values, "attended"))
 
 
-def _attend_backward(settings: Settings, operands: Operands, g: jax.Array) -> tuple[Operands]:
-    dq, dk, dv, *dbias = _over_mesh(pallas_kernel.backward, operands, settings, g)
+def _attend_backward(
+    settings: Settings, saved: tuple[Operands, jax.Array], g: jax.Array
+) -> tuple[Operands]:
+    dq, dk, dv, *dbias = _over_mesh(pallas_kernel.backward, saved[0], settings, saved[1], g)
     return (Operands(dq, dk, dv, None, dbias[0] if dbias else None, None),)
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *g: Any) -> Any:
+def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
     """Each device computes its own rows and heads; the gradient of a shared bias is summed."""
     layout = active_layout()
     if layout is None or layout.mesh.size == 1:
-        return fn(settings, operands, *g)
+        return fn(settings, operands, *more)
     rows, heads = _split(layout, operands, settings)
     sums = rows if operands.bias is not None and len(operands.bias) == 1 else ()
 
-    def local(operands: Operands, *g: jax.Array) -> Any:
+    def local(operands: Operands, *more: jax.Array) -> Any:
         own = operands._replace(seed=_own_seed(operands, settings, rows=rows, heads=heads))
-        if not g:
+        if not more:
             return fn(settings, own)
-        dq, dk, dv, *dbias = fn(settings, own, *g)
+        dq, dk, dv, *dbias = fn(settings, own, *more)
         if sums:
             dbias = [jax.lax.psum(dbias[0], sums)]
         return [dq, dk, dv, *dbias]
@@ -143,14 +149,14 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
         bias=None if operands.bias is None else of_rows(operands.bias, heads),
         seed=PartitionSpec(),
     )
-    out = [joined] * 3 + ([] if operands.bias is None else [specs.bias]) if g else joined
+    out = [joined] * 3 + ([] if operands.bias is None else [specs.bias]) if more else joined
     return jax.shard_map(
         local,
         mesh=layout.mesh,
-        in_specs=(specs, *[joined for _ in g]),
+        in_specs=(specs, *[joined for _ in more]),
         out_specs=out,
         check_vma=False,
-    )(operands, *g)
+    )(operands, *more)
 
 
 def _own_seed(

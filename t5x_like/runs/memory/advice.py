@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from t5x_like.core.device_memory import usable_bytes
-from t5x_like.planning import rows
-from t5x_like.planning.estimate import Estimate, estimate
 from t5x_like.runs import pretraining
+from t5x_like.runs.memory import rows
+from t5x_like.runs.memory.estimate import Estimate, estimate
+from t5x_like.runs.memory.microbatches import with_microbatches
 
 if TYPE_CHECKING:
     from t5x_like.runs.run import Run
@@ -23,7 +24,8 @@ def memory_warnings(run: Run) -> list[str]:
     if limit is None:
         return []
     try:
-        found = [(part, _estimate(part)) for _, part in run.in_phases()]
+        parts = [with_microbatches(part) for _, part in run.in_phases()]
+        found = [(part, _estimate(part)) for part in parts]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
     return [warning(part, one, limit) for part, one in found if one.total > limit]
@@ -35,8 +37,9 @@ def warning(run: Run, found: Estimate, limit: float) -> str:
     needs = f"{found.total / 1e9:.3g} GB of the {limit / 1e9:.3g} GB of a device"
     rest = found.total - found.of_rows
     most = options.batch_size // run.layout.batch_shards
-    parts = [n for n in range(2, most + 1) if most % n == 0 and n > options.microbatches]
-    fitting = [n for n in parts if rest + found.of_rows * options.microbatches / n <= limit]
+    now = options.microbatches or 1
+    parts = [n for n in range(2, most + 1) if most % n == 0 and n > now]
+    fitting = [n for n in parts if rest + found.of_rows * now / n <= limit]
     if fitting:
         advice = f"set MICROBATCHES = {fitting[0]}, or REMAT = 'nothing'"
     else:

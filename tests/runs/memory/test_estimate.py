@@ -9,11 +9,11 @@ import pytest
 
 from t5x_like.config import gin_config
 from t5x_like.core.accelerators import CHIPS
-from t5x_like.planning import advice, rows
-from t5x_like.planning.advice import memory_warnings, warning
-from t5x_like.planning.estimate import estimate
 from t5x_like.planning.plan import plan
 from t5x_like.runs import gin_run, pretraining
+from t5x_like.runs.memory import advice, rows
+from t5x_like.runs.memory.advice import memory_warnings, warning
+from t5x_like.runs.memory.estimate import estimate
 
 T5 = ["recipes/t5_1_1-mini.gin"]
 BF16 = "DTYPE='bfloat16'"

@@ -93,7 +93,7 @@ def _forward(
     run: Run, program: Program, row: Mapping[str, Any], params: Any
 ) -> tuple[float, float]:
     """Bytes that a microbatch stores for its backward pass, and of its largest array."""
-    rows = run.options.batch_size // run.options.microbatches
+    rows = run.options.batch_size // (run.options.microbatches or 1)
     impl = run.options.random_numbers or compilation.random_numbers(run.layout.platform)
     key = jax.eval_shape(lambda: jax.random.key(0, impl=compilation.RANDOM_NUMBERS[impl]))
     batch = {name: jax.ShapeDtypeStruct((rows, *one.shape), one.dtype) for name, one in row.items()}

@@ -1,0 +1,53 @@
+"""The number of microbatches with which the activations of a step fit the devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import optax
+
+from t5x_like.core.device_memory import usable_bytes
+from t5x_like.runs.memory import rows
+from t5x_like.runs.memory.estimate import estimate
+from t5x_like.runs.run import Run
+from t5x_like.training import step
+
+_SHARE = 0.45
+"""What the activations of a microbatch may take of a device's memory: then the layers store what
+is dear to compute again (`remat.fitting_policy`), and there is room for the rest of a step."""
+
+
+def with_microbatches(run: Run) -> Run:
+    """A run of one phase whose number of microbatches is set; as it is if it was.
+
+    One where devices have no memory of their own (CPUs). Elsewhere the fewest that fit, by the
+    bytes that a row of each device takes.
+
+    Raises:
+      ValueError: the parts of the run do not fit each other.
+    """
+    if run.options.microbatches is not None:
+        return run
+    limit = usable_bytes(run.layout.mesh.devices.flat[0])
+    return _with(run, 1 if limit is None else _fitting(run, limit))
+
+
+def _fitting(run: Run, limit: float) -> int:
+    shards = run.layout.batch_shards
+    of_device, rest = divmod(run.options.batch_size, shards)
+    if rest or not of_device:  # `check_batch` says what is wrong
+        return 1
+    options = dataclasses.replace(run.options, batch_size=shards, microbatches=1)
+    one_row = dataclasses.replace(run, options=options)
+    program = step.build(run.model, run.optimizer or optax.identity(), run.layout, options)
+    found = estimate(one_row, program, rows.whole_row(run, rows.full_row(one_row)))
+    fitting = max(1, math.floor(_SHARE * limit / max(1.0, found.of_rows)))
+    return next(
+        n for n in range(1, of_device + 1) if not of_device % n and of_device // n <= fitting
+    )
+
+
+def _with(run: Run, microbatches: int) -> Run:
+    options = dataclasses.replace(run.options, microbatches=microbatches)
+    return dataclasses.replace(run, options=options)

@@ -1,0 +1,1 @@
+"""Settings of a run that follow others, and settings that nothing reads."""
