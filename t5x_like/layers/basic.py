@@ -71,7 +71,12 @@ class Linear(nnx.Module):
     def __call__(self, x: jax.Array, *, kept: str | None = None) -> jax.Array:
         """The product; `kept` names `x` for rematerialisation (`product`)."""
         y = product(x.astype(self.dtype), self.kernel[...].astype(self.dtype), kept)
-        return y if self.bias is None else plus_vector(y, self.bias[...])
+        if self.bias is None:
+            return y
+        if self.kernel.shape[0] < self.kernel.shape[1]:
+            # What follows a wide layer is elementwise, and XLA adds up gradients where it makes them.
+            return y + self.bias[...].astype(self.dtype)
+        return plus_vector(y, self.bias[...])
 
 
 class RMSNorm(nnx.Module):
