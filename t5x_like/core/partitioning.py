@@ -54,10 +54,14 @@ _ACTIVE: contextvars.ContextVar[Layout | None] = contextvars.ContextVar("layout"
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A mesh, and the mesh axes that each logical axis is split over."""
+    """A mesh, and the mesh axes that each logical axis is split over.
+
+    `is_replica`: whether it is that of one of several replicas (`within_replica`).
+    """
 
     mesh: Mesh
     rules: Mapping[str, MeshAxes]
+    is_replica: bool = False
 
     def mesh_axes(self, name: str | None) -> tuple[str, ...]:
         """The axes of this mesh that the rule for `name` asks for; `None` is never split.
@@ -155,7 +159,7 @@ class Layout:
     def within_replica(self) -> Layout:
         """The layout of one of the `replicas`: its batch is not split over them."""
         batch = tuple(axis for axis in self.mesh_axes("batch") if axis not in self.replicas)
-        return Layout(self.mesh, {**self.rules, "batch": batch, "stored": ()})
+        return Layout(self.mesh, {**self.rules, "batch": batch, "stored": ()}, is_replica=True)
 
     @property
     def platform(self) -> str:

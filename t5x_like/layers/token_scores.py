@@ -72,7 +72,7 @@ class TokenScores(NamedTuple):
     def _blocks(self) -> int:
         """The number of blocks; 1 where the logits are small, split already, or on a CPU."""
         layout = active_layout()
-        limit = None if layout is None else usable_bytes(layout.mesh.devices.flat[0])
+        limit = None if layout is None else usable_bytes(layout.mesh)
         if layout is None or limit is None or layout.spec(("vocab",), self.table.shape[:1])[0]:
             return 1
         rows = math.prod(self.x.shape[:-1]) / layout.batch_shards

@@ -25,7 +25,6 @@ from t5x_like.core.counter_random import hashed
 
 LANES = 128
 _MASKED = -1e10
-VMEM = 64 * 2**20
 _STEP = 2 * 512 * 512
 """Queries times keys times heads of a grid step: its arrays fit the chip's memory, and it is long
 beside what starting a step costs."""
@@ -39,12 +38,14 @@ class Settings:
       width: the width of a head, a divisor or a multiple of 128.
       dropped: how many of 2**16 draws drop a probability.
       shared: whether all queries of a head drop the same keys.
+      vmem: bytes of the chip's memory that it may take.
       interpret: whether the kernel runs as plain JAX, on any device.
     """
 
     width: int
     dropped: int = 0
     shared: bool = False
+    vmem: int = 64 * 2**20
     interpret: bool = False
 
     @property
@@ -149,11 +150,26 @@ class _Grid:
                 out_specs=[self.spec(x) for x in outputs],
             ),
             compiler_params=pltpu.CompilerParams(
-                dimension_semantics=("arbitrary", "arbitrary"), vmem_limit_bytes=VMEM
+                # Two cores of a chip take different heads.
+                dimension_semantics=("parallel", "arbitrary"),
+                vmem_limit_bytes=self.settings.vmem,
             ),
+            cost_estimate=self.cost(arrays, outputs),
             interpret=self.settings.interpret,
             name="attend_backward" if more else "attend_forward",
         )(self.operands.seed, *arrays)
+
+    def cost(self, arrays: list[jax.Array], outputs: list[jax.Array]) -> pl.CostEstimate:
+        """What a call does; a narrow head is multiplied as a whole block of lanes."""
+        q, k = self.operands.q, self.operands.k
+        heads = q.shape[-1] // self.settings.width
+        pairs = q.shape[0] * q.shape[1] * k.shape[1] * heads
+        products = 2 if len(outputs) == 1 else 5
+        return pl.CostEstimate(
+            flops=2 * products * pairs * max(LANES, self.settings.width),
+            transcendentals=pairs,
+            bytes_accessed=sum(x.size * x.dtype.itemsize for x in (*arrays, *outputs)),
+        )
 
 
 class _Head(NamedTuple):

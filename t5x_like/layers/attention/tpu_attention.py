@@ -14,6 +14,8 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 
+from t5x_like.core.accelerators import CHIPS, chip_of
+from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import Layout, active_layout
 from t5x_like.layers.attention import pallas_kernel
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
@@ -41,7 +43,7 @@ def tpu(
     Raises:
       ValueError: it cannot compute these shapes (`unsuited`).
     """
-    if reason := unsuited(q_BLHK, memory, bias=bias):
+    if reason := unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop):
         raise ValueError(f"attention on TPUs: {reason}; use attention_kernels.blocked or .plain")
     *_, heads, width = q_BLHK.shape
     pairs = (q_BLHK.shape[1], memory.keys.shape[1])
@@ -58,25 +60,44 @@ def tpu(
         width=width,
         dropped=0 if drop is None else drop.dropped,
         shared=drop is not None and drop.shared,
+        vmem=_vmem(),
         interpret=interpret,
     )
     return Attended(_attend(operands, settings).reshape(q_BLHK.shape), None)
 
 
-def unsuited(q_BLHK: jax.Array, memory: KeysValues, *, bias: jax.Array | None) -> str | None:
-    """Why the kernel cannot compute arrays of these shapes; None if it can."""
+def unsuited(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: jax.Array | None,
+    bias: jax.Array | None,
+    drop: Dropping | None,
+) -> str | None:
+    """Why the kernel cannot compute it; None if it can."""
     _, queries, heads, width = q_BLHK.shape
     keys = memory.keys.shape[1]
     if _BLOCK % width and width % _BLOCK:
         return f"a head's width must divide {_BLOCK} or be a multiple of it, not {width}"
+    if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:
+        return "heads have different masks"
+    if drop is not None and not is_counter(drop.key):
+        return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
     layout = active_layout()
     if layout is not None and layout.spec(("length",), (queries,))[0] is not None:
         return "queries are split over devices"
     of_a_block = max(_BLOCK // width, 1) if heads * width % _BLOCK == 0 else heads
     arrays = _ARRAYS + (0 if bias is None else 4 * of_a_block)
-    if 4 * queries * keys * arrays > pallas_kernel.VMEM:
+    if 4 * queries * keys * arrays > _vmem():
         return f"{queries} queries by {keys} keys do not fit the chip's memory"
     return None
+
+
+def _vmem() -> int:
+    """Bytes of the chip's memory that the kernel may take."""
+    layout = active_layout()
+    device = jax.devices()[0] if layout is None else layout.mesh.devices.flat[0]
+    return int((chip_of(device.device_kind) or CHIPS["v5e"]).vmem_bytes)
 
 
 def _mask(mask: jax.Array, keys: int) -> jax.Array:
@@ -106,8 +127,8 @@ def _attend(operands: Operands, settings: Settings) -> jax.Array:
 def _attend_forward(
     operands: Operands, settings: Settings
 ) -> tuple[jax.Array, tuple[Operands, jax.Array]]:
-    values = _attend(operands, settings)
-    return values, (operands, checkpoint_name(values, "attended"))
+    values = checkpoint_name(_attend(operands, settings), "attended")
+    return values, (operands, values)
 
 
 def _attend_backward(

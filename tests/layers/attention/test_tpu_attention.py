@@ -141,7 +141,9 @@ def test_what_it_cannot_compute_is_refused_and_not_chosen(monkeypatch: pytest.Mo
             kernel.__name__,
             lambda q, memory, name=kernel.__name__, **rest: chosen.append(name),
         )
-    drop = Dropping(jax.random.key(0), 0.1, False)
+    drop = Dropping(jax.random.key(0, impl=COUNTER), 0.1, False)
+    others = Dropping(jax.random.key(0), 0.1, False)
+    of_heads = jax.ShapeDtypeStruct((1, 2, 512, 512), bool)
 
     def choose(queries: int, width: int = 64, **rest: Any) -> str:
         shape = (1, queries, 2, width)
@@ -156,7 +158,8 @@ def test_what_it_cannot_compute_is_refused_and_not_chosen(monkeypatch: pytest.Mo
         assert choose(512) == choose(512, drop=drop) == choose(512, width=128) == "tpu"
         assert choose(128) == choose(1) == choose(512, width=48) == "plain"
         assert choose(4096) == "blocked"
-        assert choose(4096, drop=drop) == "plain"
+        assert choose(4096, drop=drop) == choose(512, drop=others) == "plain"
+        assert choose(512, mask=of_heads) == "plain"
         with kernel_choice.forming_probabilities(True):
             assert choose(512) == "plain"
         with pytest.raises(ValueError, match=r"4096 queries by 4096 keys do not fit"):
