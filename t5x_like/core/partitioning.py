@@ -188,7 +188,8 @@ def make_layout(
     """A layout over a mesh such as `{"data": 4, "tensor": 2}`; a size of -1 takes the rest.
 
     Args:
-      mesh: size of each mesh axis, named as in `MESH_AXES`, in any order.
+      mesh: size of each mesh axis, named as in `MESH_AXES`, in any order. Without `replica`, this
+        axis runs between slices if there are several.
       rules: logical axis -> mesh axes, replacing single entries of `DEFAULT_RULES`.
       devices: those of `core.devices` by default.
 
@@ -196,6 +197,9 @@ def make_layout(
       ValueError: a name is unknown, or the sizes do not multiply to the number of devices.
     """
     devices = list(all_devices() if devices is None else devices)
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if slices > 1 and "replica" not in mesh:
+        mesh = {"replica": slices, **(mesh or {"data": -1})}
     sizes = _mesh_sizes(mesh, len(devices))
     merged = {**DEFAULT_RULES, **{k: _as_axes(v) for k, v in (rules or {}).items()}}
     for name, rule in merged.items():

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 
 from t5x_like.layers.dropout import Dropping
 
@@ -91,7 +90,7 @@ def fused(
         scale=1.0,
         implementation="cudnn",
     )
-    return Attended(checkpoint_name(values_BLHK, "attended"), None)
+    return Attended(values_BLHK, None)
 
 
 def blocked(
@@ -130,8 +129,7 @@ def blocked(
         mask=None if mask is None else split(_broadcast(mask, (1, keys)), 3),
         bias=None if bias is None else split(_broadcast(bias, (1, keys)), 3),
     )
-    values_BLHK = _over_blocks(q_BLHK, blocks).astype(memory.values.dtype)
-    return Attended(checkpoint_name(values_BLHK, "attended"), None)
+    return Attended(_over_blocks(q_BLHK, blocks).astype(memory.values.dtype), None)
 
 
 class _Blocks(NamedTuple):

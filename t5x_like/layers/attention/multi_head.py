@@ -113,8 +113,7 @@ class Attention(nnx.Module):
             q_BLHK, memory, mask=mask, bias=bias, dropouts=dropouts, key=key, kernel=self.kernel
         )
         y_BLJ = constrain(y_BLHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
-        # Kernels that form no probabilities name their values themselves.
-        return Attended(self.out(y_BLJ, kept=None if p_BHLM is None else "attended"), p_BHLM)
+        return Attended(self.out(y_BLJ, kept="attended"), p_BHLM)
 
     def _heads(self, x_BLJ: jax.Array) -> jax.Array:
         return x_BLJ.reshape(*x_BLJ.shape[:2], self.num_heads, -1)

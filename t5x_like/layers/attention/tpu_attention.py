@@ -127,8 +127,9 @@ def _attend(operands: Operands, settings: Settings) -> jax.Array:
 def _attend_forward(
     operands: Operands, settings: Settings
 ) -> tuple[jax.Array, tuple[Operands, jax.Array]]:
-    values = checkpoint_name(_attend(operands, settings), "attended")
-    return values, (operands, values)
+    values = _attend(operands, settings)
+    # Named where the backward pass alone reads them (`product`); XLA keeps one array for both.
+    return values, (operands, checkpoint_name(values, "attended"))
 
 
 def _attend_backward(
