@@ -6,9 +6,9 @@
 
 Each plan is what `t5x_like plan RECIPE --topology T` says. It is a line of
 docs/results/plans.jsonl; of lines with the same recipe and topology the last counts. By default
-the compiler stops once it has placed every array, which takes a minute; with `--whole` the modelled
-time is known too. With `--resume`, only what is missing is made. Nothing here is measured. Needs the
-extra `plan`.
+the compiler stops once it has placed every array, which takes a minute; with `--whole` the
+modelled time is known too. With `--resume`, only what is missing is made. Nothing here is
+measured. Needs the extra `plan`.
 """
 
 from __future__ import annotations
