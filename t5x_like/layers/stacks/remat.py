@@ -54,8 +54,7 @@ def policy(remat: str | Policy | None) -> Policy | None:
 def fitting_policy(
     body: Callable[..., tuple[Any, Any]], x: jax.Array, num_layers: int, stacked: Any
 ) -> Policy | None:
-    """The first of `POLICIES` whose arrays fit the active devices; on TPUs the first but `all`,
-    as what `products` computes again takes less time there than reading it.
+    """The first of `POLICIES` whose arrays fit the active devices.
 
     None, which stores everything, where devices have no memory of their own (CPUs).
 
@@ -69,13 +68,11 @@ def fitting_policy(
     limit = None if layout is None else usable_bytes(layout.mesh)
     if layout is None or limit is None:
         return None
-    for name, policy in POLICIES.items():
-        if name == "all" and layout.platform == "tpu":
-            continue
-        kept = body if policy is None else jax.checkpoint(body, policy=policy)
+    for one in POLICIES.values():
+        kept = body if one is None else jax.checkpoint(body, policy=one)
         stored = _stored_bytes(kept, x, stacked)
         if num_layers * stored / layout.batch_shards <= ACTIVATIONS * limit:
-            return policy
+            return one
     return POLICIES["nothing"]
 
 

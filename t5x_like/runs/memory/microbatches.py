@@ -37,12 +37,13 @@ def _fitting(run: Run, limit: float) -> int:
     of_device, rest = divmod(run.options.batch_size, shards)
     if rest or not of_device:  # `check_batch` says what is wrong
         return 1
-    options = dataclasses.replace(run.options, batch_size=_TRACED_ROWS * shards, microbatches=1)
+    # Two microbatches, so that the sums of gradients count.
+    options = dataclasses.replace(run.options, batch_size=2 * _TRACED_ROWS * shards, microbatches=2)
     few_rows = dataclasses.replace(run, options=options)
     program = step.build(run.model, run.optimizer or optax.identity(), run.layout, options)
     found = estimate(few_rows, program, rows.whole_row(run, rows.full_row(few_rows)))
-    # Then the layers store what is dear to compute again, and the rest of a step has room.
-    fitting = max(1, math.floor(ACTIVATIONS * limit * _TRACED_ROWS / max(1.0, found.of_rows)))
+    room = min(ACTIVATIONS * limit, limit - (found.total - found.of_rows))
+    fitting = max(1, math.floor(room * _TRACED_ROWS / max(1.0, found.of_rows)))
     return next(
         n for n in range(1, of_device + 1) if not of_device % n and of_device // n <= fitting
     )
