@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import inspect
 from collections.abc import Iterator
 
 import jax
@@ -11,6 +12,7 @@ import jax
 from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention.attention_kernels import (
     Attended,
+    Kernel,
     KeysValues,
     blocked,
     fused,
@@ -54,8 +56,7 @@ def automatic(
     `plain`.
     """
     queries, keys = q_BLHK.shape[1], memory.keys.shape[1]
-    layout = active_layout()
-    platform = jax.default_backend() if layout is None else layout.platform
+    platform = _platform()
     few = queries * keys <= _FEW and (bias is None or queries == 1)
     kernel = plain
     if platform != "cpu" and not _forming.get():
@@ -66,3 +67,17 @@ def automatic(
         elif drop is None and queries * keys >= _LONG:
             kernel = blocked
     return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
+
+
+def runs_on_tpu(kernel: Kernel) -> bool:
+    """Whether `kernel` leaves the choice to us and devices are TPUs; no probabilities are formed.
+
+    A gin file gives `automatic` as a function around it.
+    """
+    free = inspect.unwrap(kernel) is automatic and not _forming.get()
+    return free and _platform() == "tpu"
+
+
+def _platform() -> str:
+    layout = active_layout()
+    return jax.default_backend() if layout is None else layout.platform

@@ -1,7 +1,8 @@
 """Attention by content, relative position and segment; all positions of a row ask, or a few.
 
 Suffixes: B batch, L positions of a row, P of them that are queries, Q queries (L or P), M memory,
-T = M + L keys, C = T + L rows of relative positions, F directions, D d_model, H heads, K d_kv.
+T = M + L keys, C = T + L rows of relative positions, F directions, D d_model, H heads, K d_kv,
+J = H * K joined heads.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from jax.typing import DTypeLike
 
 from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
-from t5x_like.layers.attention.multi_head import Attention, Inits, attend
+from t5x_like.layers.attention.kernel_choice import runs_on_tpu
+from t5x_like.layers.attention.multi_head import Attention, Inits, dropping
+from t5x_like.layers.attention.relative_tpu import Relative, relative_tpu, unsuited
 from t5x_like.layers.basic import Init, Linear, param
 from t5x_like.layers.dropout import Dropouts
 
@@ -94,6 +97,20 @@ def of_positions(x_BHPC: jax.Array, positions_BP: jax.Array, num_keys: int) -> j
     return jax.vmap(jax.vmap(window, in_axes=(1, 0), out_axes=1))(x_BHPC, starts_BP)
 
 
+class PositionKeys(NamedTuple):
+    """Projected vectors of relative positions, which queries are multiplied with.
+
+    Attributes:
+      of_rows: each row's own, [B, H, C, K].
+      joined: those of both directions, [F, C, J], and
+      backward: which rows read the second; None where they are not known apart (decoding).
+    """
+
+    of_rows: jax.Array
+    joined: jax.Array | None = None
+    backward: jax.Array | None = None
+
+
 class Biases(nnx.Module):
     """Added to a query that looks at content, at positions and at segments: [H, K] each.
 
@@ -143,37 +160,68 @@ class RelativeAttention(Attention):
         q_BQJ = checkpoint_name(self.query(x_BQD), "query")
         return constrain(self._heads(q_BQJ), "batch", "length", "heads", "kv")
 
-    def position_keys(self, positions: Positions, batch_size: int) -> jax.Array:
-        """Projected position vectors, which queries are multiplied with: [B, H, C, K]."""
+    def position_keys(self, positions: Positions, batch_size: int) -> PositionKeys:
+        """Projected position vectors, for the whole batch."""
+        r_FCJ = self.relative(positions.vectors)
         # Heads come first, as products need them: cheaper before each row has its own copy.
-        r_FHCK = self._heads(self.relative(positions.vectors)).swapaxes(1, 2)
+        r_FHCK = self._heads(r_FCJ).swapaxes(1, 2)
         if positions.backward is None:
             r_BHCK = jnp.broadcast_to(r_FHCK, (batch_size, *r_FHCK.shape[1:]))
         else:
             backward = positions.backward[:, None, None, None]
             r_BHCK = jnp.where(backward, r_FHCK[1], r_FHCK[0])
-        return constrain(r_BHCK, "batch", "heads", None, "kv")
+        of_rows = constrain(r_BHCK, "batch", "heads", None, "kv")
+        return PositionKeys(of_rows, r_FCJ, positions.backward)
 
     def look(
         self,
         q_BQHK: jax.Array,
         memory: KeysValues,
         *,
-        position_keys: jax.Array,
+        position_keys: PositionKeys,
         biases: Biases,
         sight: Sight,
         dropouts: Dropouts,
         key: jax.Array | None,
     ) -> Attended:
-        """Looks up what queries see: values [B, Q, H, K], and the probabilities."""
-        content, position = (
-            (q_BQHK + bias[...].astype(q_BQHK.dtype)) * self.scale
-            for bias in (biases.content, biases.position)
-        )
-        bias_BHQC = jnp.einsum(
-            "bqhk,bhck->bhqc", position, position_keys, preferred_element_type=jnp.float32
-        )
+        """Looks up what queries see: values [B, Q, H, K], and the probabilities if formed."""
+        drop = dropping(dropouts, key)
+        joined, for_tpu = position_keys.joined, runs_on_tpu(self.kernel)
+        if joined is not None and for_tpu and unsuited(q_BQHK, memory, drop) is None:
+            relative = Relative(joined, position_keys.backward, self._vectors(biases), *sight)
+            values = relative_tpu(q_BQHK, memory, relative, factor=self.scale, drop=drop)
+            return Attended(values, None)
+        content = self._asking(q_BQHK, biases.content)
         num_keys = memory.keys.shape[1]
+        bias = self._bias(q_BQHK, position_keys.of_rows, num_keys, biases=biases, sight=sight)
+        return self.kernel(content, memory, mask=sight.mask, bias=bias, drop=drop)
+
+    def _asking(self, q_BQHK: jax.Array, bias: nnx.Param) -> jax.Array:
+        """Queries with a bias, scaled."""
+        return (q_BQHK + bias[...].astype(q_BQHK.dtype)) * self.scale
+
+    def _vectors(self, biases: Biases) -> jax.Array:
+        """`Relative.vectors`."""
+        other_HK = (self.segments[1] - self.segments[0]) * self.scale
+        four = biases.content[...], biases.position[...], biases.segment[...], other_HK
+        return jnp.stack([x.reshape(-1) for x in four])
+
+    def _bias(
+        self,
+        q_BQHK: jax.Array,
+        r_BHCK: jax.Array,
+        num_keys: int,
+        *,
+        biases: Biases,
+        sight: Sight,
+    ) -> jax.Array:
+        """What positions and segments add to logits, float32 [B, H, Q, T]."""
+        bias_BHQC = jnp.einsum(
+            "bqhk,bhck->bhqc",
+            self._asking(q_BQHK, biases.position),
+            r_BHCK,
+            preferred_element_type=jnp.float32,
+        )
         if sight.positions is None:
             bias_BHQT = of_row(bias_BHQC, num_keys)
         else:
@@ -189,15 +237,7 @@ class RelativeAttention(Attention):
             )
             segment_BHQ += (biases.segment[...] * other_HK).sum(axis=-1)[:, None]
             bias_BHQT += jnp.where(sight.differs, segment_BHQ[..., None], 0.0)
-        return attend(
-            content,
-            memory,
-            mask=sight.mask,
-            bias=bias_BHQT,
-            dropouts=dropouts,
-            key=key,
-            kernel=self.kernel,
-        )
+        return bias_BHQT
 
     def project(self, y_BQHK: jax.Array) -> jax.Array:
         """Joins all heads to [B, Q, D]."""

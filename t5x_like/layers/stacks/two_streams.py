@@ -18,6 +18,7 @@ from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.attention.relative_attention import (
     Biases,
+    PositionKeys,
     Positions,
     RelativeAttention,
     Sight,
@@ -105,7 +106,7 @@ class TwoStreamLayer(nnx.Module):
         past: KeysValues,
         *,
         position: jax.Array,
-        position_keys: jax.Array,
+        position_keys: PositionKeys,
         scene: Scene,
     ) -> tuple[jax.Array, KeysValues]:
         """The layer at the token at `position` (int32 []) and at the predicted one after it.
@@ -115,7 +116,7 @@ class TwoStreamLayer(nnx.Module):
           past: keys and values of T positions, [B, T, H, K] each; those before `position` are
             filled.
           position: that of the token.
-          position_keys: those of the layer, [B, H, 2 T, K].
+          position_keys: those of the layer, 2 T for each row.
           scene: what both see: one sight, [B, 1, 2, T].
 
         Returns:

@@ -1,0 +1,191 @@
+"""Attention by content, position and segment by our Pallas kernel: over a mesh, with its gradient.
+
+Suffixes: B batch, L positions of a row, Q queries, T keys, C = T + L relative positions,
+F directions, H heads, K d_kv, J = H * K joined heads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import PartitionSpec
+
+from t5x_like.core.counter_random import is_counter
+from t5x_like.core.partitioning import active_layout
+from t5x_like.layers.attention import relative_kernel
+from t5x_like.layers.attention.attention_kernels import KeysValues
+from t5x_like.layers.attention.kernel_mesh import Split, seed_words
+from t5x_like.layers.attention.kernel_parts import LANES, VMEM
+from t5x_like.layers.attention.relative_kernel import DIFFERS, SEEN, Operands, Settings
+from t5x_like.layers.dropout import Dropping
+
+
+class Relative(NamedTuple):
+    """What attention reads beside queries, keys and values.
+
+    Attributes:
+      keys: [F, C, J], projected vectors of relative positions; row c is for a key T - c before
+        a query.
+      backward: bool [B], true for rows that look at the second direction; None: none does.
+      vectors: float32 [4, J]; `relative_kernel.Operands.vectors`.
+      mask: bool [B|1, 1, Q, T], or None.
+      differs: bool [B, 1, Q, T], true where segments differ, or None.
+      positions: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
+    """
+
+    keys: jax.Array
+    backward: jax.Array | None
+    vectors: jax.Array
+    mask: jax.Array | None
+    differs: jax.Array | None
+    positions: jax.Array | None
+
+
+def relative_tpu(
+    q_BQHK: jax.Array,
+    memory: KeysValues,
+    relative: Relative,
+    *,
+    factor: float,
+    drop: Dropping | None,
+    interpret: bool = False,
+) -> jax.Array:
+    """Values [B, Q, H, K] for queries that are multiplied with `factor`.
+
+    No array [B, H, Q, T] is ever in the device's main memory. With `interpret` it runs anywhere,
+    slowly.
+
+    Raises:
+      ValueError: it cannot compute these shapes (`unsuited`).
+    """
+    if reason := unsuited(q_BQHK, memory, drop):
+        raise ValueError(f"relative attention on TPUs: {reason}; use attention_kernels.plain")
+    *_, heads, width = q_BQHK.shape
+    keys = memory.keys.shape[1]
+    length = relative.keys.shape[1] - keys
+    more = -keys % LANES
+    q, k, v = (x.reshape(*x.shape[:2], heads * width) for x in (q_BQHK, *memory))
+    pairs, positions = _pairs(relative), relative.positions
+    direction_B = jnp.zeros(len(q), jnp.int32)
+    if relative.backward is not None:
+        direction_B = relative.backward.astype(jnp.int32)
+    operands = Operands(
+        q,
+        _filled(k, 0, more),
+        _filled(v, 0, more),
+        r=_filled(relative.keys, -length % LANES, more),
+        vectors=relative.vectors.astype(jnp.float32),
+        pairs=None if pairs is None else jnp.pad(pairs, ((0, 0), (0, 0), (0, more))),
+        positions=None if positions is None else positions.astype(jnp.int32)[..., None],
+        direction=direction_B,
+        seed=seed_words(drop, heads),
+    )
+    settings = Settings(
+        width=width,
+        dropped=0 if drop is None else drop.dropped,
+        shared=drop is not None and drop.shared,
+        interpret=interpret,
+        factor=factor,
+        keys=keys,
+        masked=relative.mask is not None,
+        segments=relative.differs is not None,
+    )
+    return _attend(operands, settings).reshape(q_BQHK.shape)
+
+
+def unsuited(q_BQHK: jax.Array, memory: KeysValues, drop: Dropping | None) -> str | None:
+    """Why the kernel cannot compute it; None if it can."""
+    _, queries, heads, width = q_BQHK.shape
+    keys = memory.keys.shape[1]
+    if LANES % width and width % LANES:
+        return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
+    if drop is not None and not is_counter(drop.key):
+        return "dropout does not draw counter keys"
+    layout = active_layout()
+    if layout is not None and layout.spec(("length",), (queries,))[0] is not None:
+        return "queries are split over devices"
+    lanes = max(LANES, width) if heads * width % LANES == 0 else heads * width
+    # Rows of keys and relative positions with their gradients, twice; arrays of 128 queries.
+    rows = 2 * lanes * (4 * 4 * keys + 3 * 4 * (keys + max(queries, LANES)))
+    if rows + 16 * 4 * LANES * keys + 2 * queries * keys > VMEM:
+        return f"{queries} queries by {keys} keys do not fit the chip's memory"
+    return None
+
+
+def _pairs(relative: Relative) -> jax.Array | None:
+    """`relative_kernel.Operands.pairs`, not filled up."""
+    found = None
+    for x, bit in ((relative.mask, SEEN), (relative.differs, DIFFERS)):
+        if x is not None:
+            bits = x[:, 0].astype(jnp.int8) * jnp.int8(bit)
+            found = bits if found is None else found | bits
+    return found
+
+
+def _filled(x: jax.Array, before: int, after: int) -> jax.Array:
+    """[B, T, J] with zeros before and after T."""
+    return jnp.pad(x, ((0, 0), (before, after), (0, 0))) if before or after else x
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _attend(operands: Operands, settings: Settings) -> jax.Array:
+    return _over_mesh(relative_kernel.forward, operands, settings)
+
+
+def _attend_forward(
+    operands: Operands, settings: Settings
+) -> tuple[jax.Array, tuple[Operands, jax.Array]]:
+    values = checkpoint_name(_attend(operands, settings), "attended")
+    return values, (operands, values)
+
+
+def _attend_backward(
+    settings: Settings, saved: tuple[Operands, jax.Array], g: jax.Array
+) -> tuple[Operands]:
+    operands, values = saved
+    dq, dk, dv, dr, dvectors = _over_mesh(relative_kernel.backward, operands, settings, values, g)
+    return (Operands(dq, dk, dv, dr.astype(operands.r.dtype), dvectors, None, None, None, None),)
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
+    """Each device computes its own rows and heads; gradients of what rows share are summed."""
+    layout = active_layout()
+    if layout is None or layout.mesh.size == 1:
+        return fn(settings, operands, *more)
+    split = Split.of(layout, operands.q, width=settings.width)
+
+    def local(operands: Operands, *more: jax.Array) -> Any:
+        seed = split.own_seed(operands.seed, operands.q, width=settings.width)
+        found = fn(settings, operands._replace(seed=seed), *more)
+        if not more or not split.rows:
+            return found
+        return [*found[:3], *(jax.lax.psum(x, split.rows) for x in found[3:])]
+
+    joined, pairs, positions = split.joined, operands.pairs, operands.positions
+    specs = Operands(
+        q=joined,
+        k=joined,
+        v=joined,
+        r=PartitionSpec(None, None, split.heads),
+        vectors=PartitionSpec(None, split.heads),
+        pairs=None if pairs is None else split.of_rows(pairs),
+        positions=None if positions is None else split.of_rows(positions),
+        direction=PartitionSpec(split.rows),
+        seed=PartitionSpec(),
+    )
+    out = [joined] * 3 + [specs.r, specs.vectors] if more else joined
+    return jax.shard_map(
+        local,
+        mesh=layout.mesh,
+        in_specs=(specs, *[joined for _ in more]),
+        out_specs=out,
+        check_vma=False,
+    )(operands, *more)
