@@ -117,25 +117,26 @@ class Draws(NamedTuple):
             return None
         queries, columns = (1 if settings.shared else shape[0]), shape[1]
         half = -(-self.keys // 2)
-        # Where blocks of lanes are whole, both halves are drawn at once.
-        joined = self.keys == columns and columns % (2 * LANES) == 0
-        rolled = not joined and columns % LANES == 0
-        drawn_columns = columns
-        if joined or rolled:
-            drawn_columns = -(-half // LANES) * LANES
         column = jax.lax.broadcasted_iota(jnp.int32, (queries, columns), 1)
-        place = column[:, :drawn_columns]
-        if not (joined or rolled):
+        if columns % LANES:
             place = jnp.where(column >= half, column - half, column)
-        drawn = self._words(place, half, first, shared=settings.shared)
-        low, high = drawn & jnp.uint32(2**16 - 1), drawn >> 16
-        if joined:
-            return jnp.concatenate([low, high], axis=1).astype(jnp.int32) >= settings.dropped
-        low, high = low.astype(jnp.int32), high.astype(jnp.int32)
-        if rolled:
-            rest = ((0, 0), (0, columns - drawn_columns))
-            low, high = jnp.pad(low, rest), pltpu.roll(jnp.pad(high, rest), half, 1)
-        return jnp.where(column >= half, high, low) >= settings.dropped
+            drawn = self._words(place, half, first, shared=settings.shared)
+            low, high = _halves(drawn)
+            return jnp.where(column >= half, high, low) >= settings.dropped
+        # Where blocks of lanes are whole, both halves are drawn at once.
+        blocks, whole = -(-half // LANES) * LANES, half // LANES * LANES
+        drawn = self._words(column[:, :blocks], half, first, shared=settings.shared)
+        low, high = _halves(drawn)
+        if whole < half or columns > 2 * blocks:
+            rest = ((0, 0), (0, columns - blocks))
+            high = pltpu.roll(jnp.pad(high, rest), half, 1)
+            mixed = slice(whole, whole + LANES)
+            both = jnp.where(column[:, mixed] >= half, high[:, mixed], low[:, mixed])
+            parts = [low[:, :whole], both, high[:, whole + LANES :]]
+        else:
+            parts = [low, high]
+        used = [part for part in parts if part.shape[1]]
+        return jnp.concatenate(used, axis=1) >= settings.dropped
 
     def _words(self, column: jax.Array, half: int, first: int, *, shared: bool) -> jax.Array:
         """Random words, uint32, for the columns below `half` of each query."""
@@ -145,6 +146,11 @@ class Draws(NamedTuple):
         place = column + jax.lax.broadcasted_iota(jnp.int32, column.shape, 0) * half
         place += (before + (0 if shared else first)) * half
         return hashed(place.astype(jnp.uint32), low.astype(jnp.uint32), high.astype(jnp.uint32))
+
+
+def _halves(words: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The lower and the upper 16 bits, int32."""
+    return (words & jnp.uint32(2**16 - 1)).astype(jnp.int32), (words >> 16).astype(jnp.int32)
 
 
 def dropped(x: jax.Array, keep: jax.Array | None) -> jax.Array:

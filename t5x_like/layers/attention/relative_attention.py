@@ -155,10 +155,9 @@ class RelativeAttention(Attention):
         shape, axes = (2, num_heads, d_kv), (None, "heads", "kv")
         self.segments = param(init, shape, axes=axes, rngs=rngs)
 
-    def heads(self, x_BQD: jax.Array) -> jax.Array:
-        """Queries [B, Q, H, K], not scaled."""
-        q_BQJ = checkpoint_name(self.query(x_BQD), "query")
-        return constrain(self._heads(q_BQJ), "batch", "length", "heads", "kv")
+    def queries(self, x_BQD: jax.Array) -> jax.Array:
+        """Queries of all heads, joined: [B, Q, J], not scaled."""
+        return checkpoint_name(self.query(x_BQD), "query")
 
     def position_keys(self, positions: Positions, batch_size: int) -> PositionKeys:
         """Projected position vectors, for the whole batch."""
@@ -175,7 +174,7 @@ class RelativeAttention(Attention):
 
     def look(
         self,
-        q_BQHK: jax.Array,
+        q_BQJ: jax.Array,
         memory: KeysValues,
         *,
         position_keys: PositionKeys,
@@ -184,17 +183,19 @@ class RelativeAttention(Attention):
         dropouts: Dropouts,
         key: jax.Array | None,
     ) -> Attended:
-        """Looks up what queries see: values [B, Q, H, K], and the probabilities if formed."""
+        """Looks up what queries see: values [B, Q, J], and the probabilities if formed."""
+        q_BQHK = constrain(self._heads(q_BQJ), "batch", "length", "heads", "kv")
         drop = dropping(dropouts, key)
         joined, for_tpu = position_keys.joined, runs_on_tpu(self.kernel)
         if joined is not None and for_tpu and unsuited(q_BQHK, memory, drop) is None:
             relative = Relative(joined, position_keys.backward, self._vectors(biases), *sight)
             values = relative_tpu(q_BQHK, memory, relative, factor=self.scale, drop=drop)
-            return Attended(values, None)
+            return Attended(values.reshape(q_BQJ.shape), None)
         content = self._asking(q_BQHK, biases.content)
         num_keys = memory.keys.shape[1]
         bias = self._bias(q_BQHK, position_keys.of_rows, num_keys, biases=biases, sight=sight)
-        return self.kernel(content, memory, mask=sight.mask, bias=bias, drop=drop)
+        found = self.kernel(content, memory, mask=sight.mask, bias=bias, drop=drop)
+        return found._replace(values=found.values.reshape(q_BQJ.shape))
 
     def _asking(self, q_BQHK: jax.Array, bias: nnx.Param) -> jax.Array:
         """Queries with a bias, scaled."""
@@ -239,7 +240,6 @@ class RelativeAttention(Attention):
             bias_BHQT += jnp.where(sight.differs, segment_BHQ[..., None], 0.0)
         return bias_BHQT
 
-    def project(self, y_BQHK: jax.Array) -> jax.Array:
-        """Joins all heads to [B, Q, D]."""
-        y_BQJ = y_BQHK.reshape(*y_BQHK.shape[:2], -1)
+    def project(self, y_BQJ: jax.Array) -> jax.Array:
+        """[B, Q, D] from the values of all heads, joined."""
         return self.out(constrain(y_BQJ, "batch", "length", "joined_kv"), kept="attended")

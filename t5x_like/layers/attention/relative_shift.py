@@ -1,10 +1,10 @@
 """From relative to absolute positions and back, in a Pallas kernel: each query has its own window.
 
 Relative positions are padded so that query i's window of T columns begins at column S - i, where S
-is a multiple of 128 and T is one too. A block of queries reads T + 128 columns; within these, a
-query's window begins at 1 to 128.
+is a multiple of 128 and T is one too. So it lies in W = T + 128 columns that begin at a multiple of
+128, and begins at 1 to 128 in them.
 
-Suffixes: R queries of a block, C columns of relative positions, T keys, W = T + 128 columns.
+Suffixes: R queries at once, C columns of relative positions, T keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BITS = LANES.bit_length() - 1
 
 
 class Window(NamedTuple):
-    """The columns that a block of queries reads.
+    """The columns that some queries read.
 
     Attributes:
       queries: which queries.
@@ -40,12 +40,16 @@ class Window(NamedTuple):
     def to_keys(self, x_RC: jax.Array) -> jax.Array:
         """Float32 [R, T]: each query's window of [R, C]."""
         if self.positions is None:
-            return pltpu.roll(x_RC, self.keys, 1, stride=1, stride_axis=0)[:, : self.keys]
+            rolled = [
+                pltpu.roll(self._block(n, x_RC[rows]), self.keys, 1, stride=1, stride_axis=0)
+                for n, rows in self._rows(len(x_RC))
+            ]
+            return jnp.concatenate(rolled)[:, : self.keys]
         x_RW = self._block(0, x_RC)
         for n in range(1, self._blocks):
             x_RW = jnp.where(self._in_block(n), self._block(n, x_RC), x_RW)
-        begin_R1 = self._begin(x_RC.shape[0])
-        lane = jax.lax.broadcasted_iota(jnp.int32, (x_RC.shape[0], LANES), 1)
+        begin_R1 = LANES - (self.positions & (LANES - 1))
+        lane = jax.lax.broadcasted_iota(jnp.int32, (len(x_RC), LANES), 1)
         rolled = _rolled(x_RW, lane + begin_R1)
         within = lane + begin_R1 < LANES
         tiles = [jnp.where(within, *pair) for pair in itertools.pairwise(rolled)]
@@ -53,29 +57,28 @@ class Window(NamedTuple):
 
     def to_columns(self, x_RT: jax.Array) -> jax.Array:
         """Float32 [R, C], zero outside each query's window: what `to_keys` does, transposed."""
-        begin_R1 = self._begin(x_RT.shape[0])
-        lane = jax.lax.broadcasted_iota(jnp.int32, (x_RT.shape[0], LANES), 1)
-        rolled = _rolled(x_RT, lane - begin_R1)
-        nothing = jnp.zeros_like(rolled[0])
-        tiles = zip([*rolled, nothing], [nothing, *rolled], strict=True)
-        x_RW = jnp.concatenate([jnp.where(lane >= begin_R1, *pair) for pair in tiles], axis=1)
         if self.positions is None:
-            return x_RW
+            parts = []
+            for n, rows in self._rows(len(x_RT)):
+                part = x_RT[rows]
+                begin = LANES - jax.lax.broadcasted_iota(jnp.int32, (len(part), 1), 0)
+                parts.append(self._placed(n, _begun(part, begin)))
+            return jnp.concatenate(parts)
+        x_RW = _begun(x_RT, LANES - (self.positions & (LANES - 1)))
         x_RC = self._placed(0, x_RW)
         for n in range(1, self._blocks):
             x_RC = jnp.where(self._in_block(n), self._placed(n, x_RW), x_RC)
         return x_RC
 
+    def _rows(self, queries: int) -> list[tuple[int, slice]]:
+        """128 queries at a time that follow one another, each with the block they begin in."""
+        starts = enumerate(range(0, queries, LANES))
+        return [(self._blocks - 1 - n, slice(start, start + LANES)) for n, start in starts]
+
     @property
     def _blocks(self) -> int:
         """How many blocks of 128 columns a window may begin in."""
         return (self.columns.stop - self.columns.start - self.keys) // LANES
-
-    def _begin(self, queries: int) -> jax.Array:
-        """Where windows begin in W: int32 [R, 1], 1 to 128."""
-        if self.positions is None:
-            return LANES - jax.lax.broadcasted_iota(jnp.int32, (queries, 1), 0)
-        return LANES - (self.positions & (LANES - 1))
 
     def _in_block(self, n: int) -> jax.Array:
         """Bool [R, 1]: whether a window begins in block n."""
@@ -94,24 +97,37 @@ class Window(NamedTuple):
         return jnp.concatenate(parts, axis=1)
 
 
-def windows(queries: int, keys: int, positions: jax.Array | None, columns: int) -> list[Window]:
-    """The blocks of queries of a row.
+def windows(
+    shape: tuple[int, int], positions: jax.Array | None, *, columns: int, at_once: int
+) -> list[Window]:
+    """The windows of the queries of a row, `at_once` (a multiple of 128) at a time.
 
     Args:
-      queries: their number.
-      keys: T.
+      shape: the number of queries, and T.
       positions: int32 [queries, 1]; None: the queries are the whole row.
       columns: C.
+      at_once: R.
     """
+    queries, keys = shape
     found = []
-    for start in range(0, queries, LANES):
-        rows = slice(start, min(start + LANES, queries))
+    for start in range(0, queries, at_once):
+        rows = slice(start, min(start + at_once, queries))
         if positions is None:
-            first = columns - keys - LANES - start
-            found.append(Window(rows, slice(first, first + keys + LANES), keys))
+            blocks = -(-(rows.stop - start) // LANES) * LANES
+            first = columns - keys - blocks - start
+            found.append(Window(rows, slice(first, first + keys + blocks), keys))
         else:
             found.append(Window(rows, slice(0, columns), keys, positions[rows]))
     return found
+
+
+def _begun(x_RT: jax.Array, begin_R1: jax.Array) -> jax.Array:
+    """[R, W]: each row begins at `begin`, between zeros."""
+    lane = jax.lax.broadcasted_iota(jnp.int32, (len(x_RT), LANES), 1)
+    rolled = _rolled(x_RT, lane - begin_R1)
+    nothing = jnp.zeros_like(rolled[0])
+    tiles = zip([*rolled, nothing], [nothing, *rolled], strict=True)
+    return jnp.concatenate([jnp.where(lane >= begin_R1, *pair) for pair in tiles], axis=1)
 
 
 def _rolled(x: jax.Array, lane: jax.Array) -> list[jax.Array]:

@@ -21,7 +21,7 @@ from t5x_like.layers.attention import relative_kernel
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_mesh import Split, seed_words
 from t5x_like.layers.attention.kernel_parts import LANES, VMEM
-from t5x_like.layers.attention.relative_kernel import DIFFERS, SEEN, Operands, Settings
+from t5x_like.layers.attention.relative_step import HIDDEN, OTHER, SEEN, Operands, Settings
 from t5x_like.layers.dropout import Dropping
 
 
@@ -32,7 +32,7 @@ class Relative(NamedTuple):
       keys: [F, C, J], projected vectors of relative positions; row c is for a key T - c before
         a query.
       backward: bool [B], true for rows that look at the second direction; None: none does.
-      vectors: float32 [4, J]; `relative_kernel.Operands.vectors`.
+      vectors: float32 [4, J]; `relative_step.Operands.vectors`.
       mask: bool [B|1, 1, Q, T], or None.
       differs: bool [B, 1, Q, T], true where segments differ, or None.
       positions: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
@@ -118,13 +118,13 @@ def unsuited(q_BQHK: jax.Array, memory: KeysValues, drop: Dropping | None) -> st
 
 
 def _pairs(relative: Relative) -> jax.Array | None:
-    """`relative_kernel.Operands.pairs`, not filled up."""
-    found = None
-    for x, bit in ((relative.mask, SEEN), (relative.differs, DIFFERS)):
-        if x is not None:
-            bits = x[:, 0].astype(jnp.int8) * jnp.int8(bit)
-            found = bits if found is None else found | bits
-    return found
+    """`relative_step.Operands.pairs`, not filled up."""
+    mask, differs = relative.mask, relative.differs
+    if mask is None and differs is None:
+        return None
+    seen = SEEN if differs is None else jnp.where(differs, OTHER, SEEN)
+    pairs = seen if mask is None else jnp.where(mask, seen, HIDDEN)
+    return jnp.asarray(pairs)[:, 0].astype(jnp.int8)
 
 
 def _filled(x: jax.Array, before: int, after: int) -> jax.Array:

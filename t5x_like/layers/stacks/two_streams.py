@@ -125,7 +125,7 @@ class TwoStreamLayer(nnx.Module):
         new = self.attention.keys_values(x_B2D[:, :1])
         seen = insert(past, new, position=position, axis=1)
         looked = self.attention.look(
-            self.attention.heads(x_B2D),
+            self.attention.queries(x_B2D),
             seen,
             position_keys=position_keys,
             biases=self._query_biases(scene),
@@ -168,10 +168,10 @@ class TwoStreamLayer(nnx.Module):
             seen_BTD = jnp.concatenate([memory_BMD.astype(seen_BTD.dtype), seen_BTD], axis=1)
         keys_values = attention.keys_values(seen_BTD)
         position_keys = attention.position_keys(scene.positions, x_BSD.shape[0])
-        q_BSHK = attention.heads(x_BSD)
+        q_BSJ = attention.queries(x_BSD)
         streams = [
             attention.look(
-                q_BQHK,
+                q_BQJ,
                 keys_values,
                 position_keys=position_keys,
                 biases=biases,
@@ -179,15 +179,15 @@ class TwoStreamLayer(nnx.Module):
                 dropouts=self.dropouts,
                 key=stream_key,
             )
-            for q_BQHK, sight, stream_key in zip(
-                (q_BSHK[:, :length], q_BSHK[:, length:]),
+            for q_BQJ, sight, stream_key in zip(
+                (q_BSJ[:, :length], q_BSJ[:, length:]),
                 scene.sights,
                 subkeys(key, len(scene.sights)),
                 strict=False,
             )
         ]
-        y_BSHK = jnp.concatenate([stream.values for stream in streams], axis=1)
-        return attention.project(y_BSHK), tuple(stream.probabilities for stream in streams)
+        y_BSJ = jnp.concatenate([stream.values for stream in streams], axis=1)
+        return attention.project(y_BSJ), tuple(stream.probabilities for stream in streams)
 
 
 class TwoStreamStack(Stack):

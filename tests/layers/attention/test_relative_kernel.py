@@ -84,7 +84,7 @@ def found(attention: RelativeAttention, biases: Biases, given: Any) -> Any:
 
     def weighed(attention: Any, biases: Any, q: Any, memory: Any) -> Any:
         values, _ = attention.look(
-            q,
+            q.reshape(*q.shape[:2], -1),
             relative_attention.KeysValues(*memory),
             position_keys=attention.position_keys(positions, len(q)),
             biases=biases,
