@@ -46,12 +46,16 @@ class Settings:
         return 2**16 / (2**16 - self.dropped)
 
 
+def lanes_of_block(joined: int, width: int) -> int:
+    """How many lanes of J whole heads of this width take, at least 128; or all that there are."""
+    block = max(LANES, width)
+    return block if joined % block == 0 else joined
+
+
 def lanes_of_step(joined: int, width: int, pairs: int) -> int:
     """How many lanes of J a grid step takes: whole heads, of `pairs` queries and keys each."""
-    block = max(LANES, width)
-    blocks = joined // block if joined % block == 0 else 1
-    if blocks == 1:
-        block = joined
+    block = lanes_of_block(joined, width)
+    blocks = joined // block
     per_block = pairs * (block // width)
     fitting = range(1, max(_STEP // per_block, 1) + 1)
     return max(n for n in fitting if blocks % n == 0) * block

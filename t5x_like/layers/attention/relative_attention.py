@@ -174,23 +174,36 @@ class RelativeAttention(Attention):
 
     def look(
         self,
-        q_BQJ: jax.Array,
+        q_BSJ: jax.Array,
         memory: KeysValues,
         *,
+        part: slice = slice(None),
         position_keys: PositionKeys,
         biases: Biases,
         sight: Sight,
         dropouts: Dropouts,
         key: jax.Array | None,
     ) -> Attended:
-        """Looks up what queries see: values [B, Q, J], and the probabilities if formed."""
-        q_BQHK = constrain(self._heads(q_BQJ), "batch", "length", "heads", "kv")
+        """Looks up what a part of the queries sees.
+
+        Values are [B, Q, J]; there are probabilities where the kernel forms them.
+        """
+        begin, end, _ = part.indices(q_BSJ.shape[1])
         drop = dropping(dropouts, key)
         joined, for_tpu = position_keys.joined, runs_on_tpu(self.kernel)
-        if joined is not None and for_tpu and unsuited(q_BQHK, memory, drop) is None:
+        if joined is not None and for_tpu and unsuited(end - begin, memory, drop) is None:
             relative = Relative(joined, position_keys.backward, self._vectors(biases), *sight)
-            values = relative_tpu(q_BQHK, memory, relative, factor=self.scale, drop=drop)
-            return Attended(values.reshape(q_BQJ.shape), None)
+            values = relative_tpu(
+                q_BSJ[:, begin:],
+                memory,
+                relative,
+                queries=end - begin,
+                factor=self.scale,
+                drop=drop,
+            )
+            return Attended(values, None)
+        q_BQJ = q_BSJ[:, part]
+        q_BQHK = constrain(self._heads(q_BQJ), "batch", "length", "heads", "kv")
         content = self._asking(q_BQHK, biases.content)
         num_keys = memory.keys.shape[1]
         bias = self._bias(q_BQHK, position_keys.of_rows, num_keys, biases=biases, sight=sight)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from t5x_like.layers.attention.kernel_parts import VMEM, lanes_of_step
+from t5x_like.layers.attention.kernel_parts import VMEM, lanes_of_block
 from t5x_like.layers.attention.relative_step import (
     Operands,
     Settings,
@@ -33,13 +33,13 @@ def forward(settings: Settings, operands: Operands) -> jax.Array:
         *inputs, o = refs
         forward_step(settings, grid.named(inputs), o)
 
-    return grid.call(kernel, (), [operands.q])[0]
+    return grid.call(kernel, (), [grid.q])[0]
 
 
 def backward(
     settings: Settings, operands: Operands, values: jax.Array, g: jax.Array
 ) -> list[jax.Array]:
-    """The gradients of q, k and v; and of r and vectors, float32 sums over rows.
+    """The gradients of the queries, k and v; and of r and vectors, float32 sums over rows.
 
     Args:
       settings, operands: those of `forward`.
@@ -53,7 +53,7 @@ def backward(
         backward_step(settings, grid.named(inputs), (values, g), outputs)
 
     sums = [x.astype(jnp.float32) for x in (operands.r, operands.vectors)]
-    return grid.call(kernel, (values, g), [operands.q, operands.k, operands.v, *sums])
+    return grid.call(kernel, (values, g), [grid.q, operands.k, operands.v, *sums])
 
 
 class _Grid:
@@ -61,21 +61,22 @@ class _Grid:
 
     def __init__(self, settings: Settings, operands: Operands) -> None:
         self.settings, self.operands = settings, operands
-        rows, queries, joined = operands.q.shape
-        keys = operands.k.shape[1]
-        self.lanes = lanes_of_step(joined, settings.width, queries * keys)
+        rows, _, joined = operands.q.shape
+        self.lanes = lanes_of_block(joined, settings.width)
+        self.q = jax.ShapeDtypeStruct((rows, settings.queries, joined), operands.q.dtype)
         self.grid = (joined // self.lanes, rows)
         self.given = [x for x in operands[:7] if x is not None]
         self.number = 2 + len(self.given)
 
-    def spec(self, x: jax.Array) -> pl.BlockSpec:
+    def spec(self, x: Any) -> pl.BlockSpec:
         """How an array is cut: one of `Operands`, or a gradient."""
         if x.ndim == 2:
             return pl.BlockSpec((x.shape[0], self.lanes), lambda h, b, *_: (0, h))
         if not jnp.issubdtype(x.dtype, jnp.floating):
             own_row = x.shape[0] > 1
             return pl.BlockSpec((1, *x.shape[1:]), lambda h, b, *_: (b if own_row else 0, 0, 0))
-        return pl.BlockSpec((1, x.shape[1], self.lanes), lambda h, b, *_: (b, 0, h))
+        length = self.settings.queries if x is self.operands.q else x.shape[1]
+        return pl.BlockSpec((1, length, self.lanes), lambda h, b, *_: (b, 0, h))
 
     def of_directions(self, *, chosen: bool) -> pl.BlockSpec:
         """How `r` is cut: the direction of a row; or its gradient: all directions."""
@@ -92,7 +93,7 @@ class _Grid:
         given = [None if x is None else next(left) for x in self.operands[:7]]
         return Operands(*[*given, direction, seed])
 
-    def call(self, kernel: Any, more: tuple, outputs: list[jax.Array]) -> list[jax.Array]:
+    def call(self, kernel: Any, more: tuple, outputs: list[Any]) -> list[jax.Array]:
         arrays = [*self.given, *more]
         r = self.operands.r
         return pl.pallas_call(

@@ -38,12 +38,14 @@ class Settings(kernel_parts.Settings):
     """What stays the same from call to call.
 
     Attributes:
+      queries: Q.
       factor: what queries are multiplied with.
       keys: how many of the T keys there are; the others fill up.
       masked: whether `pairs` tells what a query sees, and
       segments: which segments differ.
     """
 
+    queries: int
     factor: float
     keys: int
     masked: bool
@@ -53,11 +55,12 @@ class Settings(kernel_parts.Settings):
 class Operands(NamedTuple):
     """Arrays, or in the kernel their blocks; T, and C - T, are multiples of 128.
 
-    `q` is [B, Q, J], `k` and `v` are [B, T, J]; `r` is [F, C, J], of which int32 `direction`, [B],
-    chooses one for each row. `vectors`, float32 [4, J], are added to queries that look at content,
-    at positions and at segments; the last is what the third are multiplied with where segments
-    differ. `pairs` is int8 [B|1, Q, T]; `positions`, int32 [B, Q, 1], are those of the queries;
-    None where they are the whole row. `seed` is that of `kernel_parts.Draws`.
+    `q` is [B, Q or more, J], of which the first Q ask; `k` and `v` are [B, T, J]; `r` is [F, C, J],
+    of which int32 `direction`, [B], chooses one for each row. `vectors`, float32 [4, J], are
+    added to queries that look at content, at positions and at segments; the last is what the third
+    are multiplied with where segments differ. `pairs` is int8 [B|1, Q, T]; `positions`, int32
+    [B, Q, 1], are those of the queries; None where they are the whole row. `seed` is
+    that of `kernel_parts.Draws`.
     """
 
     q: Any

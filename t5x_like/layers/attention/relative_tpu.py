@@ -1,7 +1,7 @@
 """Attention by content, position and segment by our Pallas kernel: over a mesh, with its gradient.
 
-Suffixes: B batch, L positions of a row, Q queries, T keys, C = T + L relative positions,
-F directions, H heads, K d_kv, J = H * K joined heads.
+Suffixes: B batch, L positions of a row, S queries, Q of them that ask, T keys, C = T + L relative
+positions, F directions, H heads, K d_kv, J = H * K joined heads.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention import relative_kernel
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_mesh import Split, seed_words
-from t5x_like.layers.attention.kernel_parts import LANES, VMEM
+from t5x_like.layers.attention.kernel_parts import LANES, VMEM, lanes_of_block
 from t5x_like.layers.attention.relative_step import HIDDEN, OTHER, SEEN, Operands, Settings
 from t5x_like.layers.dropout import Dropping
+
+_ROWS = 16
+"""Rows of a tile in the chip's memory, of 16-bit floats."""
 
 
 class Relative(NamedTuple):
@@ -47,15 +50,16 @@ class Relative(NamedTuple):
 
 
 def relative_tpu(
-    q_BQHK: jax.Array,
+    q_BSJ: jax.Array,
     memory: KeysValues,
     relative: Relative,
     *,
+    queries: int,
     factor: float,
     drop: Dropping | None,
     interpret: bool = False,
 ) -> jax.Array:
-    """Values [B, Q, H, K] for queries that are multiplied with `factor`.
+    """Values [B, Q, J] for the first Q queries of S, which are multiplied with `factor`.
 
     No array [B, H, Q, T] is ever in the device's main memory. With `interpret` it runs anywhere,
     slowly.
@@ -63,19 +67,20 @@ def relative_tpu(
     Raises:
       ValueError: it cannot compute these shapes (`unsuited`).
     """
-    if reason := unsuited(q_BQHK, memory, drop):
+    if reason := unsuited(queries, memory, drop):
         raise ValueError(f"relative attention on TPUs: {reason}; use attention_kernels.plain")
-    *_, heads, width = q_BQHK.shape
-    keys = memory.keys.shape[1]
+    _, keys, heads, width = memory.keys.shape
     length = relative.keys.shape[1] - keys
     more = -keys % LANES
-    q, k, v = (x.reshape(*x.shape[:2], heads * width) for x in (q_BQHK, *memory))
+    k, v = (x.reshape(*x.shape[:2], heads * width) for x in memory)
+    if queries % _ROWS:
+        q_BSJ = q_BSJ[:, :queries]  # the kernel reads whole tiles, or a whole array
     pairs, positions = _pairs(relative), relative.positions
-    direction_B = jnp.zeros(len(q), jnp.int32)
+    direction_B = jnp.zeros(len(q_BSJ), jnp.int32)
     if relative.backward is not None:
         direction_B = relative.backward.astype(jnp.int32)
     operands = Operands(
-        q,
+        q_BSJ,
         _filled(k, 0, more),
         _filled(v, 0, more),
         r=_filled(relative.keys, -length % LANES, more),
@@ -90,18 +95,18 @@ def relative_tpu(
         dropped=0 if drop is None else drop.dropped,
         shared=drop is not None and drop.shared,
         interpret=interpret,
+        queries=queries,
         factor=factor,
         keys=keys,
         masked=relative.mask is not None,
         segments=relative.differs is not None,
     )
-    return _attend(operands, settings).reshape(q_BQHK.shape)
+    return _attend(operands, settings)
 
 
-def unsuited(q_BQHK: jax.Array, memory: KeysValues, drop: Dropping | None) -> str | None:
+def unsuited(queries: int, memory: KeysValues, drop: Dropping | None) -> str | None:
     """Why the kernel cannot compute it; None if it can."""
-    _, queries, heads, width = q_BQHK.shape
-    keys = memory.keys.shape[1]
+    _, keys, heads, width = memory.keys.shape
     if LANES % width and width % LANES:
         return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
     if drop is not None and not is_counter(drop.key):
@@ -109,7 +114,7 @@ def unsuited(q_BQHK: jax.Array, memory: KeysValues, drop: Dropping | None) -> st
     layout = active_layout()
     if layout is not None and layout.spec(("length",), (queries,))[0] is not None:
         return "queries are split over devices"
-    lanes = max(LANES, width) if heads * width % LANES == 0 else heads * width
+    lanes = lanes_of_block(heads * width, width)
     # Rows of keys and relative positions with their gradients, twice; arrays of 128 queries.
     rows = 2 * lanes * (4 * 4 * keys + 3 * 4 * (keys + max(queries, LANES)))
     if rows + 16 * 4 * LANES * keys + 2 * queries * keys > VMEM:
@@ -149,6 +154,7 @@ def _attend_backward(
 ) -> tuple[Operands]:
     operands, values = saved
     dq, dk, dv, dr, dvectors = _over_mesh(relative_kernel.backward, operands, settings, values, g)
+    dq = jnp.pad(dq, ((0, 0), (0, operands.q.shape[1] - dq.shape[1]), (0, 0)))
     return (Operands(dq, dk, dv, dr.astype(operands.r.dtype), dvectors, None, None, None, None),)
 
 

@@ -171,16 +171,17 @@ class TwoStreamLayer(nnx.Module):
         q_BSJ = attention.queries(x_BSD)
         streams = [
             attention.look(
-                q_BQJ,
+                q_BSJ,
                 keys_values,
+                part=part,
                 position_keys=position_keys,
                 biases=biases,
                 sight=sight,
                 dropouts=self.dropouts,
                 key=stream_key,
             )
-            for q_BQJ, sight, stream_key in zip(
-                (q_BSJ[:, :length], q_BSJ[:, length:]),
+            for part, sight, stream_key in zip(
+                (slice(length), slice(length, None)),
                 scene.sights,
                 subkeys(key, len(scene.sights)),
                 strict=False,
