@@ -21,7 +21,7 @@ from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
 from t5x_like.layers.attention.kernel_choice import runs_on_tpu
 from t5x_like.layers.attention.multi_head import Attention, Inits, dropping
-from t5x_like.layers.attention.relative_tpu import Relative, relative_tpu, unsuited
+from t5x_like.layers.attention.relative_tpu import Relative, copies, relative_tpu, unsuited
 from t5x_like.layers.basic import Init, Linear, param
 from t5x_like.layers.dropout import Dropouts
 
@@ -102,7 +102,7 @@ class PositionKeys(NamedTuple):
 
     Attributes:
       of_rows: each row's own, [B, H, C, K].
-      joined: those of both directions, [F, C, J], and
+      joined: for a kernel, those of both directions, [N, F, C, J] (`relative_tpu.copies`), and
       backward: which rows read the second; None where they are not known apart (decoding).
     """
 
@@ -170,7 +170,8 @@ class RelativeAttention(Attention):
             backward = positions.backward[:, None, None, None]
             r_BHCK = jnp.where(backward, r_FHCK[1], r_FHCK[0])
         of_rows = constrain(r_BHCK, "batch", "heads", None, "kv")
-        return PositionKeys(of_rows, r_FCJ, positions.backward)
+        copied = copies(r_FCJ, batch_size=batch_size) if runs_on_tpu(self.kernel) else None
+        return PositionKeys(of_rows, copied, positions.backward)
 
     def look(
         self,
@@ -190,8 +191,8 @@ class RelativeAttention(Attention):
         """
         begin, end, _ = part.indices(q_BSJ.shape[1])
         drop = dropping(dropouts, key)
-        joined, for_tpu = position_keys.joined, runs_on_tpu(self.kernel)
-        if joined is not None and for_tpu and unsuited(end - begin, memory, drop) is None:
+        joined = position_keys.joined
+        if joined is not None and unsuited(end - begin, memory, drop) is None:
             relative = Relative(joined, position_keys.backward, self._vectors(biases), *sight)
             values = relative_tpu(
                 q_BSJ[:, begin:],

@@ -80,12 +80,12 @@ class _Grid:
 
     def of_directions(self, *, chosen: bool) -> pl.BlockSpec:
         """How `r` is cut: the direction of a row; or its gradient: all directions."""
-        directions, columns, _ = self.operands.r.shape
+        _, directions, columns, _ = self.operands.r.shape
         if chosen:
             return pl.BlockSpec(
-                (1, columns, self.lanes), lambda h, b, _, direction: (direction[b], 0, h)
+                (1, 1, columns, self.lanes), lambda h, b, _, direction: (0, direction[b], 0, h)
             )
-        return pl.BlockSpec((directions, columns, self.lanes), lambda h, b, *_: (0, 0, h))
+        return pl.BlockSpec((1, directions, columns, self.lanes), lambda h, b, *_: (0, 0, 0, h))
 
     def named(self, refs: Any) -> Operands:
         seed, direction, *rest = refs

@@ -55,8 +55,9 @@ class Settings(kernel_parts.Settings):
 class Operands(NamedTuple):
     """Arrays, or in the kernel their blocks; T, and C - T, are multiples of 128.
 
-    `q` is [B, Q or more, J], of which the first Q ask; `k` and `v` are [B, T, J]; `r` is [F, C, J],
-    of which int32 `direction`, [B], chooses one for each row. `vectors`, float32 [4, J], are
+    `q` is [B, Q or more, J], of which the first Q ask; `k` and `v` are [B, T, J]; `r` is
+    [1, F, C, J], of which int32 `direction`, [B], chooses one for each row. On a mesh it is
+    [N, F, C, J], one for each part of the batch. `vectors`, float32 [4, J], are
     added to queries that look at content, at positions and at segments; the last is what the third
     are multiplied with where segments differ. `pairs` is int8 [B|1, Q, T]; `positions`, int32
     [B, Q, 1], are those of the queries; None where they are the whole row. `seed` is
@@ -106,7 +107,7 @@ def _queries(
     positions = None if refs.positions is None else refs.positions[0]
     vectors = refs.vectors[:, lanes]
     shape = refs.q.shape[1], refs.k.shape[1]
-    for window in windows(shape, positions, columns=refs.r.shape[1], at_once=at_once):
+    for window in windows(shape, positions, columns=refs.r.shape[2], at_once=at_once):
         q = refs.q[0, window.queries, lanes]
         content, position, segment = (q.astype(jnp.float32) + vectors[n : n + 1] for n in range(3))
         pairs = None if refs.pairs is None else refs.pairs[0, window.queries].astype(jnp.int32)
@@ -128,7 +129,7 @@ class _Products(NamedTuple):
 
     @classmethod
     def of(cls, refs: Operands, asking: _Queries, head: Head) -> _Products:
-        k, r = refs.k[0, :, head.lanes], refs.r[0, asking.window.columns, head.lanes]
+        k, r = refs.k[0, :, head.lanes], refs.r[0, 0, asking.window.columns, head.lanes]
         return cls(
             product(head.of(asking.content), k, (1, 1)),
             product(head.of(asking.position), r, (1, 1)),
@@ -221,7 +222,7 @@ def backward_step(settings: Settings, refs: Operands, more: Any, outputs: Any) -
                 of_queries += segment * asking.vectors[3:]
                 parts += [segment * asking.vectors[3:], segment * asking.segment]
             dq[0, rows, lanes] = of_queries.astype(dq.dtype)
-            dr[direction, columns, lanes] += of_r
+            dr[0, direction, columns, lanes] += of_r
             for n, part in enumerate(parts):
                 dvectors[n : n + 1, lanes] += part.sum(axis=0, keepdims=True)
         dk[0, :, lanes], dv[0, :, lanes] = (x.astype(dk.dtype) for x in sums)
@@ -248,7 +249,7 @@ def _gradients(
     g: jax.Array,
 ) -> _Gradients:
     k, v = (x[0, :, head.lanes] for x in (refs.k, refs.v))
-    r = refs.r[0, asking.window.columns, head.lanes]
+    r = refs.r[0, 0, asking.window.columns, head.lanes]
     e, top = _exponentials(settings, asking, head, _Products.of(refs, asking, head))
     keep = _kept(settings, refs, asking, head)
     # Rows are divided by their sums where they are narrow.

@@ -1,19 +1,20 @@
 """Attention by content, position and segment by our Pallas kernel: over a mesh, with its gradient.
 
 Suffixes: B batch, L positions of a row, S queries, Q of them that ask, T keys, C = T + L relative
-positions, F directions, H heads, K d_kv, J = H * K joined heads.
+positions, F directions, N parts of the batch, H heads, K d_kv, J = H * K joined heads.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
@@ -32,8 +33,8 @@ class Relative(NamedTuple):
     """What attention reads beside queries, keys and values.
 
     Attributes:
-      keys: [F, C, J], projected vectors of relative positions; row c is for a key T - c before
-        a query.
+      keys: [N, F, C, J], projected vectors of relative positions (`copies`); row c is for a key
+        T - c before a query.
       backward: bool [B], true for rows that look at the second direction; None: none does.
       vectors: float32 [4, J]; `relative_step.Operands.vectors`.
       mask: bool [B|1, 1, Q, T], or None.
@@ -70,7 +71,7 @@ def relative_tpu(
     if reason := unsuited(queries, memory, drop):
         raise ValueError(f"relative attention on TPUs: {reason}; use attention_kernels.plain")
     _, keys, heads, width = memory.keys.shape
-    length = relative.keys.shape[1] - keys
+    length = relative.keys.shape[2] - keys
     more = -keys % LANES
     k, v = (x.reshape(*x.shape[:2], heads * width) for x in memory)
     if queries % _ROWS:
@@ -81,9 +82,9 @@ def relative_tpu(
         direction_B = relative.backward.astype(jnp.int32)
     operands = Operands(
         q_BSJ,
-        _filled(k, 0, more),
-        _filled(v, 0, more),
-        r=_filled(relative.keys, -length % LANES, more),
+        jnp.pad(k, ((0, 0), (0, more), (0, 0))),
+        jnp.pad(v, ((0, 0), (0, more), (0, 0))),
+        r=jnp.pad(relative.keys, ((0, 0), (0, 0), (-length % LANES, more), (0, 0))),
         vectors=relative.vectors.astype(jnp.float32),
         pairs=None if pairs is None else jnp.pad(pairs, ((0, 0), (0, 0), (0, more))),
         positions=None if positions is None else positions.astype(jnp.int32)[..., None],
@@ -132,9 +133,21 @@ def _pairs(relative: Relative) -> jax.Array | None:
     return jnp.asarray(pairs)[:, 0].astype(jnp.int8)
 
 
-def _filled(x: jax.Array, before: int, after: int) -> jax.Array:
-    """[B, T, J] with zeros before and after T."""
-    return jnp.pad(x, ((0, 0), (before, after), (0, 0))) if before or after else x
+def copies(r_FCJ: jax.Array, *, batch_size: int) -> jax.Array:
+    """[N, F, C, J]: one for each part of the batch on a mesh, with this part.
+
+    So gradients of several streams are added before devices exchange them.
+    """
+    layout = active_layout()
+    if layout is None:
+        return r_FCJ[None]
+    rows = layout.spec(("batch",), (batch_size,))[0]
+    axes = (rows,) if isinstance(rows, str) else (rows or ())
+    count = math.prod(layout.mesh.shape[axis] for axis in axes)
+    heads = layout.spec(("joined_kv",), r_FCJ.shape[-1:])[0]
+    r_NFCJ = jnp.broadcast_to(r_FCJ, (count, *r_FCJ.shape))
+    sharding = NamedSharding(layout.mesh, PartitionSpec(rows, None, None, heads))
+    return jax.lax.with_sharding_constraint(r_NFCJ, sharding)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -162,7 +175,7 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
-    """Each device computes its own rows and heads; gradients of what rows share are summed."""
+    """Each device computes its own rows and heads; gradients of vectors are summed."""
     layout = active_layout()
     if layout is None or layout.mesh.size == 1:
         return fn(settings, operands, *more)
@@ -173,14 +186,14 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
         found = fn(settings, operands._replace(seed=seed), *more)
         if not more or not split.rows:
             return found
-        return [*found[:3], *(jax.lax.psum(x, split.rows) for x in found[3:])]
+        return [*found[:4], jax.lax.psum(found[4], split.rows)]
 
     joined, pairs, positions = split.joined, operands.pairs, operands.positions
     specs = Operands(
         q=joined,
         k=joined,
         v=joined,
-        r=PartitionSpec(None, None, split.heads),
+        r=PartitionSpec(split.rows, None, None, split.heads),
         vectors=PartitionSpec(None, split.heads),
         pairs=None if pairs is None else split.of_rows(pairs),
         positions=None if positions is None else split.of_rows(positions),
