@@ -33,11 +33,13 @@ class Sight(NamedTuple):
       mask: bool [B|1, 1, Q, T], true where a query sees a key; None: it sees all.
       differs: bool [B, 1, Q, T], true where their segments differ; None: all are equal.
       positions: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
+      pairs: mask and differs as a kernel reads them (`relative_tpu.pairs_of`), if computed already.
     """
 
     mask: jax.Array | None
     differs: jax.Array | None
     positions: jax.Array | None = None
+    pairs: jax.Array | None = None
 
 
 class Positions(NamedTuple):

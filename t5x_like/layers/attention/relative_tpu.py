@@ -40,6 +40,7 @@ class Relative(NamedTuple):
       mask: bool [B|1, 1, Q, T], or None.
       differs: bool [B, 1, Q, T], true where segments differ, or None.
       positions: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
+      pairs: what `pairs_of` gives; None: it is not computed yet.
     """
 
     keys: jax.Array
@@ -48,6 +49,7 @@ class Relative(NamedTuple):
     mask: jax.Array | None
     differs: jax.Array | None
     positions: jax.Array | None
+    pairs: jax.Array | None = None
 
 
 def relative_tpu(
@@ -76,7 +78,9 @@ def relative_tpu(
     k, v = (x.reshape(*x.shape[:2], heads * width) for x in memory)
     if queries % _ROWS:
         q_BSJ = q_BSJ[:, :queries]  # the kernel reads whole tiles, or a whole array
-    pairs, positions = _pairs(relative), relative.positions
+    pairs, positions = relative.pairs, relative.positions
+    if pairs is None:
+        pairs = pairs_of(relative.mask, relative.differs)
     direction_B = jnp.zeros(len(q_BSJ), jnp.int32)
     if relative.backward is not None:
         direction_B = relative.backward.astype(jnp.int32)
@@ -123,9 +127,8 @@ def unsuited(queries: int, memory: KeysValues, drop: Dropping | None) -> str | N
     return None
 
 
-def _pairs(relative: Relative) -> jax.Array | None:
-    """`relative_step.Operands.pairs`, not filled up."""
-    mask, differs = relative.mask, relative.differs
+def pairs_of(mask: jax.Array | None, differs: jax.Array | None) -> jax.Array | None:
+    """Int8 [B|1, Q, T]: `relative_step.Operands.pairs`, not filled up; None if all are seen."""
     if mask is None and differs is None:
         return None
     seen = SEEN if differs is None else jnp.where(differs, OTHER, SEEN)
