@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import inspect
 from collections.abc import Iterator
 
 import jax
 
-from t5x_like.core.partitioning import Layout, active_layout
+from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention.attention_kernels import (
     Attended,
+    Kernel,
     KeysValues,
     blocked,
     fused,
@@ -54,25 +56,38 @@ def automatic(
     `plain`.
     """
     queries, keys = q_BLHK.shape[1], memory.keys.shape[1]
-    layout = active_layout()
-    platform = jax.default_backend() if layout is None else layout.platform
+    platform = _platform()
     few = queries * keys <= _FEW and (bias is None or queries == 1)
     kernel = plain
     if platform != "cpu" and not _forming.get():
         why_not = unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
         if platform == "tpu" and not few and why_not is None:
             kernel = tpu
-        elif platform != "tpu" and drop is None and _for_cudnn(q_BLHK, memory, layout):
+        elif platform != "tpu" and drop is None and _for_cudnn(q_BLHK, memory):
             kernel = fused
         elif drop is None and queries * keys >= _LONG:
             kernel = blocked
     return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
 
 
-def _for_cudnn(q_BLHK: jax.Array, memory: KeysValues, layout: Layout | None) -> bool:
+def _for_cudnn(q_BLHK: jax.Array, memory: KeysValues) -> bool:
     """Whether cuDNN can compute it; JAX cannot split its rows by a map, nor its queries."""
-    if layout is not None:
+    if (layout := active_layout()) is not None:
         length = layout.spec(("length",), q_BLHK.shape[1:2])[0]
         if layout.is_replica or length is not None:
             return False
     return suits_cudnn(q_BLHK, memory.keys)
+
+
+def runs_on_tpu(kernel: Kernel) -> bool:
+    """Whether `kernel` leaves the choice to us and devices are TPUs; no probabilities are formed.
+
+    A gin file gives `automatic` as a function around it.
+    """
+    free = inspect.unwrap(kernel) is automatic and not _forming.get()
+    return free and _platform() == "tpu"
+
+
+def _platform() -> str:
+    layout = active_layout()
+    return jax.default_backend() if layout is None else layout.platform

@@ -47,10 +47,14 @@ def attend(
     `mask`, bool, and `bias`, float, broadcast to [B, H, L, M]. Logits and softmax are float32. A
     query that sees no key gets the mean of the values. The `kernel` decides the way of computing.
     """
-    drop = None
-    if key is not None and dropouts.attention:
-        drop = Dropping(key, dropouts.attention, dropouts.shared)
-    return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
+    return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=dropping(dropouts, key))
+
+
+def dropping(dropouts: Dropouts, key: jax.Array | None) -> Dropping | None:
+    """Dropout of attention probabilities, where there is any."""
+    if key is None or not dropouts.attention:
+        return None
+    return Dropping(key, dropouts.attention, dropouts.shared)
 
 
 class Attention(nnx.Module):

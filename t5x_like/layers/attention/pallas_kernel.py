@@ -12,8 +12,6 @@ Suffixes: B batch, L queries, M keys, J joined heads, H heads.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -21,37 +19,17 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from t5x_like.core.counter_random import hashed
-
-LANES = 128
-_MASKED = -1e10
-_STEP = 2 * 512 * 512
-"""Queries times keys times heads of a grid step: its arrays fit the chip's memory, and it is long
-beside what starting a step costs."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What stays the same from call to call.
-
-    Attributes:
-      width: the width of a head, a divisor or a multiple of 128.
-      dropped: how many of 2**16 draws drop a probability.
-      shared: whether all queries of a head drop the same keys.
-      vmem: bytes of the chip's memory that it may take.
-      interpret: whether the kernel runs as plain JAX, on any device.
-    """
-
-    width: int
-    dropped: int = 0
-    shared: bool = False
-    vmem: int = 64 * 2**20
-    interpret: bool = False
-
-    @property
-    def scale(self) -> float:
-        """What probabilities that stay are multiplied with."""
-        return 2**16 / (2**16 - self.dropped)
+from t5x_like.layers.attention.kernel_parts import (
+    LANES,
+    MASKED,
+    Draws,
+    Head,
+    Settings,
+    dropped,
+    head_blocks,
+    lanes_of_step,
+    product,
+)
 
 
 class Operands(NamedTuple):
@@ -109,14 +87,7 @@ class _Grid:
         self.settings, self.operands = settings, operands
         rows, queries, joined = operands.q.shape
         keys = operands.k.shape[1]
-        block = max(LANES, settings.width)
-        blocks = joined // block if joined % block == 0 else 1
-        if blocks == 1:
-            block = joined
-        per_block = queries * keys * (block // settings.width)
-        fitting = range(1, max(_STEP // per_block, 1) + 1)
-        at_once = max(n for n in fitting if blocks % n == 0)
-        self.lanes = at_once * block
+        self.lanes = lanes_of_step(joined, settings.width, queries * keys)
         self.heads = self.lanes // settings.width
         self.grid = (joined // self.lanes, rows)
         self.given = [x for x in operands[:5] if x is not None]
@@ -172,40 +143,8 @@ class _Grid:
         )
 
 
-class _Head(NamedTuple):
-    """A head of a step: its number there, its block of lanes, and which of these are its own."""
-
-    number: int
-    lanes: slice
-    own: jax.Array | None
-
-    def of(self, x: jax.Array) -> jax.Array:
-        """`x`, with zeros in the lanes of other heads."""
-        return x if self.own is None else jnp.where(self.own, x, jnp.zeros((), x.dtype))
-
-    def put(self, whole: jax.Array | None, part: jax.Array) -> jax.Array:
-        """`whole` with the lanes of this head from `part`."""
-        return part if whole is None or self.own is None else jnp.where(self.own, part, whole)
-
-
-def _blocks(lanes: int, width: int) -> Iterator[list[_Head]]:
-    """The heads of a step, block by block."""
-    for start in range(0, lanes, max(LANES, width)):
-        stop = min(start + max(LANES, width), lanes)
-        lane = jax.lax.broadcasted_iota(jnp.int32, (1, stop - start), 1)
-        alone = stop - start == width
-        yield [
-            _Head(
-                (start + first) // width,
-                slice(start, stop),
-                None if alone else (lane >= first) & (lane < first + width),
-            )
-            for first in range(0, stop - start, width)
-        ]
-
-
 def _forward(settings: Settings, refs: Operands, o: Any) -> None:
-    for block in _blocks(refs.q.shape[-1], settings.width):
+    for block in head_blocks(refs.q.shape[-1], settings.width):
         lanes = block[0].lanes
         q, k, v = (x[0, :, lanes] for x in refs[:3])
         whole = None
@@ -213,8 +152,8 @@ def _forward(settings: Settings, refs: Operands, o: Any) -> None:
             e, _ = _exponentials(refs, q, k, head)
             # Rows are divided by their sums where they are narrow.
             scale = settings.scale / e.sum(axis=-1, keepdims=True)
-            e = _dropped(e, _keep(settings, refs, head, e.shape))
-            whole = head.put(whole, _product(e.astype(v.dtype), v, (1, 0)) * scale)
+            e = dropped(e, _kept(settings, refs, head))
+            whole = head.put(whole, product(e.astype(v.dtype), v, (1, 0)) * scale)
         assert whole is not None
         o[0, :, lanes] = whole.astype(o.dtype)
 
@@ -227,30 +166,30 @@ def _backward(settings: Settings, refs: Operands, more: Any, outputs: Any, *, su
         def _() -> None:
             dbias[0][...] = jnp.zeros_like(dbias[0])
 
-    for block in _blocks(refs.q.shape[-1], settings.width):
+    for block in head_blocks(refs.q.shape[-1], settings.width):
         lanes = block[0].lanes
         q, k, v, values, g = (x[0, :, lanes] for x in (*refs[:3], *more))
         wholes: list[Any] = [None, None, None]
         for head in block:
             e, top = _exponentials(refs, q, k, head)
-            keep = _keep(settings, refs, head, e.shape)
+            keep = _kept(settings, refs, head)
             # Rows are divided by their sums where they are narrow.
             g_head = head.of(g).astype(jnp.float32) / e.sum(axis=-1, keepdims=True)
             # A query that sees no key has uniform probabilities, whatever its logits are.
-            g_seen = g_head if refs.mask is None else jnp.where(top > _MASKED / 2, g_head, 0.0)
+            g_seen = g_head if refs.mask is None else jnp.where(top > MASKED / 2, g_head, 0.0)
             along = (g_seen * values).sum(axis=-1, keepdims=True)
-            dp = _product((g_seen * settings.scale).astype(v.dtype), v, (1, 1))
-            dlogits = e * (_dropped(dp, keep) - along)
+            dp = product((g_seen * settings.scale).astype(v.dtype), v, (1, 1))
+            dlogits = e * (dropped(dp, keep) - along)
             if sums:
                 dbias[0][0, head.number] += dlogits
             elif dbias:
                 dbias[0][0, head.number] = dlogits.astype(dbias[0].dtype)
             ds = dlogits.astype(q.dtype)
-            e = _dropped(e, keep).astype(g.dtype)
+            e = dropped(e, keep).astype(g.dtype)
             parts = (
-                _product(ds, k, (1, 0)),
-                _product(ds, q, (0, 0)),
-                _product(e, (g_head * settings.scale).astype(g.dtype), (0, 0)),
+                product(ds, k, (1, 0)),
+                product(ds, q, (0, 0)),
+                product(e, (g_head * settings.scale).astype(g.dtype), (0, 0)),
             )
             wholes = [head.put(*pair) for pair in zip(wholes, parts, strict=True)]
         for ref, whole in zip((dq, dk, dv), wholes, strict=True):
@@ -258,58 +197,24 @@ def _backward(settings: Settings, refs: Operands, more: Any, outputs: Any, *, su
 
 
 def _exponentials(
-    refs: Operands, q: jax.Array, k: jax.Array, head: _Head
+    refs: Operands, q: jax.Array, k: jax.Array, head: Head
 ) -> tuple[jax.Array, jax.Array]:
     """exp(logits - top), float32 [L, M], and top [L, 1], the largest logit of each query.
 
     Divided by its sum, a row holds the probabilities before dropout.
     """
-    logits = _product(head.of(q), k, (1, 1))
+    logits = product(head.of(q), k, (1, 1))
     if refs.bias is not None:
         logits += refs.bias[0, head.number].astype(jnp.float32)
     if refs.mask is not None:
-        logits = jnp.where(refs.mask[0].astype(jnp.int32) > 0, logits, _MASKED)
+        logits = jnp.where(refs.mask[0].astype(jnp.int32) > 0, logits, MASKED)
     top = logits.max(axis=-1, keepdims=True)
     return jnp.exp(logits - top), top
 
 
-def _keep(
-    settings: Settings, refs: Operands, head: _Head, shape: tuple[int, ...]
-) -> jax.Array | None:
-    """Which probabilities stay: those that `dropout.dropout` keeps of [B, H, L, M].
-
-    A random word decides about two keys, which lie half of all keys apart.
-    """
-    if not settings.dropped:
-        return None
-    queries, keys = (1 if settings.shared else shape[0]), shape[1]
-    half = -(-keys // 2)
-    whole_blocks = keys % (2 * LANES) == 0  # then both halves are drawn at once
-    columns = half if whole_blocks else keys
-    low, high, row, number, heads = (refs.seed[i] for i in range(5))
+def _kept(settings: Settings, refs: Operands, head: Head) -> jax.Array | None:
+    """Which probabilities stay."""
     per_step = refs.q.shape[-1] // settings.width
-    row = row + pl.program_id(1)
-    number = number + pl.program_id(0) * per_step + head.number
-    column = jax.lax.broadcasted_iota(jnp.int32, (queries, columns), 1)
-    second = column >= half
-    place = column if whole_blocks else jnp.where(second, column - half, column)
-    place += jax.lax.broadcasted_iota(jnp.int32, (queries, columns), 0) * half
-    place += (row * heads + number) * (queries * half)
-    drawn = hashed(place.astype(jnp.uint32), low.astype(jnp.uint32), high.astype(jnp.uint32))
-    halves = drawn & jnp.uint32(2**16 - 1), drawn >> 16
-    if whole_blocks:
-        drawn = jnp.concatenate(halves, axis=1)
-    else:
-        drawn = jnp.where(second, halves[1], halves[0])
-    return drawn.astype(jnp.int32) >= settings.dropped
-
-
-def _dropped(x: jax.Array, keep: jax.Array | None) -> jax.Array:
-    return x if keep is None else jnp.where(keep, x, 0.0)
-
-
-def _product(a: jax.Array, b: jax.Array, over: tuple[int, int]) -> jax.Array:
-    """Sums over a dimension of each, float32."""
-    return jax.lax.dot_general(
-        a, b, (((over[0],), (over[1],)), ((), ())), preferred_element_type=jnp.float32
-    )
+    number = pl.program_id(0) * per_step + head.number
+    queries, keys = refs.q.shape[1], refs.k.shape[1]
+    return Draws(refs.seed, number, queries, keys).kept(settings, (queries, keys))

@@ -1,7 +1,8 @@
 """Attention by content, relative position and segment; all positions of a row ask, or a few.
 
 Suffixes: B batch, L positions of a row, P of them that are queries, Q queries (L or P), M memory,
-T = M + L keys, C = T + L rows of relative positions, F directions, D d_model, H heads, K d_kv.
+T = M + L keys, C = T + L rows of relative positions, F directions, D d_model, H heads, K d_kv,
+J = H * K joined heads.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from jax.typing import DTypeLike
 
 from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
-from t5x_like.layers.attention.multi_head import Attention, Inits, attend
+from t5x_like.layers.attention.kernel_choice import runs_on_tpu
+from t5x_like.layers.attention.multi_head import Attention, Inits, dropping
+from t5x_like.layers.attention.relative_tpu import Relative, copies, relative_tpu, unsuited
 from t5x_like.layers.basic import Init, Linear, param
 from t5x_like.layers.dropout import Dropouts
 
@@ -30,11 +33,13 @@ class Sight(NamedTuple):
       mask: bool [B|1, 1, Q, T], true where a query sees a key; None: it sees all.
       differs: bool [B, 1, Q, T], true where their segments differ; None: all are equal.
       positions: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
+      pairs: mask and differs as a kernel reads them (`relative_tpu.pairs_of`), if computed already.
     """
 
     mask: jax.Array | None
     differs: jax.Array | None
     positions: jax.Array | None = None
+    pairs: jax.Array | None = None
 
 
 class Positions(NamedTuple):
@@ -94,6 +99,20 @@ def of_positions(x_BHPC: jax.Array, positions_BP: jax.Array, num_keys: int) -> j
     return jax.vmap(jax.vmap(window, in_axes=(1, 0), out_axes=1))(x_BHPC, starts_BP)
 
 
+class PositionKeys(NamedTuple):
+    """Projected vectors of relative positions, which queries are multiplied with.
+
+    Attributes:
+      of_rows: each row's own, [B, H, C, K].
+      joined: for a kernel, those of both directions, [N, F, C, J] (`relative_tpu.copies`), and
+      backward: which rows read the second; None where they are not known apart (decoding).
+    """
+
+    of_rows: jax.Array
+    joined: jax.Array | None = None
+    backward: jax.Array | None = None
+
+
 class Biases(nnx.Module):
     """Added to a query that looks at content, at positions and at segments: [H, K] each.
 
@@ -138,42 +157,88 @@ class RelativeAttention(Attention):
         shape, axes = (2, num_heads, d_kv), (None, "heads", "kv")
         self.segments = param(init, shape, axes=axes, rngs=rngs)
 
-    def heads(self, x_BQD: jax.Array) -> jax.Array:
-        """Queries [B, Q, H, K], not scaled."""
-        q_BQJ = checkpoint_name(self.query(x_BQD), "query")
-        return constrain(self._heads(q_BQJ), "batch", "length", "heads", "kv")
+    def queries(self, x_BQD: jax.Array) -> jax.Array:
+        """Queries of all heads, joined: [B, Q, J], not scaled."""
+        return checkpoint_name(self.query(x_BQD), "query")
 
-    def position_keys(self, positions: Positions, batch_size: int) -> jax.Array:
-        """Projected position vectors, which queries are multiplied with: [B, H, C, K]."""
+    def position_keys(self, positions: Positions, batch_size: int) -> PositionKeys:
+        """Projected position vectors, for the whole batch."""
+        r_FCJ = self.relative(positions.vectors)
         # Heads come first, as products need them: cheaper before each row has its own copy.
-        r_FHCK = self._heads(self.relative(positions.vectors)).swapaxes(1, 2)
+        r_FHCK = self._heads(r_FCJ).swapaxes(1, 2)
         if positions.backward is None:
             r_BHCK = jnp.broadcast_to(r_FHCK, (batch_size, *r_FHCK.shape[1:]))
         else:
             backward = positions.backward[:, None, None, None]
             r_BHCK = jnp.where(backward, r_FHCK[1], r_FHCK[0])
-        return constrain(r_BHCK, "batch", "heads", None, "kv")
+        of_rows = constrain(r_BHCK, "batch", "heads", None, "kv")
+        copied = copies(r_FCJ, batch_size=batch_size) if runs_on_tpu(self.kernel) else None
+        return PositionKeys(of_rows, copied, positions.backward)
 
     def look(
         self,
-        q_BQHK: jax.Array,
+        q_BSJ: jax.Array,
         memory: KeysValues,
         *,
-        position_keys: jax.Array,
+        part: slice = slice(None),
+        position_keys: PositionKeys,
         biases: Biases,
         sight: Sight,
         dropouts: Dropouts,
         key: jax.Array | None,
     ) -> Attended:
-        """Looks up what queries see: values [B, Q, H, K], and the probabilities."""
-        content, position = (
-            (q_BQHK + bias[...].astype(q_BQHK.dtype)) * self.scale
-            for bias in (biases.content, biases.position)
-        )
-        bias_BHQC = jnp.einsum(
-            "bqhk,bhck->bhqc", position, position_keys, preferred_element_type=jnp.float32
-        )
+        """Looks up what a part of the queries sees.
+
+        Values are [B, Q, J]; there are probabilities where the kernel forms them.
+        """
+        begin, end, _ = part.indices(q_BSJ.shape[1])
+        drop = dropping(dropouts, key)
+        joined = position_keys.joined
+        if joined is not None and unsuited(end - begin, memory, drop) is None:
+            relative = Relative(joined, position_keys.backward, self._vectors(biases), *sight)
+            values = relative_tpu(
+                q_BSJ[:, begin:],
+                memory,
+                relative,
+                queries=end - begin,
+                factor=self.scale,
+                drop=drop,
+            )
+            return Attended(values, None)
+        q_BQJ = q_BSJ[:, part]
+        q_BQHK = constrain(self._heads(q_BQJ), "batch", "length", "heads", "kv")
+        content = self._asking(q_BQHK, biases.content)
         num_keys = memory.keys.shape[1]
+        bias = self._bias(q_BQHK, position_keys.of_rows, num_keys, biases=biases, sight=sight)
+        found = self.kernel(content, memory, mask=sight.mask, bias=bias, drop=drop)
+        return found._replace(values=found.values.reshape(q_BQJ.shape))
+
+    def _asking(self, q_BQHK: jax.Array, bias: nnx.Param) -> jax.Array:
+        """Queries with a bias, scaled."""
+        return (q_BQHK + bias[...].astype(q_BQHK.dtype)) * self.scale
+
+    def _vectors(self, biases: Biases) -> jax.Array:
+        """`Relative.vectors`."""
+        other_HK = (self.segments[1] - self.segments[0]) * self.scale
+        four = biases.content[...], biases.position[...], biases.segment[...], other_HK
+        return jnp.stack([x.reshape(-1) for x in four])
+
+    def _bias(
+        self,
+        q_BQHK: jax.Array,
+        r_BHCK: jax.Array,
+        num_keys: int,
+        *,
+        biases: Biases,
+        sight: Sight,
+    ) -> jax.Array:
+        """What positions and segments add to logits, float32 [B, H, Q, T]."""
+        bias_BHQC = jnp.einsum(
+            "bqhk,bhck->bhqc",
+            self._asking(q_BQHK, biases.position),
+            r_BHCK,
+            preferred_element_type=jnp.float32,
+        )
         if sight.positions is None:
             bias_BHQT = of_row(bias_BHQC, num_keys)
         else:
@@ -189,17 +254,8 @@ class RelativeAttention(Attention):
             )
             segment_BHQ += (biases.segment[...] * other_HK).sum(axis=-1)[:, None]
             bias_BHQT += jnp.where(sight.differs, segment_BHQ[..., None], 0.0)
-        return attend(
-            content,
-            memory,
-            mask=sight.mask,
-            bias=bias_BHQT,
-            dropouts=dropouts,
-            key=key,
-            kernel=self.kernel,
-        )
+        return bias_BHQT
 
-    def project(self, y_BQHK: jax.Array) -> jax.Array:
-        """Joins all heads to [B, Q, D]."""
-        y_BQJ = y_BQHK.reshape(*y_BQHK.shape[:2], -1)
+    def project(self, y_BQJ: jax.Array) -> jax.Array:
+        """[B, Q, D] from the values of all heads, joined."""
         return self.out(constrain(y_BQJ, "batch", "length", "joined_kv"), kept="attended")

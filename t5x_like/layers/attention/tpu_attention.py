@@ -14,15 +14,15 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 
-from t5x_like.core.accelerators import CHIPS, chip_of
 from t5x_like.core.counter_random import is_counter
-from t5x_like.core.partitioning import Layout, active_layout
+from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention import pallas_kernel
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
-from t5x_like.layers.attention.pallas_kernel import Operands, Settings
+from t5x_like.layers.attention.kernel_mesh import Split, seed_words, vmem
+from t5x_like.layers.attention.kernel_parts import LANES, Settings
+from t5x_like.layers.attention.pallas_kernel import Operands
 from t5x_like.layers.dropout import Dropping
 
-_BLOCK = pallas_kernel.LANES
 _ARRAYS = 8
 """Arrays of queries times keys that a grid step has in the chip's memory at once, about."""
 
@@ -54,13 +54,13 @@ def tpu(
         v,
         mask=None if mask is None else _mask(mask, pairs[1]),
         bias=None if bias is None else _bias(bias, (heads, *pairs)),
-        seed=_seed(drop, heads),
+        seed=seed_words(drop, heads),
     )
     settings = Settings(
         width=width,
         dropped=0 if drop is None else drop.dropped,
         shared=drop is not None and drop.shared,
-        vmem=_vmem(),
+        vmem=vmem(),
         interpret=interpret,
     )
     return Attended(_attend(operands, settings).reshape(q_BLHK.shape), None)
@@ -77,8 +77,8 @@ def unsuited(
     """Why the kernel cannot compute it; None if it can."""
     _, queries, heads, width = q_BLHK.shape
     keys = memory.keys.shape[1]
-    if _BLOCK % width and width % _BLOCK:
-        return f"a head's width must divide {_BLOCK} or be a multiple of it, not {width}"
+    if LANES % width and width % LANES:
+        return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
     if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:
         return "heads have different masks"
     if drop is not None and not is_counter(drop.key):
@@ -86,18 +86,11 @@ def unsuited(
     layout = active_layout()
     if layout is not None and layout.spec(("length",), (queries,))[0] is not None:
         return "queries are split over devices"
-    of_a_block = max(_BLOCK // width, 1) if heads * width % _BLOCK == 0 else heads
+    of_a_block = max(LANES // width, 1) if heads * width % LANES == 0 else heads
     arrays = _ARRAYS + (0 if bias is None else 4 * of_a_block)
-    if 4 * queries * keys * arrays > _vmem():
+    if 4 * queries * keys * arrays > vmem():
         return f"{queries} queries by {keys} keys do not fit the chip's memory"
     return None
-
-
-def _vmem() -> int:
-    """Bytes of the chip's memory that the kernel may take."""
-    layout = active_layout()
-    device = jax.devices()[0] if layout is None else layout.mesh.devices.flat[0]
-    return int((chip_of(device.device_kind) or CHIPS["v5e"]).vmem_bytes)
 
 
 def _mask(mask: jax.Array, keys: int) -> jax.Array:
@@ -110,13 +103,6 @@ def _bias(bias: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
     """Float32 [B|1, H, L, M]."""
     bias = bias.reshape((1,) * (4 - bias.ndim) + bias.shape)
     return jnp.broadcast_to(bias, (bias.shape[0], *shape)).astype(jnp.float32)
-
-
-def _seed(drop: Dropping | None, heads: int) -> jax.Array:
-    """As the kernel reads it, for a device with the first row and the first head."""
-    words = jnp.zeros(2, jnp.uint32) if drop is None else jax.random.key_data(drop.key)[:2]
-    words = jax.lax.bitcast_convert_type(words, jnp.int32)
-    return jnp.concatenate([words, jnp.array([0, 0, heads], jnp.int32)])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -147,11 +133,13 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
     layout = active_layout()
     if layout is None or layout.mesh.size == 1:
         return fn(settings, operands, *more)
-    rows, heads = _split(layout, operands, settings)
+    split = Split.of(layout, operands.q, width=settings.width)
+    rows, heads = split
     sums = rows if operands.bias is not None and len(operands.bias) == 1 else ()
 
     def local(operands: Operands, *more: jax.Array) -> Any:
-        own = operands._replace(seed=_own_seed(operands, settings, rows=rows, heads=heads))
+        seed = split.own_seed(operands.seed, operands.q, width=settings.width)
+        own = operands._replace(seed=seed)
         if not more:
             return fn(settings, own)
         dq, dk, dv, *dbias = fn(settings, own, *more)
@@ -159,16 +147,13 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
             dbias = [jax.lax.psum(dbias[0], sums)]
         return [dq, dk, dv, *dbias]
 
-    def of_rows(x: jax.Array, *rest: Any) -> PartitionSpec:
-        return PartitionSpec(rows if len(x) > 1 else None, *rest)
-
-    joined = PartitionSpec(rows, None, heads)
+    joined = split.joined
     specs = Operands(
         q=joined,
         k=joined,
         v=joined,
-        mask=None if operands.mask is None else of_rows(operands.mask),
-        bias=None if operands.bias is None else of_rows(operands.bias, heads),
+        mask=None if operands.mask is None else split.of_rows(operands.mask),
+        bias=None if operands.bias is None else split.of_rows(operands.bias, heads),
         seed=PartitionSpec(),
     )
     out = [joined] * 3 + ([] if operands.bias is None else [specs.bias]) if more else joined
@@ -179,23 +164,3 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
         out_specs=out,
         check_vma=False,
     )(operands, *more)
-
-
-def _own_seed(
-    operands: Operands, settings: Settings, *, rows: tuple[str, ...], heads: tuple[str, ...]
-) -> jax.Array:
-    """The seed with the numbers of this device's first row and first head."""
-    row = jax.lax.axis_index(rows) * len(operands.q) if rows else 0
-    own = operands.q.shape[-1] // settings.width
-    head = jax.lax.axis_index(heads) * own if heads else 0
-    return operands.seed.at[2:4].set(jnp.stack([row, head]).astype(jnp.int32))
-
-
-def _split(
-    layout: Layout, operands: Operands, settings: Settings
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The mesh axes that split rows, and those that split heads."""
-    heads = operands.q.shape[-1] // settings.width
-    spec = layout.spec(("batch", "heads"), (len(operands.q), heads))
-    axes = [(one,) if isinstance(one, str) else tuple(one or ()) for one in spec]
-    return axes[0], axes[1]

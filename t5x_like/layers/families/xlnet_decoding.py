@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from t5x_like.layers.attention.attention_kernels import KeysValues
-from t5x_like.layers.attention.relative_attention import Sight, relative_positions
+from t5x_like.layers.attention.relative_attention import PositionKeys, Sight, relative_positions
 from t5x_like.layers.stacks.blocks import insert
 from t5x_like.layers.stacks.two_streams import Scene, TwoStreamLayer
 
@@ -66,7 +66,7 @@ def prefill(encoder: Any, batch: Batch, *, max_length: int) -> Cache:
 
     def body(layer: TwoStreamLayer, x_BLD: jax.Array, _: None) -> tuple[jax.Array, tuple]:
         attention = layer.attention
-        kept = attention.keys_values(x_BLD), attention.position_keys(decoded, 1)[0]
+        kept = attention.keys_values(x_BLD), attention.position_keys(decoded, 1).of_rows[0]
         return layer(x_BLD, None, scene=scene, key=None)[0], kept
 
     x_BLD = encoder.tokens(tokens_BL, dtype=config.dtype)
@@ -91,8 +91,8 @@ def step(
 
     def body(layer: TwoStreamLayer, x_B2D: jax.Array, kept: tuple) -> tuple[jax.Array, KeysValues]:
         past, keys_HCK = kept
-        keys_BHCK = jnp.broadcast_to(keys_HCK, (rows, *keys_HCK.shape))
-        return layer.step(x_B2D, past, position=position, position_keys=keys_BHCK, scene=scene)
+        keys = PositionKeys(jnp.broadcast_to(keys_HCK, (rows, *keys_HCK.shape)))
+        return layer.step(x_B2D, past, position=position, position_keys=keys, scene=scene)
 
     x_B2D = jnp.concatenate([token_B1D, predicted], axis=1)
     x_B2D, new = encoder.stack(body, x_B2D, (cache.past, cache.position_keys))

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from t5x_like.layers.attention.relative_attention import Sight
+from t5x_like.layers.attention.relative_tpu import pairs_of
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -103,7 +104,8 @@ def sights(
         differs = None
         if types_BQ is not None and types_BT is not None:
             differs = types_BQ[:, None, :, None] != types_BT[:, None, None]
-        return Sight(mask, differs, positions_BQ)
+        # One for all layers; where none reads it, it is not computed.
+        return Sight(mask, differs, positions_BQ, pairs_of(mask, differs))
 
     content = sight(reading.mask, None)
     if reading.targets is None:

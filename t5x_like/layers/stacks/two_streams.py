@@ -18,6 +18,7 @@ from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.attention.relative_attention import (
     Biases,
+    PositionKeys,
     Positions,
     RelativeAttention,
     Sight,
@@ -105,7 +106,7 @@ class TwoStreamLayer(nnx.Module):
         past: KeysValues,
         *,
         position: jax.Array,
-        position_keys: jax.Array,
+        position_keys: PositionKeys,
         scene: Scene,
     ) -> tuple[jax.Array, KeysValues]:
         """The layer at the token at `position` (int32 []) and at the predicted one after it.
@@ -115,7 +116,7 @@ class TwoStreamLayer(nnx.Module):
           past: keys and values of T positions, [B, T, H, K] each; those before `position` are
             filled.
           position: that of the token.
-          position_keys: those of the layer, [B, H, 2 T, K].
+          position_keys: those of the layer, 2 T for each row.
           scene: what both see: one sight, [B, 1, 2, T].
 
         Returns:
@@ -124,7 +125,7 @@ class TwoStreamLayer(nnx.Module):
         new = self.attention.keys_values(x_B2D[:, :1])
         seen = insert(past, new, position=position, axis=1)
         looked = self.attention.look(
-            self.attention.heads(x_B2D),
+            self.attention.queries(x_B2D),
             seen,
             position_keys=position_keys,
             biases=self._query_biases(scene),
@@ -167,26 +168,27 @@ class TwoStreamLayer(nnx.Module):
             seen_BTD = jnp.concatenate([memory_BMD.astype(seen_BTD.dtype), seen_BTD], axis=1)
         keys_values = attention.keys_values(seen_BTD)
         position_keys = attention.position_keys(scene.positions, x_BSD.shape[0])
-        q_BSHK = attention.heads(x_BSD)
+        q_BSJ = attention.queries(x_BSD)
         streams = [
             attention.look(
-                q_BQHK,
+                q_BSJ,
                 keys_values,
+                part=part,
                 position_keys=position_keys,
                 biases=biases,
                 sight=sight,
                 dropouts=self.dropouts,
                 key=stream_key,
             )
-            for q_BQHK, sight, stream_key in zip(
-                (q_BSHK[:, :length], q_BSHK[:, length:]),
+            for part, sight, stream_key in zip(
+                (slice(length), slice(length, None)),
                 scene.sights,
                 subkeys(key, len(scene.sights)),
                 strict=False,
             )
         ]
-        y_BSHK = jnp.concatenate([stream.values for stream in streams], axis=1)
-        return attention.project(y_BSHK), tuple(stream.probabilities for stream in streams)
+        y_BSJ = jnp.concatenate([stream.values for stream in streams], axis=1)
+        return attention.project(y_BSJ), tuple(stream.probabilities for stream in streams)
 
 
 class TwoStreamStack(Stack):

@@ -1,0 +1,278 @@
+"""What a grid step of the kernel of relative attention computes: some heads of one row.
+
+Suffixes: B batch, Q queries, R of them at once, T keys, C relative positions, F directions,
+J joined heads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from t5x_like.layers.attention import kernel_parts
+from t5x_like.layers.attention.kernel_parts import (
+    MASKED,
+    Draws,
+    Head,
+    dropped,
+    head_blocks,
+    product,
+)
+from t5x_like.layers.attention.relative_shift import Window, windows
+
+HIDDEN, SEEN, OTHER = 0, 1, 2
+"""Numbers in `pairs`: a query does not see a key, it sees one of its own segment, or of another."""
+
+_FORWARD, _BACKWARD = 256, 128
+"""Queries at once. More of them read more columns of relative positions than each needs; with
+fewer, the matrix unit waits more often for what follows."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(kernel_parts.Settings):
+    """What stays the same from call to call.
+
+    Attributes:
+      queries: Q.
+      factor: what queries are multiplied with.
+      keys: how many of the T keys there are; the others fill up.
+      masked: whether `pairs` tells what a query sees, and
+      segments: which segments differ.
+    """
+
+    queries: int
+    factor: float
+    keys: int
+    masked: bool
+    segments: bool
+
+
+class Operands(NamedTuple):
+    """Arrays, or in the kernel their blocks; T, and C - T, are multiples of 128.
+
+    `q` is [B, Q or more, J], of which the first Q ask; `k` and `v` are [B, T, J]. `r` is
+    [1, F, C, J], of which int32 `direction`, [B], chooses one for each row; on a mesh it is
+    [N, F, C, J], one for each part of the batch. `vectors`, float32 [4, J], are added to queries
+    that look at content, at positions and at segments; the last is what the third are multiplied
+    with where segments differ. `pairs` is int8 [B|1, Q, T]; `positions`, int32 [B, Q, 1], are those
+    of the queries; None where they are the whole row. `seed` is that of `kernel_parts.Draws`.
+    """
+
+    q: Any
+    k: Any
+    v: Any
+    r: Any
+    vectors: Any
+    pairs: Any
+    positions: Any
+    direction: Any
+    seed: Any
+
+
+class _Queries(NamedTuple):
+    """Some queries of a row in a block of heads.
+
+    Attributes:
+      window: which they are.
+      content: queries of content [R, J], and
+      position: of positions.
+      segment: of segments, float32.
+      pairs: int32 [R, T], or None.
+      vectors: float32 [4, J].
+    """
+
+    window: Window
+    content: jax.Array
+    position: jax.Array
+    segment: jax.Array
+    pairs: jax.Array | None
+    vectors: jax.Array
+
+    def are(self, least: int) -> jax.Array:
+        """Bool [R, T]: whether `pairs` are at least that."""
+        assert self.pairs is not None
+        return self.pairs >= least
+
+
+def _queries(
+    settings: Settings, refs: Operands, lanes: slice, *, at_once: int
+) -> Iterator[_Queries]:
+    """All queries of a row, some at a time."""
+    positions = None if refs.positions is None else refs.positions[0]
+    vectors = refs.vectors[:, lanes]
+    shape = refs.q.shape[1], refs.k.shape[1]
+    for window in windows(shape, positions, columns=refs.r.shape[2], at_once=at_once):
+        q = refs.q[0, window.queries, lanes]
+        content, position, segment = (q.astype(jnp.float32) + vectors[n : n + 1] for n in range(3))
+        pairs = None if refs.pairs is None else refs.pairs[0, window.queries].astype(jnp.int32)
+        yield _Queries(
+            window,
+            (content * settings.factor).astype(q.dtype),
+            (position * settings.factor).astype(q.dtype),
+            segment,
+            pairs,
+            vectors,
+        )
+
+
+class _Products(NamedTuple):
+    """Of some queries in one head, float32: with keys [R, T], with relative positions [R, C]."""
+
+    keys: jax.Array
+    relative: jax.Array
+
+    @classmethod
+    def of(cls, refs: Operands, asking: _Queries, head: Head) -> _Products:
+        k, r = refs.k[0, :, head.lanes], refs.r[0, 0, asking.window.columns, head.lanes]
+        return cls(
+            product(head.of(asking.content), k, (1, 1)),
+            product(head.of(asking.position), r, (1, 1)),
+        )
+
+
+def _ahead(refs: Operands, pairs: list[tuple[_Queries, Head]]) -> Iterator[_Products]:
+    """Each is computed before the last is used, so that the matrix unit need not wait."""
+    ready = _Products.of(refs, *pairs[0])
+    for pair in pairs[1:]:
+        following = _Products.of(refs, *pair)
+        yield ready
+        ready = following
+    yield ready
+
+
+def forward_step(settings: Settings, refs: Operands, o: Any) -> None:
+    """Writes the values."""
+    for block in head_blocks(refs.q.shape[-1], settings.width):
+        lanes = block[0].lanes
+        v = refs.v[0, :, lanes]
+        queries = [*_queries(settings, refs, lanes, at_once=_FORWARD)]
+        products = _ahead(refs, [(asking, head) for asking in queries for head in block])
+        for asking in queries:
+            whole = None
+            for head in block:
+                e, _ = _exponentials(settings, asking, head, next(products))
+                # Rows are divided by their sums where they are narrow.
+                scale = settings.scale / e.sum(axis=-1, keepdims=True)
+                e = dropped(e, _kept(settings, refs, asking, head))
+                whole = head.put(whole, product(e.astype(v.dtype), v, (1, 0)) * scale)
+            assert whole is not None
+            o[0, asking.window.queries, lanes] = whole.astype(o.dtype)
+
+
+def _exponentials(
+    settings: Settings, asking: _Queries, head: Head, products: _Products
+) -> tuple[jax.Array, jax.Array]:
+    """exp(logits - top), float32 [R, T], and top [R, 1], the largest logit of each query."""
+    logits = products.keys + asking.window.to_keys(products.relative)
+    if settings.segments:
+        segment = head.of(asking.segment * asking.vectors[3:]).sum(axis=-1, keepdims=True)
+        logits += jnp.where(asking.are(OTHER), segment, 0.0)
+    if settings.masked:
+        logits = jnp.where(asking.are(SEEN), logits, MASKED)
+    if settings.keys < logits.shape[1]:
+        key = jax.lax.broadcasted_iota(jnp.int32, (1, logits.shape[1]), 1)
+        logits = jnp.where(key < settings.keys, logits, -jnp.inf)
+    top = logits.max(axis=-1, keepdims=True)
+    return jnp.exp(logits - top), top
+
+
+def _kept(settings: Settings, refs: Operands, asking: _Queries, head: Head) -> jax.Array | None:
+    """Which probabilities stay."""
+    per_step = refs.q.shape[-1] // settings.width
+    number = pl.program_id(0) * per_step + head.number
+    queries, keys = refs.q.shape[1], refs.k.shape[1]
+    first = asking.window.queries.start
+    shape = (asking.window.queries.stop - first, keys)
+    return Draws(refs.seed, number, queries, settings.keys).kept(settings, shape, first=first)
+
+
+def backward_step(settings: Settings, refs: Operands, more: Any, outputs: Any) -> None:
+    """Writes, or adds up, the gradients; `more` is what `relative_kernel.backward` gets."""
+    dq, dk, dv, dr, dvectors = outputs
+
+    @pl.when(pl.program_id(1) == 0)
+    def _() -> None:
+        dr[...] = jnp.zeros_like(dr)
+        dvectors[...] = jnp.zeros_like(dvectors)
+
+    direction = refs.direction[pl.program_id(1)]
+    for block in head_blocks(refs.q.shape[-1], settings.width):
+        lanes = block[0].lanes
+        sums: list[Any] = [0.0, 0.0]
+        for asking in _queries(settings, refs, lanes, at_once=_BACKWARD):
+            rows, columns = asking.window.queries, asking.window.columns
+            values_g = tuple(x[0, rows, lanes] for x in more)
+            wholes: list[Any] = [None, None, None]
+            of_r: Any = 0.0
+            for head in block:
+                found = _gradients(settings, refs, asking, head, *values_g)
+                sums = [whole + part for whole, part in zip(sums, found.keys_values, strict=True)]
+                of_r += found.relative
+                wholes = [head.put(*pair) for pair in zip(wholes, found.queries, strict=True)]
+            content, position, segment = wholes
+            of_queries = (content + position) * settings.factor
+            parts = [content * settings.factor, position * settings.factor]
+            if settings.segments:
+                of_queries += segment * asking.vectors[3:]
+                parts += [segment * asking.vectors[3:], segment * asking.segment]
+            dq[0, rows, lanes] = of_queries.astype(dq.dtype)
+            dr[0, direction, columns, lanes] += of_r
+            for n, part in enumerate(parts):
+                dvectors[n : n + 1, lanes] += part.sum(axis=0, keepdims=True)
+        dk[0, :, lanes], dv[0, :, lanes] = (x.astype(dk.dtype) for x in sums)
+
+
+class _Gradients(NamedTuple):
+    """Those from some queries in one head.
+
+    `queries` are of queries of content, of positions and of segments, float32 [R, J] or [R, 1], in
+    other heads' lanes anything; `keys_values` [T, J] and `relative` [C, J] are 0 there.
+    """
+
+    queries: tuple[jax.Array, jax.Array, jax.Array]
+    keys_values: tuple[jax.Array, jax.Array]
+    relative: jax.Array
+
+
+def _gradients(
+    settings: Settings,
+    refs: Operands,
+    asking: _Queries,
+    head: Head,
+    values: jax.Array,
+    g: jax.Array,
+) -> _Gradients:
+    k, v = (x[0, :, head.lanes] for x in (refs.k, refs.v))
+    r = refs.r[0, 0, asking.window.columns, head.lanes]
+    e, top = _exponentials(settings, asking, head, _Products.of(refs, asking, head))
+    keep = _kept(settings, refs, asking, head)
+    # Rows are divided by their sums where they are narrow.
+    g_head = head.of(g).astype(jnp.float32) / e.sum(axis=-1, keepdims=True)
+    # A query that sees no key has uniform probabilities, whatever its logits are.
+    g_seen = jnp.where(top > MASKED / 2, g_head, 0.0) if settings.masked else g_head
+    along = (g_seen * values).sum(axis=-1, keepdims=True)
+    dp = product((g_seen * settings.scale).astype(v.dtype), v, (1, 1))
+    dlogits = e * (dropped(dp, keep) - along)
+    dsegment = jnp.zeros_like(top)
+    if settings.segments:
+        dsegment = jnp.where(asking.are(OTHER), dlogits, 0.0).sum(axis=-1, keepdims=True)
+    shifted = asking.window.to_columns(dlogits).astype(k.dtype)
+    ds = dlogits.astype(k.dtype)
+    weights = dropped(e, keep).astype(g.dtype)
+    return _Gradients(
+        (
+            product(ds, k, (1, 0)),
+            product(shifted, r, (1, 0)),
+            jnp.broadcast_to(dsegment, g.shape),
+        ),
+        (
+            product(ds, head.of(asking.content), (0, 0)),
+            product(weights, (g_head * settings.scale).astype(g.dtype), (0, 0)),
+        ),
+        product(shifted, head.of(asking.position), (0, 0)),
+    )

@@ -1,0 +1,214 @@
+"""Attention by content, position and segment by our Pallas kernel: over a mesh, with its gradient.
+
+Suffixes: B batch, L positions of a row, S queries, Q of them that ask, T keys, C = T + L relative
+positions, F directions, N parts of the batch, H heads, K d_kv, J = H * K joined heads.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import NamedSharding, PartitionSpec
+
+from t5x_like.core.counter_random import is_counter
+from t5x_like.core.partitioning import active_layout
+from t5x_like.layers.attention import relative_kernel
+from t5x_like.layers.attention.attention_kernels import KeysValues
+from t5x_like.layers.attention.kernel_mesh import Split, seed_words, vmem
+from t5x_like.layers.attention.kernel_parts import LANES, lanes_of_block
+from t5x_like.layers.attention.relative_step import HIDDEN, OTHER, SEEN, Operands, Settings
+from t5x_like.layers.dropout import Dropping
+
+_ROWS = 16
+"""Rows of a tile in the chip's memory, of 16-bit floats."""
+
+
+class Relative(NamedTuple):
+    """What attention reads beside queries, keys and values.
+
+    Attributes:
+      keys: [N, F, C, J], projected vectors of relative positions (`copies`); row c is for a key
+        T - c before a query.
+      backward: bool [B], true for rows that look at the second direction; None: none does.
+      vectors: float32 [4, J]; `relative_step.Operands.vectors`.
+      mask: bool [B|1, 1, Q, T], or None.
+      differs: bool [B, 1, Q, T], true where segments differ, or None.
+      positions: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
+      pairs: what `pairs_of` gives; None: it is not computed yet.
+    """
+
+    keys: jax.Array
+    backward: jax.Array | None
+    vectors: jax.Array
+    mask: jax.Array | None
+    differs: jax.Array | None
+    positions: jax.Array | None
+    pairs: jax.Array | None = None
+
+
+def relative_tpu(
+    q_BSJ: jax.Array,
+    memory: KeysValues,
+    relative: Relative,
+    *,
+    queries: int,
+    factor: float,
+    drop: Dropping | None,
+    interpret: bool = False,
+) -> jax.Array:
+    """Values [B, Q, J] for the first Q queries of S, which are multiplied with `factor`.
+
+    No array [B, H, Q, T] is ever in the device's main memory. With `interpret` it runs anywhere,
+    slowly.
+
+    Raises:
+      ValueError: it cannot compute these shapes (`unsuited`).
+    """
+    if reason := unsuited(queries, memory, drop):
+        raise ValueError(f"relative attention on TPUs: {reason}; use attention_kernels.plain")
+    _, keys, heads, width = memory.keys.shape
+    length = relative.keys.shape[2] - keys
+    more = -keys % LANES
+    k, v = (x.reshape(*x.shape[:2], heads * width) for x in memory)
+    if queries % _ROWS:
+        q_BSJ = q_BSJ[:, :queries]  # the kernel reads whole tiles, or a whole array
+    pairs, positions = relative.pairs, relative.positions
+    if pairs is None:
+        pairs = pairs_of(relative.mask, relative.differs)
+    direction_B = jnp.zeros(len(q_BSJ), jnp.int32)
+    if relative.backward is not None:
+        direction_B = relative.backward.astype(jnp.int32)
+    operands = Operands(
+        q_BSJ,
+        jnp.pad(k, ((0, 0), (0, more), (0, 0))),
+        jnp.pad(v, ((0, 0), (0, more), (0, 0))),
+        r=jnp.pad(relative.keys, ((0, 0), (0, 0), (-length % LANES, more), (0, 0))),
+        vectors=relative.vectors.astype(jnp.float32),
+        pairs=None if pairs is None else jnp.pad(pairs, ((0, 0), (0, 0), (0, more))),
+        positions=None if positions is None else positions.astype(jnp.int32)[..., None],
+        direction=direction_B,
+        seed=seed_words(drop, heads),
+    )
+    settings = Settings(
+        width=width,
+        dropped=0 if drop is None else drop.dropped,
+        shared=drop is not None and drop.shared,
+        vmem=vmem(),
+        interpret=interpret,
+        queries=queries,
+        factor=factor,
+        keys=keys,
+        masked=relative.mask is not None,
+        segments=relative.differs is not None,
+    )
+    return _attend(operands, settings)
+
+
+def unsuited(queries: int, memory: KeysValues, drop: Dropping | None) -> str | None:
+    """Why the kernel cannot compute it; None if it can."""
+    _, keys, heads, width = memory.keys.shape
+    if LANES % width and width % LANES:
+        return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
+    if drop is not None and not is_counter(drop.key):
+        return "dropout does not draw counter keys"
+    layout = active_layout()
+    if layout is not None and layout.spec(("length",), (queries,))[0] is not None:
+        return "queries are split over devices"
+    lanes = lanes_of_block(heads * width, width)
+    # Rows of keys and relative positions with their gradients, twice; arrays of 128 queries.
+    rows = 2 * lanes * (4 * 4 * keys + 3 * 4 * (keys + max(queries, LANES)))
+    if rows + 16 * 4 * LANES * keys + 2 * queries * keys > vmem():
+        return f"{queries} queries by {keys} keys do not fit the chip's memory"
+    return None
+
+
+def pairs_of(mask: jax.Array | None, differs: jax.Array | None) -> jax.Array | None:
+    """Int8 [B|1, Q, T]: `relative_step.Operands.pairs`, not filled up; None if all are seen."""
+    if mask is None and differs is None:
+        return None
+    seen = SEEN if differs is None else jnp.where(differs, OTHER, SEEN)
+    pairs = seen if mask is None else jnp.where(mask, seen, HIDDEN)
+    return jnp.asarray(pairs)[:, 0].astype(jnp.int8)
+
+
+def copies(r_FCJ: jax.Array, *, batch_size: int) -> jax.Array:
+    """[N, F, C, J]: one for each part of the batch on a mesh, with this part.
+
+    So gradients of several streams are added before devices exchange them.
+    """
+    layout = active_layout()
+    if layout is None:
+        return r_FCJ[None]
+    rows = layout.spec(("batch",), (batch_size,))[0]
+    axes = (rows,) if isinstance(rows, str) else (rows or ())
+    count = math.prod(layout.mesh.shape[axis] for axis in axes)
+    heads = layout.spec(("joined_kv",), r_FCJ.shape[-1:])[0]
+    r_NFCJ = jnp.broadcast_to(r_FCJ, (count, *r_FCJ.shape))
+    sharding = NamedSharding(layout.mesh, PartitionSpec(rows, None, None, heads))
+    return jax.lax.with_sharding_constraint(r_NFCJ, sharding)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _attend(operands: Operands, settings: Settings) -> jax.Array:
+    return _over_mesh(relative_kernel.forward, operands, settings)
+
+
+def _attend_forward(
+    operands: Operands, settings: Settings
+) -> tuple[jax.Array, tuple[Operands, jax.Array]]:
+    values = _attend(operands, settings)
+    return values, (operands, checkpoint_name(values, "attended"))
+
+
+def _attend_backward(
+    settings: Settings, saved: tuple[Operands, jax.Array], g: jax.Array
+) -> tuple[Operands]:
+    operands, values = saved
+    dq, dk, dv, dr, dvectors = _over_mesh(relative_kernel.backward, operands, settings, values, g)
+    dq = jnp.pad(dq, ((0, 0), (0, operands.q.shape[1] - dq.shape[1]), (0, 0)))
+    return (Operands(dq, dk, dv, dr.astype(operands.r.dtype), dvectors, None, None, None, None),)
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
+    """Each device computes its own rows and heads; gradients of vectors are summed."""
+    layout = active_layout()
+    if layout is None or layout.mesh.size == 1:
+        return fn(settings, operands, *more)
+    split = Split.of(layout, operands.q, width=settings.width)
+
+    def local(operands: Operands, *more: jax.Array) -> Any:
+        seed = split.own_seed(operands.seed, operands.q, width=settings.width)
+        found = fn(settings, operands._replace(seed=seed), *more)
+        if not more or not split.rows:
+            return found
+        return [*found[:4], jax.lax.psum(found[4], split.rows)]
+
+    joined, pairs, positions = split.joined, operands.pairs, operands.positions
+    specs = Operands(
+        q=joined,
+        k=joined,
+        v=joined,
+        r=PartitionSpec(split.rows, None, None, split.heads),
+        vectors=PartitionSpec(None, split.heads),
+        pairs=None if pairs is None else split.of_rows(pairs),
+        positions=None if positions is None else split.of_rows(positions),
+        direction=PartitionSpec(split.rows),
+        seed=PartitionSpec(),
+    )
+    out = [joined] * 3 + [specs.r, specs.vectors] if more else joined
+    return jax.shard_map(
+        local,
+        mesh=layout.mesh,
+        in_specs=(specs, *[joined for _ in more]),
+        out_specs=out,
+        check_vma=False,
+    )(operands, *more)
