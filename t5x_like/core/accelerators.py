@@ -48,6 +48,7 @@ class Chip:
       peak_flops: bfloat16 operations a second.
       hbm_bytes: memory that XLA's compiler leaves to a program, of the published 32, 16, 95, 32 GB.
       hbm_bandwidth: bytes a second between memory and cores.
+      vmem_bytes: of the memory beside the cores, what a kernel may take.
       ici_bandwidth: bytes a second that it sends to its neighbours, over all its links.
       dcn_bandwidth: bytes a second that it sends to other slices: its share of the pod's network.
         That of v4 is not published: here it is v5p's.
@@ -64,6 +65,7 @@ class Chip:
     peak_flops: float
     hbm_bytes: float
     hbm_bandwidth: float
+    vmem_bytes: float
     ici_bandwidth: float
     dcn_bandwidth: float
     clock: float
@@ -92,6 +94,7 @@ CHIPS: Mapping[str, Chip] = {
             peak_flops=275 * _TERA,
             hbm_bytes=31 * _GIB,
             hbm_bandwidth=1228 * _GIGA,
+            vmem_bytes=16 * 2**20,
             ici_bandwidth=300 * _GIGA,
             dcn_bandwidth=6.25 * _GIGA,
             clock=1.05 * _GIGA,
@@ -106,6 +109,7 @@ CHIPS: Mapping[str, Chip] = {
             peak_flops=197 * _TERA,
             hbm_bytes=15.75 * _GIB,
             hbm_bandwidth=819 * _GIGA,
+            vmem_bytes=64 * 2**20,
             ici_bandwidth=200 * _GIGA,
             dcn_bandwidth=3.125 * _GIGA,
             clock=1.503 * _GIGA,
@@ -120,6 +124,7 @@ CHIPS: Mapping[str, Chip] = {
             peak_flops=459 * _TERA,
             hbm_bytes=95 * _GIB,
             hbm_bandwidth=2765 * _GIGA,
+            vmem_bytes=64 * 2**20,
             ici_bandwidth=600 * _GIGA,
             dcn_bandwidth=6.25 * _GIGA,
             clock=1.75 * _GIGA,
@@ -134,6 +139,7 @@ CHIPS: Mapping[str, Chip] = {
             peak_flops=918 * _TERA,
             hbm_bytes=31.25 * _GIB,
             hbm_bandwidth=1600 * _GIGA,
+            vmem_bytes=64 * 2**20,
             ici_bandwidth=400 * _GIGA,
             dcn_bandwidth=12.5 * _GIGA,
             clock=1.75 * _GIGA,
@@ -145,3 +151,8 @@ CHIPS: Mapping[str, Chip] = {
     )
 }
 """The chips by name."""
+
+
+def chip_of(device_kind: str) -> Chip | None:
+    """The chip of a device's kind in JAX; None if it is not known."""
+    return next((chip for chip in CHIPS.values() if device_kind in chip.kinds), None)

@@ -33,7 +33,7 @@ def hashed(position: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
 
 
 def _bits(key: jax.Array, bit_width: int, shape: Sequence[int]) -> jax.Array:
-    """Random bits of an array, from its positions in row-major order."""
+    """Random bits of an array, from its positions in row-major order: the same after 2**32."""
     position = jnp.zeros(shape, jnp.uint32)
     stride = 1
     for d in reversed(range(len(shape))):

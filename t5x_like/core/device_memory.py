@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
+from jax.sharding import Mesh
 
-from t5x_like.core.accelerators import CHIPS
+from t5x_like.core.accelerators import chip_of
 
-_USABLE = {kind: chip.hbm_bytes for chip in CHIPS.values() for kind in chip.kinds}
+ACTIVATIONS = 0.7
+"""What the activations of a step may take of it by estimate. XLA needs less than the estimate;
+parameters and their gradients need room too."""
+
+_WHOLE = 10**9
+"""Bytes. What two hosts with the same devices find may differ by less."""
 
 
-def usable_bytes(device: jax.Device) -> float | None:
-    """The bytes that arrays may take on `device`; None where there is no limit of its own (CPUs).
+@functools.cache
+def usable_bytes(mesh: Mesh) -> float | None:
+    """The bytes that arrays may take on each device of a mesh; None without such a limit (CPUs).
 
-    Devices that a program is only compiled for say nothing themselves: the table is for them.
+    Programs depend on it, and all processes must make the same: so it is what a TPU's compiler
+    leaves, or else whole gigabytes of what this process finds on its own devices.
     """
-    try:
-        limit = (device.memory_stats() or {}).get("bytes_limit")
-    except (NotImplementedError, RuntimeError):  # one that is not attached
-        limit = None
-    return _USABLE.get(device.device_kind) if limit is None else float(limit)
+    device = mesh.devices.flat[0]
+    if device.platform == "cpu":
+        return None
+    if (chip := chip_of(device.device_kind)) is not None:
+        return chip.hbm_bytes
+    own = [one for one in mesh.devices.flat if one.process_index == jax.process_index()]
+    least = min(((one.memory_stats() or {}).get("bytes_limit", 0) for one in own), default=0)
+    return float(least // _WHOLE * _WHOLE) or None

@@ -54,10 +54,14 @@ _ACTIVE: contextvars.ContextVar[Layout | None] = contextvars.ContextVar("layout"
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A mesh, and the mesh axes that each logical axis is split over."""
+    """A mesh, and the mesh axes that each logical axis is split over.
+
+    `is_replica`: whether it is that of one of several replicas (`within_replica`).
+    """
 
     mesh: Mesh
     rules: Mapping[str, MeshAxes]
+    is_replica: bool = False
 
     def mesh_axes(self, name: str | None) -> tuple[str, ...]:
         """The axes of this mesh that the rule for `name` asks for; `None` is never split.
@@ -155,7 +159,7 @@ class Layout:
     def within_replica(self) -> Layout:
         """The layout of one of the `replicas`: its batch is not split over them."""
         batch = tuple(axis for axis in self.mesh_axes("batch") if axis not in self.replicas)
-        return Layout(self.mesh, {**self.rules, "batch": batch, "stored": ()})
+        return Layout(self.mesh, {**self.rules, "batch": batch, "stored": ()}, is_replica=True)
 
     @property
     def platform(self) -> str:
@@ -184,7 +188,8 @@ def make_layout(
     """A layout over a mesh such as `{"data": 4, "tensor": 2}`; a size of -1 takes the rest.
 
     Args:
-      mesh: size of each mesh axis, named as in `MESH_AXES`, in any order.
+      mesh: size of each mesh axis, named as in `MESH_AXES`, in any order. Without `replica`, this
+        axis runs between slices if there are several.
       rules: logical axis -> mesh axes, replacing single entries of `DEFAULT_RULES`.
       devices: those of `core.devices` by default.
 
@@ -192,6 +197,9 @@ def make_layout(
       ValueError: a name is unknown, or the sizes do not multiply to the number of devices.
     """
     devices = list(all_devices() if devices is None else devices)
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if slices > 1 and "replica" not in mesh:
+        mesh = {"replica": slices, **(mesh or {"data": -1})}
     sizes = _mesh_sizes(mesh, len(devices))
     merged = {**DEFAULT_RULES, **{k: _as_axes(v) for k, v in (rules or {}).items()}}
     for name, rule in merged.items():

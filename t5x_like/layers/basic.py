@@ -74,7 +74,7 @@ class Linear(nnx.Module):
         if self.bias is None:
             return y
         if self.kernel.shape[0] < self.kernel.shape[1]:
-            # What follows a wide layer is elementwise, and XLA adds up gradients where it makes them.
+            # What follows is elementwise, and XLA adds up gradients where it makes them.
             return y + self.bias[...].astype(self.dtype)
         return plus_vector(y, self.bias[...])
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from t5x_like.core.device_memory import usable_bytes
 from t5x_like.core.partitioning import active_layout, constrain
 from t5x_like.layers.product import product
+from t5x_like.layers.vectors import plus_vector
 
 _WHOLE = 0.13
 """The share of a device's memory up to which logits are formed at once, and that of a block. The
@@ -51,7 +52,7 @@ class TokenScores(NamedTuple):
     def logits(self) -> jax.Array:
         """Float32 [B, L, V]."""
         logits_BLV = constrain(product(self.x, self.table.T), "batch", "length", "vocab")
-        return logits_BLV if self.bias is None else logits_BLV + self.bias
+        return logits_BLV if self.bias is None else plus_vector(logits_BLV, self.bias)
 
     def reductions(self, targets_BL: jax.Array) -> Reductions:
         """What losses read; `targets_BL` is int32. Large logits are never formed whole."""
@@ -72,7 +73,7 @@ class TokenScores(NamedTuple):
     def _blocks(self) -> int:
         """The number of blocks; 1 where the logits are small, split already, or on a CPU."""
         layout = active_layout()
-        limit = None if layout is None else usable_bytes(layout.mesh.devices.flat[0])
+        limit = None if layout is None else usable_bytes(layout.mesh)
         if layout is None or limit is None or layout.spec(("vocab",), self.table.shape[:1])[0]:
             return 1
         rows = math.prod(self.x.shape[:-1]) / layout.batch_shards

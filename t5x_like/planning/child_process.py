@@ -64,15 +64,18 @@ def run_child(
             "slices": topology.slices,
         }
         environment = {**os.environ, **topology.environment()}
+        flags = {}
         if dump_steps:
-            environment["XLA_FLAGS"] = (
+            flags["XLA_FLAGS"] = (
                 f"--xla_dump_to={name} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=jit_step"
             )
         if dump_kernels:
-            environment["LIBTPU_INIT_ARGS"] = (
+            flags["LIBTPU_INIT_ARGS"] = (
                 f"--xla_jf_dump_to={name} --xla_jf_dump_llo_text=true "
                 "--xla_jf_dump_llo_pass_label_regex=.*final_bundles"
             )
+        for variable, more in flags.items():
+            environment[variable] = f"{environment.get(variable, '')} {more}".strip()
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", module],

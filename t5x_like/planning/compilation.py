@@ -115,8 +115,14 @@ def _result(request: Request, child: Child) -> Compiled:
         return Compiled(known=known, needed=guess, available=request.topology.chip.hbm_bytes)
     if (placed := next(folder.glob(_ASSIGNED), None)) is None:
         raise PlanError(child.failure())
-    report = next(folder.glob(_MEMORY)).read_text()
-    return Compiled(known=known, needed=_bytes_in_hbm(report), text=placed.read_text())
+    needed = _bytes_in_hbm(next(folder.glob(_MEMORY)).read_text())
+    there = request.topology.chip.hbm_bytes
+    return Compiled(
+        known=known,
+        needed=needed,
+        available=there if needed > there else None,
+        text=placed.read_text(),
+    )
 
 
 def out_of_memory(message: str) -> tuple[float, float]:

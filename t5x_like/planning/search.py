@@ -76,14 +76,19 @@ def search(
         except PlanError as error:
             notes.append(f"mesh {mesh}: {error}")
     promising = sorted(fitting, key=lambda one: one.seconds)[:compiled]
-    done = [
-        Found(one.settings, attempt(one.settings, False))
-        for one in progress.bar(promising, desc="compiling", unit="program")
-    ]
+    done: list[Found] = []
+
+    def compile_whole(settings: Settings) -> None:
+        try:
+            done.append(Found(settings, attempt(settings, False)))
+        except PlanError as error:
+            notes.append(f"{dict(settings)}: {error}")
+
+    for one in progress.bar(promising, desc="compiling", unit="program"):
+        compile_whole(one.settings)
     done.sort(key=lambda one: one.seconds)
     if done and "SCAN_UNROLL" not in fixed:
-        scanned = {**done[0].settings, "SCAN_UNROLL": "1"}
-        done.append(Found(scanned, attempt(scanned, False)))
+        compile_whole({**done[0].settings, "SCAN_UNROLL": "1"})
     kept = [one for one in done if one.plan.fits]
     return sorted(kept, key=lambda one: one.seconds), notes
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from t5x_like.core.counter_random import COUNTER
+from t5x_like.core.counter_random import COUNTER, sixteen_bits
 from t5x_like.core.partitioning import make_layout
 
 
@@ -59,3 +59,12 @@ def test_jax_draws_from_it() -> None:
     several = jax.vmap(lambda k: jax.random.bits(k, (4,)))(jax.random.split(key(), 3))
     assert len(np.unique(several)) == 12
     assert jax.random.bits(key(), (5,), jnp.uint16).dtype == jnp.uint16
+
+
+@pytest.mark.parametrize("size", [8, 7])
+def test_two_numbers_of_a_word_lie_half_a_row_apart(size: int) -> None:
+    half = (size + 1) // 2
+    words = jax.random.bits(key(), (3, 5, half))
+    halves = [words & 0xFFFF, words >> 16]
+    want = jnp.concatenate(halves, axis=-1)[..., :size]
+    np.testing.assert_array_equal(sixteen_bits(key(), (3, 5, size)), want)

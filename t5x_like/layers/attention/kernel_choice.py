@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import jax
 
-from t5x_like.core.partitioning import active_layout
+from t5x_like.core.partitioning import Layout, active_layout
 from t5x_like.layers.attention.attention_kernels import (
     Attended,
     Kernel,
@@ -60,13 +60,23 @@ def automatic(
     few = queries * keys <= _FEW and (bias is None or queries == 1)
     kernel = plain
     if platform != "cpu" and not _forming.get():
-        if platform == "tpu" and not few and unsuited(q_BLHK, memory, bias=bias) is None:
+        why_not = unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
+        if platform == "tpu" and not few and why_not is None:
             kernel = tpu
-        elif drop is None and platform != "tpu" and suits_cudnn(q_BLHK, memory.keys):
+        elif platform != "tpu" and drop is None and _for_cudnn(q_BLHK, memory, active_layout()):
             kernel = fused
         elif drop is None and queries * keys >= _LONG:
             kernel = blocked
     return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
+
+
+def _for_cudnn(q_BLHK: jax.Array, memory: KeysValues, layout: Layout | None) -> bool:
+    """Whether cuDNN can compute it; JAX cannot split its rows by a map, nor its queries."""
+    if layout is not None:
+        length = layout.spec(("length",), q_BLHK.shape[1:2])[0]
+        if layout.is_replica or length is not None:
+            return False
+    return suits_cudnn(q_BLHK, memory.keys)
 
 
 def runs_on_tpu(kernel: Kernel) -> bool:

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from t5x_like.core.partitioning import Layout
+from t5x_like.core.accelerators import CHIPS, chip_of
+from t5x_like.core.partitioning import Layout, active_layout
 from t5x_like.layers.dropout import Dropping
 
 
@@ -46,3 +47,10 @@ def seed_words(drop: Dropping | None, heads: int) -> jax.Array:
     words = jnp.zeros(2, jnp.uint32) if drop is None else jax.random.key_data(drop.key)[:2]
     words = jax.lax.bitcast_convert_type(words, jnp.int32)
     return jnp.concatenate([words, jnp.array([0, 0, heads], jnp.int32)])
+
+
+def usable_vmem() -> int:
+    """Bytes of the chip's memory that a kernel may take."""
+    layout = active_layout()
+    device = jax.devices()[0] if layout is None else layout.mesh.devices.flat[0]
+    return int((chip_of(device.device_kind) or CHIPS["v5e"]).vmem_bytes)

@@ -18,7 +18,6 @@ from t5x_like.core.counter_random import hashed
 
 LANES = 128
 MASKED = -1e10
-VMEM = 64 * 2**20
 _STEP = 2 * 512 * 512
 """Queries times keys times heads of a grid step: its arrays fit the chip's memory, and it is long
 beside what starting a step costs."""
@@ -32,12 +31,14 @@ class Settings:
       width: the width of a head, a divisor or a multiple of 128.
       dropped: how many of 2**16 draws drop a probability.
       shared: whether all queries of a head drop the same keys.
+      vmem: bytes of the chip's memory that it may take.
       interpret: whether the kernel runs as plain JAX, on any device.
     """
 
     width: int
     dropped: int = 0
     shared: bool = False
+    vmem: int = 64 * 2**20
     interpret: bool = False
 
     @property

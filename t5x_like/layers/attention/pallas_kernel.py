@@ -20,8 +20,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from t5x_like.layers.attention.kernel_parts import (
+    LANES,
     MASKED,
-    VMEM,
     Draws,
     Head,
     Settings,
@@ -121,11 +121,26 @@ class _Grid:
                 out_specs=[self.spec(x) for x in outputs],
             ),
             compiler_params=pltpu.CompilerParams(
-                dimension_semantics=("arbitrary", "arbitrary"), vmem_limit_bytes=VMEM
+                # Two cores of a chip take different heads.
+                dimension_semantics=("parallel", "arbitrary"),
+                vmem_limit_bytes=self.settings.vmem,
             ),
+            cost_estimate=self.cost(arrays, outputs),
             interpret=self.settings.interpret,
             name="attend_backward" if more else "attend_forward",
         )(self.operands.seed, *arrays)
+
+    def cost(self, arrays: list[jax.Array], outputs: list[jax.Array]) -> pl.CostEstimate:
+        """What a call does; a narrow head is multiplied as a whole block of lanes."""
+        q, k = self.operands.q, self.operands.k
+        heads = q.shape[-1] // self.settings.width
+        pairs = q.shape[0] * q.shape[1] * k.shape[1] * heads
+        products = 2 if len(outputs) == 1 else 5
+        return pl.CostEstimate(
+            flops=2 * products * pairs * max(LANES, self.settings.width),
+            transcendentals=pairs,
+            bytes_accessed=sum(x.size * x.dtype.itemsize for x in (*arrays, *outputs)),
+        )
 
 
 def _forward(settings: Settings, refs: Operands, o: Any) -> None:

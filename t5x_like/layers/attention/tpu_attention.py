@@ -14,11 +14,12 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 
+from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention import pallas_kernel
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
-from t5x_like.layers.attention.kernel_mesh import Split, seed_words
-from t5x_like.layers.attention.kernel_parts import LANES, VMEM, Settings
+from t5x_like.layers.attention.kernel_mesh import Split, seed_words, usable_vmem
+from t5x_like.layers.attention.kernel_parts import LANES, Settings
 from t5x_like.layers.attention.pallas_kernel import Operands
 from t5x_like.layers.dropout import Dropping
 
@@ -42,7 +43,7 @@ def tpu(
     Raises:
       ValueError: it cannot compute these shapes (`unsuited`).
     """
-    if reason := unsuited(q_BLHK, memory, bias=bias):
+    if reason := unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop):
         raise ValueError(f"attention on TPUs: {reason}; use attention_kernels.blocked or .plain")
     *_, heads, width = q_BLHK.shape
     pairs = (q_BLHK.shape[1], memory.keys.shape[1])
@@ -59,23 +60,35 @@ def tpu(
         width=width,
         dropped=0 if drop is None else drop.dropped,
         shared=drop is not None and drop.shared,
+        vmem=usable_vmem(),
         interpret=interpret,
     )
     return Attended(_attend(operands, settings).reshape(q_BLHK.shape), None)
 
 
-def unsuited(q_BLHK: jax.Array, memory: KeysValues, *, bias: jax.Array | None) -> str | None:
-    """Why the kernel cannot compute arrays of these shapes; None if it can."""
+def unsuited(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: jax.Array | None,
+    bias: jax.Array | None,
+    drop: Dropping | None,
+) -> str | None:
+    """Why the kernel cannot compute it; None if it can."""
     _, queries, heads, width = q_BLHK.shape
     keys = memory.keys.shape[1]
     if LANES % width and width % LANES:
         return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
+    if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:
+        return "heads have different masks"
+    if drop is not None and not is_counter(drop.key):
+        return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
     layout = active_layout()
     if layout is not None and layout.spec(("length",), (queries,))[0] is not None:
         return "queries are split over devices"
     of_a_block = max(LANES // width, 1) if heads * width % LANES == 0 else heads
     arrays = _ARRAYS + (0 if bias is None else 4 * of_a_block)
-    if 4 * queries * keys * arrays > VMEM:
+    if 4 * queries * keys * arrays > usable_vmem():
         return f"{queries} queries by {keys} keys do not fit the chip's memory"
     return None
 
@@ -101,6 +114,7 @@ def _attend_forward(
     operands: Operands, settings: Settings
 ) -> tuple[jax.Array, tuple[Operands, jax.Array]]:
     values = _attend(operands, settings)
+    # Named where the backward pass alone reads them (`product`); XLA keeps one array for both.
     return values, (operands, checkpoint_name(values, "attended"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from t5x_like.core.device_memory import usable_bytes
+from t5x_like.core.device_memory import ACTIVATIONS, usable_bytes
 from t5x_like.core.partitioning import active_layout
 from t5x_like.core.spelling import nearest
 
@@ -38,11 +38,6 @@ POLICIES: dict[str, Policy | None] = {
 """
 
 
-_SHARE = 0.45
-"""What one stack may store of a device's memory. An encoder-decoder has two, and parameters,
-their gradients and logits need room too."""
-
-
 def policy(remat: str | Policy | None) -> Policy | None:
     """The policy of a name, or a policy of JAX itself; None for storing everything.
 
@@ -59,7 +54,7 @@ def policy(remat: str | Policy | None) -> Policy | None:
 def fitting_policy(
     body: Callable[..., tuple[Any, Any]], x: jax.Array, num_layers: int, stacked: Any
 ) -> Policy | None:
-    """The first of `products`, `attention` and `nothing` whose arrays fit the active devices.
+    """The first of `POLICIES` whose arrays fit the active devices.
 
     None, which stores everything, where devices have no memory of their own (CPUs).
 
@@ -70,13 +65,14 @@ def fitting_policy(
       stacked: the layers and their inputs, [N, ...].
     """
     layout = active_layout()
-    limit = None if layout is None else usable_bytes(layout.mesh.devices.flat[0])
+    limit = None if layout is None else usable_bytes(layout.mesh)
     if layout is None or limit is None:
         return None
-    for name in ("products", "attention"):
-        stored = _stored_bytes(jax.checkpoint(body, policy=POLICIES[name]), x, stacked)
-        if num_layers * stored / layout.batch_shards <= _SHARE * limit:
-            return POLICIES[name]
+    for one in POLICIES.values():
+        kept = body if one is None else jax.checkpoint(body, policy=one)
+        stored = _stored_bytes(kept, x, stacked)
+        if num_layers * stored / layout.batch_shards <= ACTIVATIONS * limit:
+            return one
     return POLICIES["nothing"]
 
 

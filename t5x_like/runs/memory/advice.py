@@ -20,7 +20,7 @@ def memory_warnings(run: Run) -> list[str]:
     There are none where devices have no memory of their own (CPUs), and none where the run is not
     valid: training says why.
     """
-    limit = usable_bytes(run.layout.mesh.devices.flat[0])
+    limit = usable_bytes(run.layout.mesh)
     if limit is None:
         return []
     try:

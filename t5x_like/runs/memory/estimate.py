@@ -16,6 +16,7 @@ import jax
 from flax import nnx
 from jax.extend.core import jaxprs_in_params
 
+from t5x_like.core.partitioning import map_parameters
 from t5x_like.training import compilation
 from t5x_like.training.compute_parameters import ComputeParameters
 
@@ -32,7 +33,8 @@ class Estimate:
       parameters: those that are stored between steps, with their average if there is one.
       optimizer: the state of the optimizer.
       computed: parameters in the form that a step computes with.
-      gradients: of the parameters, as the optimizer reads them.
+      gradients: of the parameters, as the optimizer reads them; with microbatches their sums, which
+        each replica has whole.
       activations: what the forward pass stores.
       working: the largest array of the forward pass; the backward pass has its gradient.
       rows: batches and the memory of the model.
@@ -82,7 +84,7 @@ def estimate(run: Run, program: Program, row: Mapping[str, Any]) -> Estimate:
         parameters=stored + _bytes(state.ema),
         optimizer=_bytes(state.opt_state),
         computed=0 if all(jax.tree.leaves(same)) else _bytes(params),
-        gradients=stored,
+        gradients=_gradients(run, abstract) or stored,
         activations=activations / layout.batch_shards,
         working=working / layout.batch_shards,
         rows=_bytes(state.carry) + _batch_bytes(row, run) / layout.batch_shards,
@@ -115,6 +117,17 @@ def _forward(
     )
     sizes = (_size(one) for one in _results(traced.jaxpr) if rows in one.shape[:1])
     return stored, max(sizes, default=0.0)
+
+
+def _gradients(run: Run, params: nnx.State) -> float:
+    """Bytes of the sums over microbatches on each device, float32; 0 if there are none."""
+    layout = run.layout
+    if (run.options.microbatches or 1) == 1 or layout.num_replicas == 1:
+        return 0.0
+    sizes = map_parameters(
+        lambda axes, shape: 4.0 * math.prod(layout.sharding(axes, shape).shard_shape(shape)), params
+    )
+    return math.fsum(jax.tree.leaves(sizes))
 
 
 def _results(jaxpr: Any) -> Iterator[Any]:

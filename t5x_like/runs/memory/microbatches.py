@@ -7,15 +7,14 @@ import math
 
 import optax
 
-from t5x_like.core.device_memory import usable_bytes
+from t5x_like.core.device_memory import ACTIVATIONS, usable_bytes
 from t5x_like.runs.memory import rows
 from t5x_like.runs.memory.estimate import estimate
 from t5x_like.runs.run import Run
 from t5x_like.training import step
 
-_SHARE = 0.45
-"""What the activations of a microbatch may take of a device's memory: then the layers store what
-is dear to compute again (`remat.fitting_policy`), and there is room for the rest of a step."""
+_TRACED_ROWS = 2
+"""Rows of each device whose arrays are measured: one would look like any dimension of size 1."""
 
 
 def with_microbatches(run: Run) -> Run:
@@ -29,7 +28,7 @@ def with_microbatches(run: Run) -> Run:
     """
     if run.options.microbatches is not None:
         return run
-    limit = usable_bytes(run.layout.mesh.devices.flat[0])
+    limit = usable_bytes(run.layout.mesh)
     return _with(run, 1 if limit is None else _fitting(run, limit))
 
 
@@ -38,11 +37,13 @@ def _fitting(run: Run, limit: float) -> int:
     of_device, rest = divmod(run.options.batch_size, shards)
     if rest or not of_device:  # `check_batch` says what is wrong
         return 1
-    options = dataclasses.replace(run.options, batch_size=shards, microbatches=1)
-    one_row = dataclasses.replace(run, options=options)
+    # Two microbatches, so that the sums of gradients count.
+    options = dataclasses.replace(run.options, batch_size=2 * _TRACED_ROWS * shards, microbatches=2)
+    few_rows = dataclasses.replace(run, options=options)
     program = step.build(run.model, run.optimizer or optax.identity(), run.layout, options)
-    found = estimate(one_row, program, rows.whole_row(run, rows.full_row(one_row)))
-    fitting = max(1, math.floor(_SHARE * limit / max(1.0, found.of_rows)))
+    found = estimate(few_rows, program, rows.whole_row(run, rows.full_row(few_rows)))
+    room = min(ACTIVATIONS * limit, limit - (found.total - found.of_rows))
+    fitting = max(1, math.floor(room * _TRACED_ROWS / max(1.0, found.of_rows)))
     return next(
         n for n in range(1, of_device + 1) if not of_device % n and of_device // n <= fitting
     )

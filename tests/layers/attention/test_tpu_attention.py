@@ -38,6 +38,9 @@ CASES: dict[str, dict[str, Any]] = {
     # XLNet's: each row has a bias; one head fills a block of lanes.
     "a bias of each row, wide heads": {"heads": 2, "width": 128, "bias": (4, 2, 24, 24)},
     "many heads in a block, nothing else": {"heads": 8, "width": 16},
+    # A word decides about two keys: about those of both halves at once, and about the middle one.
+    "keys that fill two blocks": {"heads": 2, "queries": 5, "keys": 256, "drop": 0.3},
+    "an odd number of keys": {"heads": 2, "keys": 23, "drop": 0.1},
 }
 
 
@@ -45,7 +48,7 @@ def arrays(case: dict[str, Any], dtype: Any = jnp.float32) -> tuple[list[jax.Arr
     """[q, k, v, bias or nothing], the mask and the dropout of a case."""
     heads, width, queries = case["heads"], case.get("width", 64), case.get("queries", 24)
     keys = jax.random.split(jax.random.key(0), 4)
-    shapes = [(4, queries, heads, width), *[(4, 24, heads, width)] * 2]
+    shapes = [(4, queries, heads, width), *[(4, case.get("keys", 24), heads, width)] * 2]
     found = [jax.random.normal(*one) for one in zip(keys, shapes, strict=False)]
     found[0] *= width**-0.5
     if "bias" in case:
@@ -141,7 +144,9 @@ def test_what_it_cannot_compute_is_refused_and_not_chosen(monkeypatch: pytest.Mo
             kernel.__name__,
             lambda q, memory, name=kernel.__name__, **rest: chosen.append(name),
         )
-    drop = Dropping(jax.random.key(0), 0.1, False)
+    drop = Dropping(jax.random.key(0, impl=COUNTER), 0.1, False)
+    others = Dropping(jax.random.key(0), 0.1, False)
+    of_heads = jax.ShapeDtypeStruct((1, 2, 512, 512), bool)
 
     def choose(queries: int, width: int = 64, **rest: Any) -> str:
         shape = (1, queries, 2, width)
@@ -156,7 +161,8 @@ def test_what_it_cannot_compute_is_refused_and_not_chosen(monkeypatch: pytest.Mo
         assert choose(512) == choose(512, drop=drop) == choose(512, width=128) == "tpu"
         assert choose(128) == choose(1) == choose(512, width=48) == "plain"
         assert choose(4096) == "blocked"
-        assert choose(4096, drop=drop) == "plain"
+        assert choose(4096, drop=drop) == choose(512, drop=others) == "plain"
+        assert choose(512, mask=of_heads) == "plain"
         with kernel_choice.forming_probabilities(True):
             assert choose(512) == "plain"
         with pytest.raises(ValueError, match=r"4096 queries by 4096 keys do not fit"):

@@ -76,13 +76,14 @@ def test_the_richest_policy_that_fits_is_chosen(monkeypatch: pytest.MonkeyPatch)
     assert sizes[-1] == 4 * BATCH * LENGTH * 32
 
     def chosen(memory: float | None) -> Any:
-        monkeypatch.setattr(remat, "usable_bytes", lambda device: memory)
+        monkeypatch.setattr(remat, "usable_bytes", lambda mesh: memory)
         where = partitioning.make_layout({"data": 2}, devices=jax.devices()[:2])
         with where.active():
             return remat.fitting_policy(body, x, stack.num_layers, stacked)
 
-    whole = [stack.num_layers * size / 2 / remat._SHARE for size in sizes]
+    whole = [stack.num_layers * size / 2 / remat.ACTIVATIONS for size in sizes]
     assert chosen(None) is None
+    assert chosen(1e12) is remat.POLICIES["all"] is None
     assert chosen(whole[0]) is remat.POLICIES["products"]
     assert chosen(whole[0] - 1) is remat.POLICIES["attention"]
     assert chosen(whole[1] - 1) is remat.POLICIES["nothing"]

@@ -1,0 +1,192 @@
+"""Plans of the published recipes on usual slices of TPUs; writes the tables of their page.
+
+    python benchmarks/plans.py --resume
+    python benchmarks/plans.py t5_1_1_base bert_large --topology v5e-16 --whole
+    python benchmarks/plans.py --page
+
+Each plan is what `t5x_like plan RECIPE --topology T` says. It is a line of
+docs/results/plans.jsonl; of lines with the same recipe and topology the last counts. By default
+the compiler stops once it has placed every array, which takes a minute; with `--whole` the
+modelled time is known too. With `--resume`, only what is missing is made. Nothing here is
+measured. Needs the extra `plan`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import recorded
+from tqdm import tqdm
+
+from t5x_like.config import gin_files
+from t5x_like.planning.compilation import PlanError
+from t5x_like.planning.plan import PhasePlan, Plan, plan
+from t5x_like.planning.topologies import topology
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+LINES, PAGE = DOCS / "results" / "plans.jsonl", DOCS / "plan.md"
+TOPOLOGIES = ("v5e-16", "v5e-256", "v5p-64", "v6e-256")
+HOPELESS = 1.5
+"""Where the estimate is as many times the memory of a chip, the compiler is not asked."""
+BEGIN, END = "<!-- plans -->\n", "<!-- end of plans -->\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Makes the plans that are asked for; 1 if one of them failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recipes", nargs="*", metavar="RECIPE", help="default: all but -mini")
+    parser.add_argument(
+        "--topology", action="append", metavar="T", help=f"default: {', '.join(TOPOLOGIES)}"
+    )
+    parser.add_argument("--whole", action="store_true", help="the modelled time too")
+    parser.add_argument("--resume", action="store_true", help="skip plans that have a line")
+    parser.add_argument("--page", action="store_true", help="write the page alone")
+    args = parser.parse_args(argv)
+    if not args.page:
+        failed = make(
+            args.recipes or published(),
+            args.topology or TOPOLOGIES,
+            whole=args.whole,
+            resume=args.resume,
+        )
+    write_page()
+    return 1 if not args.page and failed else 0
+
+
+def published() -> list[str]:
+    """The recipes at published sizes."""
+    return [name for name in gin_files.published_recipes() if not name.endswith("-mini")]
+
+
+def make(recipes: Sequence[str], slices: Sequence[str], *, whole: bool, resume: bool) -> list[str]:
+    """Makes plans and appends their lines; returns the names of those that failed."""
+    there = newest(recorded.read(LINES))
+    pairs = [(recipe, name) for name in slices for recipe in recipes]
+    if resume:
+        pairs = [pair for pair in pairs if not done(there.get(pair), whole=whole)]
+    failed = []
+    for recipe, name in tqdm(pairs, unit="plan"):
+        started = time.monotonic()
+        try:
+            found = plan(
+                [str(gin_files.find_recipe(recipe))],
+                name,
+                memory_only=not whole,
+                hopeless=None if whole else HOPELESS,
+            )
+        except PlanError as error:
+            tqdm.write(f"{recipe} on {name}: {error}")
+            failed.append(f"{recipe} on {name}")
+            continue
+        recorded.append(
+            LINES, line(recipe, name, found) | {"took": round(time.monotonic() - started)}
+        )
+    return failed
+
+
+def done(found: Mapping[str, Any] | None, *, whole: bool) -> bool:
+    """Whether a line says what is asked."""
+    return found is not None and (not whole or not found["fits"] or "milliseconds" in found)
+
+
+def line(recipe: str, name: str, found: Plan) -> dict[str, Any]:
+    """What is kept of a plan: of the phase that needs most memory, but days of all."""
+    phase = max(found.phases, key=lambda one: one.hbm_needed)
+    kept: dict[str, Any] = {
+        "recipe": recipe,
+        "topology": name,
+        "settings": recorded.settings([str(gin_files.find_recipe(recipe))]),
+        "fits": found.fits,
+        "asked": all(one.traffic is not None or one.hbm_available for one in found.phases),
+        "gigabytes": round(phase.hbm_needed / 1e9, 2),
+        "microbatches": phase.microbatches,
+        "mesh": dict(phase.mesh),
+        "parameters": phase.parameter_count,
+        "rows": phase.batch_size,
+    }
+    if (days := found.days()) is not None and phase.time is not None:
+        kept |= {
+            "milliseconds": round(1e3 * phase.time.most, 1),
+            "days": round(days[1], 2),
+            "mfu": _mfu(phase),
+        }
+    return kept
+
+
+def _mfu(phase: PhasePlan) -> float | None:
+    assert phase.time is not None, "the step was compiled to the end"
+    value = phase.mfu(phase.time.most)
+    return None if value is None else round(value, 3)
+
+
+def newest(lines: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """{(recipe, topology): its newest line}."""
+    return {(one["recipe"], one["topology"]): one for one in lines}
+
+
+def tables(lines: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each recipe with its memory on each slice, and a table of the modelled times."""
+    found = newest(lines)
+    slices = [*dict.fromkeys([*TOPOLOGIES, *(name for _, name in found)])]
+    names = [name for name in published() if any(recipe == name for recipe, _ in found)]
+    head = ["recipe", "rows", *slices]
+    rows = [
+        [name, f"{_any(found, name)['rows']:,}", *(_memory(found.get((name, t))) for t in slices)]
+        for name in names
+    ]
+    timed = [one for one in found.values() if "milliseconds" in one]
+    times = [
+        [
+            one["recipe"],
+            one["topology"],
+            f"{one['milliseconds']:,.1f}",
+            "" if one["mfu"] is None else f"{one['mfu']:.1%}",
+            f"{one['days']:.3g}",
+        ]
+        for one in timed
+    ]
+    return (
+        _table(head, rows)
+        + "\n### Modelled time\n\nIf no collective runs beside the rest:\n\n"
+        + _table(["recipe", "slice", "step, ms", "MFU", "days"], times)
+    )
+
+
+def _any(found: Mapping[tuple[str, str], Mapping[str, Any]], recipe: str) -> Mapping[str, Any]:
+    return next(one for (name, _), one in found.items() if name == recipe)
+
+
+def _memory(one: Mapping[str, Any] | None) -> str:
+    """Gigabytes on a chip, with the microbatches; bold if they are too many."""
+    if one is None:
+        return ""
+    size = f"{one['gigabytes']:.1f}" + (
+        f" ({one['microbatches']})" if one["microbatches"] > 1 else ""
+    )
+    return size if one["fits"] else f"**{size}**"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["-", *["-:"] * (len(head) - 1)], *rows]
+    return "".join(f"| {' | '.join(one)} |\n" for one in lines)
+
+
+def write_page() -> None:
+    """Puts the tables of all lines between the marks of the page."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    text = f"{before}{BEGIN}\n{tables(recorded.read(LINES))}\n{END}{after}"
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    # Slices that do not exist are an error before the first plan.
+    [topology(name) for name in TOPOLOGIES]
+    sys.exit(main())

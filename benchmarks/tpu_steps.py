@@ -1,0 +1,144 @@
+"""Steps of published recipes on 16 chips of TPU v5e, modelled: the table of docs/performance.md.
+
+    python benchmarks/tpu_steps.py
+    python benchmarks/tpu_steps.py --resume
+    python benchmarks/tpu_steps.py "T5 1.1 base, 256 rows" "BERT large, 128 tokens"
+    python benchmarks/tpu_steps.py --page
+
+Compiles each as `t5x_like train --recipe` would on a slice v5e:4x4, with nothing set but the rows.
+Every program is a line of docs/results/tpu_steps.jsonl; of lines with one name the last counts.
+Nothing here is measured. Needs the extra `plan`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import recorded
+from tqdm import tqdm
+
+from t5x_like.config import gin_files
+from t5x_like.planning.plan import plan
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+LINES, PAGE = DOCS / "results" / "tpu_steps.jsonl", DOCS / "performance.md"
+SLICE = "v5e:4x4"
+PROGRAMS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "T5 1.1 small, 128 rows": ("t5_1_1_small", ("BATCH_SIZE=128",)),
+    "T5 1.1 base, 256 rows": ("t5_1_1_base", ("BATCH_SIZE=256",)),
+    "T5 1.1 base, 2,048 rows": ("t5_1_1_base", ()),
+    "T5 1.1 large, 256 rows": ("t5_1_1_large", ("BATCH_SIZE=256",)),
+    "T5 1.1 large, 2,048 rows": ("t5_1_1_large", ()),
+    "T5 1.1 XL, 128 rows": ("t5_1_1_xl", ("BATCH_SIZE=128",)),
+    "BERT large, 128 tokens, 512 rows": (
+        "bert_large",
+        ("BATCH_SIZE=512", "PHASES=()", "TASK_FEATURE_LENGTHS={'inputs': 128}"),
+    ),
+    "BERT large, 512 tokens, 128 rows": ("bert_large", ("BATCH_SIZE=128", "PHASES=()")),
+    "ELECTRA base, 256 rows": ("electra_base", ()),
+    "BART base, 8,000 rows": ("bart_base", ()),
+    "ALBERT base, 4,096 rows": ("albert_base", ()),
+    "XLNet base, 256 rows": ("xlnet_base", ("BATCH_SIZE=256",)),
+}
+"""{name: (recipe, bindings)}."""
+BEFORE: Mapping[str, str] = {
+    "T5 1.1 small, 128 rows": "32.0 ms; T5X 31.2, unrolled 21.3",
+    "T5 1.1 base, 256 rows": "171.8 ms, 10.76 GB; T5X 159.2, 4.43 GB",
+    "T5 1.1 base, 2,048 rows": "out of memory; T5X too",
+    "T5 1.1 large, 256 rows": "out of memory; T5X 524.6 ms, 13.06 GB",
+    "T5 1.1 large, 2,048 rows": "out of memory; T5X too",
+    "T5 1.1 XL, 128 rows": "3.2 GB; T5X 787 ms four-way, out of memory with FSDP",
+    "BERT large, 128 tokens, 512 rows": "137.7 ms, 10.8 GB; plain JAX unrolled 81.4",
+}
+"""The same walk over the programs of an earlier version and of others (T5X at its last release)."""
+BEGIN, END = "<!-- tpu steps -->\n", "<!-- end of tpu steps -->\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Compiles what is asked for and writes the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names in the table")
+    parser.add_argument("--resume", action="store_true", help="skip programs that have a line")
+    parser.add_argument("--page", action="store_true", help="write the page alone")
+    args = parser.parse_args(argv)
+    if not args.page:
+        there = {one["name"] for one in recorded.read(LINES)} if args.resume else set()
+        wanted = [
+            name
+            for name in PROGRAMS
+            if name not in there and (not args.names or name.startswith(tuple(args.names)))
+        ]
+        if not wanted and not args.resume:
+            parser.error(f"no program {', '.join(args.names)}: there are {'; '.join(PROGRAMS)}")
+        for name in tqdm(wanted, unit="program"):
+            recorded.append(LINES, compiled(name))
+    newest = {one["name"]: one for one in recorded.read(LINES)}
+    write_page([newest[name] for name in PROGRAMS if name in newest])
+    return 0
+
+
+def compiled(name: str) -> dict[str, Any]:
+    """The line of one program."""
+    recipe, bindings = PROGRAMS[name]
+    (phase,) = plan([str(gin_files.find_recipe(recipe))], SLICE, bindings=bindings).phases
+    found: dict[str, Any] = {
+        "name": name,
+        "fits": phase.fits,
+        "gigabytes": round(phase.hbm_needed / 1e9, 2),
+        "microbatches": phase.microbatches,
+    }
+    if (time := phase.time) is not None:
+        found |= {
+            "walk_ms": round(1e3 * time.compute, 1),
+            "network_ms": round(1e3 * (time.ici + time.dcn), 1),
+            "products_ms": round(1e3 * time.cycles.get("matrix products", 0.0), 1),
+            "kernels_ms": round(1e3 * sum(one.seconds for one in time.kernels), 1),
+            "kernels_by": sorted({one.source for one in time.kernels}),
+            "mfu": phase.mfu(time.compute),
+            "mfu_least": phase.mfu(time.most),
+        }
+    return found
+
+
+def table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each program."""
+    head = ["program", "HBM, GB", "step, ms", "MFU", "of it products", "attention kernels"]
+    head += ["network, if not beside it", "before, and others"]
+    rows = [
+        [
+            one["name"],
+            f"{one['gigabytes']:.2f}",
+            *(
+                [
+                    f"{one['walk_ms']:,.1f}",
+                    f"{one['mfu']:.1%}",
+                    f"{one['products_ms']:,.1f}",
+                    f"{one['kernels_ms']:,.1f}",
+                    f"{one['network_ms']:,.1f}",
+                ]
+                if one["fits"]
+                else ["does not fit", "", "", "", ""]
+            ),
+            BEFORE.get(one["name"], ""),
+        ]
+        for one in lines
+    ]
+    body = [head, ["-", *["-:"] * 6, "-"], *rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in body)
+
+
+def write_page(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Puts the table of all lines between the marks of the page."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(lines)}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
