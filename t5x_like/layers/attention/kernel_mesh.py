@@ -49,8 +49,8 @@ def seed_words(drop: Dropping | None, heads: int) -> jax.Array:
     return jnp.concatenate([words, jnp.array([0, 0, heads], jnp.int32)])
 
 
-def vmem() -> int:
-    """Bytes of a chip's own memory that a kernel may take; those of v5e where there is no TPU."""
+def usable_vmem() -> int:
+    """Bytes of the chip's memory that a kernel may take."""
     layout = active_layout()
     device = jax.devices()[0] if layout is None else layout.mesh.devices.flat[0]
     return int((chip_of(device.device_kind) or CHIPS["v5e"]).vmem_bytes)

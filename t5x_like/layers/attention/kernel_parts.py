@@ -31,7 +31,7 @@ class Settings:
       width: the width of a head, a divisor or a multiple of 128.
       dropped: how many of 2**16 draws drop a probability.
       shared: whether all queries of a head drop the same keys.
-      vmem: bytes of the chip's memory that the kernel may take.
+      vmem: bytes of the chip's memory that it may take.
       interpret: whether the kernel runs as plain JAX, on any device.
     """
 

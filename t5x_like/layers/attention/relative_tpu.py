@@ -20,7 +20,7 @@ from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention import relative_kernel
 from t5x_like.layers.attention.attention_kernels import KeysValues
-from t5x_like.layers.attention.kernel_mesh import Split, seed_words, vmem
+from t5x_like.layers.attention.kernel_mesh import Split, seed_words, usable_vmem
 from t5x_like.layers.attention.kernel_parts import LANES, lanes_of_block
 from t5x_like.layers.attention.relative_step import HIDDEN, OTHER, SEEN, Operands, Settings
 from t5x_like.layers.dropout import Dropping
@@ -99,7 +99,7 @@ def relative_tpu(
         width=width,
         dropped=0 if drop is None else drop.dropped,
         shared=drop is not None and drop.shared,
-        vmem=vmem(),
+        vmem=usable_vmem(),
         interpret=interpret,
         queries=queries,
         factor=factor,
@@ -116,14 +116,14 @@ def unsuited(queries: int, memory: KeysValues, drop: Dropping | None) -> str | N
     if LANES % width and width % LANES:
         return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
     if drop is not None and not is_counter(drop.key):
-        return "dropout does not draw counter keys"
+        return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
     layout = active_layout()
     if layout is not None and layout.spec(("length",), (queries,))[0] is not None:
         return "queries are split over devices"
     lanes = lanes_of_block(heads * width, width)
     # Rows of keys and relative positions with their gradients, twice; arrays of 128 queries.
     rows = 2 * lanes * (4 * 4 * keys + 3 * 4 * (keys + max(queries, LANES)))
-    if rows + 16 * 4 * LANES * keys + 2 * queries * keys > vmem():
+    if rows + 16 * 4 * LANES * keys + 2 * queries * keys > usable_vmem():
         return f"{queries} queries by {keys} keys do not fit the chip's memory"
     return None
 

@@ -18,7 +18,7 @@ from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention import pallas_kernel
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
-from t5x_like.layers.attention.kernel_mesh import Split, seed_words, vmem
+from t5x_like.layers.attention.kernel_mesh import Split, seed_words, usable_vmem
 from t5x_like.layers.attention.kernel_parts import LANES, Settings
 from t5x_like.layers.attention.pallas_kernel import Operands
 from t5x_like.layers.dropout import Dropping
@@ -60,7 +60,7 @@ def tpu(
         width=width,
         dropped=0 if drop is None else drop.dropped,
         shared=drop is not None and drop.shared,
-        vmem=vmem(),
+        vmem=usable_vmem(),
         interpret=interpret,
     )
     return Attended(_attend(operands, settings).reshape(q_BLHK.shape), None)
@@ -88,7 +88,7 @@ def unsuited(
         return "queries are split over devices"
     of_a_block = max(LANES // width, 1) if heads * width % LANES == 0 else heads
     arrays = _ARRAYS + (0 if bias is None else 4 * of_a_block)
-    if 4 * queries * keys * arrays > vmem():
+    if 4 * queries * keys * arrays > usable_vmem():
         return f"{queries} queries by {keys} keys do not fit the chip's memory"
     return None
 
