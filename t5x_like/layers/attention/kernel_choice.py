@@ -63,16 +63,16 @@ def automatic(
         why_not = unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
         if platform == "tpu" and not few and why_not is None:
             kernel = tpu
-        elif platform != "tpu" and drop is None and _for_cudnn(q_BLHK, memory, active_layout()):
+        elif platform != "tpu" and drop is None and _for_cudnn(q_BLHK, memory):
             kernel = fused
         elif drop is None and queries * keys >= _LONG:
             kernel = blocked
     return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
 
 
-def _for_cudnn(q_BLHK: jax.Array, memory: KeysValues, layout: Layout | None) -> bool:
+def _for_cudnn(q_BLHK: jax.Array, memory: KeysValues) -> bool:
     """Whether cuDNN can compute it; JAX cannot split its rows by a map, nor its queries."""
-    if layout is not None:
+    if (layout := active_layout()) is not None:
         length = layout.spec(("length",), q_BLHK.shape[1:2])[0]
         if layout.is_replica or length is not None:
             return False
