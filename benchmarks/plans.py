@@ -7,13 +7,14 @@
 Each plan is what `t5x_like plan RECIPE --topology T` says. It is a line of
 docs/results/plans.jsonl; of lines with the same recipe and topology the last counts. By default
 the compiler stops once it has placed every array, which takes a minute; with `--whole` the
-modelled time is known too. With `--resume`, only what is missing is made. Nothing here is
+modelled modelled time is known too; with `--estimate` it is not asked at all. With `--resume`, only what is missing is made. Nothing here is
 measured. Needs the extra `plan`.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         "--topology", action="append", metavar="T", help=f"default: {', '.join(TOPOLOGIES)}"
     )
     parser.add_argument("--whole", action="store_true", help="the modelled time too")
+    parser.add_argument("--estimate", action="store_true", help="by arithmetic alone, in seconds")
     parser.add_argument("--resume", action="store_true", help="skip plans that have a line")
     parser.add_argument("--page", action="store_true", help="write the page alone")
     args = parser.parse_args(argv)
@@ -53,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
         failed = make(
             args.recipes or published(),
             args.topology or TOPOLOGIES,
-            whole=args.whole,
+            stop_at=math.inf if args.whole else 0.0 if args.estimate else HOPELESS,
             resume=args.resume,
         )
     write_page()
@@ -65,12 +67,19 @@ def published() -> list[str]:
     return [name for name in gin_files.published_recipes() if not name.endswith("-mini")]
 
 
-def make(recipes: Sequence[str], slices: Sequence[str], *, whole: bool, resume: bool) -> list[str]:
-    """Makes plans and appends their lines; returns the names of those that failed."""
+def make(
+    recipes: Sequence[str], slices: Sequence[str], *, stop_at: float, resume: bool
+) -> list[str]:
+    """Makes plans and appends their lines; returns the names of those that failed.
+
+    Where the estimate is more than `stop_at` times the memory of a chip, the compiler is not asked;
+    if that is infinite, it compiles to the end.
+    """
+    whole = math.isinf(stop_at)
     there = newest(recorded.read(LINES))
     pairs = [(recipe, name) for name in slices for recipe in recipes]
     if resume:
-        pairs = [pair for pair in pairs if not done(there.get(pair), whole=whole)]
+        pairs = [pair for pair in pairs if not done(there.get(pair), stop_at)]
     failed = []
     for recipe, name in tqdm(pairs, unit="plan"):
         started = time.monotonic()
@@ -79,7 +88,7 @@ def make(recipes: Sequence[str], slices: Sequence[str], *, whole: bool, resume: 
                 [str(gin_files.find_recipe(recipe))],
                 name,
                 memory_only=not whole,
-                hopeless=None if whole else HOPELESS,
+                hopeless=None if whole else stop_at,
             )
         except PlanError as error:
             tqdm.write(f"{recipe} on {name}: {error}")
@@ -91,20 +100,25 @@ def make(recipes: Sequence[str], slices: Sequence[str], *, whole: bool, resume: 
     return failed
 
 
-def done(found: Mapping[str, Any] | None, *, whole: bool) -> bool:
+def done(found: Mapping[str, Any] | None, stop_at: float) -> bool:
     """Whether a line says what is asked."""
-    return found is not None and (not whole or not found["fits"] or "milliseconds" in found)
+    if found is None or (found["estimated"] and stop_at):
+        return False
+    return not math.isinf(stop_at) or not found["fits"] or "milliseconds" in found
 
 
 def line(recipe: str, name: str, found: Plan) -> dict[str, Any]:
     """What is kept of a plan: of the phase that needs most memory, but days of all."""
     phase = max(found.phases, key=lambda one: one.hbm_needed)
+    # Without the compiler, what is needed is what is estimated.
+    estimated = phase.hbm_needed == phase.hbm_estimated
+    fits = phase.hbm_needed <= found.topology.chip.hbm_bytes if estimated else found.fits
     kept: dict[str, Any] = {
         "recipe": recipe,
         "topology": name,
         "settings": recorded.settings([str(gin_files.find_recipe(recipe))]),
-        "fits": found.fits,
-        "asked": all(one.traffic is not None or one.hbm_available for one in found.phases),
+        "fits": fits,
+        "estimated": estimated,
         "gigabytes": round(phase.hbm_needed / 1e9, 2),
         "microbatches": phase.microbatches,
         "mesh": dict(phase.mesh),
@@ -167,7 +181,7 @@ def _memory(one: Mapping[str, Any] | None) -> str:
     """Gigabytes on a chip, with the microbatches; bold if they are too many."""
     if one is None:
         return ""
-    size = f"{one['gigabytes']:.1f}" + (
+    size = f"{'~' * one['estimated']}{one['gigabytes']:.1f}" + (
         f" ({one['microbatches']})" if one["microbatches"] > 1 else ""
     )
     return size if one["fits"] else f"**{size}**"
