@@ -7,8 +7,8 @@
 Each plan is what `t5x_like plan RECIPE --topology T` says. It is a line of
 docs/results/plans.jsonl; of lines with the same recipe and topology the last counts. By default
 the compiler stops once it has placed every array, which takes a minute; with `--whole` the
-modelled modelled time is known too; with `--estimate` it is not asked at all. With `--resume`, only what is missing is made. Nothing here is
-measured. Needs the extra `plan`.
+modelled time is known too; with `--estimate` the compiler is not asked. With `--resume`, only what
+is missing is made. Nothing here is measured. Needs the extra `plan`.
 """
 
 from __future__ import annotations

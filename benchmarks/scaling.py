@@ -51,7 +51,8 @@ def main(argv: list[str] | None = None) -> int:
             recorded.append(LINES, compiled(*one))
     lines = [*{_key(one): one for one in recorded.read(LINES)}.values()]
     write_page(lines)
-    plot(lines)
+    if lines:
+        plot(lines)
     return 0
 
 
@@ -91,7 +92,9 @@ def compiled(recipe: str, rows: int, chips: int, slices: int) -> dict[str, Any]:
 
 
 def table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each program; bytes are what a chip sends in a step."""
+    """A row for each program, and their picture; bytes are what a chip sends in a step."""
+    if not lines:
+        return "No program has been compiled with this version yet.\n"
     head = ["recipe", "chips", "mesh", "HBM, GB", "compute, ms", "within slices, ms"]
     head += ["between slices, ms", "sent, GB", "MFU"]
     rows = [
@@ -111,7 +114,8 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
         for one in lines
     ]
     body = [head, ["-"] * 3 + ["-:"] * 4 + ["-", "-:"], *rows]
-    return "".join(f"| {' | '.join(row)} |\n" for row in body)
+    picture = "\n![Modelled time of a step on more and more chips](results/scaling.png)\n"
+    return "".join(f"| {' | '.join(row)} |\n" for row in body) + picture
 
 
 def write_page(lines: Sequence[Mapping[str, Any]]) -> None:

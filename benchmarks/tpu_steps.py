@@ -130,7 +130,9 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
         for one in lines
     ]
     body = [head, ["-", *["-:"] * 6, "-"], *rows]
-    return "".join(f"| {' | '.join(row)} |\n" for row in body)
+    missing = [name for name in PROGRAMS if name not in {one["name"] for one in lines}]
+    more = f"\nNot compiled with this version yet: {'; '.join(missing)}.\n" if missing else ""
+    return "".join(f"| {' | '.join(row)} |\n" for row in body) + more
 
 
 def write_page(lines: Sequence[Mapping[str, Any]]) -> None:
