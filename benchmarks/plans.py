@@ -166,11 +166,11 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
         ]
         for one in timed
     ]
-    return (
-        _table(head, rows)
-        + "\n### Modelled time\n\nIf no collective runs beside the rest:\n\n"
-        + _table(["recipe", "slice", "step, ms", "MFU", "days"], times)
-    )
+    if not times:
+        return _table(head, rows)
+    title = "\n### Modelled time\n\nIf no collective runs beside the rest:\n\n"
+    timed_head = ["recipe", "slice", "step, ms", "MFU", "days"]
+    return _table(head, rows) + title + _table(timed_head, times)
 
 
 def _any(found: Mapping[tuple[str, str], Mapping[str, Any]], recipe: str) -> Mapping[str, Any]:
