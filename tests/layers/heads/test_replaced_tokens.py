@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from t5x_like.core.counter_random import COUNTER
 from t5x_like.layers.heads.copy_gate import copied_or_predicted
 from t5x_like.layers.heads.replaced_tokens import (
     concordant,
@@ -26,11 +27,11 @@ def logits():
 
 
 @functools.cache
-def frequencies(temperature=1.0, excluded=None):
+def frequencies(temperature=1.0, excluded=None, impl="threefry2x32"):
     shape = (ROWS, SLOTS)
     samples = jax.jit(sample_tokens, static_argnames="temperature")(
         jnp.broadcast_to(logits(), (*shape, VOCAB)),
-        keys_B=jax.random.split(jax.random.key(0), ROWS),
+        keys_B=jax.random.split(jax.random.key(0, impl=impl), ROWS),
         temperature=temperature,
         excluded_BK=None if excluded is None else jnp.full(shape, excluded),
     )
@@ -39,12 +40,13 @@ def frequencies(temperature=1.0, excluded=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("temperature", "excluded"), [(1.0, None), (0.5, None), (1.0, 127)])
-def test_samples_follow_the_softmax(temperature, excluded):
+@pytest.mark.parametrize("impl", ["threefry2x32", COUNTER], ids=["threefry", "counter"])
+def test_samples_follow_the_softmax(temperature, excluded, impl):
     p = np.exp(np.float64(logits()) / temperature)
     if excluded is not None:
         p[excluded] = 0
     p /= p.sum()
-    found = frequencies(temperature, excluded)
+    found = frequencies(temperature, excluded, impl)
     chi_squared = ROWS * SLOTS * ((found - p) ** 2)[p > 0] / p[p > 0]
     freedom = np.count_nonzero(p) - 1
     assert abs(chi_squared.sum() - freedom) < 5 * np.sqrt(2 * freedom)
