@@ -25,20 +25,23 @@ import recorded
 from tqdm import tqdm
 
 from t5x_like.config import gin_files
-from t5x_like.planning.compilation import PlanError
+from t5x_like.core.accelerators import CHIPS
+from t5x_like.planning.compilation import InvalidRunError, PlanError
 from t5x_like.planning.plan import PhasePlan, Plan, plan
 from t5x_like.planning.topologies import topology
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 LINES, PAGE = DOCS / "results" / "plans.jsonl", DOCS / "plan.md"
 TOPOLOGIES = ("v5e-16", "v5e-256", "v5p-64", "v6e-256")
+GROWING = tuple(CHIPS["v5e"].slice_name(chips) for chips in sorted(CHIPS["v5e"].slices))
+"""Among these the smallest that fits is looked for."""
 HOPELESS = 1.5
 """Where the estimate is as many times the memory of a chip, the compiler is not asked."""
 BEGIN, END = "<!-- plans -->\n", "<!-- end of plans -->\n"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Makes the plans that are asked for; 1 if one of them failed."""
+    """Makes the plans that are asked for; 1 if the compiler failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -51,15 +54,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--resume", action="store_true", help="skip plans that have a line")
     parser.add_argument("--page", action="store_true", help="write the page alone")
     args = parser.parse_args(argv)
+    complete = True
     if not args.page:
-        failed = make(
-            args.recipes or published(),
-            args.topology or TOPOLOGIES,
-            stop_at=math.inf if args.whole else 0.0 if args.estimate else HOPELESS,
-            resume=args.resume,
-        )
+        recipes = args.recipes or published()
+        stop_at = math.inf if args.whole else 0.0 if args.estimate else HOPELESS
+        slices = args.topology or TOPOLOGIES
+        complete = make(recipes, slices, stop_at=stop_at, resume=args.resume)
+        if not args.topology:
+            complete = grow(recipes, stop_at=stop_at) and complete
     write_page()
-    return 1 if not args.page and failed else 0
+    return 0 if complete else 1
 
 
 def published() -> list[str]:
@@ -67,42 +71,66 @@ def published() -> list[str]:
     return [name for name in gin_files.published_recipes() if not name.endswith("-mini")]
 
 
-def make(
-    recipes: Sequence[str], slices: Sequence[str], *, stop_at: float, resume: bool
-) -> list[str]:
-    """Makes plans and appends their lines; returns the names of those that failed.
+def make(recipes: Sequence[str], slices: Sequence[str], *, stop_at: float, resume: bool) -> bool:
+    """Makes plans and appends their lines; whether all could be made.
 
     Where the estimate is more than `stop_at` times the memory of a chip, the compiler is not asked;
     if that is infinite, it compiles to the end.
     """
-    whole = math.isinf(stop_at)
     there = newest(recorded.read(LINES))
     pairs = [(recipe, name) for name in slices for recipe in recipes]
     if resume:
         pairs = [pair for pair in pairs if not done(there.get(pair), stop_at)]
-    failed = []
-    for recipe, name in tqdm(pairs, unit="plan"):
-        started = time.monotonic()
-        try:
-            found = plan(
-                [str(gin_files.find_recipe(recipe))],
-                name,
-                memory_only=not whole,
-                hopeless=None if whole else stop_at,
-            )
-        except PlanError as error:
-            tqdm.write(f"{recipe} on {name}: {error}")
-            failed.append(f"{recipe} on {name}")
-            continue
-        recorded.append(
-            LINES, line(recipe, name, found) | {"took": round(time.monotonic() - started)}
+    lines = [made(*pair, stop_at=stop_at) for pair in tqdm(pairs, unit="plan")]
+    return all(lines)
+
+
+def grow(recipes: Sequence[str], *, stop_at: float) -> bool:
+    """Makes plans on larger and larger slices until one fits; those that are there stay."""
+    complete = True
+    for recipe in tqdm(recipes, unit="recipe"):
+        for name in GROWING:
+            found = newest(recorded.read(LINES)).get((recipe, name))
+            if found is None or not done(found, stop_at):
+                found = made(recipe, name, stop_at=stop_at)
+            if found is None or found["fits"]:
+                complete = complete and found is not None
+                break
+    return complete
+
+
+def made(recipe: str, name: str, *, stop_at: float) -> Mapping[str, Any] | None:
+    """Makes a plan and appends its line, which says why if the run is refused.
+
+    None if the compiler fails.
+    """
+    started = time.monotonic()
+    whole = math.isinf(stop_at)
+    try:
+        found = plan(
+            [str(gin_files.find_recipe(recipe))],
+            name,
+            memory_only=not whole,
+            hopeless=None if whole else stop_at,
         )
-    return failed
+    except InvalidRunError as error:
+        kept = {"recipe": recipe, "topology": name, "fits": False, "refused": str(error)}
+    except PlanError as error:
+        tqdm.write(f"{recipe} on {name}: {error}")
+        return None
+    else:
+        kept = line(recipe, name, found) | {"took": round(time.monotonic() - started)}
+    recorded.append(LINES, kept)
+    return kept
 
 
 def done(found: Mapping[str, Any] | None, stop_at: float) -> bool:
     """Whether a line says what is asked."""
-    if found is None or (found["estimated"] and stop_at):
+    if found is None:
+        return False
+    if "refused" in found:
+        return True
+    if found["estimated"] and stop_at:
         return False
     return not math.isinf(stop_at) or not found["fits"] or "milliseconds" in found
 
@@ -148,11 +176,15 @@ def newest(lines: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Mapping[
 def tables(lines: Sequence[Mapping[str, Any]]) -> str:
     """A row for each recipe with its memory on each slice, and a table of the modelled times."""
     found = newest(lines)
-    slices = [*dict.fromkeys([*TOPOLOGIES, *(name for _, name in found)])]
-    names = [name for name in published() if any(recipe == name for recipe, _ in found)]
-    head = ["recipe", "rows", *slices]
+    names = [name for name in published() if _planned(found, name)]
+    head = ["recipe", "rows", *TOPOLOGIES, "smallest v5e"]
     rows = [
-        [name, f"{_any(found, name)['rows']:,}", *(_memory(found.get((name, t))) for t in slices)]
+        [
+            name,
+            f"{_planned(found, name)[0]['rows']:,}",
+            *(_memory(found.get((name, where))) for where in TOPOLOGIES),
+            _smallest(found, name),
+        ]
         for name in names
     ]
     timed = [one for one in found.values() if "milliseconds" in one]
@@ -173,18 +205,33 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
     return _table(head, rows) + title + _table(timed_head, times)
 
 
-def _any(found: Mapping[tuple[str, str], Mapping[str, Any]], recipe: str) -> Mapping[str, Any]:
-    return next(one for (name, _), one in found.items() if name == recipe)
+def _planned(
+    found: Mapping[tuple[str, str], Mapping[str, Any]], recipe: str
+) -> list[Mapping[str, Any]]:
+    return [one for (name, _), one in found.items() if name == recipe and "refused" not in one]
 
 
 def _memory(one: Mapping[str, Any] | None) -> str:
     """Gigabytes on a chip, with the microbatches; bold if they are too many."""
     if one is None:
         return ""
+    if "refused" in one:
+        return "-"
     size = f"{'~' * one['estimated']}{one['gigabytes']:.1f}" + (
         f" ({one['microbatches']})" if one["microbatches"] > 1 else ""
     )
     return size if one["fits"] else f"**{size}**"
+
+
+def _smallest(found: Mapping[tuple[str, str], Mapping[str, Any]], recipe: str) -> str:
+    """The first slice that fits, if all smaller ones are known not to."""
+    for name in GROWING:
+        one = found.get((recipe, name))
+        if one is None:
+            return ""
+        if one["fits"]:
+            return f"{'~' * one['estimated']}{name}"
+    return "none"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -16,7 +16,7 @@ from t5x_like.core.partitioning import active_layout, constrain
 from t5x_like.layers.product import product
 from t5x_like.layers.vectors import plus_vector
 
-_WHOLE = 0.13
+_WHOLE = 0.2
 """The share of a device's memory up to which logits are formed at once, and that of a block. The
 backward pass needs them twice."""
 

@@ -23,6 +23,10 @@ class PlanError(ValueError):
     """The step cannot be planned: the run or the compiler refuses it."""
 
 
+class InvalidRunError(PlanError):
+    """The run is not valid, for example on so many chips."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
     """A run, and what to compile it for.
@@ -70,7 +74,8 @@ def compile_step(request: Request) -> Compiled:
 
     Raises:
       MissingExtraError: the compiler is not installed.
-      PlanError: the run is not valid, or the compiler fails for another reason than memory.
+      InvalidRunError: the run is not valid.
+      PlanError: the compiler fails for another reason than memory.
     """
     require("libtpu", "plan", purpose="compiling for TPUs")
     message = {
@@ -99,7 +104,7 @@ def _placed(folder: Path) -> bool:
 def _result(request: Request, child: Child) -> Compiled:
     folder = child.folder
     if (error := folder / "error.json").exists():
-        raise PlanError(json.loads(error.read_text()))
+        raise InvalidRunError(json.loads(error.read_text()))
     if not (folder / "program.json").exists():
         raise PlanError(child.failure())
     known = json.loads((folder / "program.json").read_text())

@@ -7,13 +7,19 @@ that half of the bytes are gathered.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.experimental.layout import Layout as MemoryLayout
+from jax.experimental.layout import with_layout_constraint
 
 from t5x_like.core.partitioning import Layout, map_parameters
+
+_LANES = 128
+_BY_ROWS, _BY_COLUMNS = MemoryLayout((0, 1)), MemoryLayout((1, 0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,24 +31,39 @@ class ComputeParameters:
       stored: the shardings between steps, same tree.
       gathered: the shardings within a step, same tree. Stacked parameters stay as they are stored:
         the stack gathers its layers one by one.
+      narrow: whether parts of a matrix have few columns, which TPUs lay out by columns, same tree.
+        The gradient of the whole would take that layout too, and all that it is summed from be
+        copied to it.
     """
 
     dtypes: Any
     stored: Any
     gathered: Any
+    narrow: Any
 
     @classmethod
     def of(cls, params: nnx.State, layout: Layout) -> ComputeParameters:
         """For abstract parameters; `basic.param` says each one's dtype."""
+        stored = map_parameters(layout.stored, params)
+        gathered = map_parameters(
+            lambda axes, shape: (layout.stored if len(shape) > len(axes) else layout.sharding)(
+                axes, shape
+            ),
+            params,
+        )
+
+        def is_narrow(axes: Sequence[str | None], shape: Sequence[int]) -> bool:
+            if layout.platform != "tpu" or len(shape) != 2 or len(axes) != 2:
+                return False
+            between = layout.stored(axes, shape)
+            columns = between.shard_shape(tuple(shape))[1]
+            return between != layout.sharding(axes, shape) and columns < _LANES <= shape[1]
+
         return cls(
             dtypes=_compute_dtypes(params),
-            stored=map_parameters(layout.stored, params),
-            gathered=map_parameters(
-                lambda axes, shape: (layout.stored if len(shape) > len(axes) else layout.sharding)(
-                    axes, shape
-                ),
-                params,
-            ),
+            stored=stored,
+            gathered=gathered,
+            narrow=map_parameters(is_narrow, params),
         )
 
     def gather(self, params: Any) -> Any:
@@ -62,12 +83,17 @@ class ComputeParameters:
     def scatter(self, grads: Any) -> Any:
         """Gradients of a step's parameters, summed over the mesh, as the optimizer reads them."""
 
-        def one(g: jax.Array | None, stored: Any) -> jax.Array | None:
+        def one(g: jax.Array | None, stored: Any, gathered: Any, narrow: bool) -> jax.Array | None:
             if g is None:
                 return None
-            return jax.lax.with_sharding_constraint(g, stored).astype(jnp.float32)
+            if not narrow:
+                return jax.lax.with_sharding_constraint(g, stored).astype(jnp.float32)
+            g = jax.lax.with_sharding_constraint(g, gathered)
+            g = with_layout_constraint(g, _BY_ROWS)
+            g = jax.lax.with_sharding_constraint(g, stored).astype(jnp.float32)
+            return with_layout_constraint(g, _BY_COLUMNS)
 
-        return _map(one, grads, self.stored)
+        return _map(one, grads, self.stored, self.gathered, self.narrow)
 
 
 def _compute_dtypes(params: nnx.State) -> Any:

@@ -49,4 +49,8 @@ def test_a_recipe_that_does_not_fit_stands_out() -> None:
         "rows": 256,
     }
     assert "| bert_base | 256 | **~20.0 (4)** |" in plans.tables([line])
+    smaller = {**line, "topology": "v5e-1", "gigabytes": 80.0}
+    refused = {"recipe": "bert_base", "topology": "v5e-256", "fits": False, "refused": "few rows"}
+    larger = {**line, "topology": "v5e-4", "fits": True, "gigabytes": 10.0}
+    assert "| - |  |  | ~v5e-4 |" in plans.tables([line, smaller, refused, larger])
     assert all(name in gin_files.published_recipes() for name in plans.published())

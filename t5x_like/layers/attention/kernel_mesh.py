@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +41,55 @@ class Split(NamedTuple):
         own = q_BLJ.shape[-1] // width
         head = jax.lax.axis_index(self.heads) * own if self.heads else 0
         return seed.at[2:4].set(jnp.stack([row, head]).astype(jnp.int32))
+
+
+class Gradient(NamedTuple):
+    """How a gradient is split, and whether devices with other rows have other parts of its sum."""
+
+    spec: PartitionSpec
+    summed: bool = False
+
+
+def over_mesh(
+    fn: Callable[..., Any],
+    settings: Any,
+    operands: Any,
+    values_and_gradient: Sequence[jax.Array],
+    *,
+    specs: Callable[[Split], tuple[Any, Sequence[Gradient]]],
+) -> Any:
+    """A kernel over the active mesh: each device computes its own rows and heads.
+
+    Args:
+      fn: the kernel's forward pass, or its backward pass.
+      settings: the first argument of `fn`; has the `width` of a head.
+      operands: the second: a NamedTuple with arrays `q` and `seed`.
+      values_and_gradient: the rest, split as the queries are; empty in the forward pass.
+      specs: how the operands are split, and the gradients that the backward pass returns.
+    """
+    layout = active_layout()
+    if layout is None or layout.mesh.size == 1:
+        return fn(settings, operands, *values_and_gradient)
+    split = Split.of(layout, operands.q, width=settings.width)
+    of_operands, gradients = specs(split)
+
+    def local(operands: Any, *more: jax.Array) -> Any:
+        seed = split.own_seed(operands.seed, operands.q, width=settings.width)
+        found = fn(settings, operands._replace(seed=seed), *more)
+        if not more:
+            return found
+        return [
+            jax.lax.psum(one, split.rows) if gradient.summed and split.rows else one
+            for one, gradient in zip(found, gradients, strict=True)
+        ]
+
+    return jax.shard_map(
+        local,
+        mesh=layout.mesh,
+        in_specs=(of_operands, *[split.joined for _ in values_and_gradient]),
+        out_specs=[one.spec for one in gradients] if values_and_gradient else split.joined,
+        check_vma=False,
+    )(operands, *values_and_gradient)
 
 
 def seed_words(drop: Dropping | None, heads: int) -> jax.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +20,13 @@ from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention import relative_kernel
 from t5x_like.layers.attention.attention_kernels import KeysValues
-from t5x_like.layers.attention.kernel_mesh import Split, seed_words, usable_vmem
+from t5x_like.layers.attention.kernel_mesh import (
+    Gradient,
+    Split,
+    over_mesh,
+    seed_words,
+    usable_vmem,
+)
 from t5x_like.layers.attention.kernel_parts import LANES, lanes_of_block
 from t5x_like.layers.attention.relative_step import HIDDEN, OTHER, SEEN, Operands, Settings
 from t5x_like.layers.dropout import Dropping
@@ -179,36 +185,20 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
-    """Each device computes its own rows and heads; gradients of vectors are summed."""
-    layout = active_layout()
-    if layout is None or layout.mesh.size == 1:
-        return fn(settings, operands, *more)
-    split = Split.of(layout, operands.q, width=settings.width)
+    def specs(split: Split) -> tuple[Operands, Sequence[Gradient]]:
+        joined, pairs, positions = split.joined, operands.pairs, operands.positions
+        of_operands = Operands(
+            q=joined,
+            k=joined,
+            v=joined,
+            r=PartitionSpec(split.rows, None, None, split.heads),
+            vectors=PartitionSpec(None, split.heads),
+            pairs=None if pairs is None else split.of_rows(pairs),
+            positions=None if positions is None else split.of_rows(positions),
+            direction=PartitionSpec(split.rows),
+            seed=PartitionSpec(),
+        )
+        vectors = Gradient(of_operands.vectors, summed=True)
+        return of_operands, [*[Gradient(joined)] * 3, Gradient(of_operands.r), vectors]
 
-    def local(operands: Operands, *more: jax.Array) -> Any:
-        seed = split.own_seed(operands.seed, operands.q, width=settings.width)
-        found = fn(settings, operands._replace(seed=seed), *more)
-        if not more or not split.rows:
-            return found
-        return [*found[:4], jax.lax.psum(found[4], split.rows)]
-
-    joined, pairs, positions = split.joined, operands.pairs, operands.positions
-    specs = Operands(
-        q=joined,
-        k=joined,
-        v=joined,
-        r=PartitionSpec(split.rows, None, None, split.heads),
-        vectors=PartitionSpec(None, split.heads),
-        pairs=None if pairs is None else split.of_rows(pairs),
-        positions=None if positions is None else split.of_rows(positions),
-        direction=PartitionSpec(split.rows),
-        seed=PartitionSpec(),
-    )
-    out = [joined] * 3 + [specs.r, specs.vectors] if more else joined
-    return jax.shard_map(
-        local,
-        mesh=layout.mesh,
-        in_specs=(specs, *[joined for _ in more]),
-        out_specs=out,
-        check_vma=False,
-    )(operands, *more)
+    return over_mesh(fn, settings, operands, more, specs=specs)

@@ -6,7 +6,7 @@ Suffixes: B batch, L queries, M keys, H heads, K d_kv.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +18,13 @@ from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention import pallas_kernel
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
-from t5x_like.layers.attention.kernel_mesh import Split, seed_words, usable_vmem
+from t5x_like.layers.attention.kernel_mesh import (
+    Gradient,
+    Split,
+    over_mesh,
+    seed_words,
+    usable_vmem,
+)
 from t5x_like.layers.attention.kernel_parts import LANES, Settings
 from t5x_like.layers.attention.pallas_kernel import Operands
 from t5x_like.layers.dropout import Dropping
@@ -129,38 +135,20 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
-    """Each device computes its own rows and heads; the gradient of a shared bias is summed."""
-    layout = active_layout()
-    if layout is None or layout.mesh.size == 1:
-        return fn(settings, operands, *more)
-    split = Split.of(layout, operands.q, width=settings.width)
-    rows, heads = split
-    sums = rows if operands.bias is not None and len(operands.bias) == 1 else ()
+    def specs(split: Split) -> tuple[Operands, Sequence[Gradient]]:
+        joined, (_, heads) = split.joined, split
+        mask, bias = operands.mask, operands.bias
+        of_operands = Operands(
+            q=joined,
+            k=joined,
+            v=joined,
+            mask=None if mask is None else split.of_rows(mask),
+            bias=None if bias is None else split.of_rows(bias, heads),
+            seed=PartitionSpec(),
+        )
+        gradients = [Gradient(joined)] * 3
+        if bias is not None:
+            gradients.append(Gradient(of_operands.bias, summed=len(bias) == 1))
+        return of_operands, gradients
 
-    def local(operands: Operands, *more: jax.Array) -> Any:
-        seed = split.own_seed(operands.seed, operands.q, width=settings.width)
-        own = operands._replace(seed=seed)
-        if not more:
-            return fn(settings, own)
-        dq, dk, dv, *dbias = fn(settings, own, *more)
-        if sums:
-            dbias = [jax.lax.psum(dbias[0], sums)]
-        return [dq, dk, dv, *dbias]
-
-    joined = split.joined
-    specs = Operands(
-        q=joined,
-        k=joined,
-        v=joined,
-        mask=None if operands.mask is None else split.of_rows(operands.mask),
-        bias=None if operands.bias is None else split.of_rows(operands.bias, heads),
-        seed=PartitionSpec(),
-    )
-    out = [joined] * 3 + ([] if operands.bias is None else [specs.bias]) if more else joined
-    return jax.shard_map(
-        local,
-        mesh=layout.mesh,
-        in_specs=(specs, *[joined for _ in more]),
-        out_specs=out,
-        check_vma=False,
-    )(operands, *more)
+    return over_mesh(fn, settings, operands, more, specs=specs)

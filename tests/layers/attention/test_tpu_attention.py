@@ -108,7 +108,9 @@ def test_in_bfloat16_it_is_as_near_to_float32_as_plain() -> None:
         assert ours < 1.2 * usual
 
 
-@pytest.mark.parametrize("mesh", [{"data": 4, "tensor": 2}, {"replica": 2, "fsdp": 2}], ids=str)
+@pytest.mark.parametrize(
+    "mesh", [{"data": 4, "tensor": 2}, {"replica": 2, "fsdp": 2}, {"tensor": 2}], ids=str
+)
 @pytest.mark.parametrize("name", ["packed, bias", "a bias of each row, wide heads"])
 def test_on_a_mesh_it_is_the_same(name: str, mesh: dict[str, int]) -> None:
     given, mask, drop = arrays(CASES[name])
