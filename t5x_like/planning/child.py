@@ -25,6 +25,7 @@ from t5x_like.core.devices import on_devices
 from t5x_like.planning.topologies import topology
 from t5x_like.runs import gin_run, pretraining
 from t5x_like.runs.memory import rows
+from t5x_like.runs.memory.advice import remedy
 from t5x_like.runs.memory.estimate import estimate
 from t5x_like.runs.phases import run_phases
 from t5x_like.runs.run import Run
@@ -44,8 +45,8 @@ def main() -> None:
 
 
 def _compile(request: dict[str, Any], folder: Path) -> None:
-    devices = topology(request["topology"], request["slices"]).devices()
-    with on_devices(devices):
+    where = topology(request["topology"], request["slices"])
+    with on_devices(where.devices()):
         run, notes = load(request["files"], request["bindings"], request["folders"])
     phases = run_phases(run)
     phase = phases[request["phase"]]
@@ -53,6 +54,7 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
     program = pretraining.build_program(phase.run)
     shapes = rows.whole_row(phase.run, row)
     steps = [*(one.start for one in phases[1:]), run.options.train_steps]
+    guess = estimate(phase.run, program, shapes)
     known: dict[str, Any] = {
         "phases": len(phases),
         "steps": steps[phase.number] - phase.start,
@@ -64,13 +66,14 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
         "mesh": dict(run.layout.mesh.shape),
         "parameter_count": program.parameter_count,
         "bytes": _bytes(program.abstract_state),
-        "estimate": dataclasses.asdict(estimate(phase.run, program, shapes)),
+        "estimate": dataclasses.asdict(guess),
         "notes": notes,
+        "remedy": remedy(phase.run, guess, where.chip.hbm_bytes),
     }
     (folder / "program.json").write_text(json.dumps(known))
-    guess, most = sum(known["estimate"].values()), request["largest_estimate"]
-    if most is not None and guess > most:
-        (folder / "estimate.json").write_text(json.dumps(guess))
+    most = request["largest_estimate"]
+    if most is not None and guess.total > most:
+        (folder / "estimate.json").write_text(json.dumps(guess.total))
         return
     lowered = program.lower(shapes)
     try:

@@ -102,7 +102,7 @@ class Rates:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The plan of a run: one part for each phase; notes about its settings."""
+    """The plan of a run: one part for each phase; notes about its settings, and what would help."""
 
     topology: Topology
     phases: Sequence[PhasePlan]
@@ -181,7 +181,10 @@ def plan(
     return Plan(
         topology=request.topology,
         phases=[_phase(one, request.topology) for one in compiled],
-        notes=first.known["notes"],
+        notes=[
+            *first.known["notes"],
+            *(f"To make it fit, {one.known['remedy']}." for one in compiled if one.available),
+        ],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -74,6 +75,9 @@ def test_a_run_that_does_not_fit_says_what_it_needs(compiler):
     assert not found.fits
     assert phase.hbm_needed > phase.hbm_available > 15 * GIB
     assert phase.time is None
+    assert re.fullmatch(
+        r"To make it fit, set MICROBATCHES = \d+, or REMAT = 'nothing'\.", found.notes[0]
+    )
 
 
 @pytest.mark.slow

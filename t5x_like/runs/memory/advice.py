@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from flax import nnx
+
 from t5x_like.core.device_memory import usable_bytes
+from t5x_like.core.partitioning import map_parameters
 from t5x_like.runs import pretraining
 from t5x_like.runs.memory import rows
 from t5x_like.runs.memory.estimate import Estimate, estimate
@@ -12,6 +17,9 @@ from t5x_like.runs.memory.microbatches import with_microbatches
 
 if TYPE_CHECKING:
     from t5x_like.runs.run import Run
+
+_LARGE = 2**20
+"""Elements of a parameter whose copies on all devices matter."""
 
 
 def memory_warnings(run: Run) -> list[str]:
@@ -33,21 +41,49 @@ def memory_warnings(run: Run) -> list[str]:
 
 def warning(run: Run, found: Estimate, limit: float) -> str:
     """The line for a run, with the settings of a phase, that needs more than `limit` bytes."""
-    options = run.options
     needs = f"{found.total / 1e9:.3g} GB of the {limit / 1e9:.3g} GB of a device"
+    return (
+        f"A step of {run.options.batch_size:,} rows probably does not fit: it needs about {needs}, "
+        f"{found.of_rows / 1e9:.3g} GB of these for activations. If it fails, "
+        f"{remedy(run, found, limit)}."
+    )
+
+
+def remedy(run: Run, found: Estimate, limit: float) -> str:
+    """What helps a run that needs more than `limit` bytes, as an order."""
+    if (dividing := _dividing(run)) is not None:
+        return (
+            f"set --mesh data=-1,fsdp={dividing}: large parameters do not divide into "
+            f"{run.layout.mesh.shape['fsdp']} parts, and each device has them whole"
+        )
     rest = found.total - found.of_rows
-    most = options.batch_size // run.layout.batch_shards
-    now = options.microbatches or 1
+    most = run.options.batch_size // run.layout.batch_shards
+    now = run.options.microbatches or 1
     parts = [n for n in range(2, most + 1) if most % n == 0 and n > now]
     fitting = [n for n in parts if rest + found.of_rows * now / n <= limit]
     if fitting:
-        advice = f"set MICROBATCHES = {fitting[0]}, or REMAT = 'nothing'"
-    else:
-        advice = "split the parameters too: --mesh fsdp=-1, or more devices"
-    return (
-        f"A step of {options.batch_size:,} rows probably does not fit: it needs about {needs}, "
-        f"{found.of_rows / 1e9:.3g} GB of these for activations. If it fails, {advice}."
+        return f"set MICROBATCHES = {fitting[0]}, or REMAT = 'nothing'"
+    return "split the parameters too: --mesh fsdp=-1, or more devices"
+
+
+def _dividing(run: Run) -> int | None:
+    """The largest divisor of the axis `fsdp` that divides all large parameters; None if it does."""
+    size = run.layout.mesh.shape.get("fsdp", 1)
+    sizes: list[list[int]] = []
+
+    def add(axes: Sequence[str | None], shape: Sequence[int]) -> None:
+        names = zip(axes, shape[len(shape) - len(axes) :], strict=True)
+        split = [one for name, one in names if "fsdp" in run.layout.mesh_axes(name)]
+        if split and math.prod(shape) >= _LARGE:
+            sizes.append(split)
+
+    map_parameters(add, nnx.state(run.abstract_model, nnx.Param))
+    dividing = next(
+        n
+        for n in range(size, 0, -1)
+        if size % n == 0 and all(any(one % n == 0 for one in split) for split in sizes)
     )
+    return None if dividing == size else dividing
 
 
 def _estimate(run: Run) -> Estimate:

@@ -12,7 +12,7 @@ from t5x_like.core.accelerators import CHIPS
 from t5x_like.planning.plan import plan
 from t5x_like.runs import gin_run, pretraining
 from t5x_like.runs.memory import advice, rows
-from t5x_like.runs.memory.advice import memory_warnings, warning
+from t5x_like.runs.memory.advice import memory_warnings, remedy, warning
 from t5x_like.runs.memory.estimate import estimate
 
 T5 = ["recipes/t5_1_1-mini.gin"]
@@ -76,6 +76,14 @@ def test_a_step_that_will_not_fit_is_warned_about(monkeypatch):
 def test_parameters_alone_that_do_not_fit_need_a_mesh(whole):
     line = warning(mini(), dataclasses.replace(whole, parameters=1e12), 16e9)
     assert re.search(r"--mesh fsdp=-1, or more devices", line)
+
+
+def test_an_axis_that_divides_no_parameter_is_named(whole, monkeypatch):
+    monkeypatch.setattr(advice, "_LARGE", 2**10)
+    split = "partitioning.make_layout.mesh={'fsdp': 8}"
+    narrow = mini(split, "t5.Config.d_model=36")
+    assert "fsdp" not in remedy(mini(split), whole, 16e9)
+    assert "set --mesh data=-1,fsdp=4:" in remedy(narrow, whole, 16e9)
 
 
 @pytest.mark.slow
