@@ -44,13 +44,6 @@ class ComputeParameters:
     @classmethod
     def of(cls, params: nnx.State, layout: Layout) -> ComputeParameters:
         """For abstract parameters; `basic.param` says each one's dtype."""
-        stored = map_parameters(layout.stored, params)
-        gathered = map_parameters(
-            lambda axes, shape: (layout.stored if len(shape) > len(axes) else layout.sharding)(
-                axes, shape
-            ),
-            params,
-        )
 
         def is_narrow(axes: Sequence[str | None], shape: Sequence[int]) -> bool:
             if layout.platform != "tpu" or len(shape) != 2 or len(axes) != 2:
@@ -61,8 +54,13 @@ class ComputeParameters:
 
         return cls(
             dtypes=_compute_dtypes(params),
-            stored=stored,
-            gathered=gathered,
+            stored=map_parameters(layout.stored, params),
+            gathered=map_parameters(
+                lambda axes, shape: (layout.stored if len(shape) > len(axes) else layout.sharding)(
+                    axes, shape
+                ),
+                params,
+            ),
             narrow=map_parameters(is_narrow, params),
         )
 
