@@ -29,9 +29,9 @@ def load(
     gin_config.load(files, bindings, folders)
     notes = proportion.follow()
     built = build()
-    run = without_gin(built)
+    # A copy without gin makes every objective, and so reads the fields of all.
     notes += unread_settings.check(built, gin_config.given_settings())
-    return run, notes
+    return without_gin(built), notes
 
 
 def build() -> Run:

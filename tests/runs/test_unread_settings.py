@@ -13,8 +13,9 @@ import pytest
 from flax import nnx
 
 from t5x_like.config import gin_config
+from t5x_like.runs import gin_run
 from t5x_like.runs.run import Run
-from t5x_like.runs.settings import proportion, unread_settings
+from t5x_like.runs.settings import unread_settings
 
 OTHERS = {
     # A run has no such parts of its own.
@@ -57,11 +58,7 @@ def clean() -> Iterator[None]:
 
 def loaded(file: str, *bindings: str) -> Run:
     """The run that `t5x_like train` makes of a command line."""
-    gin_config.load([file], bindings)
-    proportion.follow()
-    run = gin_config.build(Run)
-    unread_settings.check(run, gin_config.given_settings())
-    return run
+    return gin_run.load([file], bindings)[0]
 
 
 def what_runs(run: Run) -> str:
