@@ -29,9 +29,10 @@ def load(
     gin_config.load(files, bindings, folders)
     notes = proportion.follow()
     built = build()
-    # A copy without gin makes every objective, and so reads the fields of all.
+    # The copy reads the settings of what a run calls later; objectives by name read those of all.
+    copy: Run = gin_config.without_gin(built)
     notes += unread_settings.check(built, gin_config.given_settings())
-    return without_gin(built), notes
+    return _with_objectives(copy), notes
 
 
 def build() -> Run:
@@ -45,6 +46,10 @@ def build() -> Run:
 
 def without_gin(run: Run) -> Run:
     """A copy of the run that does not change when another configuration is loaded."""
-    found: Run = gin_config.without_gin(run)
-    data = dataclasses.replace(found.data, find_objective=presets.now())
-    return dataclasses.replace(found, data=data)
+    return _with_objectives(gin_config.without_gin(run))
+
+
+def _with_objectives(run: Run) -> Run:
+    """The run, which finds objectives by name as the current configuration changes them."""
+    data = dataclasses.replace(run.data, find_objective=presets.now())
+    return dataclasses.replace(run, data=data)
