@@ -10,8 +10,7 @@ from jax.sharding import Mesh
 from t5x_like.core.accelerators import chip_of
 
 ACTIVATIONS = 0.7
-"""What the activations of a step may take of it by estimate. XLA needs less than the estimate;
-parameters and their gradients need room too."""
+"""What the activations of a step may take of it by estimate: XLA has arrays of its own."""
 
 _WHOLE = 10**9
 """Bytes. What two hosts with the same devices find may differ by less."""

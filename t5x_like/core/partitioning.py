@@ -56,12 +56,14 @@ _ACTIVE: contextvars.ContextVar[Layout | None] = contextvars.ContextVar("layout"
 class Layout:
     """A mesh, and the mesh axes that each logical axis is split over.
 
-    `is_replica`: whether it is that of one of several replicas (`within_replica`).
+    `is_replica`: whether it is that of one of several replicas (`within_replica`). `reserved`: the
+    bytes of each device that are taken while a step computes gradients; activations get the rest.
     """
 
     mesh: Mesh
     rules: Mapping[str, MeshAxes]
     is_replica: bool = False
+    reserved: float = 0.0
 
     def mesh_axes(self, name: str | None) -> tuple[str, ...]:
         """The axes of this mesh that the rule for `name` asks for; `None` is never split.
@@ -158,8 +160,19 @@ class Layout:
 
     def within_replica(self) -> Layout:
         """The layout of one of the `replicas`: its batch is not split over them."""
-        batch = tuple(axis for axis in self.mesh_axes("batch") if axis not in self.replicas)
-        return Layout(self.mesh, {**self.rules, "batch": batch, "stored": ()}, is_replica=True)
+        one = self.without(self.replicas, of="batch")
+        return dataclasses.replace(one, rules={**one.rules, "stored": ()}, is_replica=True)
+
+    def splitting(self, name: str, size: int) -> tuple[str, ...]:
+        """The mesh axes of more than one device that split a dimension of this name and size."""
+        return tuple(
+            axis for axis in _names(self.spec((name,), (size,))[0]) if self.mesh.shape[axis] > 1
+        )
+
+    def without(self, axes: Sequence[str], *, of: str) -> Layout:
+        """This layout, in which the dimension `of` is not split over these mesh axes."""
+        rest = tuple(axis for axis in self.mesh_axes(of) if axis not in axes)
+        return dataclasses.replace(self, rules={**self.rules, of: rest})
 
     @property
     def platform(self) -> str:
@@ -249,6 +262,14 @@ _gathered.defvjp(
     lambda x, whole, stored: (_gathered(x, whole, stored), None),
     lambda whole, stored, _, g: (jax.lax.with_sharding_constraint(g, stored),),
 )
+
+
+def device_bytes(tree: Any) -> int:
+    """The bytes of abstract arrays, which have shardings, on each device."""
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(tree)
+    )
 
 
 def map_parameters(fn: Callable[[tuple, tuple], Any], params: nnx.State) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from t5x_like.core.partitioning import constrain
+from t5x_like.core.partitioning import active_layout, constrain
 from t5x_like.layers import norms
 from t5x_like.layers.depth import above, below
 from t5x_like.layers.product import product
@@ -117,16 +117,23 @@ class Embedding(nnx.Module):
         self.table = below(param(init, (vocab_size, d_model), axes=("vocab", "embed"), rngs=rngs))
 
     def compute_table(self) -> jax.Array:
-        """The table [V, D] as products and lookups use it.
-
-        Gathered over the FSDP axis before use: the gradient of a lookup in a table that is split
-        along its vectors makes XLA replicate a whole activation.
-        """
+        """The table [V, D] as products use it, gathered over the FSDP axis."""
         return constrain(self.table[...], "vocab", "embed_act")
 
     def __call__(self, tokens_BL: jax.Array, *, dtype: DTypeLike) -> jax.Array:
-        """[B, L, D] in `dtype`; gradients of repeated tokens add up in float32."""
-        x_BLD = self.compute_table()[tokens_BL].astype(dtype)
+        """[B, L, D] in `dtype`; gradients of repeated tokens add up in float32.
+
+        Where devices have parts of each vector, one looks up its part for the tokens of all of
+        them, and they exchange parts for rows: so neither the table nor its gradient is ever whole.
+        """
+        layout = active_layout()
+        if layout is None or not (split := layout.splitting("embed", self.table.shape[-1])):
+            x_BLD = self.compute_table()[tokens_BL].astype(dtype)
+        else:
+            with layout.without(split, of="batch").active():
+                tokens_BL = constrain(tokens_BL, "batch", "length")
+                x_BLD = self.table[...][tokens_BL].astype(dtype)
+                x_BLD = constrain(x_BLD, "batch", "length", "embed")
         return constrain(x_BLD, "batch", "length", "embed_act")
 
     def token_scores(self, x_BLD: jax.Array, bias_V: jax.Array | None = None) -> TokenScores:

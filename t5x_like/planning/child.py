@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import jax
 
 from t5x_like.core.devices import on_devices
+from t5x_like.core.partitioning import device_bytes
 from t5x_like.planning.topologies import topology
 from t5x_like.runs import gin_run, pretraining
 from t5x_like.runs.memory import rows
@@ -106,11 +106,7 @@ def _bytes(state: Any) -> dict[str, int]:
         "average": state.ema,
         "memory of the model": state.carry,
     }
-    return {name: sum(map(_on_device, jax.tree.leaves(part))) for name, part in parts.items()}
-
-
-def _on_device(leaf: Any) -> int:
-    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+    return {name: device_bytes(part) for name, part in parts.items()}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ that half of the bytes are gathered.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,6 +93,23 @@ class ComputeParameters:
             return with_layout_constraint(g, _BY_COLUMNS)
 
         return _map(one, grads, self.stored, self.gathered, self.narrow)
+
+
+def largest_gradient(layout: Layout, params: nnx.State) -> float:
+    """The bytes of the largest gradient that devices have whole, float32, before they get parts.
+
+    0 where parameters are not split by FSDP.
+    """
+    axes = layout.mesh_axes("embed")
+    whole = layout.without(axes, of="embed")
+
+    def size(names: Sequence[str | None], shape: Sequence[int]) -> float:
+        one = tuple(shape[len(shape) - len(names) :])
+        if layout.spec(names, one) == whole.spec(names, one):
+            return 0.0
+        return 4.0 * math.prod(whole.sharding(names, one).shard_shape(one))
+
+    return max(jax.tree.leaves(map_parameters(size, params)))
 
 
 def _compute_dtypes(params: nnx.State) -> Any:

@@ -14,9 +14,9 @@ import optax
 from flax import nnx
 
 from t5x_like.core.global_batches import check_batch
-from t5x_like.core.partitioning import Layout, map_parameters
+from t5x_like.core.partitioning import Layout, device_bytes, map_parameters
 from t5x_like.training import compilation
-from t5x_like.training.compute_parameters import ComputeParameters
+from t5x_like.training.compute_parameters import ComputeParameters, largest_gradient
 from t5x_like.training.optimization import freezing, layerwise
 from t5x_like.training.optimization.gradients import gradients
 from t5x_like.training.optimization.schedules import Schedule
@@ -37,7 +37,7 @@ class Program:
     `initial_carry` makes a new carry of `batch_size` rows. `lower` traces a step on batches of rows
     like the given one, {name: shape and dtype}, and lowers it for the mesh, without compiling it;
     `trace` only traces, and JAX keeps the trace for the step itself. `parameter_norm` is the global
-    norm of parameters.
+    norm of parameters. `layout` is that of `build`, with the memory that the state takes.
     """
 
     init: Callable[[jax.Array], TrainState]
@@ -49,6 +49,7 @@ class Program:
     lower: Callable[[Mapping[str, Any]], jax.stages.Lowered]
     abstract_state: TrainState
     graphdef: Any
+    layout: Layout
     parameter_count: int
 
     def evaluation(self) -> Callable[[Any, Batch], Metrics]:
@@ -140,7 +141,9 @@ def build(
     )
     init = _inside(layout, parts.init)
     shapes = abstract_state(init, layout, params=abstract, stacked=stacked)
-    return _compile(parts, init, layout, shapes)
+    grads = device_bytes(shapes.params) + largest_gradient(layout, abstract)
+    taken = device_bytes(shapes) + grads
+    return _compile(parts, init, dataclasses.replace(layout, reserved=taken), shapes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -270,6 +273,7 @@ def _compile(
         lower=_inside(layout, lower),
         abstract_state=state,
         graphdef=parts.graphdef,
+        layout=layout,
         parameter_count=sum(leaf.size for leaf in jax.tree.leaves(state.params)),
     )
 

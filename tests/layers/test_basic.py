@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.core.partitioning import make_layout
 from t5x_like.layers.basic import Embedding, LayerNorm, Linear, Logits, RMSNorm, param
 
 ONES = nnx.initializers.ones
@@ -51,6 +52,37 @@ def test_embedding_gradients_of_repeated_tokens_add_up_in_float32():
     tokens = jnp.ones((1, 1000), jnp.int32)  # in bfloat16 a sum of ones stops at 256
     grads = jax.grad(lambda t: t(tokens, dtype=jnp.bfloat16).astype(jnp.float32).sum())(table)
     np.testing.assert_array_equal(grads.table[...][:, 0], [0, 1000, 0])
+
+
+@pytest.mark.parametrize("mesh", [{"fsdp": 4}, {"data": 2, "fsdp": 2}, {"fsdp": 2, "tensor": 2}])
+def test_a_table_that_is_split_by_columns_is_never_whole(mesh):
+    table = Embedding(96, 32, init=nnx.initializers.normal(1.0), rngs=nnx.Rngs(0))
+    tokens = jax.random.randint(jax.random.key(0), (8, 6), 0, 96)
+    weights = jax.random.normal(jax.random.key(1), (8, 6, 32))
+
+    graphdef, state = nnx.split(table)
+
+    def loss(values_VD):
+        table = nnx.merge(graphdef, jax.tree.map(lambda _: values_VD, state))
+        x_BLD = table(tokens, dtype=jnp.float32)
+        return (x_BLD * weights).sum(), x_BLD
+
+    values_VD = table.table[...]
+    want_grads, want = jax.grad(loss, has_aux=True)(values_VD)
+    layout = make_layout(mesh, devices=jax.devices()[:4])
+    with layout.active():
+        split = layout.sharding(("vocab", "embed"), values_VD.shape)
+        run = (
+            jax.jit(jax.grad(loss, has_aux=True), in_shardings=split, out_shardings=(split, None))
+            .lower(values_VD)
+            .compile()
+        )
+        grads, got = run(jax.device_put(values_VD, split))
+    np.testing.assert_allclose(got, want)
+    np.testing.assert_allclose(grads, want_grads, rtol=1e-5, atol=1e-6)
+    tensor = mesh.get("tensor", 1)
+    assert f"f32[{96 // tensor},{32 // mesh['fsdp']}]" in run.as_text()
+    assert f"f32[{96 // tensor},32]" not in run.as_text()
 
 
 def layer_norm(x, scale, bias, epsilon):

@@ -71,7 +71,7 @@ def fitting_policy(
     for one in POLICIES.values():
         kept = body if one is None else jax.checkpoint(body, policy=one)
         stored = _stored_bytes(kept, x, stacked)
-        if num_layers * stored / layout.batch_shards <= ACTIVATIONS * limit:
+        if num_layers * stored / layout.batch_shards <= ACTIVATIONS * (limit - layout.reserved):
             return one
     return POLICIES["nothing"]
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
+from t5x_like.core.device_memory import usable_bytes
 from t5x_like.core.partitioning import active_layout, gathered
 from t5x_like.layers.stacks.remat import Policy, fitting_policy, policy
+
+SUMMED_AT_ONCE = 0.05
+"""The share of a device's memory for the gradients that layers have of what all of them read, such
+as the bias of attention. XLA keeps them until it adds all up, and then sums over devices once."""
+
+SHARED = "shared"
+"""The name of what all layers of an unrolled stack read (`checkpoint_name`)."""
 
 Body = Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]]
 
@@ -66,9 +75,14 @@ class Stack(nnx.Module):
                 (gathered_layers(layers), xs),
                 unroll=unroll,
             )
-        ys = []
-        for layer, layer_xs in _unstack((layers, xs), self.num_layers):
-            x, y = body(gathered_layers(layer), x, layer_xs)
+        ys, slices = [], _unstack((layers, xs), self.num_layers)
+        body, shared = jax.closure_convert(body, gathered_layers(slices[0][0]), x, slices[0][1])
+        shared = [checkpoint_name(one, SHARED) for one in shared]
+        at_once = _summed_at_once(shared, rows=len(x))
+        for n, (layer, layer_xs) in enumerate(slices):
+            if at_once is not None and n % at_once == 0:
+                shared = [_summed(one) for one in shared]
+            x, y = body(gathered_layers(layer), x, layer_xs, *shared)
             ys.append(y)
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves), *ys)
 
@@ -94,6 +108,23 @@ def gathered_layers(layers: Any) -> Any:
 
     is_parameter = lambda leaf: isinstance(leaf, nnx.Param)  # noqa: E731
     return jax.tree.map(one, layers, is_leaf=is_parameter)
+
+
+def _summed_at_once(shared: Sequence[jax.Array], *, rows: int) -> int | None:
+    """The number of layers whose gradients of these arrays fit; None for all."""
+    layout = active_layout()
+    limit = None if layout is None else usable_bytes(layout.mesh)
+    size = sum(one.size * one.dtype.itemsize for one in shared if rows not in one.shape[:1])
+    return max(1, int(SUMMED_AT_ONCE * limit / size)) if limit and size else None
+
+
+@jax.custom_vjp
+def _summed(x: jax.Array) -> jax.Array:
+    """The same array, whose gradient is summed before that of earlier layers is added."""
+    return x
+
+
+_summed.defvjp(lambda x: (x, None), lambda _, g: (jax.lax.optimization_barrier(g),))
 
 
 def _unstack(stacked: Any, n: int) -> list[Any]:

@@ -63,6 +63,8 @@ def remedy(run: Run, found: Estimate, limit: float) -> str:
     fitting = [n for n in parts if rest + found.of_rows * now / n <= limit]
     if fitting:
         return f"set MICROBATCHES = {fitting[0]}, or REMAT = 'nothing'"
+    if run.layout.num_replicas == 1:  # no device has the same parameters as another
+        return "set REMAT = 'nothing', or take more devices"
     return "split the parameters too: --mesh fsdp=-1, or more devices"
 
 

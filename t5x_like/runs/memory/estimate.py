@@ -16,9 +16,11 @@ import jax
 from flax import nnx
 from jax.extend.core import jaxprs_in_params
 
-from t5x_like.core.partitioning import map_parameters
+from t5x_like.core.device_memory import usable_bytes
+from t5x_like.core.partitioning import device_bytes, map_parameters
+from t5x_like.layers.stacks.stack import SHARED, SUMMED_AT_ONCE
 from t5x_like.training import compilation
-from t5x_like.training.compute_parameters import ComputeParameters
+from t5x_like.training.compute_parameters import ComputeParameters, largest_gradient
 
 if TYPE_CHECKING:
     from t5x_like.runs.run import Run
@@ -34,9 +36,11 @@ class Estimate:
       optimizer: the state of the optimizer.
       computed: parameters in the form that a step computes with.
       gradients: of the parameters, as the optimizer reads them; with microbatches their sums, which
-        each replica has whole.
+        each replica has whole. Also the largest by itself, whole: it is, before devices get parts.
       activations: what the forward pass stores.
       working: the largest array of the forward pass; the backward pass has its gradient.
+      shared: what all rows share besides parameters, such as the biases of attention, and its
+        gradients before they are summed.
       rows: batches and the memory of the model.
     """
 
@@ -46,6 +50,7 @@ class Estimate:
     gradients: float
     activations: float
     working: float
+    shared: float
     rows: float
 
     @property
@@ -75,26 +80,27 @@ def estimate(run: Run, program: Program, row: Mapping[str, Any]) -> Estimate:
         compute.dtypes,
         compute.gathered,
     )
-    stored = _bytes(state.params)
-    activations, working = _forward(run, program, row, params)
+    stored = device_bytes(state.params)
+    activations, working, shared = _forward(run, program, row, params)
     same = jax.tree.map(
         lambda a, b: (a.dtype, a.sharding) == (b.dtype, b.sharding), params, state.params
     )
     return Estimate(
-        parameters=stored + _bytes(state.ema),
-        optimizer=_bytes(state.opt_state),
-        computed=0 if all(jax.tree.leaves(same)) else _bytes(params),
-        gradients=_gradients(run, abstract) or stored,
+        parameters=stored + device_bytes(state.ema),
+        optimizer=device_bytes(state.opt_state),
+        computed=0 if all(jax.tree.leaves(same)) else device_bytes(params),
+        gradients=(_gradients(run, abstract) or stored) + largest_gradient(layout, abstract),
         activations=activations / layout.batch_shards,
         working=working / layout.batch_shards,
-        rows=_bytes(state.carry) + _batch_bytes(row, run) / layout.batch_shards,
+        shared=shared,
+        rows=device_bytes(state.carry) + _batch_bytes(row, run) / layout.batch_shards,
     )
 
 
 def _forward(
     run: Run, program: Program, row: Mapping[str, Any], params: Any
-) -> tuple[float, float]:
-    """Bytes that a microbatch stores for its backward pass, and of its largest array."""
+) -> tuple[float, float, float]:
+    """Bytes that a microbatch stores for its backward pass, of its largest array, and shared."""
     rows = run.options.batch_size // (run.options.microbatches or 1)
     impl = run.options.random_numbers or compilation.random_numbers(run.layout.platform)
     key = jax.eval_shape(lambda: jax.random.key(0, impl=compilation.RANDOM_NUMBERS[impl]))
@@ -108,15 +114,37 @@ def _forward(
 
         return jax.vjp(loss, params)[1]
 
-    with run.layout.active():
+    with program.layout.active():
         traced = jax.make_jaxpr(backward)(params, batch, carry, key)
-    # Stored are parameters too, whole or one layer's.
+    # Stored are parameters too, whole or one layer's, and transposed.
     known = {shape for leaf in jax.tree.leaves(params) for shape in (leaf.shape, leaf.shape[1:])}
-    stored = sum(
-        _size(one) for one in traced.out_avals if rows in one.shape[:2] and one.shape not in known
-    )
-    sizes = (_size(one) for one in _results(traced.jaxpr) if rows in one.shape[:1])
-    return stored, max(sizes, default=0.0)
+    known |= {shape[::-1] for shape in known}
+    kept = [one for one in traced.out_avals if one.shape not in known]
+    equations = list(_equations(traced.jaxpr))
+    read_by_all = [one.outvars[0].aval for one in equations if one.params.get("name") == SHARED]
+    stored = sum(_size(one) for one in kept if _has_rows(one, rows))
+    shared = sum(_size(one) for one in kept if not _has_rows(one, rows))
+    # Gradients of arrays of rows take the room of what has been read.
+    gradients = sum(_size(one) for one in read_by_all if not _has_rows(one, rows))
+    limit = usable_bytes(run.layout.mesh)
+    if gradients and limit is not None:
+        at_once = min(_layers(run) * gradients, max(gradients, SUMMED_AT_ONCE * limit))
+        shared += at_once + 2 * gradients  # with the sum of those before, and the next sum
+    results = (one.aval for equation in equations for one in equation.outvars)
+    sizes = (_size(one) for one in results if rows in getattr(one, "shape", ())[:1])
+    return stored, max(sizes, default=0.0), shared
+
+
+def _layers(run: Run) -> int:
+    """Those of the longest stack."""
+    _, params = nnx.split(run.abstract_model, nnx.Param)
+    stacked = map_parameters(lambda axes, shape: shape[0] if len(shape) > len(axes) else 1, params)
+    return max(jax.tree.leaves(stacked))
+
+
+def _has_rows(one: Any, rows: int) -> bool:
+    """Whether an array is [rows, ...], or is stacked, [N, rows, ...]."""
+    return rows in one.shape[:1] or (rows in one.shape[1:2] and one.shape[0] > 1)
 
 
 def _gradients(run: Run, params: nnx.State) -> float:
@@ -130,24 +158,16 @@ def _gradients(run: Run, params: nnx.State) -> float:
     return math.fsum(jax.tree.leaves(sizes))
 
 
-def _results(jaxpr: Any) -> Iterator[Any]:
-    """The arrays that a program computes, in the programs that it calls too."""
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """Those of a program, and of the programs that it calls."""
     for equation in jaxpr.eqns:
-        yield from (one.aval for one in equation.outvars if hasattr(one.aval, "shape"))
+        yield equation
         for inner in jaxprs_in_params(equation.params):
-            yield from _results(inner)
+            yield from _equations(inner)
 
 
 def _batch_bytes(row: Mapping[str, Any], run: Run) -> float:
     return run.options.batch_size * sum(map(_size, row.values()))
-
-
-def _bytes(tree: Any) -> float:
-    """Bytes of abstract arrays on one device."""
-    return sum(
-        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-        for leaf in jax.tree.leaves(tree)
-    )
 
 
 def _size(leaf: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -75,10 +76,10 @@ def test_the_richest_policy_that_fits_is_chosen(monkeypatch: pytest.MonkeyPatch)
     assert sizes == sorted(set(sizes), reverse=True)
     assert sizes[-1] == 4 * BATCH * LENGTH * 32
 
-    def chosen(memory: float | None) -> Any:
+    def chosen(memory: float | None, taken: float = 0.0) -> Any:
         monkeypatch.setattr(remat, "usable_bytes", lambda mesh: memory)
         where = partitioning.make_layout({"data": 2}, devices=jax.devices()[:2])
-        with where.active():
+        with dataclasses.replace(where, reserved=taken).active():
             return remat.fitting_policy(body, x, stack.num_layers, stacked)
 
     whole = [stack.num_layers * size / 2 / remat.ACTIVATIONS for size in sizes]
@@ -87,3 +88,4 @@ def test_the_richest_policy_that_fits_is_chosen(monkeypatch: pytest.MonkeyPatch)
     assert chosen(whole[0]) is remat.POLICIES["products"]
     assert chosen(whole[0] - 1) is remat.POLICIES["attention"]
     assert chosen(whole[1] - 1) is remat.POLICIES["nothing"]
+    assert chosen(whole[0] + 100, taken=101) is remat.POLICIES["attention"]

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.core.partitioning import make_layout
 from t5x_like.layers.basic import Linear
 from t5x_like.layers.dropout import dropout
-from t5x_like.layers.stacks.stack import Stack
+from t5x_like.layers.stacks.stack import SUMMED_AT_ONCE, Stack
 
 NUM_LAYERS = 5
 NORMAL = nnx.initializers.normal(0.5)
@@ -45,6 +46,31 @@ def test_unrolling_changes_neither_values_nor_gradients_nor_parameters(unroll, k
     for a, b in zip(got, want, strict=True):
         assert a.shape == b.shape
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("remat", [None, "nothing"])
+def test_gradients_of_what_all_layers_read_are_summed_as_many_as_fit(remat, monkeypatch):
+    """In an unrolled stack; XLA would add up all at the end, and keep them until then."""
+    bias = jnp.linspace(-1.0, 1.0, 4)
+    layout = make_layout({"data": 2}, devices=jax.devices()[:2])
+
+    def gradient(unroll):
+        stack = Stack(make_layer, NUM_LAYERS, rngs=nnx.Rngs(0), unroll=unroll, remat=remat)
+
+        def loss(bias):
+            x, _ = stack(lambda layer, x, _: (jnp.tanh(layer(x) + bias), None), jnp.ones((2, 4)))
+            return jnp.square(x).sum()
+
+        return jax.grad(loss)
+
+    def sums(fitting):
+        memory = fitting * bias.nbytes / SUMMED_AT_ONCE
+        monkeypatch.setattr("t5x_like.layers.stacks.stack.usable_bytes", lambda mesh: memory)
+        with layout.active():
+            np.testing.assert_allclose(gradient(0)(bias), gradient(1)(bias), rtol=1e-5)
+            return str(jax.make_jaxpr(gradient(0))(bias)).count("optimization_barrier")
+
+    assert (sums(0.1), sums(2), sums(4), sums(5)) == (5, 3, 2, 1)
 
 
 def test_layers_start_different():

@@ -78,6 +78,12 @@ def test_parameters_alone_that_do_not_fit_need_a_mesh(whole):
     assert re.search(r"--mesh fsdp=-1, or more devices", line)
 
 
+def test_parameters_that_are_split_already_need_more_devices(whole):
+    split = mini("partitioning.make_layout.mesh={'fsdp': -1}")
+    found = dataclasses.replace(whole, parameters=1e12)
+    assert remedy(split, found, 16e9) == "set REMAT = 'nothing', or take more devices"
+
+
 def test_an_axis_that_divides_no_parameter_is_named(whole, monkeypatch):
     monkeypatch.setattr(advice, "_LARGE", 2**10)
     split = "partitioning.make_layout.mesh={'fsdp': 8}"
@@ -87,12 +93,24 @@ def test_an_axis_that_divides_no_parameter_is_named(whole, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_estimate_is_near_what_the_compiler_says():
+@pytest.mark.parametrize(
+    "bindings",
+    [
+        ["BATCH_SIZE=16384"],
+        # Hardly any rows, and the largest arrays are the biases of attention.
+        [
+            "BATCH_SIZE=8",
+            "t5.Config.num_encoder_layers=16",
+            "t5.Config.num_heads=16",
+            "TASK_FEATURE_LENGTHS={'inputs': 1024, 'targets': 229}",
+        ],
+    ],
+    ids=["rows", "biases"],
+)
+def test_the_estimate_is_near_what_the_compiler_says(bindings):
     """Under a policy that says what is stored; without one, XLA computes some of it again."""
     pytest.importorskip("libtpu", reason="no compiler for TPUs: pip install '.[plan]'")
-    found = plan(
-        T5, "v5e:2x4", bindings=["BATCH_SIZE=16384", BF16, "REMAT='products'"], memory_only=True
-    )
+    found = plan(T5, "v5e:2x4", bindings=[*bindings, BF16, "REMAT='products'"], memory_only=True)
     (phase,) = found.phases
     assert phase.hbm_estimated == pytest.approx(phase.hbm_needed, rel=0.2)
     assert phase.hbm_needed < CHIPS["v5e"].hbm_bytes
