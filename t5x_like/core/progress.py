@@ -1,7 +1,8 @@
-"""Progress bars, shown only on a terminal: a log file has no use for `\\r`."""
+"""Progress on standard error: lines, and bars on a terminal, as a log file has no use for `\\r`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,3 +12,8 @@ from tqdm import tqdm
 def bar(things: Iterable[Any] | None = None, *, shown: bool = True, **options: Any) -> tqdm:
     """A bar on standard error, over `things` or moved by `update`; options are tqdm's."""
     return tqdm(things, disable=None if shown else True, **options)
+
+
+def line(text: str) -> None:
+    """Writes a line above the bars."""
+    tqdm.write(text, file=sys.stderr)

@@ -1,5 +1,7 @@
 """A search for the settings with which a run fits and is fastest: mesh, microbatches, remat, scan.
 
+It takes many minutes, so each finding is a line on standard error at once.
+
 Memory is cheap to learn and time is not. So for each mesh the first setting that fits is found,
 from the one that computes least to the one that stores least; only the most promising of these are
 compiled to the end.
@@ -72,15 +74,22 @@ def search(
     notes: list[str] = []
     for mesh in progress.bar(meshes, desc="meshes", unit="mesh"):
         try:
-            fitting += _first_that_fits(attempt, {MESH: mesh} if mesh else {}, free)
+            found = [*_first_that_fits(attempt, {MESH: mesh} if mesh else {}, free)]
         except PlanError as error:
             notes.append(f"mesh {mesh}: {error}")
+            continue
+        fitting += found
+        for one in found:
+            progress.line(f"fits: {_text(one.settings)}")
+        if not found:
+            progress.line(f"does not fit: {mesh or 'what is set'}")
     promising = sorted(fitting, key=lambda one: one.seconds)[:compiled]
     done: list[Found] = []
 
     def compile_whole(settings: Settings) -> None:
         try:
             done.append(Found(settings, attempt(settings, False)))
+            progress.line(f"compiled: {_text(settings)}")
         except PlanError as error:
             notes.append(f"{dict(settings)}: {error}")
 
@@ -91,6 +100,10 @@ def search(
         compile_whole({**done[0].settings, "SCAN_UNROLL": "1"})
     kept = [one for one in done if one.plan.fits]
     return sorted(kept, key=lambda one: one.seconds), notes
+
+
+def _text(settings: Settings) -> str:
+    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items())
 
 
 def _first_that_fits(attempt: Try, mesh: Settings, free: Sequence[str]) -> Iterator[Found]:

@@ -75,6 +75,13 @@ def test_settings_of_the_user_are_kept():
     assert all(settings.keys() == {"MICROBATCHES"} for settings in seen)
 
 
+def test_findings_are_lines_at_once(capsys):
+    search(made_up, CHIPS, compiled=1)
+    lines = capsys.readouterr().err.splitlines()
+    assert "fits: mesh={'fsdp': -1} MICROBATCHES=1 REMAT='attention'" in lines
+    assert "compiled: mesh={'fsdp': -1} MICROBATCHES=1 REMAT='attention'" in lines
+
+
 def test_a_mesh_that_cannot_be_used_is_reported():
     def attempt(settings, memory_only):
         if "tensor" in settings[MESH]:
