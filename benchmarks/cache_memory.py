@@ -28,6 +28,7 @@ from t5x_like.vocabularies.learning.sentencepiece_training import train_sentence
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 
 _POOL_LINES = 40_000
+_PAGE = 4096
 
 
 def text_pool(seed: int = 0) -> list[str]:
@@ -58,24 +59,35 @@ def write_text(path: Path, size: int) -> None:
             written += file.write(chunk)
 
 
-def resident(process: int) -> int:
-    """Bytes in memory of a process and all its descendants; 0 once it is gone."""
+def resident(process: int) -> tuple[int, int]:
+    """Bytes in memory of a process and all its descendants, and those of no file.
+
+    0 once it is gone.
+    """
     try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        statm = Path(f"/proc/{process}/statm").read_text().split()
+        pages, of_files = int(statm[1]), int(statm[2])
         threads = list(Path(f"/proc/{process}/task").iterdir())
         children = [
             int(child) for thread in threads for child in (thread / "children").read_text().split()
         ]
     except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return pages * 4096 + sum(map(resident, children))
+        return 0, 0
+    others = [resident(child) for child in children]
+    return (
+        pages * _PAGE + sum(whole for whole, _ in others),
+        (pages - of_files) * _PAGE + sum(private for _, private in others),
+    )
 
 
 class PeakMemory:
-    """Watches this process and its children while it is entered; `bytes` is the highest sum."""
+    """Watches this process and its children while it is entered; keeps the highest sums.
+
+    `bytes` are resident; `private` are those that are no pages of files.
+    """
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.bytes = self.private = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -90,7 +102,8 @@ class PeakMemory:
     def _watch(self) -> None:
         own = int(Path("/proc/self").resolve().name)
         while not self._done.wait(0.05):
-            self.bytes = max(self.bytes, resident(own))
+            whole, private = resident(own)
+            self.bytes, self.private = max(self.bytes, whole), max(self.private, private)
 
 
 def vocabulary_of(kind: str, directory: Path) -> Vocabulary:

@@ -8,6 +8,8 @@ from typing import Any
 
 from t5x_like.core.protocols import FeatureConverter
 from t5x_like.data import order
+from t5x_like.data.samples import plans
+from t5x_like.data.samples.samples import is_planned
 from t5x_like.data.stream import Examples
 from t5x_like.data.task import Task
 
@@ -65,6 +67,8 @@ def identity(tasks: Sequence[Task]) -> dict[str, Any]:
         found[f"data.{task.name}.text"] = manifest.content_hash
         found[f"data.{task.name}.segments"] = manifest.segmentation
         found[f"data.{task.name}.objective"] = repr(task.objective)
+        if task.objective and is_planned(task.objective.geometry(task.lengths)):
+            found[f"data.{task.name}.plan"] = plans.VERSION
         found[f"data.{task.name}.steps"] = list(task.steps)
         found[f"data.{task.name}.eos"] = dict(task.eos or {})
     return found

@@ -202,10 +202,13 @@ class CarriedTokens:
     separators = False
     segments_of = None
 
-    def plan_rows(self, sentences, rng, rows):
-        steps = sentences.total // rows
-        for step in range(steps):
-            yield [(row * steps + step, row * steps + step + 1) for row in range(rows)]
+    def steps(self, tokens, rows):
+        return tokens // rows
+
+    def plan_rows(self, sentences, rng, steps, rows):
+        share = sentences.total // rows
+        for step in steps:
+            yield [(row * share + step, row * share + step + 1) for row in range(rows)]
 
 
 class CarriedObjective(TargetsOnly):

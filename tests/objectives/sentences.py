@@ -53,11 +53,10 @@ class InMemory:
 def planned(geometry, documents, seed=0, begins_word=None) -> dict[str, np.ndarray]:
     """The columns of a plan of the corpus of these documents: int64 [rows] each."""
     corpus = InMemory(documents, begins_word)
-    lists = list(geometry.plan(corpus, np.random.default_rng(seed)))
-    assert all(lists)
-    rows = [row for rows in lists for row in rows]
-    assert all(type(row) is tuple and all(type(value) is int for value in row) for row in rows)
-    table = np.array(rows, dtype=np.int64).reshape(len(rows), len(geometry.columns))
+    blocks = list(geometry.plan(corpus, np.random.default_rng(seed), range(len(corpus))))
+    assert all(map(len, blocks))
+    table = np.concatenate([np.zeros((0, len(geometry.columns)), np.int64), *blocks])
+    assert table.dtype == np.int64
     return dict(zip(geometry.columns, table.T, strict=True))
 
 

@@ -205,7 +205,9 @@ def test_rows_of_examples_spell_the_text():
 
     geometry = XLNet().geometry({"inputs": 128})
     carried: list[list[np.ndarray]] = [[] for _ in range(4)]
-    for step in geometry.plan_rows(InMemory([[10] * 400]), generator(), 4):
+    text_of_rows = InMemory([[10] * 400])
+    steps = range(geometry.steps(text_of_rows.total, 4))
+    for step in geometry.plan_rows(text_of_rows, generator(), steps, 4):
         for row, values in enumerate(step):
             columns = dict(zip(geometry.columns, values, strict=True))
             sample = {name: np.int32(columns[name]) for name in ("reset_memory", "backward")}

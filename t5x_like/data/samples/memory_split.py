@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -51,6 +52,11 @@ class MemorySplit:
         """int32 [n]: the tokens of record `i`. The caller must not change them."""
         del feature  # there is only one
         return self._documents[i][0]
+
+    def read_ahead(self, begin: int, end: int) -> contextlib.AbstractContextManager[None]:
+        """Does nothing: all is in memory."""
+        del begin, end
+        return contextlib.nullcontext()
 
     def segments(self, i: int) -> np.ndarray:
         """int32 [S]: the positions in record `i` at which a segment starts."""

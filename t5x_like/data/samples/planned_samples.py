@@ -9,11 +9,11 @@ import numpy as np
 
 from t5x_like.core.protocols import TokenIds
 from t5x_like.data.samples import plans
-from t5x_like.data.samples.randomness import example_rng, noise_source
-from t5x_like.data.samples.token_stream import FEATURE, Segments, TokenStream
+from t5x_like.data.samples.plan_parts import END, START, PlanParts, texts_of
+from t5x_like.data.samples.randomness import noise_source
+from t5x_like.data.samples.token_stream import FEATURE, TokenStream
 
-_START, _END = "_start", "_end"
-_SPAN = (f"{FEATURE}{_START}", f"{FEATURE}{_END}")
+_SPAN = (f"{FEATURE}{START}", f"{FEATURE}{END}")
 
 
 class PlannedSamples:
@@ -39,9 +39,9 @@ class PlannedSamples:
         self.stream = stream
         self.plan = plan
         self.constants = dict(constants or {})
-        self._texts = _texts(columns)
+        self._texts = texts_of(columns)
         self._numbers = [
-            (name, i) for i, name in enumerate(columns) if not name.endswith((_START, _END))
+            (name, i) for i, name in enumerate(columns) if not name.endswith((START, END))
         ]
         self._segments_of = None if segments_of is None else self._texts[segments_of]
 
@@ -97,53 +97,20 @@ def plan_samples(
     """
     source = noise_source("plan", shape)
     columns = tuple(shape.columns)
-    _texts(columns)
+    texts_of(columns)
     carried = hasattr(shape, "plan_rows")
     if carried and rows is None:
         raise ValueError(f"{shape} carries rows from batch to batch: say how many a batch has")
 
-    def blocks() -> Iterator[np.ndarray]:
-        # The noise depends on the geometry alone: a text has one plan, which all runs share.
-        arguments = Segments(stream, ids), example_rng(0, source, 0)
-        for some in shape.plan_rows(*arguments, rows) if carried else shape.plan(*arguments):
-            if len(some):
-                block = np.asarray(some, np.int64)
-                yield _check_block(block, shape, columns=columns, total=stream.total)
+    # The noise depends on the geometry alone: a text has one plan, which all runs share.
+    parts = PlanParts(stream, shape, rows if carried else None, ids, source)
 
     what = f"{plans.identity(shape)}|{rows}" if carried else plans.identity(shape)
     if ids is not None and ids.word_starts is not None:
         what += "|words"
-    table = plans.load_or_make(stream.split, what, blocks, columns=len(columns))
+    table = plans.load_or_make(stream.split, what, parts.made, columns=len(columns), bar=False)
     if carried and rows is not None and len(table.values) % rows:
         raise ValueError(f"{shape} planned {len(table.values)} samples for batches of {rows} rows")
     return PlannedSamples(
         stream, table, columns=columns, segments_of=shape.segments_of, constants=constants
     )
-
-
-def _texts(columns: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The numbers of the columns of each text's start and end."""
-    texts = {}
-    for i, column in enumerate(columns):
-        if column.endswith(_START):
-            name = column.removesuffix(_START)
-            if name + _END not in columns:
-                raise ValueError(f"columns {columns} have {column} but not {name + _END}")
-            texts[name] = (i, columns.index(name + _END))
-    return texts
-
-
-def _check_block(
-    block: np.ndarray, shape: object, *, columns: Sequence[str], total: int
-) -> np.ndarray:
-    if block.shape[1] != len(columns):
-        raise ValueError(f"{shape} planned rows of {block.shape[1]} numbers for columns {columns}")
-    for start, end in _texts(columns).values():
-        begins, ends = block[:, start], block[:, end]
-        if (begins < 0).any() or (ends < begins).any() or (ends > total).any():
-            wrong = ((begins < 0) | (ends < begins) | (ends > total)).argmax()
-            raise ValueError(
-                f"{shape} planned a text from {begins[wrong]} to {ends[wrong]} in a stream of "
-                f"{total} tokens"
-            )
-    return block

@@ -22,7 +22,7 @@ import numpy as np
 from t5x_like.core import progress, whole_files
 from t5x_like.data.cache.format import plan_name
 
-_VERSION = 2
+VERSION = 3
 """The version of the file format and of the code with which this package's geometries plan."""
 _DTYPE = np.dtype("<i8")
 _SILENT_SECONDS = 2
@@ -67,7 +67,9 @@ class Table:
         return _open_existing, (self.path, self.values.shape[1])
 
 
-def load_or_make(split: Described, what: str, blocks: Blocks, *, columns: int = 1) -> Table:
+def load_or_make(
+    split: Described, what: str, blocks: Blocks, *, columns: int = 1, bar: bool = True
+) -> Table:
     """The table called `what`, which is read if it exists, and otherwise made and written.
 
     Args:
@@ -75,11 +77,12 @@ def load_or_make(split: Described, what: str, blocks: Blocks, *, columns: int = 
       what: a text that identifies everything else on which the table depends.
       blocks: makes the rows in blocks, int64 [n, columns] (or [n] for one column).
       columns: the number of columns.
+      bar: whether to show how many rows have been made; `blocks` may have a bar of its own.
     """
-    planned = functools.partial(_with_bar, split.name, blocks)
+    planned = functools.partial(_with_bar, split.name, blocks) if bar else blocks
     if split.directory is None:
         return _in_memory(planned(), columns)
-    decisive = repr([_VERSION, split.content, what])
+    decisive = repr([VERSION, split.content, what])
     key = hashlib.sha256(decisive.encode()).hexdigest()[:16]
     path = split.directory / plan_name(split.name, key)
     if table := _open(path, columns):

@@ -137,11 +137,16 @@ def make_samples(
         return ConcatenatedSamples(stream, shape.length, stride=shape.stride, constants=constants)
     if isinstance(shape, geometry.SplitDocuments):
         return planned_samples.split_documents(stream, shape.length)
-    if is_carried(shape) or hasattr(shape, "plan"):
+    if is_planned(shape):
         return planned_samples.plan_samples(stream, shape, constants=constants, rows=rows, ids=ids)
     raise TypeError(
         f"no samples of geometry {shape!r} can be made; see t5x_like.data.samples.samples"
     )
+
+
+def is_planned(shape: object) -> bool:
+    """Whether the samples of a geometry are planned (`geometry.Planned`, `geometry.Carried`)."""
+    return hasattr(shape, "plan") or is_carried(shape)
 
 
 def is_carried(shape: object) -> bool:

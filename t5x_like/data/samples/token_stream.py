@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -14,7 +16,8 @@ from t5x_like.objectives.parts.words import begins_word
 
 FEATURE = "targets"
 _BLOCK = 1 << 20
-_REMEMBERED = 4096
+_REMEMBERED = 1 << 21
+"""Offsets of the documents that are kept in memory."""
 
 
 class Split(plans.Described, Protocol):
@@ -33,6 +36,8 @@ class Split(plans.Described, Protocol):
     def raw_feature(self, i: int, feature: str) -> np.ndarray: ...
 
     def segments(self, i: int) -> np.ndarray: ...
+
+    def read_ahead(self, begin: int, end: int) -> contextlib.AbstractContextManager[None]: ...
 
 
 def separator(ids: TokenIds) -> int | None:
@@ -156,6 +161,19 @@ class TokenStream:
             bounds = self._starts[self._firsts[begin : begin + _BLOCK + 1]]
             yield np.stack([bounds[:-1], bounds[1:] - gap], axis=1)
 
+    def read_ahead(self, documents: range) -> contextlib.AbstractContextManager[None]:
+        """Has these documents in memory, read together."""
+        begin, end = self._firsts[[documents.start, documents.stop]].tolist()
+        return self.split.read_ahead(begin, end)
+
+    def document_edges(self, tokens: int) -> list[int]:
+        """Numbers of documents, from 0 to their number, with `tokens` tokens or more between."""
+        offsets = np.arange(tokens, self.total, tokens)
+        records = self._starts.searchsorted(offsets)
+        last = len(self._firsts) - 1
+        between = np.unique(self._firsts.searchsorted(records))
+        return [0, *between[(between > 0) & (between < last)].tolist(), last]
+
 
 class Segments:
     """The `geometry.Sentences` of a stream, with the most recent documents in memory.
@@ -170,7 +188,8 @@ class Segments:
         self._split = stream.split
         self._firsts = stream._firsts
         self._starts = stream._starts
-        self._remembered = functools.lru_cache(_REMEMBERED)(self._bounds)
+        self._remembered: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._size = 0
         self.total = stream.total
 
     def __len__(self) -> int:
@@ -193,7 +212,15 @@ class Segments:
 
         A document without segments counts as one segment. The array must not be changed.
         """
-        return self._remembered(document)
+        bounds = self._remembered.get(document)
+        if bounds is not None:
+            self._remembered.move_to_end(document)
+            return bounds
+        bounds = self._remembered[document] = self._bounds(document)
+        self._size += len(bounds)
+        while self._size > _REMEMBERED and len(self._remembered) > 1:
+            self._size -= len(self._remembered.popitem(last=False)[1])
+        return bounds
 
     def _bounds(self, document: int) -> np.ndarray:
         if not 0 <= document < len(self):

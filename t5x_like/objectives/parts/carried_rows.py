@@ -115,41 +115,44 @@ class CarriedRows:
         """Tokens of A and B together."""
         return self.length - self.reuse_length - SPECIALS
 
-    def plan_rows(
-        self, sentences: Sentences, rng: np.random.Generator, rows: int
-    ) -> Iterator[list[tuple[int, ...]]]:
-        """Yields the samples of each step, in the order of the rows.
+    def steps(self, tokens: int, rows: int) -> int:
+        """The number of batches of `rows` rows that a stream of so many tokens makes.
 
         Raises:
-          ValueError: the corpus is too short for `rows` rows, or `rows` is below 1 or odd.
+          ValueError: it is too short for `rows` rows, or `rows` is below 1 or odd.
         """
-        directions = (False, True) if self.bidirectional else (False,)
-        if rows < 1 or rows % len(directions):
+        directions = self.rows_multiple
+        if rows < 1 or rows % directions:
             raise ValueError(
                 f"{self} needs an even number of rows, as many forward as backward, got {rows}"
                 if self.bidirectional
                 else f"{self} needs at least one row, got {rows}"
             )
-        size = sentences.total // (rows // len(directions))
+        size = tokens // (rows // directions)
         needed = self.length - SPECIALS
         if size < needed:
-            allowed = sentences.total // needed * len(directions)
+            allowed = tokens // needed * directions
             raise ValueError(
-                f"a corpus of {sentences.total} tokens is too short for {rows} rows with {self}, "
+                f"a corpus of {tokens} tokens is too short for {rows} rows with {self}, "
                 f"which needs {needed} tokens a row of text: it allows {allowed} rows; make the "
                 "batch smaller or take more text"
             )
-        starts = range(0, size * (rows // len(directions)), size)
-        return self._steps(
-            [_Row(sentences, i, i + size, backward) for backward in directions for i in starts], rng
-        )
+        return (size - needed) // self.reuse_length + 1
 
-    def _steps(self, rows: list[_Row], rng: np.random.Generator) -> Iterator[list[tuple[int, ...]]]:
-        last = len(rows[0]) - (self.length - SPECIALS)
-        for position in range(0, last + 1, self.reuse_length):
-            draws = rng.random((len(rows), 3)).tolist()
+    def plan_rows(
+        self, sentences: Sentences, rng: np.random.Generator, steps: range, rows: int
+    ) -> Iterator[list[tuple[int, ...]]]:
+        """Yields the samples of each step, in the order of the rows."""
+        directions = (False, True) if self.bidirectional else (False,)
+        of_direction = rows // len(directions)
+        size = sentences.total // of_direction
+        starts = range(0, size * of_direction, size)
+        texts = [_Row(sentences, i, i + size, backward) for backward in directions for i in starts]
+        for step in steps:
+            draws = rng.random((rows, 3)).tolist()
             yield [
-                self._sample(row, position, *draw) for row, draw in zip(rows, draws, strict=True)
+                self._sample(text, step * self.reuse_length, *draw)
+                for text, draw in zip(texts, draws, strict=True)
             ]
 
     def _sample(

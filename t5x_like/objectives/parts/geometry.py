@@ -12,6 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
+Rows = np.ndarray | list[tuple[int, ...]]
+"""Some rows of a plan: int64 [n, columns], or as tuples."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ConcatenateAndSplit:
@@ -125,12 +128,12 @@ class Planned(Protocol):
     def segments_of(self) -> str | None: ...
 
     def plan(
-        self, sentences: Sentences, rng: np.random.Generator
-    ) -> Iterable[list[tuple[int, ...]]]:
-        """Yields the rows in order, some at a time.
+        self, sentences: Sentences, rng: np.random.Generator, documents: range
+    ) -> Iterable[Rows]:
+        """Yields the rows of these documents in order, some at a time.
 
-        They depend on the fields, the text and the generator alone. One document is in memory at a
-        time, and any document may be read again.
+        They depend on the fields, the text and the arguments alone. Other processes plan other
+        documents, and any document may be read.
         """
 
 
@@ -153,14 +156,17 @@ class Carried(Protocol):
     @property
     def segments_of(self) -> str | None: ...
 
-    def plan_rows(
-        self, sentences: Sentences, rng: np.random.Generator, rows: int
-    ) -> Iterable[list[tuple[int, ...]]]:
-        """Plans like `Planned.plan`, for batches of `rows` rows; yields a multiple of `rows`.
+    def steps(self, tokens: int, rows: int) -> int:
+        """The number of batches of `rows` rows that a stream of so many tokens makes.
 
         Raises:
-          ValueError: the corpus is too short for `rows` rows; the message says how many it allows.
+          ValueError: it is too short for `rows` rows; the message says how many it allows.
         """
+
+    def plan_rows(
+        self, sentences: Sentences, rng: np.random.Generator, steps: range, rows: int
+    ) -> Iterable[Rows]:
+        """Plans like `Planned.plan`, `rows` rows for each of these steps."""
 
 
 def constants(geometry: object) -> Mapping[str, int]:

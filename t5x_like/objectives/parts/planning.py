@@ -1,4 +1,4 @@
-"""Functions that plans of samples share: starts of words, pieces of segments, random numbers."""
+"""Functions that plans of samples share: pieces of segments, random numbers, rows."""
 
 from __future__ import annotations
 
@@ -16,45 +16,17 @@ ROWS = 4096
 """Rows of a plan in one list."""
 NUMBERS = 4096
 """Random numbers to draw together."""
-
-
-WINDOW = 16
-"""Tokens to read together when one start of a word is sought; most words have fewer."""
 TOKENS = 4096
 """Tokens to read together when all starts of words are sought."""
 
 
-def word_before(sentences: Sentences, start: int, end: int) -> int:
-    """The last start of a word above `start` and at most `end`; `end` if there is none.
+def in_pieces(sentences: Sentences, bounds: np.ndarray, *, longest: int, piece: int) -> np.ndarray:
+    """Where segments and pieces of segments start, and where the last ends: int64 [P + 1].
 
-    A text that begins at `start` and ends there holds whole words.
+    `bounds` are those of a document, or consecutive ones of it. Segments of more than `longest`
+    tokens are cut in pieces. A piece has at most `piece` tokens and ends where a word does, unless
+    the word is longer. Text without line breaks is one segment.
     """
-    last = min(end, sentences.total - 1)
-    while start < last and end < sentences.total:
-        first = max(start + 1, last - WINDOW + 1)
-        found = sentences.word_starts(first, last + 1).nonzero()[0]
-        if len(found):
-            return first + int(found[-1])
-        last = first - 1
-    return end
-
-
-def word_after(sentences: Sentences, start: int, end: int) -> int:
-    """The first start of a word from `start` on and below `end`; `start` if there is none."""
-    for first in range(start, end, WINDOW):
-        found = sentences.word_starts(first, min(first + WINDOW, end)).nonzero()[0]
-        if len(found):
-            return first + int(found[0])
-    return start
-
-
-def in_pieces(sentences: Sentences, document: int, *, longest: int, piece: int) -> np.ndarray:
-    """Where segments and pieces of segments start, and the document's end: int64 [P + 1].
-
-    Segments of more than `longest` tokens are cut in pieces. A piece has at most `piece` tokens and
-    ends where a word does, unless the word is longer. Text without line breaks is one segment.
-    """
-    bounds = sentences[document]
     long = (bounds[1:] - bounds[:-1] > longest).nonzero()[0].tolist()
     if not long:
         return bounds

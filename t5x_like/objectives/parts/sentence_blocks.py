@@ -56,15 +56,17 @@ class SentenceBlocks:
                 f"segment, none of them negative, got {self}"
             )
 
-    def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
+    def plan(
+        self, sentences: Sentences, rng: np.random.Generator, documents: range
+    ) -> Iterable[list[Row]]:
         """Yields the blocks in order; they have no gaps, and nothing is drawn."""
-        return in_lists(self._blocks(sentences))
+        return in_lists(self._blocks(sentences, documents))
 
-    def _blocks(self, sentences: Sentences) -> Iterator[Row]:
+    def _blocks(self, sentences: Sentences, documents: range) -> Iterator[Row]:
         longest = self.length - self.per_segment
         start = used = 0
-        for document in range(len(sentences)):
-            segments = in_pieces(sentences, document, longest=longest, piece=longest)
+        for document in documents:
+            segments = in_pieces(sentences, sentences[document], longest=longest, piece=longest)
             # A block of segments i to j has costs[j] - costs[i] tokens, added ones included.
             costs = (segments + self.per_segment * np.arange(len(segments))).tolist()
             bounds = segments.tolist()
@@ -124,15 +126,19 @@ class LineBlocks:
         """The numbers that every sample holds."""
         return (("length", self.length),)
 
-    def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
+    def plan(
+        self, sentences: Sentences, rng: np.random.Generator, documents: range
+    ) -> Iterable[list[Row]]:
         """Yields the blocks in order, without gaps."""
-        return in_lists(self._blocks(sentences, uniforms(rng, NUMBERS)))
+        return in_lists(self._blocks(sentences, documents, uniforms(rng, NUMBERS)))
 
-    def _blocks(self, sentences: Sentences, draws: Iterator[float]) -> Iterator[Row]:
+    def _blocks(
+        self, sentences: Sentences, documents: range, draws: Iterator[float]
+    ) -> Iterator[Row]:
         target = self.length
-        for document in range(len(sentences)):
+        for document in documents:
             lines = in_pieces(
-                sentences, document, longest=self.length, piece=(self.length + 1) // 2
+                sentences, sentences[document], longest=self.length, piece=(self.length + 1) // 2
             )
             bounds = lines.tolist()
             last = len(bounds) - 1

@@ -10,138 +10,173 @@ breaks would have no pairs in order.
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.objectives.parts.drawing import uniforms
-from t5x_like.objectives.parts.planning import (
-    NUMBERS,
-    in_lists,
-    in_pieces,
-    random_integer,
-    word_after,
-    word_before,
-)
+from t5x_like.objectives.parts.excerpts import Excerpt
+from t5x_like.objectives.parts.random_texts import Elsewhere, random_integers, short_segments
 
 if TYPE_CHECKING:
     from t5x_like.objectives.parts.geometry import Sentences
 
 COLUMNS = ("first_start", "first_end", "second_start", "second_end", "is_random")
-ATTEMPTS = 10
-
-Row = tuple[int, ...]
 
 
-def _segments(sentences: Sentences, document: int, length: int) -> np.ndarray:
-    """Offsets of a document's segments, none longer than a sample."""
-    return in_pieces(sentences, document, longest=length, piece=(length + 1) // 2)
+@dataclasses.dataclass(frozen=True)
+class _Chunks:
+    """The chunks of some documents, each divided in two; int64 [n] each, positions in a text.
 
-
-def _elsewhere(
-    sentences: Sentences, document: int, *, length: int, tokens: int, draws: Iterator[float]
-) -> tuple[int, int]:
-    """The range of random segments of another document: `tokens` tokens or a little more.
-
-    There are fewer tokens at the end of a document, but at least one segment. If `ATTEMPTS` draws
-    find no other document, it is the same one, as in the published code.
+    A chunk is the next segments that hold as many tokens as is the target, or the next two without
+    a target. The first text, up to `split`, is one or more of its segments, the second the others.
+    If the second `is_random` instead, the others begin the next chunk.
     """
-    for _ in range(ATTEMPTS):
-        other = random_integer(0, len(sentences) - 1, draws)
-        if other != document:
-            break
-    bounds = _segments(sentences, other, length)
-    first = random_integer(0, len(bounds) - 2, draws)
-    end = min(int(bounds.searchsorted(bounds[first] + max(1, tokens))), len(bounds) - 1)
-    return int(bounds[first]), int(bounds[end])
+
+    window: np.ndarray
+    start: np.ndarray
+    split: np.ndarray
+    end: np.ndarray
+    is_random: np.ndarray
+    target: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls,
+        text: Excerpt,
+        windows: np.ndarray,
+        targets: np.ndarray | None,
+        *,
+        random_probability: float,
+        rng: np.random.Generator,
+    ) -> _Chunks:
+        """Those of all windows at once, one chunk of each after another."""
+        at, last = text.firsts[windows], text.lasts[windows]
+        left = np.arange(len(windows))
+        found = []
+        while len(left):
+            now = at[left]
+            start = text.bounds[now]
+            end = now + 2 if targets is None else text.bounds.searchsorted(start + targets[left])
+            end = np.minimum(end, last[left])
+            alone = end == now + 1
+            middle = np.where(alone, end, random_integers(now + 1, end - 1, rng))
+            is_random = alone | (rng.random(len(left)) < random_probability)
+            found.append((left, start, text.bounds[middle], text.bounds[end], is_random))
+            at[left] = np.where(is_random, middle, end)
+            left = left[at[left] < last[left]]
+        lane, start, split, end, is_random = (
+            np.concatenate(column) for column in zip(*found, strict=True)
+        )
+        order = np.argsort(lane, kind="stable")
+        lane = lane[order]
+        return cls(
+            windows[lane],
+            start[order],
+            split[order],
+            end[order],
+            is_random[order],
+            None if targets is None else targets[lane],
+        )
 
 
-def _document_pairs(
+def _planned(
     sentences: Sentences,
-    document: int,
+    rng: np.random.Generator,
+    documents: range,
     *,
     length: int,
-    target: int | None,
+    passes: int = 1,
+    short_probability: float | None,
     random_probability: float,
-    draws: Iterator[float],
-) -> Iterator[Row]:
-    """The pairs of a document before truncation.
+) -> Iterator[np.ndarray]:
+    """The pairs of some documents, in order, in each pass: a block, int64 [n, 5].
 
-    Each pair is made of a chunk: the next segments that hold `target` tokens, or the next two where
-    that is None. The first text is one or more of these segments, the second the others. If the
-    second is random instead, the others begin the next chunk.
+    Without `short_probability` a chunk is two segments.
     """
-    bounds = _segments(sentences, document, length).tolist()
-    last = len(bounds) - 1
-    at = 0
-    while at < last:
-        start = bounds[at]
-        end = at + 2 if target is None else bisect.bisect_left(bounds, start + target, at + 1)
-        end = min(end, last)
-        alone = end == at + 1
-        middle = end if alone else random_integer(at + 1, end - 1, draws)
-        split = bounds[middle]
-        if alone or next(draws) < random_probability:
-            tokens = 1 if target is None else target - (split - start)
-            second = _elsewhere(sentences, document, length=length, tokens=tokens, draws=draws)
-            yield (start, split, *second, 1)
-            at = middle
-        else:
-            yield (start, split, split, bounds[end], 0)
-            at = end
+    if not documents:
+        return
+    text = Excerpt.of(
+        sentences, [short_segments(sentences, sentences[i], length) for i in documents]
+    )
+    windows = np.tile(np.arange(len(documents)), passes)
+    targets = None
+    if short_probability is not None:
+        short = rng.random(len(windows)) < short_probability
+        drawn = random_integers(2, np.full(len(windows), length), rng)
+        targets = np.where(short, drawn, length)
+    chunks = _Chunks.of(text, windows, targets, random_probability=random_probability, rng=rng)
+    edges = np.stack([chunks.split, chunks.end])
+    shifts = text.shifts[chunks.window]
+    sources = [(text, np.flatnonzero(~chunks.is_random))]
+    second_shifts = shifts.copy()
+    if chunks.is_random.any():
+        random = np.flatnonzero(chunks.is_random)
+        tokens = len(text.word_at_most)
+        elsewhere = Elsewhere.drawn(sentences, rng, length=length, tokens=tokens)
+        missing = np.ones(len(random), np.int64)
+        if chunks.target is not None:
+            missing = (chunks.target - chunks.split + chunks.start)[random]
+        own = documents.start + chunks.window[random]
+        window, edges[:, random] = elsewhere.texts(own, missing, rng)
+        second_shifts[random] = elsewhere.text.shifts[window]
+        sources.append((elsewhere.text, random))
+    sizes = chunks.split - chunks.start, edges[1] - edges[0]
+    first_cut, second_cut = _cuts(*sizes, length, rng, in_order=random_probability == 0)
+    first = _whole_words(text, np.stack([chunks.start, chunks.split]), first_cut)
+    second = np.empty_like(edges)
+    for source, some in sources:
+        second[:, some] = _whole_words(source, edges[:, some], second_cut[:, some])
+    yield np.stack([*(first + shifts), *(second + second_shifts), chunks.is_random], axis=1)
 
 
-def _truncated(
-    rows: list[Row],
+def _cuts(
+    first: np.ndarray,
+    second: np.ndarray,
     length: int,
     rng: np.random.Generator,
     *,
-    sentences: Sentences,
-    in_order: bool = False,
-) -> list[Row]:
-    """The rows with their two texts cut to at most `length` tokens together.
+    in_order: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of two texts of these sizes, tokens lost at the front and tokens kept: int64 [2, n] each.
+
+    Together the texts keep at most `length` tokens.
 
     The published code removes one token at a time, from the longer text (the second if equal), from
     its front or its back with probability 1/2. Here the lengths are computed and the cuts at the
     front are binomial draws, with the same result. Texts that are `in_order` may be swapped later,
     so if they are equal either may lose the token: were it always the second, an odd `length` would
     tell which pairs are swapped. The published code swaps first, but a plan serves all epochs.
-
-    Parts of words at the cuts are removed too, unless no whole word would be left.
     """
-    first_start, first_end, second_start, second_end, is_random = np.array(rows).T
-    first, second = first_end - first_start, second_end - second_start
-    half = np.full(len(rows), length - length // 2)
+    half = np.full(len(first), length - length // 2)
     if in_order:
-        half = (length + rng.integers(2, size=len(rows))) // 2
+        half = (length + rng.integers(2, size=len(first))) // 2
     kept_first = np.minimum(first, np.maximum(half, length - second))
     kept_second = np.minimum(second, length - kept_first)
-    first_kept = first_start + rng.binomial(first - kept_first, 0.5)
-    second_kept = second_start + rng.binomial(second - kept_second, 0.5)
-    texts = (
-        _whole_words(sentences, np.stack(columns, axis=1).tolist())
-        for columns in (
-            (first_start, first_kept, first_kept + kept_first, first_end),
-            (second_start, second_kept, second_kept + kept_second, second_end),
-        )
+    return (
+        np.stack([rng.binomial(first - kept_first, 0.5), kept_first]),
+        np.stack([rng.binomial(second - kept_second, 0.5), kept_second]),
     )
-    labels = is_random.tolist()
-    return [(*a, *b, label) for a, b, label in zip(*texts, labels, strict=True)]
 
 
-def _whole_words(sentences: Sentences, texts: list[list[int]]) -> Iterator[tuple[int, int]]:
-    """The kept ranges without parts of words; `texts` are (start, kept start, kept end, end)."""
-    for start, kept, end, last in texts:
-        first = word_after(sentences, kept, end) if kept > start else kept
-        final = word_before(sentences, kept, end) if end < last else end
-        if first < final:
-            yield first, final
-        else:
-            # The end of one word and the beginning of another are left: the longer part stays.
-            yield (kept, first) if first - kept > end - first else (first, end)
+def _whole_words(text: Excerpt, edges: np.ndarray, cut: np.ndarray) -> np.ndarray:
+    """Starts and ends of what is left of texts, without parts of words at cuts: int64 [2, n].
+
+    Unless no whole word would be left. `cut` is a result of `_cuts`.
+    """
+    (start, end), (lost, kept) = edges, cut
+    low, high = start + lost, start + lost + kept
+    first = np.where(low > start, text.word_after(low, high), low)
+    last = np.where(high < end, text.word_before(low, high), high)
+    # The end of one word and the beginning of another are left: the longer part stays.
+    ending = first - low > high - first
+    return np.stack(
+        [
+            np.where(first < last, first, np.where(ending, low, first)),
+            np.where(first < last, last, np.where(ending, first, high)),
+        ]
+    )
 
 
 def _check_length(name: str, length: int) -> None:
@@ -184,24 +219,19 @@ class SentencePairs:
             if not 0 <= value <= 1:
                 raise ValueError(f"SentencePairs: {name} lies between 0 and 1, got {value}")
 
-    def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
+    def plan(
+        self, sentences: Sentences, rng: np.random.Generator, documents: range
+    ) -> Iterator[np.ndarray]:
         """Yields the pairs of each document in order, in each pass; see `geometry.Planned.plan`."""
-        for rows in in_lists(self._pairs(sentences, uniforms(rng, NUMBERS))):
-            in_order = self.random_probability == 0
-            yield _truncated(rows, self.length, rng, sentences=sentences, in_order=in_order)
-
-    def _pairs(self, sentences: Sentences, draws: Iterator[float]) -> Iterator[Row]:
-        for _ in range(self.passes):
-            for document in range(len(sentences)):
-                short = next(draws) < self.short_probability
-                yield from _document_pairs(
-                    sentences,
-                    document,
-                    length=self.length,
-                    target=random_integer(2, self.length, draws) if short else self.length,
-                    random_probability=self.random_probability,
-                    draws=draws,
-                )
+        return _planned(
+            sentences,
+            rng,
+            documents,
+            length=self.length,
+            passes=self.passes,
+            short_probability=self.short_probability,
+            random_probability=self.random_probability,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,20 +255,15 @@ class SingleSentencePairs:
     def __post_init__(self) -> None:
         _check_length("SingleSentencePairs", self.length)
 
-    def plan(self, sentences: Sentences, rng: np.random.Generator) -> Iterable[list[Row]]:
+    def plan(
+        self, sentences: Sentences, rng: np.random.Generator, documents: range
+    ) -> Iterator[np.ndarray]:
         """Yields the pairs of each document in order; see `geometry.Planned.plan`."""
-        draws = uniforms(rng, NUMBERS)
-        pairs = (
-            pair
-            for document in range(len(sentences))
-            for pair in _document_pairs(
-                sentences,
-                document,
-                length=self.length,
-                target=None,
-                random_probability=0.5,
-                draws=draws,
-            )
+        return _planned(
+            sentences,
+            rng,
+            documents,
+            length=self.length,
+            short_probability=None,
+            random_probability=0.5,
         )
-        for rows in in_lists(pairs):
-            yield _truncated(rows, self.length, rng, sentences=sentences)

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+from t5x_like.data.cache import writer
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -44,8 +45,22 @@ def test_damage_inside_a_file_is_found_when_it_is_read(make_cache):
     middle = slice(len(data) // 2, len(data) // 2 + 200)
     data[middle] = bytes(byte ^ 255 for byte in data[middle])
     path.write_bytes(data)
+    split = Cache.open(directory).split("train")
     with pytest.raises(CacheError, match="damaged at record 0"):
-        Cache.open(directory).split("train").record(0)
+        split.record(0)
+    with pytest.raises(CacheError, match="damaged at record 0"), split.read_ahead(0, len(split)):
+        pass
+
+
+def test_records_that_are_read_ahead_are_the_same(make_cache, monkeypatch):
+    monkeypatch.setattr(writer, "BLOCK_BYTES", 200)
+    split = make_cache(TEXTS).split("train")
+    assert len(split.info.shards) > 2
+    each = [split.record(i)["targets"].tolist() for i in range(50)]
+    with split.read_ahead(3, 45):
+        assert [split.record(i)["targets"].tolist() for i in range(50)] == each
+        monkeypatch.setattr(split, "_read_from_shard", None)
+        assert [split.record(i)["targets"].tolist() for i in range(3, 45)] == each[3:45]
 
 
 def test_cache_of_something_else_is_refused(make_cache):

@@ -27,8 +27,8 @@ class RandomSpans:
     constants: ClassVar = (("always", 9),)
     columns: ClassVar = ("a_start", "label", "b_start", "b_end", "a_end")
 
-    def plan(self, sentences, rng):
-        for _ in range(len(sentences)):
+    def plan(self, sentences, rng, documents):
+        for _ in documents:
             drawn = rng.integers(0, sentences.total + 1, (self.count, 4))
             a, b = np.sort(drawn[:, :2]), np.sort(drawn[:, 2:])
             label = rng.integers(0, 2, self.count)
@@ -46,11 +46,14 @@ class Rows:
     segments_of: str | None = None
     columns: ClassVar = ("targets_start", "targets_end", "reset_memory")
 
-    def plan_rows(self, sentences, rng, rows):
-        share = sentences.total // rows // self.length
-        if not share:
-            raise ValueError(f"the corpus allows {sentences.total // self.length} rows")
-        for step in range(share):
+    def steps(self, tokens, rows):
+        if tokens < rows * self.length:
+            raise ValueError(f"the corpus allows {tokens // self.length} rows")
+        return tokens // rows // self.length
+
+    def plan_rows(self, sentences, rng, steps, rows):
+        share = self.steps(sentences.total, rows)
+        for step in steps:
             starts = [(row * share + step) * self.length for row in range(rows)]
             yield [(start, start + self.length, int(step == 0)) for start in starts]
 
@@ -112,7 +115,7 @@ class Wrong:
     separators: bool = False
     segments_of: str | None = None
 
-    def plan(self, sentences, rng):
+    def plan(self, sentences, rng, documents):
         yield list(self.rows)
 
 

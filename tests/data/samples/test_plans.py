@@ -104,7 +104,7 @@ class Shape:
     separators = False
     segments_of = None
 
-    def plan(self, sentences, rng):
+    def plan(self, sentences, rng, documents):
         yield [({start}, {start} + 2)]
 """
     )

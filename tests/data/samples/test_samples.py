@@ -135,7 +135,7 @@ def test_what_cannot_be_made_is_an_error(make_cache):
 def test_carried_shapes_are_told_by_what_they_plan():
     @dataclasses.dataclass(frozen=True)
     class Carried:
-        def plan_rows(self, sentences, rng, rows): ...
+        def plan_rows(self, sentences, rng, steps, rows): ...
 
     assert is_carried(Carried())
     assert not is_carried(SplitDocuments(3))

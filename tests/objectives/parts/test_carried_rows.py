@@ -22,7 +22,8 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 def planned(geometry: CarriedRows, text: InMemory, rows: int, seed: int = 0) -> list[list[Row]]:
     """Steps of rows of columns by name."""
-    steps = list(geometry.plan_rows(text, generator(seed), rows))
+    every = range(geometry.steps(text.total, rows))
+    steps = list(geometry.plan_rows(text, generator(seed), every, rows))
     assert all(type(value) is int for step in steps for row in step for value in row)
     return [[dict(zip(geometry.columns, row, strict=True)) for row in step] for step in steps]
 
@@ -197,16 +198,16 @@ def test_plans_depend_on_the_generator_alone():
 def test_too_little_text_and_odd_rows():
     text = InMemory([[100] * 10])
     with pytest.raises(ValueError, match=r"1000 tokens is too short for 34 rows.*allows 32 rows"):
-        CarriedRows(64, 32).plan_rows(text, generator(), 34)
+        CarriedRows(64, 32).steps(text.total, 34)
     assert len(planned(CarriedRows(64, 32), text, 32)) == 1
     with pytest.raises(ValueError, match="allows 16 rows"):
-        CarriedRows(64, 32, bidirectional=False).plan_rows(text, generator(), 17)
+        CarriedRows(64, 32, bidirectional=False).steps(text.total, 17)
     with pytest.raises(ValueError, match="allows 0 rows"):
-        CarriedRows().plan_rows(InMemory([]), generator(), 2)
+        CarriedRows().steps(0, 2)
     with pytest.raises(ValueError, match="even number of rows"):
-        CarriedRows(64, 32).plan_rows(text, generator(), 3)
+        CarriedRows(64, 32).steps(text.total, 3)
     with pytest.raises(ValueError, match="at least one row"):
-        CarriedRows(64, 32, bidirectional=False).plan_rows(text, generator(), 0)
+        CarriedRows(64, 32, bidirectional=False).steps(text.total, 0)
 
 
 @pytest.mark.parametrize(("length", "reuse"), [(512, 0), (512, 508), (5, 1), (0, 1)])

@@ -109,17 +109,17 @@ def test_a_document_without_line_breaks_fills_its_blocks():
 @pytest.mark.parametrize("geometry", [SentenceBlocks(8, True), SentenceBlocks(8, False)])
 def test_blocks_take_no_random_numbers(geometry):
     rng = np.random.default_rng(0)
-    list(geometry.plan(InMemory([[3] * 9]), rng))
+    list(geometry.plan(InMemory([[3] * 9]), rng, range(1)))
     assert rng.random() == np.random.default_rng(0).random()
 
 
 @pytest.mark.parametrize("geometry", [SentenceBlocks(8, True), LineBlocks(8)])
 def test_a_corpus_without_documents_has_no_blocks(geometry):
-    assert list(geometry.plan(InMemory([]), np.random.default_rng(0))) == []
+    assert list(geometry.plan(InMemory([]), np.random.default_rng(0), range(0))) == []
 
 
 def test_rows_come_a_few_at_a_time():
-    lists = list(LineBlocks(5).plan(InMemory([[5] * 20_000]), np.random.default_rng(0)))
+    lists = list(LineBlocks(5).plan(InMemory([[5] * 20_000]), np.random.default_rng(0), range(1)))
     assert len(lists) > 1
     assert sum(map(len, lists)) == 20_000
 

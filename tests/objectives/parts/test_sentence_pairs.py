@@ -283,7 +283,7 @@ def test_draws_depend_on_the_generator_alone(geometry):
 
 @pytest.mark.parametrize("geometry", [SentencePairs(8), SingleSentencePairs(8)])
 def test_a_corpus_without_documents_has_no_pairs(geometry):
-    assert list(geometry.plan(InMemory([]), np.random.default_rng(0))) == []
+    assert list(geometry.plan(InMemory([]), np.random.default_rng(0), range(0))) == []
 
 
 @pytest.mark.parametrize(

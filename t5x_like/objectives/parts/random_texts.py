@@ -1,0 +1,108 @@
+"""Random texts for pairs: segments of other documents than that of the first text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t5x_like.objectives.parts.excerpts import Excerpt
+from t5x_like.objectives.parts.planning import in_pieces
+
+if TYPE_CHECKING:
+    from t5x_like.objectives.parts.geometry import Sentences
+
+_WINDOW = 256
+"""Segments of a document among which random texts are, at most."""
+_LEAST_WINDOWS, _MOST_WINDOWS = 64, 4096
+_SHARE = 0.25
+"""Tokens of these windows, by those of the documents whose pairs they are for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Elsewhere:
+    """Windows of random documents, from which random texts are taken.
+
+    Attributes:
+      text: the windows.
+      documents: int64 [W]: the document of each, ascending.
+      choices: int64 [W]: in how many segments of each a random text may begin. Near the end of a
+        window that does not end its document, a text would be too short.
+    """
+
+    text: Excerpt
+    documents: np.ndarray
+    choices: np.ndarray
+
+    @classmethod
+    def drawn(
+        cls, sentences: Sentences, rng: np.random.Generator, *, length: int, tokens: int
+    ) -> Elsewhere:
+        """Windows for samples of `length` tokens from documents that have `tokens` together."""
+        windows: list[np.ndarray] = []
+        documents: list[int] = []
+        choices: list[int] = []
+        size = 0
+        for document in _rounds(len(sentences), rng):
+            enough = len(windows) >= (_LEAST_WINDOWS if size >= _SHARE * tokens else _MOST_WINDOWS)
+            # Of few documents, each has as many windows.
+            if enough and (len(sentences) > _LEAST_WINDOWS or not len(windows) % len(sentences)):
+                break
+            bounds = sentences[document]
+            start = int(rng.integers(max(1, len(bounds) - _WINDOW)))
+            some = bounds[start : start + _WINDOW + 1]
+            window = short_segments(sentences, some, length)
+            ends = some[-1] == bounds[-1]
+            before = int(window.searchsorted(window[-1] - length, "right"))
+            windows.append(window)
+            documents.append(document)
+            choices.append(len(window) - 1 if ends else max(1, before))
+            size += int(window[-1] - window[0])
+        order = np.argsort(documents, kind="stable")
+        return cls(
+            Excerpt.of(sentences, [windows[i] for i in order]),
+            np.array(documents)[order],
+            np.array(choices)[order],
+        )
+
+    def texts(
+        self, documents: np.ndarray, tokens: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """For each document a random window of another one, and the edges of a text, int64 [2, n].
+
+        A text has `tokens` tokens or a little more. There are fewer at the end of a document, but
+        at least one segment. Where there is no other document, it is the same one, as in the
+        published code.
+        """
+        low = self.documents.searchsorted(documents)
+        own = self.documents.searchsorted(documents, "right") - low
+        own[own == len(self.documents)] = 0
+        window = random_integers(0, len(self.documents) - own - 1, rng)
+        window += np.where(window >= low, own, 0)
+        bounds = self.text.bounds
+        first = self.text.firsts[window] + random_integers(0, self.choices[window] - 1, rng)
+        end = bounds.searchsorted(bounds[first] + np.maximum(1, tokens))
+        end = np.minimum(end, self.text.lasts[window])
+        return window, np.stack([bounds[first], bounds[end]])
+
+
+def _rounds(documents: int, rng: np.random.Generator) -> Iterator[int]:
+    """Random documents without end: each as often as any other, as far as one can tell."""
+    while documents > _MOST_WINDOWS:
+        yield int(rng.integers(documents))
+    while True:
+        yield from rng.permutation(documents).tolist()
+
+
+def short_segments(sentences: Sentences, bounds: np.ndarray, length: int) -> np.ndarray:
+    """Offsets of segments, none longer than a sample."""
+    return in_pieces(sentences, bounds, longest=length, piece=(length + 1) // 2)
+
+
+def random_integers(
+    low: int | np.ndarray, high: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Random integers from `low` to `high`, both included; less than 1 are `low`."""
+    return low + (rng.random(len(high)) * (high - low + 1)).astype(np.int64)
