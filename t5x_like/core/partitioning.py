@@ -258,10 +258,18 @@ def _gathered(x: jax.Array, whole: NamedSharding, stored: NamedSharding) -> jax.
     return jax.lax.with_sharding_constraint(x, whole)
 
 
-_gathered.defvjp(
-    lambda x, whole, stored: (_gathered(x, whole, stored), None),
-    lambda whole, stored, _, g: (jax.lax.with_sharding_constraint(g, stored),),
-)
+def _gathered_backward(
+    whole: NamedSharding, stored: NamedSharding, _: None, g: jax.Array
+) -> tuple[jax.Array]:
+    g = jax.lax.with_sharding_constraint(g, stored)
+    fsdp = whole == stored and not stored.is_fully_replicated
+    if fsdp and stored.mesh.devices.flat[0].platform == "tpu":
+        # Else XLA has the gradients of all layers whole before it takes a device's part of each.
+        g = jax.lax.optimization_barrier(g)
+    return (g,)
+
+
+_gathered.defvjp(lambda x, whole, stored: (_gathered(x, whole, stored), None), _gathered_backward)
 
 
 def device_bytes(tree: Any) -> int:

@@ -123,7 +123,13 @@ def _forward(
     equations = list(_equations(traced.jaxpr))
     read_by_all = [one.outvars[0].aval for one in equations if one.params.get("name") == SHARED]
     stored = sum(_size(one) for one in kept if _has_rows(one, rows))
-    shared = sum(_size(one) for one in kept if not _has_rows(one, rows))
+    # Some have a copy for each part of the batch, so that its gradient stays on its devices.
+    parts = run.layout.batch_shards
+    shared = sum(
+        _size(one) / (parts if parts in one.shape[:1] else 1)
+        for one in kept
+        if not _has_rows(one, rows)
+    )
     # Gradients of arrays of rows take the room of what has been read.
     gradients = sum(_size(one) for one in read_by_all if not _has_rows(one, rows))
     limit = usable_bytes(run.layout.mesh)
