@@ -22,6 +22,8 @@ from t5x_like.objectives.parts.random_texts import Elsewhere, random_integers, s
 if TYPE_CHECKING:
     from t5x_like.objectives.parts.geometry import Sentences
 
+_TOKENS = 1 << 23
+"""Tokens that are planned together, at most: what bounds the memory. A longer document is cut."""
 COLUMNS = ("first_start", "first_end", "second_start", "second_end", "is_random")
 
 
@@ -91,22 +93,63 @@ def _planned(
     short_probability: float | None,
     random_probability: float,
 ) -> Iterator[np.ndarray]:
-    """The pairs of some documents, in order, in each pass: a block, int64 [n, 5].
+    """The pairs of some documents, in order, in each pass: blocks, int64 [n, 5].
 
     Without `short_probability` a chunk is two segments.
     """
-    if not documents:
-        return
-    text = Excerpt.of(
-        sentences, [short_segments(sentences, sentences[i], length) for i in documents]
-    )
-    windows = np.tile(np.arange(len(documents)), passes)
-    targets = None
-    if short_probability is not None:
-        short = rng.random(len(windows)) < short_probability
-        drawn = random_integers(2, np.full(len(windows), length), rng)
-        targets = np.where(short, drawn, length)
-    chunks = _Chunks.of(text, windows, targets, random_probability=random_probability, rng=rng)
+    for numbers, windows in _groups(sentences, documents, length):
+        targets = None
+        if short_probability is not None:
+            short = rng.random(passes * len(windows)) < short_probability
+            drawn = random_integers(2, np.full(len(short), length), rng)
+            targets = np.where(short, drawn, length)
+        text = Excerpt.of(sentences, windows)
+        every = np.tile(np.arange(len(windows)), passes)
+        chunks = _Chunks.of(text, every, targets, random_probability=random_probability, rng=rng)
+        yield _pairs(
+            sentences,
+            chunks,
+            rng,
+            text=text,
+            documents=np.array(numbers),
+            length=length,
+            in_order=random_probability == 0,
+        )
+
+
+def _groups(
+    sentences: Sentences, documents: range, length: int
+) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+    """Documents whose segments are planned together: their numbers, and windows of them."""
+    numbers: list[int] = []
+    windows: list[np.ndarray] = []
+    size = 0
+    for document in documents:
+        bounds = short_segments(sentences, sentences[document], length)
+        while len(bounds) > 1:
+            last = max(1, int(bounds.searchsorted(bounds[0] + _TOKENS, "right")) - 1)
+            numbers.append(document)
+            windows.append(bounds[: last + 1])
+            size += int(bounds[last] - bounds[0])
+            bounds = bounds[last:]
+            if size >= _TOKENS:
+                yield numbers, windows
+                numbers, windows, size = [], [], 0
+    if windows:
+        yield numbers, windows
+
+
+def _pairs(
+    sentences: Sentences,
+    chunks: _Chunks,
+    rng: np.random.Generator,
+    *,
+    text: Excerpt,
+    documents: np.ndarray,
+    length: int,
+    in_order: bool,
+) -> np.ndarray:
+    """The pairs of chunks of a text whose windows are of these documents: int64 [n, 5]."""
     edges = np.stack([chunks.split, chunks.end])
     shifts = text.shifts[chunks.window]
     sources = [(text, np.flatnonzero(~chunks.is_random))]
@@ -118,17 +161,17 @@ def _planned(
         missing = np.ones(len(random), np.int64)
         if chunks.target is not None:
             missing = (chunks.target - chunks.split + chunks.start)[random]
-        own = documents.start + chunks.window[random]
+        own = documents[chunks.window[random]]
         window, edges[:, random] = elsewhere.texts(own, missing, rng)
         second_shifts[random] = elsewhere.text.shifts[window]
         sources.append((elsewhere.text, random))
     sizes = chunks.split - chunks.start, edges[1] - edges[0]
-    first_cut, second_cut = _cuts(*sizes, length, rng, in_order=random_probability == 0)
+    first_cut, second_cut = _cuts(*sizes, length, rng, in_order=in_order)
     first = _whole_words(text, np.stack([chunks.start, chunks.split]), first_cut)
     second = np.empty_like(edges)
     for source, some in sources:
         second[:, some] = _whole_words(source, edges[:, some], second_cut[:, some])
-    yield np.stack([*(first + shifts), *(second + second_shifts), chunks.is_random], axis=1)
+    return np.stack([*(first + shifts), *(second + second_shifts), chunks.is_random], axis=1)
 
 
 def _cuts(
