@@ -88,6 +88,7 @@ def mapping(
 def _processes(
     work: Callable[[Any], Any], workers: int
 ) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
+    check_main_guard()
     pool = concurrent.futures.ProcessPoolExecutor(
         workers,
         mp_context=multiprocessing.get_context("spawn"),

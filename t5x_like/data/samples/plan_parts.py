@@ -52,7 +52,7 @@ class PlanParts:
         number, part = job
         arguments = Segments(self.stream, self.ids), example_rng(0, self.source, number)
         if self.rows is None:
-            with self.stream.read_ahead(part):
+            with self.stream.read_ahead(part, most=4 * _TOKENS):
                 return self._rows(self.shape.plan(*arguments, part))
         return self._rows(self.shape.plan_rows(*arguments, part, self.rows))
 

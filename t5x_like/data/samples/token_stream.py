@@ -161,9 +161,11 @@ class TokenStream:
             bounds = self._starts[self._firsts[begin : begin + _BLOCK + 1]]
             yield np.stack([bounds[:-1], bounds[1:] - gap], axis=1)
 
-    def read_ahead(self, documents: range) -> contextlib.AbstractContextManager[None]:
-        """Has these documents in memory, read together."""
+    def read_ahead(self, documents: range, *, most: int) -> contextlib.AbstractContextManager[None]:
+        """Has these documents in memory, read together, unless they have over `most` tokens."""
         begin, end = self._firsts[[documents.start, documents.stop]].tolist()
+        if self._starts[end] - self._starts[begin] > most:
+            return contextlib.nullcontext()
         return self.split.read_ahead(begin, end)
 
     def document_edges(self, tokens: int) -> list[int]:
