@@ -18,7 +18,8 @@ _WINDOW = 256
 """Segments of a document among which random texts are, at most."""
 _LEAST_WINDOWS, _MOST_WINDOWS = 64, 4096
 _SHARE = 0.25
-"""Tokens of these windows, by those of the documents whose pairs they are for."""
+"""Tokens of these windows, by those of the documents whose pairs they are for, in a text of more
+than `_MOST_WINDOWS` documents. Of fewer, there are as many: all documents of a small text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +46,9 @@ class Elsewhere:
         documents: list[int] = []
         choices: list[int] = []
         size = 0
+        wanted = tokens * (_SHARE if len(sentences) > _MOST_WINDOWS else 1)
         for document in _rounds(len(sentences), rng):
-            enough = len(windows) >= (_LEAST_WINDOWS if size >= _SHARE * tokens else _MOST_WINDOWS)
+            enough = len(windows) >= (_LEAST_WINDOWS if size >= wanted else _MOST_WINDOWS)
             # Of few documents, each has as many windows.
             if enough and (len(sentences) > _LEAST_WINDOWS or not len(windows) % len(sentences)):
                 break
