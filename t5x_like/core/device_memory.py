@@ -12,6 +12,13 @@ from t5x_like.core.accelerators import chip_of
 ACTIVATIONS = 0.7
 """What the activations of a step may take of it by estimate: XLA has arrays of its own."""
 
+SUMMED_AT_ONCE = 0.05
+"""The share of a device's memory for the gradients that layers have of what all of them read, such
+as the bias of attention. XLA keeps them until it adds all up, and then sums over devices once."""
+
+SHARED = "shared"
+"""The name of what all layers of an unrolled stack read (`checkpoint_name`)."""
+
 _WHOLE = 10**9
 """Bytes. What two hosts with the same devices find may differ by less."""
 

@@ -10,16 +10,9 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from t5x_like.core.device_memory import usable_bytes
+from t5x_like.core.device_memory import SHARED, SUMMED_AT_ONCE, usable_bytes
 from t5x_like.core.partitioning import active_layout, gathered
 from t5x_like.layers.stacks.remat import Policy, fitting_policy, policy
-
-SUMMED_AT_ONCE = 0.05
-"""The share of a device's memory for the gradients that layers have of what all of them read, such
-as the bias of attention. XLA keeps them until it adds all up, and then sums over devices once."""
-
-SHARED = "shared"
-"""The name of what all layers of an unrolled stack read (`checkpoint_name`)."""
 
 Body = Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]]
 

@@ -16,9 +16,8 @@ import jax
 from flax import nnx
 from jax.extend.core import jaxprs_in_params
 
-from t5x_like.core.device_memory import usable_bytes
+from t5x_like.core.device_memory import SHARED, SUMMED_AT_ONCE, usable_bytes
 from t5x_like.core.partitioning import device_bytes, map_parameters
-from t5x_like.layers.stacks.stack import SHARED, SUMMED_AT_ONCE
 from t5x_like.training import compilation
 from t5x_like.training.compute_parameters import ComputeParameters, largest_gradient
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.core.device_memory import SUMMED_AT_ONCE
 from t5x_like.core.partitioning import make_layout
 from t5x_like.layers.basic import Linear
 from t5x_like.layers.dropout import dropout
-from t5x_like.layers.stacks.stack import SUMMED_AT_ONCE, Stack
+from t5x_like.layers.stacks.stack import Stack
 
 NUM_LAYERS = 5
 NORMAL = nnx.initializers.normal(0.5)
