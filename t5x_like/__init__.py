@@ -13,9 +13,14 @@ Names are imported when they are first used. More is in docs/python.md.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# Where TensorFlow is installed, epath (and so Orbax) would reach buckets through it: without s3://,
+# and with credentials and endpoints of its own.
+os.environ.setdefault("EPATH_USE_TF", "0")
 
 _PLACES = {
     "api.loaded_model": ("LoadedModel", "load"),

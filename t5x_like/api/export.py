@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import tempfile
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ import jax
 from etils import epath
 
 from t5x_like.api import model_card, training_record
+from t5x_like.core import storage
+from t5x_like.core.staging import Sender
 from t5x_like.interop.hugging_face import hub, kept_files, model_directory, safetensors_files
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.runs import run_directory, saved_model
@@ -36,7 +39,8 @@ def export(
 
     Args:
       source: directory of a run, or of imported weights.
-      target: a folder without weights; an ELECTRA is written as two models, in its subfolders.
+      target: a folder without weights, or a place in a bucket without objects; an ELECTRA is
+        written as two models, in its subfolders.
       step: the step of the checkpoint, or "best"; the newest by default.
       overwrite: whether to replace existing weights and an existing README.md.
       push: the name of a model of the hub to upload to, such as "me/my-model"; the halves of an
@@ -51,15 +55,34 @@ def export(
       FileExistsError: there are weights or a README.md already.
       ValueError, OSError: no such model, one without a counterpart at Hugging Face, or no upload.
     """
-    _check(Path(target), overwrite=overwrite, push=push, private=private)
+    _check(target, overwrite=overwrite, push=push, private=private)
     model = saved_model.read(source, step=step, modules=modules)
-    return write(model, Path(target), overwrite=overwrite, push=push, private=private)
+    return write(model, target, overwrite=overwrite, push=push, private=private)
 
 
 def write(
-    model: SavedModel, target: Path, *, overwrite: bool, push: str | None, private: bool
+    model: SavedModel,
+    target: str | Path,
+    *,
+    overwrite: bool,
+    push: str | None,
+    private: bool,
 ) -> list[str]:
     """Like `export`, for an open model."""
+    if not storage.is_url(target):
+        return _write(model, Path(target), overwrite=overwrite, push=push, private=private)
+    _check(target, overwrite=overwrite, push=push, private=private)
+    url = str(target).rstrip("/")
+    with tempfile.TemporaryDirectory(prefix="t5x_like-export-") as folder:
+        made = Path(folder) / url.rpartition("/")[2]
+        lines = _write(model, made, overwrite=False, push=push, private=private)
+        Sender(made, url).send()
+    return [line.replace(str(made), url, 1) for line in lines]
+
+
+def _write(
+    model: SavedModel, target: Path, *, overwrite: bool, push: str | None, private: bool
+) -> list[str]:
     ids = None if model.vocabulary is None else model.vocabulary.token_ids
     halves = model_directory.halves(model.model, model.params)
     for name in halves:
@@ -95,15 +118,23 @@ def write(
     return lines
 
 
-def _check(directory: Path, *, overwrite: bool, push: str | None, private: bool) -> None:
+def _check(directory: str | Path, *, overwrite: bool, push: str | None, private: bool) -> None:
     """Raises what `export` raises, as far as this is known without the model."""
     if push is not None:
         hub.check_upload(push)
     elif private:
         raise ValueError("only an upload can be private: name the model with push (--push)")
-    if not overwrite:
-        safetensors_files.check_free(directory)
-        model_card.check_free(directory)
+    if storage.is_url(directory):
+        storage.check_writable(str(directory))
+        found = [] if overwrite else [*storage.files_below(str(directory))]
+        if found:
+            raise FileExistsError(
+                f"{directory} holds {', '.join(found[:3])}: name another place, or replace what "
+                "is there with --overwrite"
+            )
+    elif not overwrite:
+        safetensors_files.check_free(Path(directory))
+        model_card.check_free(Path(directory))
 
 
 def _original(model: SavedModel, name: str) -> str:

@@ -17,6 +17,7 @@ from flax import nnx
 from t5x_like.api import predictors
 from t5x_like.api.predictors import Asked
 from t5x_like.config import gin_text
+from t5x_like.core import staging
 from t5x_like.core.spelling import nearest
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
@@ -96,13 +97,9 @@ class LoadedModel:
         if task is not None or corpus is not None:
             at_most = None if batches is None else batches * rows
             named = Named(task=task, corpus=corpus, split=split, at_most=at_most)
-            if predictions is None and "://" in self.directory:
-                raise ValueError(
-                    f"{self.directory} is a bucket, where no file can be continued: name a local "
-                    "folder for the predictions (--predictions)"
-                )
-            file = Path(self.directory, "predictions") if predictions is None else Path(predictions)
-            return task_evaluation.columns(self.run, named, predictions=file, report=_note)
+            folder = f"{self.directory}/predictions" if predictions is None else predictions
+            with staging.written(folder) as path:
+                return task_evaluation.columns(self.run, named, predictions=path, report=_note)
         found = baseline_comparison.columns(
             self.run, batch_size=rows, batches=batches or 50, report=_note
         )
@@ -212,7 +209,7 @@ class LoadedModel:
         mine = SavedModel(
             self.model, params, self.step, self.vocabulary, self.directory, self.original
         )
-        return export.write(mine, Path(directory), overwrite=overwrite, push=push, private=private)
+        return export.write(mine, directory, overwrite=overwrite, push=push, private=private)
 
     def predictor(self, ask: Ask, **options: Any) -> Predictor:
         """What answers `ask`, for many records (`inference.predictions`); arguments as `predict`.
@@ -268,7 +265,7 @@ def load(
         return _from_hugging_face(hub.download(str(directory)), named=str(directory))
     path = epath.Path(directory)
     if not run_directory.has_config(path) and (path / "config.json").exists():
-        return _from_hugging_face(Path(directory), named=str(directory))
+        return _from_hugging_face(staging.fetched(directory), named=str(directory))
     if _is_run(path):
         run = trained_run.load(str(directory), step=step, bindings=gin, rows=rows, modules=modules)
         return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run)

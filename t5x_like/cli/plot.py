@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from etils import epath
 
 
 def main(argv: list[str]) -> int:
@@ -21,7 +22,7 @@ def main(argv: list[str]) -> int:
 
     from t5x_like.training import curves
 
-    output = Path(args.output) if args.output else Path(args.runs[0]) / "loss.png"
+    output = epath.Path(args.output) if args.output else epath.Path(args.runs[0]) / "loss.png"
     curves.plot(args.runs, output)
     print(output)
     return 0

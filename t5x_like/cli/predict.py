@@ -7,10 +7,10 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli import arguments
+from t5x_like.core import staging, storage
 
 if TYPE_CHECKING:
     from t5x_like.api.loaded_model import LoadedModel
@@ -68,13 +68,14 @@ def main(argv: list[str]) -> int:
     predictions.check_all(predictor, records)
     if args.output:
         identity = {
-            "model": str(Path(args.model_dir).absolute()),
+            "model": storage.absolute(args.model_dir),
             "step": model.step,
             "ask": ask,
             "options": {name: options[name] for name in sorted(options.keys() - {"batch_size"})},
             "inputs": hashlib.sha256(json.dumps(records).encode()).hexdigest(),
         }
-        done = predictions.predict_to_file(predictor, records, Path(args.output), identity=identity)
+        with staging.written(args.output) as file:
+            done = predictions.predict_to_file(predictor, records, file, identity=identity)
         print(_summary(done, args.output), file=sys.stderr)
         return 0
     found = dict(pair for some in predictions.predict(predictor, records) for pair in some)

@@ -8,10 +8,10 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.cli import arguments
+from t5x_like.core import staging
 
 if TYPE_CHECKING:
     from t5x_like.data.stream import Examples
@@ -44,7 +44,8 @@ def main(argv: list[str]) -> int:
     if args.html:
         title = args.task or ", ".join(args.corpus)
         headings = {f"{name}: {summaries[name]}": group for name, group in groups.items()}
-        Path(args.html).write_text(example_html.page(title, headings), encoding="utf-8")
+        with staging.written(args.html) as file:
+            file.write_text(example_html.page(title, headings), encoding="utf-8")
         print(f"wrote {args.html}")
         return 0
     colour = _colour(args.color)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_like.cli import arguments
+from t5x_like.core import staging
 
 if TYPE_CHECKING:
     from t5x_like.data.dataset import Data
@@ -58,10 +59,11 @@ def main(argv: list[str]) -> int:
     )
     if recipe.makes_file and args.extra_ids is not None:
         parser.error(f"--extra_ids: a model of type {recipe.kind} gets them when it is loaded")
-    path = train(_texts(arguments.text_data(args)), args.output, recipe)
-    vocabulary = load(path)
+    with staging.written(args.output) as path:
+        made = train(_texts(arguments.text_data(args)), path, recipe)
+    vocabulary = load(made)
     pieces = vocabulary.vocab_size - recipe.extra_ids
-    print(f"{path}: {pieces} pieces, {vocabulary.vocab_size} ids with sentinels")
+    print(f"{args.output}: {pieces} pieces, {vocabulary.vocab_size} ids with sentinels")
     return 0
 
 
@@ -70,16 +72,17 @@ def _extend(args: argparse.Namespace) -> int:
     from t5x_like.vocabularies.loading import load
 
     base = load(args.extend)
-    path = extend(
-        _texts(arguments.text_data(args)),
-        args.output,
-        base,
-        size=args.size,
-        max_sentences=args.max_sentences,
-        seed=args.seed,
-    )
-    size = load(path).vocab_size
-    print(f"{path}: {size} ids, {size - base.vocab_size} more than {args.extend}")
+    with staging.written(args.output) as path:
+        made = extend(
+            _texts(arguments.text_data(args)),
+            path,
+            base,
+            size=args.size,
+            max_sentences=args.max_sentences,
+            seed=args.seed,
+        )
+    size = load(made).vocab_size
+    print(f"{args.output}: {size} ids, {size - base.vocab_size} more than {args.extend}")
     return 0
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from etils import epath
+
+from t5x_like.core import storage
 
 SUFFIX = ".tmp"
 """The name ending of a file that a killed writer leaves; no other file has it."""
@@ -24,18 +27,24 @@ def temporary_name(path: Any) -> Any:
 def writing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` once the block has ended without an error.
 
-    On a disk, the bytes arrive before the name does. Several processes may write one file at once.
+    On a disk, the bytes arrive before the name does; to a bucket they go at the end, in one object.
+    Several processes may write one file at once.
 
     Raises:
       OSError: it cannot be written; nothing is left of it.
     """
+    if storage.is_url(path):
+        with tempfile.NamedTemporaryFile() as local:
+            yield local
+            local.flush()
+            storage.upload(Path(local.name), str(path))
+        return
     temporary = temporary_name(path)
     try:
         with temporary.open("wb") as file:
             yield file
-            if isinstance(path, Path) or "://" not in str(path):
-                file.flush()
-                os.fsync(file.fileno())
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -56,7 +65,11 @@ def check_writable(directory: Path | epath.Path) -> None:
 
     Raises:
       OSError: one of the two failed.
+      StorageError: a bucket does not answer, or may not be written.
     """
+    if storage.is_url(directory):
+        storage.check_writable(str(directory))
+        return
     directory.mkdir(parents=True, exist_ok=True)
     probe = temporary_name(directory / ".writable")
     probe.write_bytes(b"")

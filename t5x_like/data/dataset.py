@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from t5x_like.core import staging
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data import task, user_modules
 from t5x_like.data.cache import evaluation_files, location, task_records
+from t5x_like.data.cache.format import MANIFEST
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import languages
 from t5x_like.data.dataset_names import DataNames
@@ -114,7 +117,7 @@ class Data(DataNames):
             whole = dataclasses.replace(one, objective=None, steps=(), eos={}, label=label)
             tasks.append(whole.with_directory(vocabulary))
             directory = self.root / tasks[-1].directory
-            whole.write_cache(directory, vocabulary, workers=self.workers, **options)
+            self._write(whole, directory, vocabulary, **options)
         self._record(tasks)
         return [Cache.open(self.root / one.directory) for one in tasks]
 
@@ -124,12 +127,16 @@ class Data(DataNames):
             return
         assert self.mixture_or_task_name is not None
         file = location.record_file(self.root, self.mixture_or_task_name)
-        once(
-            f"record of {self.mixture_or_task_name}",
-            file,
-            lambda: task_records.holds(file, tasks),
-            lambda: task_records.save(file, tasks),
-        )
+
+        def exists() -> bool:
+            staging.fetch(file)
+            return task_records.holds(file, tasks)
+
+        def make() -> None:
+            with staging.sending(file):
+                task_records.save(file, tasks)
+
+        once(f"record of {self.mixture_or_task_name}", file, exists, make)
 
     def write_evaluation_files(self) -> list[Path]:
         """The files of evaluation examples of all held-out splits of named tasks with metrics.
@@ -168,13 +175,18 @@ class Data(DataNames):
             from t5x_like.data.seqio import evaluation_examples
 
             digest = evaluation_examples.fingerprint(registered, split)
-            once(
-                f"evaluation examples of {name} {split}",
-                file,
-                lambda: evaluation_files.fingerprint_of(file) == digest,
-                lambda: evaluation_examples.write(file, registered, split=split, lengths=lengths),
-            )
-        elif not file.is_file():
+
+            def exists() -> bool:
+                staging.fetch(file)
+                return evaluation_files.fingerprint_of(file) == digest
+
+            def make() -> None:
+                with staging.sending(file):
+                    evaluation_examples.write(file, registered, split=split, lengths=lengths)
+
+            once(f"evaluation examples of {name} {split}", file, exists, make)
+        staging.fetch(file)
+        if registered is None and not file.is_file():
             sizes = ",".join(f"{feature}={length}" for feature, length in lengths.items())
             raise evaluation_files.NoExamplesError(
                 f"there are no evaluation examples of task {name!r}, split {split!r}, for lengths "
@@ -212,23 +224,30 @@ class Data(DataNames):
         directory = self.root / one.directory
 
         def write() -> None:
-            print(f"caching {one.name} in {directory}", flush=True)
-            one.write_cache(directory, vocabulary, workers=self.workers, overwrite=overwrite)
+            print(f"caching {one.name} in {staging.address(directory) or directory}", flush=True)
+            self._write(one, directory, vocabulary, overwrite=overwrite)
 
         exists = lambda: Cache.exists(directory) and not overwrite  # noqa: E731
         once(f"cache of {one.name}", directory, exists, write)
         return one
 
+    def _write(self, one: Task, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
+        """Writes a cache; one in a bucket goes on with the shards that are there."""
+        staging.fetch(directory)
+        with staging.sending(directory, last=[MANIFEST]):
+            one.write_cache(directory, vocabulary, workers=self.workers, **options)
+
     def _is_materialized(self, found: Sequence[Task]) -> bool:
         """Whether the tasks were materialised, because training cannot run one of their steps."""
-        recorded = location.record_file(self.root, self.mixture_or_task_name or "").is_file()
-        return recorded and any(
+        record = location.record_file(self.root, self.mixture_or_task_name or "")
+        staging.fetch(record)
+        return record.is_file() and any(
             one.tokenized is not None and one.tokenized.refused is not None for one in found
         )
 
     def _named_cache(self) -> Task:
         """The task that reads a cache, named by its directory, with `objective`."""
-        cache = Cache.open(Path(str(self.corpus)))
+        cache = Cache.open(str(self.corpus))
         if cache.manifest.seqio_task:
             raise ValueError(
                 f"{cache.directory} is the cache of the SeqIO task {cache.manifest.corpus!r}, "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from t5x_like import objectives
+from t5x_like.core import staging, storage
 from t5x_like.core.protocols import Objective
 from t5x_like.core.spelling import alike
 from t5x_like.data import task, user_modules
@@ -53,7 +54,7 @@ class DataNames:
       sentences: the language by whose rules plain text is cut into sentences, which are the
         segments at which objectives cut; or "lines". For a mixture also {name: language}.
       vocabulary: the vocabulary of tasks that have none of their own.
-      cache_dir: the directory of vocabularies and caches.
+      cache_dir: the directory of vocabularies and caches, on a disk or in a bucket.
       workers: the number of processes that tokenise; None for one on each core.
     """
 
@@ -100,7 +101,7 @@ class DataNames:
           ValueError: nothing has this name.
         """
         if self.is_cache():
-            return tuple(Cache.open(Path(str(self.corpus))).manifest.features) == registry.TARGETS
+            return tuple(Cache.open(str(self.corpus)).manifest.features) == registry.TARGETS
         if self.mixture_or_task_module:
             user_modules.import_module(self.mixture_or_task_module)
         preset = not self.corpus and "." in (self.mixture_or_task_name or "")
@@ -120,10 +121,11 @@ class DataNames:
 
     def is_cache(self) -> bool:
         """Whether `corpus` is the directory of a finished cache."""
-        return isinstance(self.corpus, str) and Cache.exists(Path(self.corpus))
+        return isinstance(self.corpus, str) and Cache.exists(self.corpus)
 
     @property
     def root(self) -> Path:
+        """The folder of vocabularies and caches; for a bucket, that of their copies."""
         return location.cache_root(self.cache_dir)
 
     def named_tasks(self) -> tuple[Task, ...] | None:
@@ -182,7 +184,7 @@ class DataNames:
           ValueError: nothing has this name.
         """
         if self.is_cache():
-            return [self.objective_for(Cache.open(Path(str(self.corpus))))]
+            return [self.objective_for(Cache.open(str(self.corpus)))]
         if self.mixture_or_task_module:
             user_modules.import_module(self.mixture_or_task_module)
         return [one.objective for one in self.named_tasks() or self.recorded()]
@@ -203,6 +205,7 @@ class DataNames:
         name = self.mixture_or_task_name
         assert name is not None
         file = location.record_file(self.root, name)
+        staging.fetch(file)
         if not file.is_file():
             raise ValueError(self._no_such_name(name))
         return task_records.load(file)
@@ -218,6 +221,7 @@ class DataNames:
     def _no_such_name(self, name: str) -> str:
         presets = objectives.presets()
         known = [f"{corpus}.{p}" for corpus in registry.names() for p in presets]
+        staging.fetch(self.root / "tasks")
         known += [file.stem for file in (self.root / "tasks").glob("*.json")]
         known += registered_tasks.registered_names()
         # The name of an objective alone most likely lacks its corpus.
@@ -239,4 +243,4 @@ class DataNames:
 def _absolute_names(corpus: str | Sequence[str]) -> list[str]:
     """The names of a corpus with absolute paths, so that they mean the same in every folder."""
     several = [corpus] if isinstance(corpus, str) else corpus
-    return [p if p.startswith(TFDS) else str(Path(p).expanduser().absolute()) for p in several]
+    return [p if p.startswith(TFDS) else storage.absolute(p) for p in several]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+from t5x_like.core import staging
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import location
 from t5x_like.data.cache.lock import sole_writer
@@ -64,7 +65,7 @@ class VocabularyChoice:
 
     Attributes:
       name: a name that `vocabularies.loading.load` accepts, such as `bytes`, a `.model` file or a
-        directory; None trains a vocabulary on the corpus at its first use.
+        directory, on a disk or in a bucket; None trains one on the corpus at its first use.
       size: the number of pieces of a trained vocabulary, with special ids and without sentinels.
       kind: the kind of a trained vocabulary, one of `vocabulary_recipe.KINDS`.
       extra_ids: the number of sentinels; None for the usual number (100 for trained vocabularies
@@ -151,6 +152,7 @@ class VocabularyChoice:
         check(recipe.size + recipe.extra_ids, None)
 
         def exists() -> bool:
+            staging.fetch(path)
             return path.is_file() or (path / files.DESCRIPTION).is_file()
 
         def make() -> None:
@@ -158,11 +160,15 @@ class VocabularyChoice:
                 if exists():  # another run has made it
                     return
                 print(
-                    f"training a {self.kind} vocabulary of {self.size} pieces: {path}", flush=True
+                    f"training a {self.kind} vocabulary of {self.size} pieces: "
+                    f"{staging.address(path) or path}",
+                    flush=True,
                 )
-                train(corpus.training_texts(), path, recipe)
+                with staging.sending(path, last=[files.DESCRIPTION]):
+                    train(corpus.training_texts(), path, recipe)
 
         once(f"vocabulary {path.name}", path, exists, make)
+        staging.fetch(path)
         return loading.load(path, extra_ids=self.extra_ids)
 
 

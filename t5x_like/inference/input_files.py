@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core import staging
 from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora import compression, text_formats
 from t5x_like.data.corpora.registry import ReadReport
@@ -28,7 +29,7 @@ def read(path: str, *, field: str | None = None) -> list[dict[str, Any]]:
     Raises:
       ValueError, OSError: the file cannot be read, is empty, or has no field for the input.
     """
-    records = list(_standard_input() if path == "-" else _file(Path(path)))
+    records = list(_standard_input() if path == "-" else _file(staging.fetched(path)))
     if not records:
         raise ValueError(f"{path} has no input: it is empty")
     return [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from t5x_like.core import global_batches
+from t5x_like.core import global_batches, staging
 from t5x_like.data import mixtures, stream
 from t5x_like.data.samples.randomness import phase_seed
 from t5x_like.evaluation.text_bytes import token_bytes
@@ -191,6 +191,7 @@ def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], 
     """Has process 0 make a thing in a directory that all share; the others wait at a barrier."""
     if multihost.everywhere(exists()).all():
         return
-    multihost.check_shared(path.parent)
+    if staging.address(path) is None:
+        multihost.check_shared(path.parent)
     first = jax.process_index() == 0
     multihost.first_process_then_others(name, make if first else lambda: None)

@@ -7,6 +7,7 @@ from typing import Any
 
 from etils import epath
 
+from t5x_like.core import storage
 from t5x_like.training.logs import METRICS_FILE, read_metrics
 
 Curve = tuple[list[int], list[float]]
@@ -18,6 +19,7 @@ def losses(directory: epath.PathLike) -> dict[str, Curve]:
     Raises:
       ValueError: the run has logged no loss.
     """
+    storage.check(directory)
     path = epath.Path(directory) / METRICS_FILE
     if not path.exists():
         raise ValueError(f"No {METRICS_FILE} in {directory}: give the directory of a run.")

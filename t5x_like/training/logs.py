@@ -6,17 +6,21 @@ import collections
 import json
 import math
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TextIO
 
 import jax
 from etils import epath
 from tqdm import tqdm
 
-from t5x_like.core import whole_files
+from t5x_like.core import storage, whole_files
+from t5x_like.core.staging import Sender
 
 METRICS_FILE = "metrics.jsonl"
+_SEND_SECONDS = 60.0
 _MARKS = 10
 """The number of log lines over which the pace is measured."""
 
@@ -43,9 +47,10 @@ class RunLog:
         self._active = jax.process_index() == 0
         self._bar: tqdm | None = None
         self._writer: Any = None
-        self._lines: list[str] = []
         self._marks: collections.deque[tuple[int, float]] = collections.deque(maxlen=_MARKS)
-        self._remote = "://" in str(directory)
+        # Files in a bucket cannot grow: they are written here, and sent whole now and then.
+        self._sender: Sender | None = None
+        self._files = self._directory
 
     def start(self, step: int) -> None:
         """Continues after `step`; drops what an earlier run logged for later steps."""
@@ -53,11 +58,17 @@ class RunLog:
         self._begun = step
         if not self._active:
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._lines = _lines_up_to(self._directory / METRICS_FILE, step)
-        self._rewrite()
+        before = "".join(_lines_up_to(self._directory / METRICS_FILE, step))
+        if storage.is_url(self._directory):
+            self._temporary = tempfile.TemporaryDirectory(prefix="t5x_like-logs-")
+            self._files = epath.Path(self._temporary.name)
+            self._sender = Sender(
+                Path(self._files), str(self._directory), seconds=_SEND_SECONDS
+            ).__enter__()
+        self._files.mkdir(parents=True, exist_ok=True)
+        whole_files.write(self._files / METRICS_FILE, before.encode())
         if self._tensorboard:
-            self._writer = _summary_writer(str(self._directory / "tensorboard"), step + 1)
+            self._writer = _summary_writer(str(self._files / "tensorboard"), step + 1)
         if self._stream.isatty():
             self._bar = tqdm(
                 total=self._total, initial=step, unit="step", file=self._stream, dynamic_ncols=True
@@ -89,7 +100,7 @@ class RunLog:
         if not self._active:
             return []
         found = []
-        for line in map(json.loads, _lines_up_to(self._directory / METRICS_FILE, step)):
+        for line in map(json.loads, _lines_up_to(self._files / METRICS_FILE, step)):
             values = {
                 name.removeprefix("eval/"): value
                 for name, value in line.items()
@@ -112,6 +123,25 @@ class RunLog:
             if part is not None:
                 part.close()
         self._bar = self._writer = None
+        if self._sender is not None:
+            self.send()
+            self._sender.__exit__()
+            self._sender = None
+            self._temporary.cleanup()
+
+    def send(self) -> None:
+        """Sends the files to the run's bucket, if it has one; an error is only shown.
+
+        A run does so before it saves a checkpoint, so that the log of no saved step is lost.
+        """
+        if self._sender is None:
+            return
+        if self._writer is not None:
+            self._writer.flush()
+        try:
+            self._sender.send()
+        except OSError as error:
+            self.message(f"the log could not be sent to {self._directory}: {error}")
 
     def _left(self, step: int, rate: float) -> str:
         """The time to the last step, at the pace of the last lines, evaluations included.
@@ -131,18 +161,11 @@ class RunLog:
         # JSON has no nan and no infinity; readers in other languages would fail there.
         finite = {k: (v if math.isfinite(v) else None) for k, v in values.items()}
         line = json.dumps({"step": step, **finite}, allow_nan=False) + "\n"
-        if self._remote:  # a bucket cannot append to a file
-            self._lines.append(line)
-            self._rewrite()
-        else:
-            with (self._directory / METRICS_FILE).open("a") as file:
-                file.write(line)
+        with (self._files / METRICS_FILE).open("a") as file:
+            file.write(line)
         if self._writer is not None:
             for name, value in values.items():
                 self._writer.add_scalar(name, value, step)
-
-    def _rewrite(self) -> None:
-        whole_files.write(self._directory / METRICS_FILE, "".join(self._lines).encode())
 
 
 def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:

@@ -193,6 +193,7 @@ def steps(
                 if leaving or periods.saving(step):
                     if not periods.saving(step):
                         reader.check(step, _with_norm({}, phase.program, state))
+                    log.send()
                     checkpoints.save(
                         step, state, metadata=metadata, metrics=values, phase=phase.start
                     )

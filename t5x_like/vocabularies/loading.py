@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core import staging
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.core.spelling import alike
 from t5x_like.vocabularies import byte_bpe, files, subwords, wordpiece
@@ -34,9 +35,9 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
     """The vocabulary that `spec` names.
 
     Args:
-      spec: `bytes`, a SentencePiece `.model` file, BERT's `vocab.txt`, a `tokenizer.json`, or a
-        directory: one where a vocabulary was saved, or one with `tokenizer.json`, `vocab.json` and
-          `merges.txt`, or `vocab.txt`.
+      spec: `bytes`, or, on a disk or in a bucket, a SentencePiece `.model` file, BERT's
+        `vocab.txt`, a `tokenizer.json`, or a directory: one where a vocabulary was saved, or one
+        with `tokenizer.json`, `vocab.json` and `merges.txt`, or `vocab.txt`.
       extra_ids: sentinels to add; None for the usual number (100 for a `.model` file, none for the
         others). A saved vocabulary has its own number, which `extra_ids` must match.
 
@@ -47,7 +48,7 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
     """
     if extra_ids is not None and extra_ids < 0:
         raise ValueError(f"extra_ids is the number of sentinels to add, 0 or more, not {extra_ids}")
-    path = Path(spec)
+    path = staging.fetched(spec)
     if str(spec) == BYTES:
         return ByteVocabulary(extra_ids or 0)
     if path.is_dir():

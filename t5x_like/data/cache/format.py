@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 import struct
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ import numpy as np
 
 from t5x_like.core.protocols import TokenIds
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 FLOAT = "float32"
 FLAGS = tuple(name for name in TokenIds.ARRAYS if name != "counts")
@@ -128,12 +129,28 @@ def _little_endian(dtype: str) -> np.dtype:
 
 
 @dataclasses.dataclass(frozen=True)
+class FileSum:
+    """The bytes of a file and their SHA-256."""
+
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> FileSum:
+        """That of a file on a disk."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return cls(path.stat().st_size, digest)
+
+
+@dataclasses.dataclass(frozen=True)
 class Shard:
     """One file of records."""
 
     file: str
     records: int
     bytes: int
+    sha256: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +162,7 @@ class SplitInfo:
       documents: the number of documents with at least one token.
       tokens: the number of tokens of each feature.
       skipped_documents: the number of documents left out because of invalid UTF-8.
-      index_bytes: the size of each index file.
+      index: the sum of each index file.
     """
 
     shards: tuple[Shard, ...]
@@ -153,12 +170,21 @@ class SplitInfo:
     documents: int
     tokens: Mapping[str, int]
     skipped_documents: int
-    index_bytes: Mapping[str, int]
+    index: Mapping[str, FileSum]
+
+    @property
+    def shard_sums(self) -> dict[str, FileSum]:
+        """The sum of each shard."""
+        return {shard.file: FileSum(shard.bytes, shard.sha256) for shard in self.shards}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> SplitInfo:
         shards = tuple(Shard(**shard) for shard in fields["shards"])
-        return cls(**{**fields, "shards": shards})
+        return cls(**{**fields, "shards": shards, "index": _sums(fields["index"])})
+
+
+def _sums(fields: Mapping[str, Any]) -> dict[str, FileSum]:
+    return {name: FileSum(**found) for name, found in fields.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,6 +203,7 @@ class Manifest:
         document.
       materialized: {'lengths', 'seed', 'epochs'} of a task that was run to its last step, or to a
         step that depends on the lengths.
+      files: the sum of each file of the vocabulary.
       seqio_task: whether the cache is of a SeqIO task, whose later steps are in a task record.
     """
 
@@ -191,19 +218,22 @@ class Manifest:
     materialized: Mapping[str, Any] | None = None
     seqio_task: bool = False
     content_hash: str = ""
+    files: Mapping[str, FileSum] = dataclasses.field(default_factory=dict)
     splits: Mapping[str, SplitInfo] = dataclasses.field(default_factory=dict)
     version: int = FORMAT_VERSION
 
     def to_json(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         splits = {name: dataclasses.asdict(info) for name, info in self.splits.items()}
-        return fields | {"token_ids": self.token_ids.to_json(), "splits": splits}
+        files = {name: dataclasses.asdict(found) for name, found in self.files.items()}
+        return fields | {"token_ids": self.token_ids.to_json(), "splits": splits, "files": files}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Manifest:
         splits = {name: SplitInfo.from_json(info) for name, info in fields["splits"].items()}
         token_ids = TokenIds.from_json(fields["token_ids"])
-        return cls(**{**fields, "token_ids": token_ids, "splits": splits})
+        files = _sums(fields["files"])
+        return cls(**{**fields, "token_ids": token_ids, "splits": splits, "files": files})
 
     @property
     def codec(self) -> RecordCodec:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
+from t5x_like.core import staging
 from t5x_like.core.protocols import TokenIds, Vocabulary
+from t5x_like.data.cache import staged_cache
 from t5x_like.data.cache.format import (
     FLAGS,
     MANIFEST,
@@ -50,7 +52,10 @@ class Cache:
     @staticmethod
     def exists(directory: Path | str) -> bool:
         """Whether the directory holds a complete cache, of any corpus and format."""
-        return (Path(directory) / MANIFEST).is_file()
+        path = staging.local(directory)
+        if staging.address(path) is not None:
+            return staging.remote_bytes(path / MANIFEST) is not None
+        return (path / MANIFEST).is_file()
 
     @classmethod
     def open(
@@ -72,7 +77,8 @@ class Cache:
           CacheError: the cache is missing, incomplete, truncated, of another format version, or of
             another corpus or vocabulary.
         """
-        directory = Path(directory)
+        directory = staging.local(directory)
+        staged_cache.begin(directory)
         manifest = read_manifest(directory)
         if corpus_fingerprint not in (None, manifest.corpus_fingerprint):
             raise CacheError(
@@ -85,10 +91,12 @@ class Cache:
                 f"({manifest.vocabulary}); name that vocabulary or another cache directory, or "
                 f"{_REMAKE}"
             )
+        staged_cache.stage(directory, manifest)
+        later = staging.address(directory) is not None
         for info in manifest.splits.values():
-            sizes = {shard.file: shard.bytes for shard in info.shards} | dict(info.index_bytes)
-            for name, size in sizes.items():
-                _check_size(directory / name, size)
+            sums = dict(info.index) if later else {**info.index, **info.shard_sums}
+            for name, found in sums.items():
+                _check_size(directory / name, found.bytes)
         return cls(directory, manifest)
 
     @functools.cached_property
@@ -144,10 +152,9 @@ class CacheSplit:
         self.name = name
         self.info = manifest.splits[name]
         self._codec = manifest.codec
-        self._paths = [str(directory / shard.file) for shard in self.info.shards]
         self._begins = [0, *itertools.accumulate(shard.records for shard in self.info.shards)]
         # A file closes when its last user drops it, because other threads may still read it.
-        self._reader = functools.lru_cache(_OPEN_SHARDS)(_open_shard)
+        self._reader = functools.lru_cache(_OPEN_SHARDS)(self._open_shard)
         self._latest = (-1, b"")
         self._ahead: dict[int, bytes] = {}
 
@@ -230,27 +237,30 @@ class CacheSplit:
             self._latest = (i, data)
         return data
 
+    def _open_shard(self, number: int) -> Any:
+        shard = self.info.shards[number]
+        path = self.directory / shard.file
+        staging.fetch_file(path, size=shard.bytes, sha256=shard.sha256)
+        return ArrayRecordReader(str(path), _READ_OPTIONS)
+
     def _read_from_shard(self, begin: int, end: int) -> list[bytes]:
         """Records from `begin` on, up to `end` or the end of the shard."""
         if not 0 <= begin < len(self):
             raise IndexError(f"no record {begin} among {len(self)} of split {self.name!r}")
         shard = bisect.bisect_right(self._begins, begin) - 1
-        path, position = self._paths[shard], begin - self._begins[shard]
+        position = begin - self._begins[shard]
         last = min(end, self._begins[shard + 1]) - self._begins[shard]
         try:
             # Positions are given as a range, because a list takes three times as long.
-            return self._reader(path).read(position, last)
+            return self._reader(shard).read(position, last)
         except (IndexError, RuntimeError, ValueError) as error:
             where = (
                 f"record {position}" if last == position + 1 else f"records {position} to {last}"
             )
+            path = self.directory / self.info.shards[shard].file
             raise CacheError(
                 f"{path} is damaged at {where} ({error}); {remake(self.directory)}"
             ) from error
-
-
-def _open_shard(path: str) -> Any:
-    return ArrayRecordReader(path, _READ_OPTIONS)
 
 
 def _map_array(path: Path) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from t5x_like.data.cache.format import (
     FLOAT,
     MANIFEST,
     CacheError,
+    FileSum,
     Manifest,
     RecordCodec,
     Shard,
@@ -165,6 +167,7 @@ class ShardPlan:
                 new_document.append(part.new_document)
                 counts += part.counts
             writer.close()
+            whole = FileSum.of(temporary)
             temporary.rename(path)
         finally:
             if writer.is_open():
@@ -175,10 +178,12 @@ class ShardPlan:
             "new_document": np.concatenate(new_document),
             "counts": counts,
         }
-        self._finish(path, index, content=content() if callable(content) else content)
+        self._finish(path, index, whole, content=content() if callable(content) else content)
         return len(index["lengths"])
 
-    def _finish(self, path: Path, index: Mapping[str, Any], *, content: str) -> None:
+    def _finish(
+        self, path: Path, index: Mapping[str, Any], whole: FileSum, *, content: str
+    ) -> None:
         """Writes the two files beside a shard."""
         temporary = whole_files.temporary_name(path)
         with temporary.open("wb") as file:
@@ -187,7 +192,8 @@ class ShardPlan:
         made_of = {
             "recipe": self.recipe,
             "content": content,
-            "bytes": path.stat().st_size,
+            "bytes": whole.bytes,
+            "sha256": whole.sha256,
             "records": len(index["lengths"]),
             "documents": int(index["new_document"].sum()),
         }
@@ -228,15 +234,28 @@ def finalise(
         )
     if "train" in splits and not sum(splits["train"].tokens.values()):
         raise CacheError(f"{manifest.corpus!r} is empty: its split 'train' has no tokens")
-    vocabulary.save(directory)
-    for name in FLAGS:
-        (directory / flags_name(name)).unlink(missing_ok=True)
-        if (flags := getattr(vocabulary.token_ids, name)) is not None:
-            np.save(directory / flags_name(name), flags)
-    manifest = dataclasses.replace(manifest, splits=splits, content_hash=digest.hexdigest())
+    files = _save_vocabulary(vocabulary, directory)
+    manifest = dataclasses.replace(
+        manifest, splits=splits, files=files, content_hash=digest.hexdigest()
+    )
     whole_files.write(directory / MANIFEST, json.dumps(manifest.to_json(), indent=1).encode())
     _clean_up(directory, manifest)
     return manifest
+
+
+def _save_vocabulary(vocabulary: Vocabulary, directory: Path) -> dict[str, FileSum]:
+    """Saves a vocabulary and its arrays beside the shards; returns the sums of its files."""
+    for name in FLAGS:
+        (directory / flags_name(name)).unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as made:
+        vocabulary.save(Path(made))
+        for name in FLAGS:
+            if (flags := getattr(vocabulary.token_ids, name)) is not None:
+                np.save(Path(made) / flags_name(name), flags)
+        found = sorted(Path(made).iterdir())
+        for file in found:
+            whole_files.write(directory / file.name, file.read_bytes())
+        return {file.name: FileSum.of(file) for file in found}
 
 
 def _index_split(
@@ -276,14 +295,14 @@ def _index_split(
         path.rename(directory / name)
     return SplitInfo(
         shards=tuple(
-            Shard(path.name, sidecar["records"], sidecar["bytes"])
+            Shard(path.name, sidecar["records"], sidecar["bytes"], sidecar["sha256"])
             for path, sidecar in zip(paths, sidecars, strict=True)
         ),
         records=records,
         documents=sum(sidecar["documents"] for sidecar in sidecars),
         tokens=dict(zip(plan.features, offsets[:, -1].tolist(), strict=True)),
         skipped_documents=skipped,
-        index_bytes={name: (directory / name).stat().st_size for name in names},
+        index={name: FileSum.of(directory / name) for name in names},
     )
 
 

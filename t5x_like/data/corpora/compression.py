@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_like.core.storage import RemoteFile
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ At zstandard's best compression they become 64 MiB, and 128 KiB would become gig
 
 
 class _Counted(io.RawIOBase):
-    """A file that adds the number of bytes read from disk to a report."""
+    """A file that adds the number of bytes read, before decompression, to a report."""
 
-    def __init__(self, file: io.FileIO, report: ReadReport) -> None:
+    def __init__(self, file: Any, report: ReadReport) -> None:
         self._file = file
         self._report = report
 
@@ -84,7 +85,7 @@ class _Zstandard(io.RawIOBase):
 
 
 @contextmanager
-def open_stream(path: Path, report: ReadReport) -> Iterator[io.BufferedReader]:
+def open_stream(path: Path | RemoteFile, report: ReadReport) -> Iterator[io.BufferedReader]:
     """The file's bytes, decompressed and without a UTF-8 byte order mark.
 
     Raises:
@@ -92,7 +93,7 @@ def open_stream(path: Path, report: ReadReport) -> Iterator[io.BufferedReader]:
     """
     import zstandard
 
-    with path.open("rb", buffering=0) as raw:
+    with path.open("rb", buffering=0) if isinstance(path, Path) else path.open() as raw:
         source: Any = _Counted(raw, report)
         if path.suffix == ".gz":
             source = gzip.GzipFile(fileobj=io.BufferedReader(source, _CHUNK))

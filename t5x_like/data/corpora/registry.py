@@ -9,7 +9,7 @@ import hashlib
 import importlib
 import itertools
 import pkgutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora import text_pieces
@@ -139,50 +139,26 @@ class Corpus(abc.ABC):
           CorpusError: a split is empty. The error comes at the end, for the first such split.
         """
         found = set()
-        for split, document in self._decodable(self._chooser(splits[0]), splits[0], report=report):
+        choose = self.chooser(splits[0])
+        for split, document in decodable(self.read(splits[0], report), choose, report=report):
             if split in splits:
                 found.add(split)
                 yield split, document
+        self.check_found(found, splits, report=report)
+
+    def chooser(self, split: str) -> Chooser:
+        """The choice of the splits of the documents that `read(split)` gives."""
+        return Chooser(split, HeldOut(self.held_out) if self.held_out else None)
+
+    def check_found(
+        self, found: Collection[str], splits: Sequence[str], *, report: ReadReport
+    ) -> None:
+        """Raises CorpusError for the first of `splits` that is not among those found."""
         for split in splits:
             if split not in found:
                 raise self._nothing(split, report, found)
 
-    def _decodable(
-        self, split_of: Callable[[bytes], str], split: str, *, report: ReadReport
-    ) -> Iterator[tuple[str, dict[str, str]]]:
-        """All decodable documents that are not empty, with their splits; long ones in pieces."""
-        chosen: str | None = None
-        gap = False
-        whole = (document for document in self.read(split, report) if any(document.values()))
-        for document in itertools.chain.from_iterable(map(text_pieces.cut_if_long, whole)):
-            if not text_pieces.continues(document):
-                report.documents += 1
-                chosen, gap = None, False
-            try:
-                first, *_ = [text.encode() for text in document.values()]
-            except UnicodeEncodeError:
-                gap = isinstance(document, text_pieces.Piece)
-                report.skipped += not gap
-                report.skipped_pieces += gap
-                continue
-            if gap:
-                document = text_pieces.Piece(document["targets"], first=True)
-                gap = False
-            # Several references for one input must not be divided between the splits.
-            chosen = chosen or split_of(first)
-            yield chosen, document
-
-    def _chooser(self, split: str) -> Callable[[bytes], str]:
-        """A function from a document's first feature to its split.
-
-        The split is always `split` if no documents are held out.
-        """
-        if not self.held_out:
-            return lambda content: split
-        held_out = HeldOut(self.held_out)
-        return lambda content: "validation" if held_out(content) else "train"
-
-    def _nothing(self, split: str, report: ReadReport, found: set[str]) -> CorpusError:
+    def _nothing(self, split: str, report: ReadReport, found: Collection[str]) -> CorpusError:
         where = f"corpus {self.name!r} ({self.description()})"
         if not found and (report.skipped or report.skipped_pieces):
             return CorpusError(f"{where} has no text: {report}")
@@ -192,6 +168,41 @@ class Corpus(abc.ABC):
                 "another separator, name files for validation, or hold out nothing (validation=0)"
             )
         return CorpusError(f"{where} has no text in split {split!r}: every document is empty")
+
+
+def decodable(
+    documents: Iterable[dict[str, str]],
+    choose: Callable[[bytes], str],
+    *,
+    report: ReadReport,
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """All decodable documents that are not empty, with their splits; long ones in pieces.
+
+    Args:
+      documents: documents as `Corpus.read` gives them.
+      choose: gives the split of a document whose first feature has these bytes.
+      report: its counts of documents are updated.
+    """
+    chosen: str | None = None
+    gap = False
+    whole = (document for document in documents if any(document.values()))
+    for document in itertools.chain.from_iterable(map(text_pieces.cut_if_long, whole)):
+        if not text_pieces.continues(document):
+            report.documents += 1
+            chosen, gap = None, False
+        try:
+            first, *_ = [text.encode() for text in document.values()]
+        except UnicodeEncodeError:
+            gap = isinstance(document, text_pieces.Piece)
+            report.skipped += not gap
+            report.skipped_pieces += gap
+            continue
+        if gap:
+            document = text_pieces.Piece(document["targets"], first=True)
+            gap = False
+        # Several references for one input must not be divided between the splits.
+        chosen = chosen or choose(first)
+        yield chosen, document
 
 
 class HeldOut:
@@ -217,6 +228,34 @@ class HeldOut:
         if self._second is None:
             self._second = digest
         return digest == self._second or int.from_bytes(digest) < self._below
+
+    @property
+    def settled(self) -> bool:
+        """Whether two different documents were seen. The order of all others is of no account."""
+        return self._second is not None
+
+
+@dataclasses.dataclass(frozen=True)
+class Chooser:
+    """The choice of a document's split by its first feature; call it for all documents in order.
+
+    Attributes:
+      split: the split of all documents if `held_out` is None.
+      held_out: the decision which documents are in `validation`; the others are in `train`.
+    """
+
+    split: str
+    held_out: HeldOut | None
+
+    def __call__(self, content: bytes) -> str:
+        if self.held_out is None:
+            return self.split
+        return "validation" if self.held_out(content) else "train"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the choice no longer depends on the order of the documents."""
+        return self.held_out is None or self.held_out.settled
 
 
 _REGISTERED: dict[str, Corpus] = {}

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import functools
-import glob
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t5x_like.data.corpora import registry, text_formats
+from t5x_like.data.corpora import matching_files, registry, text_formats
+from t5x_like.data.corpora.matching_files import File, identity
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 
 _DOCUMENTS = 2
 """A number in fingerprints. Raise it when the same files would give other documents or splits: then
 no cache of the old ones is read."""
-_CHUNK = 1 << 16
-_CHUNKS = 16
 
 
 class TextFiles(registry.Corpus):
@@ -27,7 +25,8 @@ class TextFiles(registry.Corpus):
     `separator`, and its documents may have any length. In the other formats a row is a document.
 
     Args:
-      files: a path or glob pattern, or several; `**` crosses directories.
+      files: a path or glob pattern, or several, on a disk or in a bucket (`gs://`, `s3://`);
+        `**` crosses directories.
       name: the name of the corpus; None to derive it from the files.
       features: `("targets",)` for text, `("inputs", "targets")` for text-to-text; None for
         text-to-text if the first file has both fields and `field` is None, otherwise for text.
@@ -83,17 +82,22 @@ class TextFiles(registry.Corpus):
         if self._features:
             return self._features
         text_to_text = self._field is None and set(registry.TEXT_TO_TEXT) <= set(
-            text_formats.columns(self._files("train")[0])
+            text_formats.columns(self.files("train")[0])
         )
         return registry.TEXT_TO_TEXT if text_to_text else registry.TARGETS
 
     @property
     def options_read(self) -> set[str]:
         """The options among `field`, `separator` and `validation` that apply to these formats."""
-        plain = {text_formats.is_plain(path) for path in self._files("train")}
+        plain = {text_formats.is_plain(path) for path in self.files("train")}
         read = {"separator"} if True in plain else set()
         read |= {"field"} if False in plain else set()
         return read | ({"validation"} if self.held_out is not None else set())
+
+    @property
+    def layout(self) -> text_formats.Layout:
+        """The place of documents in each file."""
+        return text_formats.Layout(self._fields, self._separator)
 
     @property
     def _fields(self) -> dict[str, str]:
@@ -102,13 +106,12 @@ class TextFiles(registry.Corpus):
         return {"targets": self._field or "text"}
 
     def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
-        paths = self._files(split)
-        layout = text_formats.Layout(self._fields, self._separator)
-        report.bytes_total = sum(path.stat().st_size for path in paths)
+        paths, layout = self.files(split), self.layout
+        report.bytes_total = sum(map(matching_files.size, paths))
         done = 0
         for path in paths:
             yield from text_formats.documents(path, layout, report=report)
-            done += path.stat().st_size
+            done += matching_files.size(path)
             report.bytes_read = done
 
     def fingerprint(self) -> str:
@@ -116,23 +119,32 @@ class TextFiles(registry.Corpus):
 
         The sample is 16 pieces of 64 KiB, evenly spread, which cover a file of up to 1 MiB.
         """
-        content = [
-            [split, "".join(path.suffixes[-2:]), path.stat().st_size, _sample_digest(path)]
-            for split in ("train", "validation")
-            for path in (self._files(split) if split == "train" or self.held_out is None else ())
-        ]
+        splits = ("train",) if self.held_out is not None else ("train", "validation")
+        content = []
+        for split in splits:
+            files = self.files(split)
+            content += [
+                [split, "".join(file.suffixes[-2:]), matching_files.size(file), digest]
+                for file, digest in zip(files, matching_files.sample_digests(files), strict=True)
+            ]
         options = [self._fields, self._separator, self.held_out, _DOCUMENTS]
         return hashlib.sha256(json.dumps([options, content]).encode()).hexdigest()
 
     def description(self) -> str:
         return f"{self.name}: {', '.join(self._patterns)}"
 
-    def _files(self, split: str) -> list[Path]:
-        held_out = _matching_files(self._validation_patterns)
+    def files(self, split: str) -> list[File]:
+        """The files of a split, or all files where documents are held out, in order.
+
+        Raises:
+          CorpusError: a pattern matches no file, or no file is left for training.
+        """
+        held_out = matching_files.matching(self._validation_patterns)
         if split == "validation" and self.held_out is None:
             return held_out
-        withheld = {path.resolve() for path in held_out}
-        paths = [path for path in _matching_files(self._patterns) if path.resolve() not in withheld]
+        withheld = set(map(identity, held_out))
+        found = matching_files.matching(self._patterns)
+        paths = [path for path in found if identity(path) not in withheld]
         if not paths:
             raise CorpusError(
                 f"corpus {self.name!r}: every file of {', '.join(self._patterns)} is also one of "
@@ -144,36 +156,7 @@ class TextFiles(registry.Corpus):
 
 def _patterns(files: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
     several = [files] if isinstance(files, str | Path) else files
-    return tuple(str(Path(pattern).expanduser()) for pattern in several)
-
-
-def _matching_files(patterns: Sequence[str]) -> list[Path]:
-    """The files that match, in the order of the patterns, each file once.
-
-    Raises:
-      CorpusError: a pattern matches no file.
-    """
-    found: dict[Path, Path] = {}
-    for pattern in patterns:
-        # A name with brackets may be the literal name of a file.
-        matches = [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
-        paths = sorted(path for path in map(Path, matches) if path.is_file())
-        if not paths:
-            raise CorpusError(f"no file matches {pattern!r} in {Path.cwd()}{_hint(pattern)}")
-        for path in paths:
-            found.setdefault(path.resolve(), path)
-    return list(found.values())
-
-
-def _hint(pattern: str) -> str:
-    """Advice for a directory, a path in a missing one, or the name of a corpus; otherwise empty."""
-    path = Path(pattern)
-    if pattern in registry.names():
-        return f": it is the name of a corpus; give it as the task, --task {pattern}"
-    if path.is_dir():
-        return f": it is a directory; write {pattern.rstrip('/')}/*"
-    fixed = next(parent for parent in path.parents if not glob.has_magic(str(parent)))
-    return "" if fixed.is_dir() else f": there is no directory {fixed}"
+    return tuple(map(matching_files.pattern, several))
 
 
 def _name_from(patterns: Sequence[str]) -> str:
@@ -183,13 +166,3 @@ def _name_from(patterns: Sequence[str]) -> str:
         if name := re.sub(r"[^0-9A-Za-z]+", "_", re.sub(r"\[.*?\]|[*?]", "_", stem)).strip("_"):
             return name
     return "text"
-
-
-def _sample_digest(path: Path) -> str:
-    size = path.stat().st_size
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        for i in range(_CHUNKS):
-            file.seek(max(size - _CHUNK, 0) * i // (_CHUNKS - 1))
-            digest.update(file.read(_CHUNK))
-    return digest.hexdigest()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.core.spelling import alike, nearest
+from t5x_like.core.storage import RemoteFile
 from t5x_like.data import extras
 from t5x_like.data.corpora import compression, text_pieces
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
@@ -33,7 +34,7 @@ class Layout:
     separator: str
 
 
-def documents(path: Path, layout: Layout, *, report: ReadReport) -> Documents:
+def documents(path: Path | RemoteFile, layout: Layout, *, report: ReadReport) -> Documents:
     """The documents of one file in order, with undecodable bytes as lone surrogates.
 
     Long documents of plain text come as `text_pieces.Piece`s.
@@ -48,7 +49,7 @@ def documents(path: Path, layout: Layout, *, report: ReadReport) -> Documents:
         yield from _STREAMED.get(suffix, _PLAIN).read(stream, path, layout)
 
 
-def is_plain(path: Path) -> bool:
+def is_plain(path: Path | RemoteFile) -> bool:
     """Whether a file is plain text, which has no fields.
 
     Raises:
@@ -58,7 +59,7 @@ def is_plain(path: Path) -> bool:
     return suffix != ".parquet" and _STREAMED.get(suffix, _PLAIN).columns is None
 
 
-def columns(path: Path) -> tuple[str, ...]:
+def columns(path: Path | RemoteFile) -> tuple[str, ...]:
     """The names of the file's fields, for JSON those of its first row; empty for plain text.
 
     Raises:
@@ -73,7 +74,7 @@ def columns(path: Path) -> tuple[str, ...]:
         return tuple(named(stream, path))
 
 
-def _format(path: Path) -> str:
+def _format(path: Path | RemoteFile) -> str:
     """The extension that decides the format, in lower case, without that of a compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in compression.COMPRESSED:
@@ -87,7 +88,7 @@ def _format(path: Path) -> str:
     return last
 
 
-def _plain(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
+def _plain(stream: io.BufferedReader, path: Path | RemoteFile, layout: Layout) -> Documents:
     if "targets" not in layout.fields or len(layout.fields) != 1:
         raise CorpusError(
             f"{path} is plain text, which has no {' and '.join(layout.fields)}: give a .tsv, .csv, "
@@ -116,12 +117,14 @@ def _divide(parts: Iterator[str], separator: str) -> Iterator[tuple[bool, str]]:
         inside = not (separator == "line" and begins_line)
 
 
-def _json_lines(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
+def _json_lines(stream: io.BufferedReader, path: Path | RemoteFile, layout: Layout) -> Documents:
     for place, row in _objects(stream, path):
         yield _texts(row, layout, place=place)
 
 
-def _objects(stream: io.BufferedReader, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _objects(
+    stream: io.BufferedReader, path: Path | RemoteFile
+) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in _whole_lines(stream, path):
         place = f"{path}:{number}"
         try:
@@ -137,7 +140,7 @@ def _objects(stream: io.BufferedReader, path: Path) -> Iterator[tuple[str, dict[
         yield place, row
 
 
-def _delimited(stream: io.BufferedReader, path: Path, layout: Layout) -> Documents:
+def _delimited(stream: io.BufferedReader, path: Path | RemoteFile, layout: Layout) -> Documents:
     rows = _rows(stream, path)
     _, header = next(rows, (0, []))
     if header and not any(alike(field, header) for field in layout.fields.values()):
@@ -156,7 +159,7 @@ def _delimited(stream: io.BufferedReader, path: Path, layout: Layout) -> Documen
         yield _texts(dict(zip(header, row, strict=True)), layout, place=place)
 
 
-def _rows(stream: io.BufferedReader, path: Path) -> Iterator[tuple[int, list[str]]]:
+def _rows(stream: io.BufferedReader, path: Path | RemoteFile) -> Iterator[tuple[int, list[str]]]:
     """The rows, each with the number of its last line. Quotes have a meaning in CSV, not in TSV."""
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     if _format(path) == ".csv":
@@ -172,7 +175,7 @@ def _rows(stream: io.BufferedReader, path: Path) -> Iterator[tuple[int, list[str
 
 
 def _whole_lines(
-    stream: io.BufferedReader, path: Path, *, skip_blank: bool = True
+    stream: io.BufferedReader, path: Path | RemoteFile, *, skip_blank: bool = True
 ) -> Iterator[tuple[int, str]]:
     number = 0
     while line := stream.readline(MAX_LINE):
@@ -184,7 +187,7 @@ def _whole_lines(
             yield number, ended.decode(errors="surrogateescape")
 
 
-def _parquet(path: Path, layout: Layout) -> Documents:
+def _parquet(path: Path | RemoteFile, layout: Layout) -> Documents:
     file = _open_parquet(path)
     schema = file.schema_arrow
     _check_fields(schema.names, layout.fields.values(), place=str(path))
@@ -204,11 +207,11 @@ def _parquet(path: Path, layout: Layout) -> Documents:
             yield dict(zip(values, texts, strict=True))
 
 
-def _open_parquet(path: Path) -> Any:
+def _open_parquet(path: Path | RemoteFile) -> Any:
     arrow = extras.require("pyarrow", "data", purpose="reading Parquet")
     parquet = extras.require("pyarrow.parquet", "data", purpose="reading Parquet")
     try:
-        return parquet.ParquetFile(path)
+        return parquet.ParquetFile(path if isinstance(path, Path) else path.open())
     except arrow.ArrowInvalid as error:
         raise CorpusError(f"{path} is not a whole Parquet file: {error}") from error
 
@@ -237,8 +240,8 @@ def _check_fields(present: Collection[str], wanted: Collection[str], *, place: s
 class _Format:
     """The functions that read documents and names of fields; `columns` is None without fields."""
 
-    read: Callable[[io.BufferedReader, Path, Layout], Documents]
-    columns: Callable[[io.BufferedReader, Path], Iterable[str]] | None = None
+    read: Callable[[io.BufferedReader, Path | RemoteFile, Layout], Documents]
+    columns: Callable[[io.BufferedReader, Path | RemoteFile], Iterable[str]] | None = None
 
 
 _PLAIN = _Format(_plain)

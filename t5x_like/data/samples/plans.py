@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from t5x_like.core import progress, whole_files
+from t5x_like.core import progress, staging, whole_files
 from t5x_like.data.cache.format import plan_name
 
 VERSION = 3
@@ -85,10 +85,12 @@ def load_or_make(
     decisive = repr([VERSION, split.content, what])
     key = hashlib.sha256(decisive.encode()).hexdigest()[:16]
     path = split.directory / plan_name(split.name, key)
+    staging.fetch(path)
     if table := _open(path, columns):
         return table
     try:
-        _write(path, planned())
+        with staging.sending(path):
+            _write(path, planned())
     except OSError as error:
         _warn(split.directory, error.strerror or str(error))
         return _in_memory(planned(), columns)

@@ -19,8 +19,8 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
-from t5x_like.core import whole_files
-from t5x_like.training.checkpointing import checksums
+from t5x_like.core import storage, whole_files
+from t5x_like.training.checkpointing import checksums, orbax_buckets
 from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
     abstract_arrays,
@@ -77,7 +77,11 @@ class Checkpoints:
         if keep < 1:
             raise ValueError(f"keep must be at least 1, not {keep}.")
         path = epath.Path(directory)
-        self.directory = path if "://" in str(directory) else path.expanduser().resolve()
+        if storage.is_url(directory):
+            orbax_buckets.support(str(directory))
+            self.directory = path
+        else:
+            self.directory = path.expanduser().resolve()
         self.best = BestMetric.parse(best_metric)
         self._keep, self._check = keep, check
         self._manager: ocp.CheckpointManager | None = None
@@ -375,8 +379,11 @@ class Checkpoints:
         if jax.process_index() == 0:
             for step in steps:
                 target = self.directory / _MOVED / f"{step}-{uuid.uuid4().hex[:8]}"
-                target.parent.mkdir(parents=True, exist_ok=True)
-                (self.directory / str(step)).rename(target)
+                if storage.is_url(target):
+                    storage.move(str(self.directory / str(step)), str(target))
+                else:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    (self.directory / str(step)).rename(target)
                 logger.warning("Moved step %d to %s", step, target)
         multihost.barrier("damaged checkpoints moved")
         if self._manager is not None and steps:

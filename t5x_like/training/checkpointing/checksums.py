@@ -1,18 +1,22 @@
-"""SHA-256 of every file of a checkpoint, written beside them and compared later.
+"""A digest of every file of a checkpoint, written beside them and compared later.
 
-Orbax restores flipped bits without an error; the checksums find them. Each process hashes its share
-of the files; verification reads the lists of all shares that exist.
+Orbax restores flipped bits without an error; the checksums find them. On a disk they are SHA-256:
+each process hashes its share of the files, and verification reads the lists of all shares that
+exist. In a bucket they are what the store itself says of an object, so that nothing is read again.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from etils import epath
 
-from t5x_like.core import whole_files
+from t5x_like.core import storage, whole_files
 
 _CHUNK = 8 << 20
 _PREFIX = "checksums."
@@ -20,8 +24,8 @@ _PREFIX = "checksums."
 
 def write(directory: epath.Path, *, process: int, processes: int) -> None:
     """Hashes every `processes`-th file below `directory` and writes the list into it."""
-    names = sorted(_files(directory))[process::processes]
-    sums = {name: [(directory / name).stat().length, _sha256(directory / name)] for name in names}
+    found = _sizes_and_digests(directory)
+    sums = {name: found[name]() for name in sorted(found)[process::processes]}
     final = directory / f"{_PREFIX}{process}of{processes}.json"
     whole_files.write(final, json.dumps(sums, indent=0).encode())
 
@@ -47,13 +51,16 @@ def verify(
             expected |= json.loads(path.read_text())
         except ValueError as error:
             damaged.append(f"{path.name}: {error}")
+    found = _sizes_and_digests(directory)
     for name in sorted(name for name in expected if name.startswith(under))[process::processes]:
-        path, (size, digest) = directory / name, expected[name]
-        if not path.exists():
+        size, digest = expected[name]
+        if name not in found:
             damaged.append(f"{name}: missing")
-        elif path.stat().length != size:
-            damaged.append(f"{name}: {path.stat().length} bytes, not {size}")
-        elif _sha256(path) != digest:
+            continue
+        length, mine = found[name](digest)
+        if length != size:
+            damaged.append(f"{name}: {length} bytes, not {size}")
+        elif mine != digest:
             damaged.append(f"{name}: content changed")
     return damaged
 
@@ -66,6 +73,39 @@ def _lists(directory: epath.Path) -> list[epath.Path]:
     )
 
 
+def _sizes_and_digests(directory: epath.Path) -> dict[str, Callable[..., list]]:
+    """A function for each file below a directory, by its name: it gives the size and a digest.
+
+    Its argument is the digest to compare with, which decides the kind; without one, the place does.
+    """
+    if not storage.is_url(directory):
+        return {name: functools.partial(_of_file, directory / name) for name in _files(directory)}
+    found = storage.files_below(str(directory))
+    return {
+        name: functools.partial(_of_object, directory / name, info)
+        for name, info in found.items()
+        if not name.rpartition("/")[2].startswith(_PREFIX)
+    }
+
+
+def _of_file(path: epath.Path, like: str = "") -> list:
+    size = path.stat().length
+    kind = like.partition(":")[0] if ":" in like else ""
+    if kind == "md5Hash":
+        digest = base64.b64encode(_digest(path, "md5").digest()).decode()
+        return [size, f"{kind}:{digest}"]
+    # Other digests of stores do not follow from the content alone: the size has to do.
+    return [size, like if kind else _digest(path, "sha256").hexdigest()]
+
+
+def _of_object(path: epath.Path, info: Mapping[str, Any], like: str = "") -> list:
+    own = storage.version(info)
+    # A checkpoint that was copied here from a disk or another store has digests of other kinds.
+    if like and own.partition(":")[0] != like.partition(":")[0]:
+        return _of_file(path, like)
+    return [info["size"], own]
+
+
 def _files(directory: epath.Path, prefix: str = "") -> Iterator[str]:
     """Names of the files below `directory`, relative to it, without our own lists."""
     for path in directory.iterdir():
@@ -75,9 +115,9 @@ def _files(directory: epath.Path, prefix: str = "") -> Iterator[str]:
             yield prefix + path.name
 
 
-def _sha256(path: epath.Path) -> str:
-    digest = hashlib.sha256()
+def _digest(path: epath.Path, algorithm: str) -> hashlib._Hash:
+    digest = hashlib.new(algorithm)
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
-    return digest.hexdigest()
+    return digest

@@ -13,6 +13,7 @@ from t5x_like.core.protocols import TokenIds
 from t5x_like.data.cache import format
 from t5x_like.data.cache.format import (
     CacheError,
+    FileSum,
     Manifest,
     RecordCodec,
     Shard,
@@ -48,7 +49,8 @@ def test_token_dtype_holds_every_id():
 
 
 def manifest() -> Manifest:
-    info = SplitInfo((Shard("train-00000.arrayrecord", 3, 99),), 3, 2, {"targets": 7}, 1, {"a": 5})
+    shard = Shard("train-00000.arrayrecord", 3, 99, "5a")
+    info = SplitInfo((shard,), 3, 2, {"targets": 7}, 1, {"a": FileSum(5, "f0")})
     return Manifest(
         corpus="c",
         corpus_fingerprint="f",

@@ -1,0 +1,361 @@
+"""Files in buckets: `gs://`, `s3://` and every other kind of address that fsspec knows.
+
+Buckets have no folders, no appending and no renaming. An object appears whole when its upload ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import logging
+import os
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+T = TypeVar("T")
+
+_ANSWER_SECONDS = 15
+_TRIES = 5
+_PART = 32 << 20
+_READ_AHEAD = 8 << 20
+_CREDENTIALS = {
+    "gs": (
+        "on Google's machines give the service account the role Storage Object User; elsewhere run "
+        "`gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
+    ),
+    "s3": (
+        "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a "
+        "role; for other services than Amazon's also AWS_ENDPOINT_URL"
+    ),
+}
+_ALIASES = {"gcs": "gs", "s3a": "s3"}
+_DIGESTS = ("sha256", "md5Hash", "crc32c", "ETag", "etag", "content_md5", "checksum")
+
+
+class StorageError(OSError):
+    """A bucket cannot be used; the message says why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteFile:
+    """An object in a bucket.
+
+    Attributes:
+      url: its address.
+      size: its bytes.
+      version: what tells its content from every other, as far as its store says.
+    """
+
+    url: str
+    size: int
+    version: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return PurePosixPath(self.url).name
+
+    @property
+    def suffix(self) -> str:
+        """The last extension, with its dot."""
+        return PurePosixPath(self.url).suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        """All extensions, with their dots."""
+        return PurePosixPath(self.url).suffixes
+
+    def open(self) -> Any:
+        """A binary file, which is read in large parts."""
+        fs, inside = filesystem(self.url)
+        return fs.open(inside, "rb", block_size=_READ_AHEAD, cache_type="readahead")
+
+
+def is_url(path: object) -> bool:
+    """Whether a path is an address such as `gs://bucket/runs` and no place on a disk."""
+    return "://" in str(path)
+
+
+def absolute(path: str) -> str:
+    """A path that means the same in every folder."""
+    return path if is_url(path) else str(Path(path).expanduser().absolute())
+
+
+def check(path: object) -> None:
+    """Raises StorageError if a path is in a bucket that cannot be used."""
+    if is_url(path):
+        filesystem(str(path))
+
+
+def filesystem(url: str) -> tuple[AbstractFileSystem, str]:
+    """fsspec's file system of an address, and the address without its protocol.
+
+    Raises:
+      StorageError: a library or credentials are missing, or the bucket does not answer.
+    """
+    fs, inside = _filesystem(url)
+    protocol = url.partition("://")[0]
+    _answer(protocol, inside.strip("/").partition("/")[0])
+    return fs, inside
+
+
+def _filesystem(url: str) -> tuple[AbstractFileSystem, str]:
+    import fsspec
+
+    protocol = url.partition("://")[0]
+    _without_old_listings()
+    try:
+        return fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        extra = _ALIASES.get(protocol, protocol)
+        what = f"pip install 't5x_like[{extra}]'" if extra in _CREDENTIALS else str(error)
+        raise StorageError(f"{url}: a library for {protocol}:// is missing: {what}") from error
+    except ValueError as error:
+        raise StorageError(f"{url}: {error}") from error
+
+
+@functools.cache
+def _without_old_listings() -> None:
+    """Has file systems ask for each listing: other hosts write what the last one did not have."""
+    import fsspec
+
+    for protocol in ("gs", "gcs", "s3", "s3a"):
+        fsspec.config.conf.setdefault(protocol, {}).setdefault("use_listings_cache", False)
+    # They log what they then raise, with tracebacks.
+    for library in ("gcsfs", "s3fs"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
+
+
+@functools.cache
+def _answer(protocol: str, bucket: str) -> None:
+    """Asks a bucket once in each process, so that a missing one is an error and no long wait."""
+    kind = _ALIASES.get(protocol, protocol)
+    if kind not in _CREDENTIALS:
+        return
+    fs, inside = _filesystem(f"{protocol}://{bucket}/{uuid.uuid4().hex}")
+    try:
+        within(_ANSWER_SECONDS, lambda: _ask(fs, inside))
+    except Exception as error:
+        raise StorageError(
+            f"{protocol}://{bucket} cannot be read ({_first_line(error)}): does it exist, and may "
+            f"you read it? {_CREDENTIALS[kind][0].upper()}{_CREDENTIALS[kind][1:]}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _ask(fs: AbstractFileSystem, inside: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        fs.info(inside)
+    fs.ls(inside.partition("/")[0], detail=False)
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """The result of a call that may hang.
+
+    Raises:
+      TimeoutError: it has not ended; its thread does not keep the process alive.
+    """
+    results: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(1)
+
+    def run() -> None:
+        try:
+            results.put((call(), None))
+        except BaseException as error:
+            results.put((None, error))
+
+    threading.Thread(target=run, daemon=True, name="bucket").start()
+    try:
+        result, error = results.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no answer within {seconds:g} seconds") from None
+    if error is not None:
+        raise error
+    return result
+
+
+def glob(pattern: str) -> list[RemoteFile]:
+    """The files in a bucket that a pattern matches, sorted; `**` crosses folders.
+
+    Raises:
+      StorageError: the bucket cannot be used.
+    """
+    fs, inside = filesystem(pattern)
+    found = fs.glob(inside, detail=True)
+    return [
+        RemoteFile(fs.unstrip_protocol(name), info["size"], version(info))
+        for name, info in sorted(found.items())
+        if info["type"] == "file"
+    ]
+
+
+def read_pieces(files: Sequence[RemoteFile], ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """A range of bytes, from a start to an end, of each file; many are read at once."""
+    if not files:
+        return []
+    fs, _ = filesystem(files[0].url)
+    inside = [fs._strip_protocol(file.url) for file in files]
+    starts, ends = zip(*ranges, strict=True)
+    return list(fs.cat_ranges(inside, list(starts), list(ends), on_error="raise"))
+
+
+def info_of(url: str) -> dict[str, Any] | None:
+    """What the store says of an object or folder; None if there is none."""
+    fs, inside = filesystem(url)
+    try:
+        return dict(fs.info(inside))
+    except FileNotFoundError:
+        return None
+
+
+def read(url: str) -> bytes:
+    """The bytes of an object.
+
+    Raises:
+      FileNotFoundError: there is none.
+    """
+    fs, inside = filesystem(url)
+    return bytes(fs.cat_file(inside))
+
+
+def files_below(url: str) -> dict[str, dict[str, Any]]:
+    """What the store says of each object below an address, by its name from there; sorted."""
+    fs, inside = filesystem(url)
+    root = inside.strip("/") + "/"
+    found = fs.find(inside, detail=True, withdirs=False)
+    return {
+        name.lstrip("/").removeprefix(root): info
+        for name, info in sorted(found.items())
+        if info["type"] == "file" and name.lstrip("/").startswith(root)
+    }
+
+
+def version(info: Mapping[str, Any]) -> str:
+    """What tells an object's content from every other, as far as its store says."""
+    digests = [f"{name}:{info[name]}" for name in _DIGESTS if info.get(name)]
+    return digests[0].replace('"', "") if digests else f"mtime:{info.get('mtime')}"
+
+
+def write(url: str, content: bytes) -> None:
+    """Writes an object, which appears whole or not at all."""
+    fs, inside = filesystem(url)
+    fs.pipe_file(inside, content)
+
+
+def check_writable(url: str) -> None:
+    """Writes a small object below an address, and removes it.
+
+    Raises:
+      StorageError: the bucket does not answer, or may not be written.
+    """
+    fs, inside = filesystem(url)
+    probe = f"{inside.rstrip('/')}/.writable-{uuid.uuid4().hex[:8]}"
+    try:
+        fs.pipe_file(probe, b"-")
+        fs.rm_file(probe)
+    except Exception as error:
+        raise StorageError(
+            f"{url} can be read but not written ({_first_line(error)}): give these credentials the "
+            "right to make and remove objects there"
+        ) from error
+
+
+def upload(local: Path, url: str) -> None:
+    """Copies a file to an address, where it appears whole or not at all."""
+    fs, inside = filesystem(url)
+    fs.put_file(str(local), inside)
+
+
+def remove(url: str) -> None:
+    """Removes an object, or all below an address; it may be missing."""
+    fs, inside = filesystem(url)
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm(inside, recursive=True)
+
+
+def move(url: str, target: str) -> None:
+    """Copies all below an address, then removes it there."""
+    source, there = url.rstrip("/"), target.rstrip("/")
+    fs, _ = filesystem(url)
+    for name in files_below(source):
+        fs.cp_file(_filesystem(f"{source}/{name}")[1], _filesystem(f"{there}/{name}")[1])
+    remove(source)
+
+
+def download(
+    url: str,
+    local: Path,
+    *,
+    size: int,
+    sha256: str | None = None,
+    arrived: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Copies an object to a file, which appears whole, checked, or not at all.
+
+    Args:
+      url: the address of the object.
+      local: the file; its folder must be there.
+      size: the bytes that it must have.
+      sha256: the digest that it must have; None for any.
+      arrived: called with the number of bytes of each part.
+
+    Raises:
+      StorageError: the object is another one, or it cannot be read.
+    """
+    fs, inside = filesystem(url)
+    partial = local.with_name(f"{local.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    digest, done = hashlib.sha256(), 0
+    try:
+        with partial.open("wb") as file:
+            while done < size:
+                part = _part(fs, inside, done, min(done + _PART, size))
+                if not part:
+                    break
+                file.write(part)
+                digest.update(part)
+                done += len(part)
+                arrived(len(part))
+            file.flush()
+            os.fsync(file.fileno())
+        if done != size:
+            raise StorageError(f"{url} ended after {done:,} of {size:,} bytes")
+        if sha256 is not None and digest.hexdigest() != sha256:
+            raise StorageError(f"{url} is damaged: its SHA-256 is not {sha256[:16]}...")
+        partial.replace(local)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _part(fs: AbstractFileSystem, inside: str, start: int, end: int) -> bytes:
+    """Some bytes of an object; a connection that breaks is tried again."""
+    for wait in _waits():
+        try:
+            return fs.cat_file(inside, start=start, end=end)
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            if wait is None:
+                raise StorageError(f"{fs.unstrip_protocol(inside)}: {error}") from error
+            time.sleep(wait)
+    raise AssertionError
+
+
+def _waits() -> Iterator[float | None]:
+    """Seconds to wait after each failure; None after the last one."""
+    yield from (0.5 * 2**i for i in range(_TRIES - 1))
+    yield None
