@@ -38,6 +38,9 @@ from t5x_like.data.cache.format import (
 )
 from t5x_like.data.cache.tokenization import Record
 
+SIDECARS = (".npz", ".json")
+"""The endings that the two files beside an unfinished cache's shard add to its name, in order."""
+
 _PACKED_TOKENS = 1 << 20
 # Each chunk holds one record, so that a random read touches nothing else. It is not compressed:
 # zstd saves at most a quarter, and decompression would take a third of the time of a read.
@@ -77,9 +80,17 @@ class ShardPlan:
         """Whether a complete shard of this recipe (and content, if known) exists."""
         path = Path(self.directory) / shard_name(split, number)
         try:
-            made_of = json.loads(_sidecar(path, ".json").read_text(encoding="utf-8"))
+            description = _sidecar(path, ".json").read_bytes()
             size = path.stat().st_size
-        except (OSError, ValueError):
+        except OSError:
+            return False
+        return self.is_described(description, size=size, content=content)
+
+    def is_described(self, description: bytes, *, size: int, content: str | None = None) -> bool:
+        """Whether the `.json` of a shard of `size` bytes is of this recipe (and content)."""
+        try:
+            made_of = json.loads(description)
+        except ValueError:
             return False
         as_planned = made_of["recipe"] == self.recipe and made_of["bytes"] == size
         return as_planned and content in (None, made_of["content"])

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from t5x_like.core import progress as bars
 from t5x_like.core.protocols import Vocabulary
-from t5x_like.data.cache import tokenization
+from t5x_like.data.cache import blocks, tokenization
+from t5x_like.data.cache.blocks import Place
 from t5x_like.data.cache.format import (
     FORMAT_VERSION,
     MANIFEST,
@@ -24,7 +25,7 @@ from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.shards import Packed, ShardPlan, finalise
 from t5x_like.data.cache.tokenization import Document
 from t5x_like.data.cache.workers import default_workers, mapping
-from t5x_like.data.corpora import registry, text_pieces
+from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.registry import Corpus, ReadReport
 from t5x_like.data.corpora.sentences import DEFAULT, rule
 
@@ -43,7 +44,7 @@ class _Block:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Tokenise:
+class Tokenise:
     """The function that a worker applies to a batch of documents."""
 
     plan: ShardPlan
@@ -91,30 +92,27 @@ def write_cache(
       CorpusError: the corpus cannot be read.
     """
     directory = Path(directory)
-    manifest = _initial_manifest(corpus, vocabulary, sentences)
+    manifest = initial_manifest(corpus, vocabulary, sentences)
     with sole_writer(directory):
         if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
             return complete
         plan = shard_plan(directory, manifest)
-        tokenise = _Tokenise(plan, vocabulary, sentences)
+        tokenise = Tokenise(plan, vocabulary, sentences)
         shards: dict[str, int] = {}
         skipped: dict[str, int] = {}
         for splits in corpus.readings:
-            blocks = _Blocks(corpus, splits, plan)
-            _write_with_bar(
-                tokenise, blocks, workers=workers or default_workers(), progress=progress
-            )
-            shards |= blocks.shards
-            skipped |= dict.fromkeys(splits, blocks.report.skipped)
-            if blocks.report.skipped or blocks.report.skipped_pieces:
-                print(f"{blocks.title}: {blocks.report}", file=sys.stderr)
+            read = _Blocks(corpus, splits, plan)
+            _write_with_bar(tokenise, read, workers=workers or default_workers(), progress=progress)
+            shards |= read.shards
+            skipped |= dict.fromkeys(splits, read.report.skipped)
+            warn_of_skipped(corpus, splits, read.report)
         written = finalise(plan, manifest, vocabulary, shards=shards, skipped=skipped)
-        _warn_of_share(corpus, written)
+        warn_of_share(corpus, written)
         return written
 
 
-def _initial_manifest(corpus: Corpus, vocabulary: Vocabulary, sentences: str) -> Manifest:
-    """The manifest of the cache before its shards are known."""
+def initial_manifest(corpus: Corpus, vocabulary: Vocabulary, sentences: str) -> Manifest:
+    """The manifest of a cache before its shards are known."""
     plain = corpus.features == registry.TARGETS
     return Manifest(
         corpus=corpus.name,
@@ -128,7 +126,7 @@ def _initial_manifest(corpus: Corpus, vocabulary: Vocabulary, sentences: str) ->
     )
 
 
-def _warn_of_share(corpus: Corpus, manifest: Manifest) -> None:
+def warn_of_share(corpus: Corpus, manifest: Manifest) -> None:
     """Warns if the held-out share of tokens is far from the requested share of documents."""
     asked = corpus.held_out
     if not asked:
@@ -146,79 +144,63 @@ def _warn_of_share(corpus: Corpus, manifest: Manifest) -> None:
     )
 
 
-class _Gathered:
-    """The documents collected so far for the next shard."""
-
-    def __init__(self) -> None:
-        self.documents: list[Document] = []
-        self.bytes = 0
-        self._digest = hashlib.sha256()
-
-    def add(self, document: Document) -> None:
-        self.documents.append(document)
-        if text_pieces.continues(document):
-            self._digest.update(b"more of it: ")
-        for feature, text in document.items():
-            data = text.encode()
-            self._digest.update(f"{feature} {len(data)} ".encode())
-            self._digest.update(data)
-            self.bytes += len(data)
-
-    @property
-    def content(self) -> str:
-        return self._digest.hexdigest()
-
-
 class _Blocks:
-    """The documents of one reading in blocks of about `BLOCK_BYTES`, the same in every run.
-
-    The last block of each split holds the rest of its documents.
-    """
+    """The blocks of one reading, the same in every run."""
 
     def __init__(self, corpus: Corpus, splits: Sequence[str], plan: ShardPlan) -> None:
-        self.title = f"{corpus.name} ({', '.join(splits)})"
-        self.corpus = corpus
-        self.plan = plan
+        self.title = title(corpus, splits)
         self.report = ReadReport()
-        self.shards = dict.fromkeys(splits, 0)
+        self._corpus = corpus
+        self._plan = plan
+        self._places = {split: Place() for split in splits}
+
+    @property
+    def shards(self) -> dict[str, int]:
+        """The number of shards of each split so far."""
+        return {split: place.shards for split, place in self._places.items()}
 
     def __iter__(self) -> Iterator[_Block]:
-        gathered = {split: _Gathered() for split in self.shards}
-        for split, document in self._documents():
-            gathered[split].add(document)
-            if gathered[split].bytes >= BLOCK_BYTES:
-                yield self._block(split, gathered[split])
-                gathered[split] = _Gathered()
-        for split, rest in gathered.items():
-            if rest.documents:
-                yield self._block(split, rest)
-
-    def _block(self, split: str, text: _Gathered) -> _Block:
-        number = self.shards[split]
-        self.shards[split] += 1
-        finished = self.plan.finished(split, number, content=text.content)
-        documents = None if finished else text.documents
-        return _Block(split, number, text.content, documents, text.bytes)
+        for part in blocks.parts(self._documents(), self._places, block=BLOCK_BYTES):
+            content = blocks.content_of(part.documents)
+            finished = self._plan.finished(part.split, part.shard, content=content)
+            documents = None if finished else part.documents
+            yield _Block(part.split, part.shard, content, documents, part.bytes)
 
     def _documents(self) -> Iterator[tuple[str, Document]]:
         try:
-            yield from self.corpus.sorted_documents(tuple(self.shards), report=self.report)
+            yield from self._corpus.sorted_documents(tuple(self._places), report=self.report)
         except registry.NothingHeldOutError as error:
-            print(f"{error}; continuing without", file=sys.stderr)
+            print(continuing(error), file=sys.stderr)
 
 
-def _write_with_bar(tokenise: _Tokenise, blocks: _Blocks, *, workers: int, progress: bool) -> None:
+def title(corpus: Corpus, splits: Sequence[str]) -> str:
+    """The name of a reading of a corpus, for messages."""
+    return f"{corpus.name} ({', '.join(splits)})"
+
+
+def continuing(error: registry.NothingHeldOutError) -> str:
+    """The message that a cache is made without held-out documents."""
+    return f"{error}; continuing without"
+
+
+def warn_of_skipped(corpus: Corpus, splits: Sequence[str], report: ReadReport) -> None:
+    """Says how many documents of a reading were left out, if any were."""
+    if report.skipped or report.skipped_pieces:
+        print(f"{title(corpus, splits)}: {report}", file=sys.stderr)
+
+
+def _write_with_bar(tokenise: Tokenise, read: _Blocks, *, workers: int, progress: bool) -> None:
     with bars.bar(
-        desc=blocks.title, unit="B", unit_scale=True, shown=progress, mininterval=0.5
+        desc=read.title, unit="B", unit_scale=True, shown=progress, mininterval=0.5
     ) as bar:
-        for size in _write_blocks(tokenise, iter(blocks), workers=workers):
-            report = blocks.report
+        for size in _write_blocks(tokenise, iter(read), workers=workers):
+            report = read.report
             # The total is known for bytes of files only, because the files may be compressed.
             bar.total = report.bytes_total or None
             bar.update(report.bytes_read - bar.n if report.bytes_total else size)
 
 
-def _write_blocks(tokenise: _Tokenise, blocks: Iterator[_Block], *, workers: int) -> Iterator[int]:
+def _write_blocks(tokenise: Tokenise, found: Iterator[_Block], *, workers: int) -> Iterator[int]:
     """Writes the shards in order and yields the number of bytes of text of each.
 
     The workers only tokenise. This thread reads and writes at the same time. It holds two blocks,
@@ -228,8 +210,8 @@ def _write_blocks(tokenise: _Tokenise, blocks: Iterator[_Block], *, workers: int
     threads = getattr(tokenise.vocabulary, "releases_lock", False)
     if not threads and workers > 1:
         # A text that does not fill a block is tokenised sooner than processes start.
-        first = list(itertools.islice(blocks, 1))
-        blocks = itertools.chain(first, blocks)
+        first = list(itertools.islice(found, 1))
+        found = itertools.chain(first, found)
         workers = workers if first and first[0].bytes >= BLOCK_BYTES else 1
 
     def write(block: _Block, tokenised: Iterator[list[Packed]]) -> int:
@@ -242,7 +224,7 @@ def _write_blocks(tokenise: _Tokenise, blocks: Iterator[_Block], *, workers: int
 
     with mapping(tokenise, workers=workers, threads=threads) as start:
         waiting: list[tuple[_Block, Iterator[list[Packed]]]] = []
-        for block in blocks:
+        for block in found:
             waiting.append((block, start(tokenization.batches(block.documents or []))))
             if len(waiting) == 2:
                 yield write(*waiting.pop(0))
@@ -262,7 +244,7 @@ def keep_or_clear(directory: Path, wanted: Manifest, *, overwrite: bool) -> Mani
         return None
     if overwrite:
         # The manifest goes first, so that a kill from here on leaves an incomplete cache.
-        (directory / MANIFEST).unlink()
+        (directory / MANIFEST).unlink(missing_ok=True)
         return None
     found = Cache.open(
         directory,
