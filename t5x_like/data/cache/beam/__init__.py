@@ -1,0 +1,1 @@
+"""Caches made by Apache Beam: on many machines, and the same in every byte."""

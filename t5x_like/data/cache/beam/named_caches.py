@@ -1,0 +1,44 @@
+"""The caches of the texts that a command names, made by Beam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from t5x_like.core import staging
+from t5x_like.data.cache.beam import cache_writer
+from t5x_like.data.cache.beam.pipelines import Pipelines
+from t5x_like.data.cache.reader import Cache
+from t5x_like.data.corpora.sentences import DEFAULT
+from t5x_like.data.dataset import Data
+
+
+def make_caches(data: Data, options: Sequence[str], *, overwrite: bool = False) -> list[Cache]:
+    """Makes the caches of all named texts, one after the other.
+
+    The vocabulary is loaded or trained by this process.
+
+    Args:
+      data: the names.
+      options: options of Beam's pipelines, as on a command line.
+      overwrite: whether to replace complete caches.
+
+    Raises:
+      ValueError: a name is not of text in files; or as for `cache_writer.write_cache`.
+    """
+    workers = Pipelines(options)
+    found = [(one, cache_writer.files_of(one.corpus, one.name)) for one in data.find_tasks()]
+    vocabulary = data.open_vocabulary([one for one, _ in found])
+    caches = []
+    for task, corpus in found:
+        directory = data.root / task.with_directory(vocabulary).directory
+        print(f"caching {task.name} in {staging.address(directory) or directory}", flush=True)
+        manifest = cache_writer.write_cache(
+            directory,
+            corpus,
+            vocabulary,
+            workers=workers,
+            sentences=task.sentences or DEFAULT,
+            overwrite=overwrite,
+        )
+        caches.append(Cache(directory, manifest))
+    return caches

@@ -1,0 +1,143 @@
+"""Apache Beam as what spreads the work, and its options on our command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5x_like.data import extras
+from t5x_like.data.cache.beam.steps import Text
+from t5x_like.data.cache.format import CacheError
+
+_MODULES = (
+    "runners.dask.dask_runner",
+    "runners.dataflow.dataflow_runner",
+    "runners.portability.flink_runner",
+    "runners.portability.prism_runner",
+    "runners.portability.spark_runner",
+)
+"""Modules of runners with options of their own, each of which may lack a library."""
+_LINE = 300
+
+
+class BeamError(CacheError):
+    """A run of Beam failed."""
+
+
+def require_beam(module: str = "apache_beam") -> Any:
+    """Imports a module of Beam.
+
+    Raises:
+      MissingExtraError: Beam is not installed; the message says how to install it.
+    """
+    return extras.require(module, "beam", purpose="--beam")
+
+
+def divided(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments of a command line that Beam knows, and the others, each in their order."""
+    options = require_beam("apache_beam.options.pipeline_options")
+    for name in _MODULES:
+        try:
+            require_beam(f"apache_beam.{name}")
+        except ImportError:
+            continue
+    parser = options._BeamArgumentParser(
+        prog="t5x_like cache --beam", allow_abbrev=False, add_help=False, usage="%(prog)s ..."
+    )
+    for kind in options.PipelineOptions.__subclasses__():
+        kind._add_argparse_args(parser)
+    _, others = parser.parse_known_args(list(arguments))
+    of_beam, rest = [], list(others)
+    for argument in arguments:
+        if rest and argument == rest[0]:
+            rest.pop(0)
+        else:
+            of_beam.append(argument)
+    return of_beam, others
+
+
+class Pipelines:
+    """Runs each step as a pipeline of Beam.
+
+    Args:
+      arguments: options of Beam's pipelines, as on a command line: `["--runner=DirectRunner"]`.
+
+    Raises:
+      MissingExtraError: Beam is not installed.
+      ValueError: there is no such runner.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._beam = require_beam()
+        pipeline_options = require_beam("apache_beam.options.pipeline_options")
+        self._options = pipeline_options.PipelineOptions(list(arguments))
+        standard = self._options.view_as(pipeline_options.StandardOptions)
+        self._runner = standard.runner or "DirectRunner"
+        try:
+            require_beam("apache_beam.runners.runner").create_runner(self._runner)
+        except (AttributeError, ImportError, ValueError) as error:
+            raise ValueError(f"--runner={self._runner}: {error}") from error
+        # Beam starts `python` as its workers, which must be this one.
+        here = str(Path(sys.executable).parent)
+        os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", "")])
+
+    @property
+    def name(self) -> str:
+        """The runner's name, without that of its module."""
+        return self._runner.rpartition(".")[2]
+
+    def each(self, title: str, elements: Sequence[Any], step: Callable[[Any], None]) -> None:
+        """Does a step for each element.
+
+        Raises:
+          BeamError: the pipeline failed.
+        """
+        do = self._beam.Map(step)
+        self._run(title, lambda pipeline: self._spread(pipeline, elements) | "do" >> do)
+
+    def grouped(
+        self,
+        title: str,
+        elements: Sequence[Any],
+        *,
+        read: Callable[[Any], Iterator[tuple[int, Text]]],
+        write: Callable[[tuple[int, Iterable[Text]]], None],
+    ) -> None:
+        """Reads each element, groups what is read by its key, and writes each group.
+
+        Raises:
+          BeamError: the pipeline failed.
+        """
+        beam = self._beam
+        # From the annotation Beam would derive a coder that makes plain dicts of pieces.
+        reading = beam.FlatMap(read).with_output_types(tuple[int, Any])
+        self._run(
+            title,
+            lambda pipeline: (
+                self._spread(pipeline, elements)
+                | "read" >> reading
+                | "by shard" >> beam.GroupByKey()
+                | "write" >> beam.Map(write)
+            ),
+        )
+
+    def _spread(self, pipeline: Any, elements: Sequence[Any]) -> Any:
+        """The elements, each of which may go to another worker."""
+        beam = self._beam
+        created = beam.Create(list(elements), reshuffle=False)
+        return pipeline | "files" >> created | "spread" >> beam.Reshuffle()
+
+    def _run(self, title: str, build: Callable[[Any], Any]) -> None:
+        try:
+            pipeline = self._beam.Pipeline(options=self._options)
+            build(pipeline)
+            pipeline.run().wait_until_finish()
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise BeamError(
+                f"Beam's {self.name} failed at the step {title!r}: {lines[-1][:_LINE]}. Finished "
+                "shards are kept: run the same command again. T5X_LIKE_TRACEBACK=1 shows all"
+            ) from error

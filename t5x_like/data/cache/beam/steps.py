@@ -1,0 +1,143 @@
+"""What workers do to files and shards. Each step may be done again, with the same result.
+
+Errors that a user can mend are written to the shared folder, from where the launching process
+raises them: raised here, they would reach it as a text, after several tries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import threading
+from collections.abc import Iterable, Iterator
+
+from t5x_like.core.protocols import Vocabulary
+from t5x_like.data.cache import blocks, tokenization
+from t5x_like.data.cache.beam.shared_folder import WORK, SharedFolder
+from t5x_like.data.cache.beam.survey import Reading, Source, Stretch
+from t5x_like.data.cache.format import CacheError
+from t5x_like.data.cache.shards import ShardPlan
+from t5x_like.data.cache.tokenization import Document
+from t5x_like.data.cache.writer import Tokenise
+from t5x_like.data.corpora.registry import CorpusError
+from t5x_like.vocabularies import loading
+
+ERRORS = f"{WORK}/errors"
+VOCABULARY = f"{WORK}/vocabulary"
+
+_loading = threading.Lock()
+
+Text = tuple[int, list[Document]]
+"""The number of a file, and its documents of one shard."""
+
+
+def survey_name(number: int) -> str:
+    """The name of the survey of a file, in the shared folder."""
+    return f"{WORK}/surveys/{number:07d}.npz"
+
+
+@dataclasses.dataclass(frozen=True)
+class SurveyFile:
+    """Surveys a file, and writes the survey to the shared folder."""
+
+    folder: SharedFolder
+    readings: tuple[Reading, ...]
+
+    def __call__(self, source: Source) -> None:
+        survey = self.readings[source.reading].survey(source.file)
+        self.folder.write(survey_name(source.number), survey.to_bytes())
+
+
+@dataclasses.dataclass(frozen=True)
+class Shards:
+    """The shards of a cache, in a folder that all workers write.
+
+    Attributes:
+      splits: all splits, whose shards share one row of numbers.
+    """
+
+    folder: SharedFolder
+    plan: ShardPlan
+    splits: tuple[str, ...]
+
+    def key(self, split: str, shard: int) -> int:
+        """The number of a shard among those of all splits."""
+        return shard * len(self.splits) + self.splits.index(split)
+
+    def of_key(self, key: int) -> tuple[str, int]:
+        """The split, and the number in it, of `key`."""
+        shard, split = divmod(key, len(self.splits))
+        return self.splits[split], shard
+
+    def has(self, split: str, shard: int, documents: Iterable[Document]) -> bool:
+        """Whether a shard of these documents is complete."""
+        content = blocks.content_of(documents)
+        return self.folder.holds(self.plan, split, shard, content=content)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadFile:
+    """Reads a file once more, and gives its documents by shard.
+
+    A shard that an earlier run finished is left out where this file has all of it.
+    """
+
+    shards: Shards
+    readings: tuple[Reading, ...]
+
+    def __call__(self, stretch: Stretch) -> Iterator[tuple[int, Text]]:
+        number = stretch.source.number
+        try:
+            for part in self.readings[stretch.source.reading].parts(stretch):
+                if part.whole and self.shards.has(part.split, part.shard, part.documents):
+                    continue
+                yield self.shards.key(part.split, part.shard), (number, part.documents)
+        except (CacheError, CorpusError) as error:
+            _tell(self.shards.folder, f"file-{number}", error)
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteShard:
+    """Tokenises the documents of a shard and writes it, unless an earlier run has finished it."""
+
+    shards: Shards
+    vocabulary: str
+    sentences: str
+
+    def __call__(self, group: tuple[int, Iterable[Text]]) -> None:
+        key, texts = group
+        split, shard = self.shards.of_key(key)
+        # They come from the files in any order. A file gives each shard one text.
+        in_order = sorted(texts, key=lambda text: text[0])
+        documents = list(itertools.chain.from_iterable(found for _, found in in_order))
+        content = blocks.content_of(documents)
+        folder, plan = self.shards.folder, self.shards.plan
+        if folder.holds(plan, split, shard, content=content):
+            return
+        tokenise = Tokenise(plan, _vocabulary(folder.place, self.vocabulary), self.sentences)
+        tokenised = map(tokenise, tokenization.batches(documents))
+        try:
+            with folder.writing(plan) as here:
+                packed = itertools.chain.from_iterable(tokenised)
+                here.write_packed(split, shard, parts=packed, content=content)
+        except CacheError as error:
+            _tell(folder, f"shard-{key}", error)
+
+
+def _tell(folder: SharedFolder, name: str, error: Exception) -> None:
+    folder.write(f"{ERRORS}/{name}", str(error).encode())
+
+
+def _vocabulary(place: str, fingerprint: str) -> Vocabulary:
+    """The vocabulary in the shared folder, once for all threads of this process."""
+    with _loading:
+        return _loaded(f"{place}/{VOCABULARY}-{fingerprint}", fingerprint)
+
+
+@functools.lru_cache(2)
+def _loaded(place: str, fingerprint: str) -> Vocabulary:
+    found = loading.load(place)
+    if found.fingerprint != fingerprint:
+        raise CacheError(f"{place} holds another vocabulary: run the same command again")
+    return found
