@@ -43,6 +43,9 @@ INTEROP = [
 PLAN = [
     "libtpu>=0.0.42.1,<0.1; sys_platform == 'linux' and platform_machine == 'x86_64'",
 ]
+# Not in "all": it asks for other releases of protobuf and pyarrow than TensorFlow alone.
+BEAM = ["apache-beam>=2.77,<2.78"]
+DATAFLOW = ["apache-beam[gcp]>=2.77,<2.78"]
 LAUNCH = ["ml-collections>=1.0,<2"]
 DOCS = ["mkdocs-material>=9.8.1,<10", "mkdocstrings[python]>=1.0.8,<2"]
 BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
@@ -69,6 +72,8 @@ EXTRAS = {
     "cuda": ["jax[cuda12]>=0.10.2,<0.13"],
     "interop": INTEROP,
     "launch": LAUNCH,
+    "beam": BEAM,
+    "dataflow": DATAFLOW,
     "plan": PLAN,
     "benchmarks": BENCHMARKS,
     "docs": DOCS,

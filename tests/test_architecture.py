@@ -51,7 +51,7 @@ class Rule:
 DATA = Rule(
     ours="data objectives core tasks vocabularies",
     others="array_record etils numpy tqdm zstandard",
-    in_functions="absl grain pyarrow sentencex seqio tensorflow tensorflow_datasets",
+    in_functions="absl apache_beam grain pyarrow sentencex seqio tensorflow tensorflow_datasets",
 )
 RULES = {
     "__init__": Rule(ours="anything"),

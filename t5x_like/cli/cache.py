@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from t5x_like.cli import arguments
+from t5x_like.core import staging
 
 if TYPE_CHECKING:
     from t5x_like.data.cache.reader import Cache
@@ -58,21 +59,7 @@ def main(argv: list[str]) -> int:
         "follow; for text in files, which all machines can read",
     )
     group.add_argument("--overwrite", action="store_true", help="make a complete cache again")
-    group = parser.add_argument_group("a SeqIO task")
-    group.add_argument(
-        "--lengths",
-        type=arguments.feature_lengths,
-        metavar="F=N,F=N",
-        help="task feature lengths, for steps that depend on them, and for the examples on which "
-        "the task's metrics are computed",
-    )
-    group.add_argument(
-        "--materialize",
-        action="store_true",
-        help="cache the features after its last step, which training cannot run",
-    )
-    group.add_argument("--seed", type=int, default=0, help="seed of random steps (default: 0)")
-    group.add_argument("--epochs", type=int, default=1, help="epochs to cache (default: 1)")
+    _add_seqio_task(parser)
     args, beam_options = _parse(parser, argv)
     if args.materialize and not args.lengths:
         parser.error("--materialize needs --lengths, such as --lengths inputs=512,targets=114")
@@ -103,6 +90,24 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _add_seqio_task(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("a SeqIO task")
+    group.add_argument(
+        "--lengths",
+        type=arguments.feature_lengths,
+        metavar="F=N,F=N",
+        help="task feature lengths, for steps that depend on them, and for the examples on which "
+        "the task's metrics are computed",
+    )
+    group.add_argument(
+        "--materialize",
+        action="store_true",
+        help="cache the features after its last step, which training cannot run",
+    )
+    group.add_argument("--seed", type=int, default=0, help="seed of random steps (default: 0)")
+    group.add_argument("--epochs", type=int, default=1, help="epochs to cache (default: 1)")
+
+
 def _parse(
     parser: argparse.ArgumentParser, argv: list[str]
 ) -> tuple[argparse.Namespace, list[str]]:
@@ -117,7 +122,7 @@ def _parse(
 
 
 def _print(cache: Cache) -> None:
-    print(cache.directory)
+    print(staging.address(cache.directory) or cache.directory)
     for name, split in cache.manifest.splits.items():
         tokens = ", ".join(
             f"{count:,} tokens of {feature}" for feature, count in split.tokens.items()

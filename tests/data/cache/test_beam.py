@@ -11,7 +11,6 @@ from t5x_like.cli.main import main
 from t5x_like.data.cache import writer
 from t5x_like.data.cache.beam import cache_writer, pipelines
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 
 pytest.importorskip("apache_beam")
@@ -103,7 +102,3 @@ def test_text_outside_files_is_refused_before_any_work(tmp_path, capsys):
     assert main(arguments) == 1
     assert "'stdlib_docs' is not text in files" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_corpus_of_another_reading_is_another_text(tmp_path, texts):
-    assert isinstance(cache_writer.files_of(TextFiles(texts / "a.txt"), "a"), TextFiles)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from t5x_like.data import extras
@@ -13,11 +16,11 @@ from t5x_like.data.cache.beam.steps import Text
 from t5x_like.data.cache.format import CacheError
 
 _MODULES = (
-    "runners.dask.dask_runner",
-    "runners.dataflow.dataflow_runner",
-    "runners.portability.flink_runner",
-    "runners.portability.prism_runner",
-    "runners.portability.spark_runner",
+    "dask.dask_runner",
+    "dataflow.dataflow_runner",
+    "portability.flink_runner",
+    "portability.prism_runner",
+    "portability.spark_runner",
 )
 """Modules of runners with options of their own, each of which may lack a library."""
 _LINE = 300
@@ -27,23 +30,12 @@ class BeamError(CacheError):
     """A run of Beam failed."""
 
 
-def require_beam(module: str = "apache_beam") -> Any:
-    """Imports a module of Beam.
-
-    Raises:
-      MissingExtraError: Beam is not installed; the message says how to install it.
-    """
-    return extras.require(module, "beam", purpose="--beam")
-
-
 def divided(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The arguments of a command line that Beam knows, and the others, each in their order."""
-    options = require_beam("apache_beam.options.pipeline_options")
+    options = _pipeline_options()
     for name in _MODULES:
-        try:
-            require_beam(f"apache_beam.{name}")
-        except ImportError:
-            continue
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"apache_beam.runners.{name}")
     parser = options._BeamArgumentParser(
         prog="t5x_like cache --beam", allow_abbrev=False, add_help=False, usage="%(prog)s ..."
     )
@@ -59,6 +51,10 @@ def divided(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return of_beam, others
 
 
+def _pipeline_options() -> ModuleType:
+    return extras.require("apache_beam.options.pipeline_options", "beam", purpose="--beam")
+
+
 class Pipelines:
     """Runs each step as a pipeline of Beam.
 
@@ -71,13 +67,13 @@ class Pipelines:
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        self._beam = require_beam()
-        pipeline_options = require_beam("apache_beam.options.pipeline_options")
-        self._options = pipeline_options.PipelineOptions(list(arguments))
-        standard = self._options.view_as(pipeline_options.StandardOptions)
-        self._runner = standard.runner or "DirectRunner"
+        options = _pipeline_options()
+        self._beam = extras.require("apache_beam", "beam", purpose="--beam")
+        self._options = options.PipelineOptions(list(arguments))
+        self._runner = self._options.view_as(options.StandardOptions).runner or "DirectRunner"
+        runners = extras.require("apache_beam.runners.runner", "beam")
         try:
-            require_beam("apache_beam.runners.runner").create_runner(self._runner)
+            runners.create_runner(self._runner)
         except (AttributeError, ImportError, ValueError) as error:
             raise ValueError(f"--runner={self._runner}: {error}") from error
         # Beam starts `python` as its workers, which must be this one.
