@@ -17,7 +17,7 @@ from flax import nnx
 from t5x_like.api import predictors
 from t5x_like.api.predictors import Asked
 from t5x_like.config import gin_text
-from t5x_like.core import staging
+from t5x_like.core import staging, storage
 from t5x_like.core.spelling import nearest
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
@@ -263,7 +263,7 @@ def load(
     """
     if hub.is_name(directory):
         return _from_hugging_face(hub.download(str(directory)), named=str(directory))
-    path = epath.Path(directory)
+    path = storage.path(directory)
     if not run_directory.has_config(path) and (path / "config.json").exists():
         return _from_hugging_face(staging.fetched(directory), named=str(directory))
     if _is_run(path):
@@ -293,4 +293,4 @@ def _from_hugging_face(directory: Path, *, named: str) -> LoadedModel:
     graph = nnx.graphdef(nnx.eval_shape(lambda: found.make(rngs=nnx.Rngs(0))))
     model = nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
     vocabulary, _ = from_files.find(directory)
-    return LoadedModel(model, vocabulary, 0, named, None, epath.Path(directory))
+    return LoadedModel(model, vocabulary, 0, named, None, storage.path(directory))

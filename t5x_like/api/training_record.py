@@ -10,6 +10,7 @@ from typing import Any
 from etils import epath
 
 from t5x_like.config import gin_text
+from t5x_like.core import storage
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs import METRICS_FILE, read_metrics
@@ -76,7 +77,7 @@ def read(directory: str, step: int) -> TrainingRecord:
       directory: the directory of a run, of imported weights, or of Hugging Face's files.
       step: the step of the checkpoint.
     """
-    path = epath.Path(directory)
+    path = storage.path(directory)
     if not run_directory.has_config(path):
         return TrainingRecord(origin=f"Imported from {path.name if path.exists() else directory}.")
     metadata = Checkpoints(run_directory.checkpoints(path)).metadata(step) or {}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli import arguments
+from t5x_like.core import storage
 from t5x_like.display.tables import aligned
 
 if TYPE_CHECKING:
@@ -109,12 +110,10 @@ def _listing() -> str:
 
 def _configure(model: str, bindings: Sequence[str], modules: Sequence[str]) -> None:
     """Loads the configuration of a model's name, a gin file or a directory."""
-    from etils import epath
-
     from t5x_like.config import gin_config, gin_files
     from t5x_like.runs import run_directory
 
-    directory = epath.Path(model)
+    directory = storage.path(model)
     if directory.is_dir() and model not in gin_files.published_models():
         run_directory.load_config(directory, modules)
         gin_config.bind(bindings)

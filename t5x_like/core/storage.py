@@ -19,12 +19,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from etils import epath
+
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 T = TypeVar("T")
 
-_ANSWER_SECONDS = 15
+_ANSWER_SECONDS = 10
 _TRIES = 5
 _PART = 32 << 20
 _READ_AHEAD = 8 << 20
@@ -94,10 +96,15 @@ def absolute(path: str) -> str:
     return path if is_url(path) else str(Path(path).expanduser().absolute())
 
 
-def check(path: object) -> None:
-    """Raises StorageError if a path is in a bucket that cannot be used."""
-    if is_url(path):
-        filesystem(str(path))
+def path(named: epath.PathLike) -> epath.Path:
+    """The path of what a user names.
+
+    Raises:
+      StorageError: it is in a bucket that cannot be used.
+    """
+    if is_url(named):
+        filesystem(os.fspath(named))
+    return epath.Path(named)
 
 
 def filesystem(url: str) -> tuple[AbstractFileSystem, str]:
@@ -106,10 +113,9 @@ def filesystem(url: str) -> tuple[AbstractFileSystem, str]:
     Raises:
       StorageError: a library or credentials are missing, or the bucket does not answer.
     """
-    fs, inside = _filesystem(url)
-    protocol = url.partition("://")[0]
-    _answer(protocol, inside.strip("/").partition("/")[0])
-    return fs, inside
+    protocol, _, rest = url.partition("://")
+    _answer(protocol, rest.strip("/").partition("/")[0])
+    return _filesystem(url)
 
 
 def _filesystem(url: str) -> tuple[AbstractFileSystem, str]:
@@ -145,9 +151,10 @@ def _answer(protocol: str, bucket: str) -> None:
     kind = _ALIASES.get(protocol, protocol)
     if kind not in _CREDENTIALS:
         return
-    fs, inside = _filesystem(f"{protocol}://{bucket}/{uuid.uuid4().hex}")
     try:
-        within(_ANSWER_SECONDS, lambda: _ask(fs, inside))
+        within(_ANSWER_SECONDS, lambda: _ask(f"{protocol}://{bucket}"))
+    except StorageError:
+        raise
     except Exception as error:
         raise StorageError(
             f"{protocol}://{bucket} cannot be read ({_first_line(error)}): does it exist, and may "
@@ -159,10 +166,11 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
-def _ask(fs: AbstractFileSystem, inside: str) -> None:
+def _ask(bucket: str) -> None:
+    # The search for credentials, which may take long, begins here too.
+    fs, inside = _filesystem(f"{bucket}/{uuid.uuid4().hex}")
     with contextlib.suppress(FileNotFoundError):
         fs.info(inside)
-    fs.ls(inside.partition("/")[0], detail=False)
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
+from t5x_like.core import storage
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing import initial_parameters, initial_plan
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
@@ -136,4 +137,4 @@ class InitFrom:
             raise ValueError(
                 "InitFrom names no directory: add --gin.init_from.InitFrom.directory=\"'runs/one'\""
             )
-        return epath.Path(self.directory)
+        return storage.path(self.directory)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from t5x_like.core import whole_files
+from t5x_like.core import storage, whole_files
 from t5x_like.core.protocols import (
     FeatureConverter,
     FeatureSpec,
@@ -51,8 +51,8 @@ def writable_directory(model_dir: str | None) -> epath.Path:
         raise ValueError(
             "the run has no directory: add --model_dir runs/my_run (a run that is there is resumed)"
         )
-    directory = epath.Path(model_dir)
     try:
+        directory = storage.path(model_dir)
         whole_files.check_writable(directory)
     except OSError as error:
         raise OSError(

@@ -11,7 +11,7 @@ import jax
 from etils import epath
 
 from t5x_like.config import gin_config
-from t5x_like.core import storage, whole_files
+from t5x_like.core import whole_files
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache.lock import HeldError, sole_writer
 from t5x_like.data.user_modules import import_module
@@ -46,12 +46,7 @@ def has_vocabulary(model_dir: epath.Path) -> bool:
 
 
 def has_config(model_dir: epath.Path) -> bool:
-    """Whether this is the directory of a run, or of imported weights.
-
-    Raises:
-      StorageError: it is in a bucket that does not answer.
-    """
-    storage.check(model_dir)
+    """Whether this is the directory of a run, or of imported weights."""
     return (model_dir / _CONFIG).exists()
 
 

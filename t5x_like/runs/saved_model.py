@@ -13,6 +13,7 @@ from etils import epath
 from flax import nnx
 
 from t5x_like.config import gin_config, object_text
+from t5x_like.core import storage
 from t5x_like.runs import run_directory
 from t5x_like.runs.run import Options
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
@@ -42,7 +43,7 @@ class SavedModel:
 
 def check_new(directory: str) -> None:
     """Raises ValueError if a directory is not empty."""
-    path = epath.Path(directory)
+    path = storage.path(directory)
     if path.exists() and any(path.iterdir()):
         raise ValueError(f"{directory} is not empty: name a new directory with --to")
 
@@ -66,7 +67,7 @@ def write(
       vocabulary: the vocabulary; None if it is unknown.
       files: files to copy unchanged, for an export.
     """
-    path = epath.Path(directory)
+    path = storage.path(directory)
     text = object_text.model_text(make, title=title)
     checkpoints = Checkpoints(run_directory.checkpoints(path))
     _move(params, jax.devices("cpu")[0])
@@ -89,7 +90,7 @@ def read(directory: str, *, step: WantedStep = None, modules: Collection[str] = 
     Raises:
       ValueError, OSError: it holds no model, or no such step.
     """
-    path = epath.Path(directory)
+    path = storage.path(directory)
     model = abstract_model(directory, modules)
     # The model may be larger than the memory of an accelerator.
     one = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
@@ -120,7 +121,7 @@ def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
       ValueError: it holds no model, or names other modules than ours and `modules`.
     """
     with gin_config.temporary_configuration():
-        run_directory.load_config(epath.Path(directory), modules)
+        run_directory.load_config(storage.path(directory), modules)
         make: Callable[..., Any] = gin_config.without_gin(gin_config.macro("MODEL"))
         return gin_config.call(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from etils import epath
 from flax import nnx
 
 from t5x_like.config import gin_config
+from t5x_like.core import storage
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.runs import batches, gin_run, pretraining, run_directory
@@ -76,7 +76,7 @@ def load(
     Raises:
       ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
     """
-    directory = epath.Path(model_dir)
+    directory = storage.path(model_dir)
     with gin_config.temporary_configuration():
         run_directory.load_config(directory, modules)
         gin_config.bind(bindings)

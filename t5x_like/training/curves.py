@@ -19,8 +19,7 @@ def losses(directory: epath.PathLike) -> dict[str, Curve]:
     Raises:
       ValueError: the run has logged no loss.
     """
-    storage.check(directory)
-    path = epath.Path(directory) / METRICS_FILE
+    path = storage.path(directory) / METRICS_FILE
     if not path.exists():
         raise ValueError(f"No {METRICS_FILE} in {directory}: give the directory of a run.")
     curves: dict[str, Curve] = {}

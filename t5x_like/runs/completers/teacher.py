@@ -10,6 +10,7 @@ import jax
 from etils import epath
 from flax import nnx
 
+from t5x_like.core import storage
 from t5x_like.core.partitioning import Layout, map_parameters
 from t5x_like.models import bert, distilbert
 from t5x_like.runs import run_directory, saved_model
@@ -148,7 +149,7 @@ class Teacher:
                 "the run has no teacher: add --gin.TEACHER_DIR=\"'imported/bert'\", the directory "
                 "of a run, or one that `t5x_like import` wrote"
             )
-        return epath.Path(self.directory)
+        return storage.path(self.directory)
 
 
 def _by_rows(batch: Batch, layout: Layout) -> Batch:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import gin
-from etils import epath
 
 from t5x_like.config import gin_config, gin_text
+from t5x_like.core import storage
 from t5x_like.runs import run_directory
 
 _TOTAL = "TRAIN_STEPS"
@@ -86,7 +86,7 @@ def _name(key: Key) -> str:
 def _saved_steps() -> dict[str, Any]:
     """The steps of the run in MODEL_DIR, by name; empty if there is no run."""
     directory = gin_config.macro("MODEL_DIR")
-    if not directory or not run_directory.has_config(path := epath.Path(directory)):
+    if not directory or not run_directory.has_config(path := storage.path(directory)):
         return {}
     try:
         values = gin_text.read(run_directory.read_config(path)).values

@@ -76,7 +76,7 @@ class Checkpoints:
         """
         if keep < 1:
             raise ValueError(f"keep must be at least 1, not {keep}.")
-        path = epath.Path(directory)
+        path = storage.path(directory)
         if storage.is_url(directory):
             orbax_buckets.support(str(directory))
             self.directory = path
