@@ -1,1 +1,1 @@
-"""Scripts that start a run: on a laptop (local.sh) or on a TPU slice (tpu_vm.py)."""
+"""What starts a run: fields of `t5x_like launch`, a Dockerfile, and local.sh for this machine."""

@@ -23,6 +23,7 @@ COMMANDS = {
     "cache": "tokenise a corpus or task once, to sharded files that training reads",
     "import": "turn a model of Hugging Face or T5X into a model of t5x_like",
     "export": "write a trained or imported model in Hugging Face's format",
+    "launch": "start a run on TPU VMs, Kubernetes, Slurm or hosts over ssh; watch and end it",
     "plot": "draw the loss curves of one or several runs to a PNG",
 }
 MODULES = {"import": "import_weights"}
