@@ -97,6 +97,13 @@ def test_unknown_options_and_runners_are_errors(capsys):
         pipelines.Pipelines(["--runner=NoRunner"])
 
 
+def test_dataflow_needs_a_bucket_before_any_work(tmp_path, texts, capsys):
+    arguments = ["cache", "--corpus", str(texts / "a.txt"), "--cache_dir", str(tmp_path)]
+    assert main([*arguments, "--beam", "--runner=DataflowRunner"]) == 1
+    assert "Dataflow's machines do not see" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_text_outside_files_is_refused_before_any_work(tmp_path, capsys):
     arguments = ["cache", "stdlib_docs", "--cache_dir", str(tmp_path), "--beam", *IN_MEMORY]
     assert main(arguments) == 1

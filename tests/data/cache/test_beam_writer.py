@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import pickle
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from t5x_like.cli.main import main
+from t5x_like.core import staging, storage
 from t5x_like.data.cache import tokenization, writer
-from t5x_like.data.cache.beam import cache_writer, survey
+from t5x_like.data.cache.beam import cache_writer, pipelines, survey
 from t5x_like.data.cache.beam.survey import Survey
 from t5x_like.data.cache.blocks import Place
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.shards import ShardPlan
 from t5x_like.data.corpora.registry import CorpusError
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -143,15 +147,15 @@ def test_finished_shards_are_kept_after_a_kill(tmp_path, corpora, monkeypatch):
     assert len(tokenised) >= shards - len(before) > 0
 
 
-def count_calls(monkeypatch, module, name: str) -> list[None]:
+def count_calls(monkeypatch, place, name: str) -> list[None]:
     calls: list[None] = []
-    function = getattr(module, name)
+    function = getattr(place, name)
 
     def counted(*args, **options):
         calls.append(None)
         return function(*args, **options)
 
-    monkeypatch.setattr(module, name, counted)
+    monkeypatch.setattr(place, name, counted)
     return calls
 
 
@@ -208,6 +212,34 @@ def test_an_id_that_the_vocabulary_lacks_is_named(tmp_path, texts, monkeypatch):
         write(tmp_path / "cache", TextFiles([texts / "a.txt"]))
 
 
+def test_files_that_a_worker_does_not_see_are_named(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("one\n\ntwo\n\nthree")
+
+    class Elsewhere(ShuffledWorkers):
+        def each(self, title, elements, step):
+            file.rename(tmp_path / "b.txt")
+            super().each(title, elements, step)
+
+    with pytest.raises(CorpusError, match=r"a\.txt is not on .*, where a worker runs"):
+        write(tmp_path / "cache", TextFiles([file]), workers=Elsewhere())
+
+
+def test_command_without_beam_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    monkeypatch.delitem(sys.modules, "apache_beam.options.pipeline_options", raising=False)
+    assert main(["cache", "--corpus", "a.txt", "--beam", "--runner=DirectRunner"]) == 1
+    assert "--beam needs apache_beam: pip install 't5x_like[beam]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--workers=2", "--lengths=inputs=5"])
+def test_command_refuses_options_that_beam_does_not_use(monkeypatch, capsys, option):
+    monkeypatch.setattr(pipelines, "divided", lambda argv: ([], argv))
+    with pytest.raises(SystemExit):
+        main(["cache", "--corpus", "a.txt", "--beam", option])
+    assert "--beam takes neither --workers" in capsys.readouterr().err
+
+
 def test_workers_that_do_not_share_the_folder_are_an_error(tmp_path, texts):
     class Elsewhere(ShuffledWorkers):
         def each(self, title, elements, step):
@@ -259,3 +291,47 @@ def test_place_fills_blocks():
     assert filled == [False, False, True, True, False]
     assert (place, place.shards) == (Place(2, 3), 3)
     assert np.sum(filled) == place.shard
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """The address of a folder of a bucket in this process's memory."""
+    monkeypatch.setenv(staging.FOLDER, str(tmp_path / "staged"))
+    url = f"memory://{tmp_path.name}/caches"
+    yield url
+    storage.remove(url)
+
+
+def objects_of(url: str) -> dict[str, bytes]:
+    return {name: storage.read(f"{url}/{name}") for name in storage.files_below(url)}
+
+
+def test_cache_in_a_bucket_is_that_on_a_disk(tmp_path, corpora, bucket, monkeypatch):
+    monkeypatch.setattr(writer, "BLOCK_BYTES", 20_000)
+    write_here(tmp_path / "one", corpora["mixed"]())
+    place = staging.local(bucket)
+    manifest = write(place, corpora["mixed"]())
+    assert objects_of(bucket) == files_of(tmp_path / "one")
+    assert Cache.open(bucket).manifest == manifest
+    write(place, corpora["lines"](), overwrite=True)
+    write_here(tmp_path / "lines", corpora["lines"]())
+    assert objects_of(bucket) == files_of(tmp_path / "lines")
+
+
+def test_finished_shards_in_a_bucket_are_kept(tmp_path, corpora, bucket, monkeypatch):
+    monkeypatch.setattr(writer, "BLOCK_BYTES", 1500)
+    write_here(tmp_path / "one", corpora["lines"]())
+
+    class Killed(ShuffledWorkers):
+        def grouped(self, title, elements, *, read, write):
+            super().grouped(title, elements, read=read, write=write)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(staging.local(bucket), corpora["lines"](), workers=Killed())
+    storage.remove(f"{bucket}/train-00001.arrayrecord.json")
+    storage.write(f"{bucket}/train-00002.arrayrecord", b"truncated")
+    tokenised = count_calls(monkeypatch, ShardPlan, "write_packed")
+    write(staging.local(bucket), corpora["lines"]())
+    assert len(tokenised) == 2
+    assert objects_of(bucket) == files_of(tmp_path / "one")

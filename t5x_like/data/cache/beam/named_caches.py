@@ -23,9 +23,15 @@ def make_caches(data: Data, options: Sequence[str], *, overwrite: bool = False) 
       overwrite: whether to replace complete caches.
 
     Raises:
-      ValueError: a name is not of text in files; or as for `cache_writer.write_cache`.
+      ValueError: a name is not of text in files; or the runner's machines do not see the caches.
+      CacheError, CorpusError: as for `cache_writer.write_cache`.
     """
     workers = Pipelines(options)
+    if workers.name == "DataflowRunner" and staging.address(data.root) is None:
+        raise ValueError(
+            f"Dataflow's machines do not see {data.root}: name a folder in a bucket with "
+            "--cache_dir, such as gs://BUCKET/caches"
+        )
     found = [(one, cache_writer.files_of(one.corpus, one.name)) for one in data.find_tasks()]
     vocabulary = data.open_vocabulary([one for one, _ in found])
     caches = []

@@ -55,6 +55,13 @@ def _pipeline_options() -> ModuleType:
     return extras.require("apache_beam.options.pipeline_options", "beam", purpose="--beam")
 
 
+def _advice(runner: str) -> str:
+    """How to install what a runner needs; empty where that is unknown."""
+    extra = {"dataflow": "t5x_like[dataflow]", "dask": "apache-beam[dask]"}
+    found = [name for word, name in extra.items() if word in runner.lower()]
+    return f": pip install '{found[0]}'" if found else ""
+
+
 class Pipelines:
     """Runs each step as a pipeline of Beam.
 
@@ -75,7 +82,7 @@ class Pipelines:
         try:
             runners.create_runner(self._runner)
         except (AttributeError, ImportError, ValueError) as error:
-            raise ValueError(f"--runner={self._runner}: {error}") from error
+            raise ValueError(f"--runner={self._runner}: {error}{_advice(self._runner)}") from error
         # Beam starts `python` as its workers, which must be this one.
         here = str(Path(sys.executable).parent)
         os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", "")])
@@ -134,6 +141,7 @@ class Pipelines:
         except Exception as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise BeamError(
-                f"Beam's {self.name} failed at the step {title!r}: {lines[-1][:_LINE]}. Finished "
-                "shards are kept: run the same command again. T5X_LIKE_TRACEBACK=1 shows all"
+                f"Beam's {self.name} failed at the step {title!r}: {lines[-1][:_LINE].rstrip('.')}. "
+                "Finished shards are kept: run the same command again. T5X_LIKE_TRACEBACK=1 shows "
+                "all"
             ) from error

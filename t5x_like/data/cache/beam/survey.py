@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -56,6 +57,13 @@ class Reading:
                 sizes[split].append(blocks.size_of(document))
         except CorpusError as error:
             return Survey({}, ReadReport(), error=str(error))
+        except FileNotFoundError:
+            return Survey(
+                {},
+                ReadReport(),
+                error=f"{file} is not on {socket.gethostname()}, where a worker runs: name files "
+                "on a disk that all workers share, or in a bucket",
+            )
         return Survey({split: np.array(found, np.uint64) for split, found in sizes.items()}, report)
 
     def parts(self, stretch: Stretch) -> Iterator[Part]:
