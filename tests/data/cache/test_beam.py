@@ -28,11 +28,13 @@ def digests(directory: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", ["mixed", "validation files", "pairs"])
 @pytest.mark.parametrize(
-    "options",
-    [IN_MEMORY, ["--direct_running_mode=multi_threading", "--direct_num_workers=3"]],
-    ids=["one", "threads"],
+    ("name", "options"),
+    [
+        ("mixed", ["--direct_running_mode=multi_threading", "--direct_num_workers=3"]),
+        ("validation files", IN_MEMORY),
+        ("pairs", IN_MEMORY),
+    ],
 )
 def test_files_are_those_of_one_machine(tmp_path, corpora, model_file, monkeypatch, name, options):
     monkeypatch.setattr(writer, "BLOCK_BYTES", 40_000)

@@ -140,8 +140,8 @@ class Pipelines:
             pipeline.run().wait_until_finish()
         except Exception as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
+            reason = lines[-1][:_LINE].rstrip(".")
             raise BeamError(
-                f"Beam's {self.name} failed at the step {title!r}: {lines[-1][:_LINE].rstrip('.')}. "
-                "Finished shards are kept: run the same command again. T5X_LIKE_TRACEBACK=1 shows "
-                "all"
+                f"Beam's {self.name} failed at the step {title!r}: {reason}. Finished shards are "
+                "kept: run the same command again. T5X_LIKE_TRACEBACK=1 shows all"
             ) from error
