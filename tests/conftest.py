@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import functools
 import gc
 import importlib.metadata
 import os
@@ -10,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,6 +112,46 @@ def without_tensorflow(
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """`stores("gs")`: the address of a server of such buckets, started when it is needed."""
+    import emulators
+
+    with contextlib.ExitStack() as running:
+
+        @functools.cache
+        def start(kind: str) -> str:
+            served = (
+                emulators.s3() if kind == "s3" else emulators.gcs(tmp_path_factory.mktemp(kind))
+            )
+            return running.enter_context(served)
+
+        yield start
+
+
+@pytest.fixture(params=["gs", "s3"])
+def bucket(
+    request: pytest.FixtureRequest,
+    stores: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> str:
+    """The address of an empty bucket, such as `gs://b1f0`; copies go to `tmp_path / "stage"`."""
+    import emulators
+
+    kind: str = request.param
+    for package in emulators.NEEDS[kind]:
+        pytest.importorskip(package, reason=f"no emulator of {kind}://: pip install '.[test]'")
+    url = stores(kind)
+    name = f"b{uuid.uuid4().hex[:12]}"
+    emulators.make_bucket(kind, url, name)
+    for variable, value in emulators.variables(kind, url).items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("T5X_LIKE_STAGE", str(tmp_path / "stage"))
+    emulators.forget()
+    return f"{kind}://{name}"
 
 
 @pytest.fixture(scope="session")

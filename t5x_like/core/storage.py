@@ -326,6 +326,10 @@ def download(
       StorageError: the object is another one, or it cannot be read.
     """
     fs, inside = filesystem(url)
+    found = info_of(url)
+    if found is None or found["size"] != size:
+        has = "missing" if found is None else f"{found['size']:,} bytes long"
+        raise StorageError(f"{url} is {has}, not {size:,} bytes: it is damaged or was replaced")
     partial = local.with_name(f"{local.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     digest, done = hashlib.sha256(), 0
     try:
