@@ -258,8 +258,31 @@ def test_workers_that_leave_out_a_shard_are_an_error(tmp_path, texts, monkeypatc
                 title, elements, read=read, write=lambda group: group[0] == 2 or write(group)
             )
 
-    with pytest.raises(CacheError, match=r"lacks 3 files, such as train-00001\.arrayrecord"):
+    with pytest.raises(CacheError, match=r"1 of the 7 shards are not done, such as train-00001\."):
         write(tmp_path / "cache", TextFiles([texts / "a.txt"]), workers=Lazy())
+
+
+def test_an_upload_that_is_lost_is_an_error(texts, bucket, monkeypatch):
+    upload = storage.upload
+
+    def losing(local, url):
+        if not url.endswith("train-00000.arrayrecord"):
+            upload(local, url)
+
+    monkeypatch.setattr(storage, "upload", losing)
+    with pytest.raises(OSError, match=r"does not have train-00000\.arrayrecord as written"):
+        write(staging.local(bucket), TextFiles([texts / "a.txt"]))
+
+
+def test_a_shard_of_another_text_does_not_pass_for_one_that_is_left_out(tmp_path, texts):
+    class Idle(ShuffledWorkers):
+        def grouped(self, title, elements, *, read, write):
+            pass
+
+    write_here(tmp_path / "cache", TextFiles([texts / "c.tsv"]))
+    (tmp_path / "cache" / "manifest.json").unlink()
+    with pytest.raises(CacheError, match="2 of the 2 shards are not done"):
+        write(tmp_path / "cache", TextFiles([texts / "a.txt"]), workers=Idle())
 
 
 def test_other_corpora_are_refused(make_corpus):

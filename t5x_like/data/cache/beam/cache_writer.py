@@ -39,7 +39,8 @@ from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.corpora.text_files import TextFiles
 
-_DOWNLOADS = 16
+_AT_ONCE = 16
+"""The number of small files to read or remove at once."""
 
 
 class Workers(Protocol):
@@ -194,6 +195,13 @@ class _Launch:
         )
         for name in self._folder.names(ERRORS):
             raise CacheError(self._folder.read(f"{ERRORS}/{name}").decode())
+        wanted = {(split, i) for split, count in division.shards.items() for i in range(count)}
+        if missing := sorted(wanted - shards.done()):
+            raise CacheError(
+                f"{self._workers.name} ended without an error, but {len(missing):,} of the "
+                f"{len(wanted):,} shards are not done, such as {shard_name(*missing[0])}. The "
+                "others are kept: run the same command again"
+            )
 
     def _send(self, vocabulary: Vocabulary) -> None:
         with tempfile.TemporaryDirectory() as made:
@@ -210,31 +218,19 @@ class _Launch:
 def _finishing(
     folder: SharedFolder, plan: ShardPlan, *, shards: Mapping[str, int]
 ) -> Iterator[ShardPlan]:
-    """The plan of the finished shards on this machine; what the block makes of them is shared.
-
-    Raises:
-      CacheError: a shard is missing.
-    """
-    names = [shard_name(split, i) for split, count in shards.items() for i in range(count)]
-    sidecars = [name + suffix for name in names for suffix in SIDECARS]
-    missing = sorted({*names, *sidecars} - set(folder.names()))
-    if missing:
-        raise CacheError(
-            f"the workers ended without an error, but {folder.place} lacks {len(missing):,} files, "
-            f"such as {missing[0]}: run the same command again"
-        )
+    """The plan of the finished shards on this machine; what the block makes of them is shared."""
     if not storage.is_url(folder.place):
         yield plan
         folder.remove(WORK)
         return
-    with tempfile.TemporaryDirectory() as made:
+    names = [shard_name(split, i) for split, count in shards.items() for i in range(count)]
+    sidecars = [name + suffix for name in names for suffix in SIDECARS]
+    with tempfile.TemporaryDirectory() as made, ThreadPoolExecutor(_AT_ONCE) as pool:
         here = Path(made)
-        with ThreadPoolExecutor(_DOWNLOADS) as pool:
-            for name, data in zip(sidecars, pool.map(folder.read, sidecars), strict=True):
-                (here / name).write_bytes(data)
+        for name, data in zip(sidecars, pool.map(folder.read, sidecars), strict=True):
+            (here / name).write_bytes(data)
         yield dataclasses.replace(plan, directory=made)
         made_here = {path.name for path in here.iterdir()}
         for name in [*sorted(made_here - {MANIFEST}), MANIFEST]:
             storage.upload(here / name, f"{folder.place}/{name}")
-        for name in set(folder.names()) - made_here - set(names):
-            folder.remove(name)
+        list(pool.map(folder.remove, set(folder.names()) - made_here - set(names)))

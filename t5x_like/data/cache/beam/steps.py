@@ -16,13 +16,14 @@ from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import blocks, tokenization
 from t5x_like.data.cache.beam.shared_folder import WORK, SharedFolder
 from t5x_like.data.cache.beam.survey import Reading, Source, Stretch
-from t5x_like.data.cache.format import CacheError
-from t5x_like.data.cache.shards import ShardPlan
+from t5x_like.data.cache.format import CacheError, shard_name
+from t5x_like.data.cache.shards import SIDECARS, ShardPlan
 from t5x_like.data.cache.tokenization import Document
 from t5x_like.data.cache.writer import Tokenise
 from t5x_like.data.corpora.registry import CorpusError
 from t5x_like.vocabularies import loading
 
+DONE = f"{WORK}/done"
 ERRORS = f"{WORK}/errors"
 VOCABULARY = f"{WORK}/vocabulary"
 
@@ -70,10 +71,22 @@ class Shards:
         shard, split = divmod(key, len(self.splits))
         return self.splits[split], shard
 
-    def has(self, split: str, shard: int, documents: Iterable[Document]) -> bool:
-        """Whether a shard of these documents is complete."""
-        content = blocks.content_of(documents)
-        return self.folder.holds(self.plan, split, shard, content=content)
+    def has(self, split: str, shard: int, *, content: str) -> bool:
+        """Whether a shard of this content is complete. If it is, it is marked as done."""
+        found = self.folder.holds(self.plan, split, shard, content=content)
+        if found:
+            self.folder.write(f"{DONE}/{self.key(split, shard)}", b"done")
+        return found
+
+    def done(self) -> set[tuple[str, int]]:
+        """The shards that are marked and have all their files."""
+        files = set(self.folder.names())
+        marked = [self.of_key(int(name)) for name in self.folder.names(DONE)]
+        return {
+            shard
+            for shard in marked
+            if all(f"{shard_name(*shard)}{suffix}" in files for suffix in ("", *SIDECARS))
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,9 +103,12 @@ class ReadFile:
         number = stretch.source.number
         try:
             for part in self.readings[stretch.source.reading].parts(stretch):
-                if part.whole and self.shards.has(part.split, part.shard, part.documents):
-                    continue
-                yield self.shards.key(part.split, part.shard), (number, part.documents)
+                split, shard = part.split, part.shard
+                if part.whole:
+                    content = blocks.content_of(part.documents)
+                    if self.shards.has(split, shard, content=content):
+                        continue
+                yield self.shards.key(split, shard), (number, part.documents)
         except (CacheError, CorpusError) as error:
             _tell(self.shards.folder, f"file-{number}", error)
 
@@ -112,9 +128,9 @@ class WriteShard:
         in_order = sorted(texts, key=lambda text: text[0])
         documents = list(itertools.chain.from_iterable(found for _, found in in_order))
         content = blocks.content_of(documents)
-        folder, plan = self.shards.folder, self.shards.plan
-        if folder.holds(plan, split, shard, content=content):
+        if self.shards.has(split, shard, content=content):
             return
+        folder, plan = self.shards.folder, self.shards.plan
         tokenise = Tokenise(plan, _vocabulary(folder.place, self.vocabulary), self.sentences)
         tokenised = map(tokenise, tokenization.batches(documents))
         try:
@@ -123,6 +139,10 @@ class WriteShard:
                 here.write_packed(split, shard, parts=packed, content=content)
         except CacheError as error:
             _tell(folder, f"shard-{key}", error)
+            return
+        if not self.shards.has(split, shard, content=content):
+            # An error of another class: the runner shall try again.
+            raise OSError(f"{folder.place} does not have {shard_name(split, shard)} as written")
 
 
 def _tell(folder: SharedFolder, name: str, error: Exception) -> None:
