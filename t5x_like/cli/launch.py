@@ -184,25 +184,36 @@ def _config(name: str | None, fields: list[str], old: dict[str, Any] | None) -> 
 
     from t5x_like.launching.commands import LaunchError
 
+    config = ConfigDict(old) if name is None else _read(name)
     values = flags.FlagValues()
     words = ["launch", *fields]
     try:
-        if name is None:
-            config_flags.DEFINE_config_dict(
-                "config", ConfigDict(old), flag_values=values, sys_argv=words
-            )
-        else:
-            path = _shipped().get(name, Path(name))
-            if not path.is_file():
-                raise LaunchError(
-                    f"--config={name}: no such file; shipped are {', '.join(sorted(_shipped()))}"
-                )
-            words.insert(1, f"--config={path}")
-            config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=words)
+        config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=words)
         values(words)
-    except (AttributeError, OSError, SyntaxError, TypeError, flags.Error) as error:
+    except (AttributeError, TypeError, ValueError, flags.Error) as error:
         raise LaunchError(f"--config: {error}") from error
     return values.config
+
+
+def _read(name: str) -> Any:
+    """The fields of a shipped file by name, or of another by path."""
+    import importlib.util
+
+    from t5x_like.launching.commands import LaunchError
+
+    path = _shipped().get(name, Path(name))
+    if not path.is_file() or path.suffix != ".py":
+        raise LaunchError(
+            f"--config={name}: no such file; shipped are {', '.join(sorted(_shipped()))}"
+        )
+    spec = importlib.util.spec_from_file_location("launch_configuration", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "get_config"):
+        raise LaunchError(f"--config={name}: it has no function get_config; copy a shipped one")
+    return module.get_config()
 
 
 def _known(record: dict[str, Any]) -> Any:

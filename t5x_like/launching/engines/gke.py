@@ -190,8 +190,12 @@ def jobset(job: Job, files: list[str]) -> dict[str, Any]:
             # Ours is the limit of restarts without progress, in the container.
             "maxRestarts": 10_000,
             "rules": [
-                {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]},
-                {"action": "RestartJobSet"},
+                {
+                    "name": "final",
+                    "action": "FailJobSet",
+                    "onJobFailureReasons": ["PodFailurePolicy"],
+                },
+                {"name": "others", "action": "RestartJobSet"},
             ],
         },
         "replicatedJobs": [
