@@ -35,6 +35,10 @@ class Place:
         self.bytes = 0
         return True
 
+    def has_all_of(self, shard: int, size: int, *, block: int) -> bool:
+        """Whether `size` bytes are all of a shard, if this place is behind all documents."""
+        return size >= block or (shard, size) == (self.shard, self.bytes)
+
     @property
     def shards(self) -> int:
         """The number of shards, if no document follows."""
@@ -46,6 +50,7 @@ class Part:
     """Documents of one shard that follow each other.
 
     Attributes:
+      begin: the bytes of the shard's documents before these.
       bytes: the bytes of the documents.
       whole: whether they fill the block of the shard.
     """
@@ -53,6 +58,7 @@ class Part:
     split: str
     shard: int
     documents: list[Document]
+    begin: int
     bytes: int
     whole: bool
 
@@ -68,20 +74,20 @@ def parts(
       block: the bytes that fill a block.
     """
     gathered: dict[str, list[Document]] = {split: [] for split in places}
-    before = {split: place.bytes for split, place in places.items()}
+    begin = {split: place.bytes for split, place in places.items()}
     for split, document in documents:
         place = places[split]
         shard, size = place.shard, size_of(document)
-        filled = place.bytes + size
+        end = place.bytes + size
         gathered[split].append(document)
         if place.add(size, block=block):
-            earlier = before[split]
-            yield Part(split, shard, gathered[split], filled - earlier, whole=not earlier)
-            gathered[split], before[split] = [], 0
+            start = begin[split]
+            yield Part(split, shard, gathered[split], start, end - start, whole=not start)
+            gathered[split], begin[split] = [], 0
     for split, rest in gathered.items():
-        place = places[split]
+        place, start = places[split], begin[split]
         if rest:
-            yield Part(split, place.shard, rest, place.bytes - before[split], whole=False)
+            yield Part(split, place.shard, rest, start, place.bytes - start, whole=False)
 
 
 def size_of(document: Document) -> int:

@@ -262,6 +262,25 @@ def test_workers_that_leave_out_a_shard_are_an_error(tmp_path, texts, monkeypatc
         write(tmp_path / "cache", TextFiles([texts / "a.txt"]), workers=Lazy())
 
 
+@pytest.mark.parametrize("fault", ["first", "last", "twice"])
+def test_a_runner_that_loses_or_repeats_text_is_found_out(tmp_path, texts, monkeypatch, fault):
+    monkeypatch.setattr(writer, "BLOCK_BYTES", 20_000)
+
+    class Forgetful(ShuffledWorkers):
+        def grouped(self, title, elements, *, read, write):
+            def lose(group):
+                key, found = group[0], sorted(group[1], key=lambda text: text[0])
+                if len(found) > 1:
+                    found = {"first": found[1:], "last": found[:-1], "twice": found * 2}[fault]
+                write((key, found))
+
+            super().grouped(title, elements, read=read, write=lose)
+
+    with pytest.raises(CacheError, match=r"has lost text of .*, or given it twice"):
+        write(tmp_path / "cache", TextFiles([texts / "[ae].txt"]), workers=Forgetful())
+    assert not Cache.exists(tmp_path / "cache")
+
+
 def test_an_upload_that_is_lost_is_an_error(texts, bucket, monkeypatch):
     upload = storage.upload
 

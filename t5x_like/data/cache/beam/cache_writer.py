@@ -186,7 +186,7 @@ class _Launch:
             f"writing {documents:,} documents to {sum(division.shards.values()):,} shards{kept}"
         )
         self._send(vocabulary)
-        shards = Shards(self._folder, plan, tuple(division.shards))
+        shards = Shards(self._folder, plan, division.ends, writer.BLOCK_BYTES)
         self._workers.grouped(
             "shards",
             division.stretches,

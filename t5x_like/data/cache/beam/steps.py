@@ -10,12 +10,13 @@ import dataclasses
 import functools
 import itertools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import blocks, tokenization
 from t5x_like.data.cache.beam.shared_folder import WORK, SharedFolder
 from t5x_like.data.cache.beam.survey import Reading, Source, Stretch
+from t5x_like.data.cache.blocks import Place
 from t5x_like.data.cache.format import CacheError, shard_name
 from t5x_like.data.cache.shards import SIDECARS, ShardPlan
 from t5x_like.data.cache.tokenization import Document
@@ -30,7 +31,7 @@ VOCABULARY = f"{WORK}/vocabulary"
 _loading = threading.Lock()
 
 Text = tuple[int, list[Document]]
-"""The number of a file, and its documents of one shard."""
+"""Documents of one shard that follow each other, after the bytes of those before them."""
 
 
 def survey_name(number: int) -> str:
@@ -55,21 +56,44 @@ class Shards:
     """The shards of a cache, in a folder that all workers write.
 
     Attributes:
-      splits: all splits, whose shards share one row of numbers.
+      ends: the place behind all documents of each split.
+      block: the bytes that fill a block.
     """
 
     folder: SharedFolder
     plan: ShardPlan
-    splits: tuple[str, ...]
+    ends: Mapping[str, Place]
+    block: int
 
     def key(self, split: str, shard: int) -> int:
         """The number of a shard among those of all splits."""
-        return shard * len(self.splits) + self.splits.index(split)
+        return shard * len(self.ends) + list(self.ends).index(split)
 
     def of_key(self, key: int) -> tuple[str, int]:
         """The split, and the number in it, of `key`."""
-        shard, split = divmod(key, len(self.splits))
-        return self.splits[split], shard
+        shard, split = divmod(key, len(self.ends))
+        return list(self.ends)[split], shard
+
+    def joined(self, split: str, shard: int, texts: Iterable[Text]) -> list[Document]:
+        """The documents of a shard from its texts, which come in any order.
+
+        Raises:
+          CacheError: texts are missing, or came twice.
+        """
+        documents: list[Document] = []
+        size = 0
+        for begin, text in sorted(texts, key=lambda text: text[0]):
+            if begin != size:
+                break
+            documents += text
+            size += sum(map(blocks.size_of, text))
+        else:
+            if self.ends[split].has_all_of(shard, size, block=self.block):
+                return documents
+        raise CacheError(
+            f"the runner of Beam has lost text of {shard_name(split, shard)}, or given it twice. "
+            "The other shards are kept: run the same command again, or choose another runner"
+        )
 
     def has(self, split: str, shard: int, *, content: str) -> bool:
         """Whether a shard of this content is complete. If it is, it is marked as done."""
@@ -100,7 +124,6 @@ class ReadFile:
     readings: tuple[Reading, ...]
 
     def __call__(self, stretch: Stretch) -> Iterator[tuple[int, Text]]:
-        number = stretch.source.number
         try:
             for part in self.readings[stretch.source.reading].parts(stretch):
                 split, shard = part.split, part.shard
@@ -108,9 +131,9 @@ class ReadFile:
                     content = blocks.content_of(part.documents)
                     if self.shards.has(split, shard, content=content):
                         continue
-                yield self.shards.key(split, shard), (number, part.documents)
+                yield self.shards.key(split, shard), (part.begin, part.documents)
         except (CacheError, CorpusError) as error:
-            _tell(self.shards.folder, f"file-{number}", error)
+            _tell(self.shards.folder, f"file-{stretch.source.number}", error)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,23 +146,22 @@ class WriteShard:
 
     def __call__(self, group: tuple[int, Iterable[Text]]) -> None:
         key, texts = group
-        split, shard = self.shards.of_key(key)
-        # They come from the files in any order. A file gives each shard one text.
-        in_order = sorted(texts, key=lambda text: text[0])
-        documents = list(itertools.chain.from_iterable(found for _, found in in_order))
+        try:
+            self._write(*self.shards.of_key(key), texts)
+        except CacheError as error:
+            _tell(self.shards.folder, f"shard-{key}", error)
+
+    def _write(self, split: str, shard: int, texts: Iterable[Text]) -> None:
+        documents = self.shards.joined(split, shard, texts)
         content = blocks.content_of(documents)
         if self.shards.has(split, shard, content=content):
             return
         folder, plan = self.shards.folder, self.shards.plan
         tokenise = Tokenise(plan, _vocabulary(folder.place, self.vocabulary), self.sentences)
         tokenised = map(tokenise, tokenization.batches(documents))
-        try:
-            with folder.writing(plan) as here:
-                packed = itertools.chain.from_iterable(tokenised)
-                here.write_packed(split, shard, parts=packed, content=content)
-        except CacheError as error:
-            _tell(folder, f"shard-{key}", error)
-            return
+        with folder.writing(plan) as here:
+            packed = itertools.chain.from_iterable(tokenised)
+            here.write_packed(split, shard, parts=packed, content=content)
         if not self.shards.has(split, shard, content=content):
             # An error of another class: the runner shall try again.
             raise OSError(f"{folder.place} does not have {shard_name(split, shard)} as written")

@@ -150,13 +150,18 @@ class Division:
 
     Attributes:
       stretches: that of each file.
-      shards: the number of shards of each split.
+      ends: the place behind all documents of each split.
       reports: the counts of documents of each reading.
     """
 
     stretches: list[Stretch]
-    shards: dict[str, int]
+    ends: dict[str, Place]
     reports: list[ReadReport]
+
+    @property
+    def shards(self) -> dict[str, int]:
+        """The number of shards of each split."""
+        return {split: place.shards for split, place in self.ends.items()}
 
 
 def readings(corpus: TextFiles, *, block: int) -> list[Reading]:
@@ -208,8 +213,8 @@ def divide(files: Sequence[Source], surveys: Iterable[Survey], how: Sequence[Rea
         report.documents += survey.report.documents
         report.skipped += survey.report.skipped
         report.skipped_pieces += survey.report.skipped_pieces
-    shards = {split: place.shards for found in places for split, place in found.items()}
-    return Division(stretches, shards, reports)
+    ends = {split: place for found in places for split, place in found.items()}
+    return Division(stretches, ends, reports)
 
 
 def _copied(places: Mapping[str, Place]) -> dict[str, Place]:
