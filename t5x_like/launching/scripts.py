@@ -108,7 +108,7 @@ start() {
 supervise() {
   echo $$ >pid
   pause=5
-  until [ -e stop ]; do
+  while [ -f run.sh ] && ! [ -e stop ]; do
     began=$SECONDS
     bash run.sh "$@" &
     echo $! >child

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,20 @@ from t5x_like.cli import main
 
 SECRET = "hunter2' $(touch leaked) `x`\nsecond line"
 
+TAKE = """
+def take(file):  # the first word of a file, which is removed unless it is the last
+    with file.open("r+") as text:
+        fcntl.flock(text, fcntl.LOCK_EX)
+        left = text.read().split()
+        text.seek(0)
+        text.truncate()
+        text.write(" ".join(left[1:] or left))
+    return left[0]
+"""
+
 RECORD = """#!{python}
-import json, os, pathlib, subprocess, sys
+import fcntl, json, os, pathlib, subprocess, sys
+{take}
 here = pathlib.Path({here!r})
 name = pathlib.Path(sys.argv[0]).name
 text = "" if sys.stdin.isatty() else sys.stdin.buffer.read()
@@ -41,21 +55,20 @@ if name == "ssh":
     on_host(sys.argv[-2], sys.argv[-1])
 if name == "gcloud":
     words = sys.argv[1:]
-    states = here / "states"
     if "describe" in words:
-        left = states.read_text().split()
-        states.write_text(" ".join(left[1:] or left))
-        if left[0] == "NONE":
+        state = take(here / "states")
+        if state == "NONE":
             print("ERROR: NOT_FOUND", file=sys.stderr)
             sys.exit(1)
-        print(left[0])
+        print(state)
     if words[3:4] == ["ssh"]:
         flags = dict(w.split("=", 1) for w in words[5:] if "=" in w)
         on_host(words[4] + "-" + flags["--worker"], flags["--command"])
 """
 
 PYTHON = """#!{python}
-import json, os, pathlib, signal, sys, time
+import fcntl, json, os, pathlib, signal, sys, time
+{take}
 here = pathlib.Path({here!r})
 words = sys.argv[1:]
 if words[:2] == ["-m", "t5x_like"] and "train" in words:
@@ -65,13 +78,10 @@ if words[:2] == ["-m", "t5x_like"] and "train" in words:
     shown = {{k: os.environ.get(k) for k in ("A", "HF_TOKEN")}}
     with (here / "trained").open("a") as file:
         file.write(json.dumps([words[2:], shown, os.getcwd()]) + "\\n")
-    statuses = here / "statuses"
-    left = statuses.read_text().split()
-    statuses.write_text(" ".join(left[1:] or left))
-    if left[0] == "run":
-        while True:
-            time.sleep(0.05)
-    sys.exit(int(left[0]))
+    status = take(here / "statuses")
+    while status == "run":
+        time.sleep(0.05)
+    sys.exit(int(status))
 if words[:2] == ["-m", "t5x_like.launching.attempts"]:
     with (here / "attempted").open("a") as file:
         file.write(json.dumps(words[2:]) + "\\n")
@@ -144,16 +154,17 @@ class Bench:
 @pytest.fixture
 def bench(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Bench:
+) -> Iterator[Bench]:
     made = Bench(tmp_path, lambda: tuple(capfd.readouterr()))
+    filled = {"python": sys.executable, "here": str(tmp_path), "take": TAKE}
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("gcloud", "kubectl", "sbatch", "squeue", "scancel", "ssh", "docker"):
-        (programs / name).write_text(RECORD.format(python=sys.executable, here=str(tmp_path)))
+        (programs / name).write_text(RECORD.format(**filled))
         (programs / name).chmod(0o755)
     python = made.environment / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(PYTHON.format(python=sys.executable, here=str(tmp_path)))
+    python.write_text(PYTHON.format(**filled))
     python.chmod(0o755)
     made.wheel.touch()
     made.write("states", "ACTIVE")
@@ -162,7 +173,10 @@ def bench(
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("T5X_LIKE_LAUNCHES", str(made.launches))
     monkeypatch.setenv("HF_TOKEN", SECRET)
-    return made
+    yield made
+    for file in tmp_path.glob("homes/*/t5x_like_launches/*/*/pid"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(file.read_text()), signal.SIGKILL)
 
 
 HOSTILE = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -30,15 +29,6 @@ TRAIN = ["--", "train", "--model_dir", "/shared/run"]
 def host_file(bench, host: str, name: str):
     process = {"node1": 0, "me@node2": 1}[host]
     return bench.root / "homes" / host / "t5x_like_launches" / "run" / str(process) / name
-
-
-@pytest.fixture
-def ended(bench):
-    """Ends what a test has left running."""
-    yield
-    for file in bench.root.glob("homes/*/t5x_like_launches/*/*/pid"):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(int(file.read_text()), signal.SIGKILL)
 
 
 def test_a_run_starts_on_all_hosts_with_its_words_and_secrets(bench, words, hostile, secret):
@@ -91,7 +81,6 @@ def test_some_ends_are_final(bench, words, status):
     assert len(bench.trained()) == 2
 
 
-@pytest.mark.usefixtures("ended")
 def test_stop_saves_and_start_goes_on(bench, words):
     bench.write("statuses", "run")
     assert bench.launch("run", *words, *TRAIN) == 0, bench.err
@@ -109,7 +98,6 @@ def test_stop_saves_and_start_goes_on(bench, words):
     assert len(bench.trained()) == 4
 
 
-@pytest.mark.usefixtures("ended")
 def test_a_process_that_does_not_save_in_time_is_killed(bench, words):
     bench.write("statuses", "run")
     one = [word.replace("node1,me@node2", "node1") for word in words]
@@ -123,7 +111,6 @@ def test_a_process_that_does_not_save_in_time_is_killed(bench, words):
     assert bench.out == "node1: lost\n"
 
 
-@pytest.mark.usefixtures("ended")
 def test_delete_ends_the_run_and_removes_it(bench, words):
     bench.write("statuses", "run")
     assert bench.launch("run", *words, *TRAIN) == 0, bench.err
@@ -134,7 +121,6 @@ def test_delete_ends_the_run_and_removes_it(bench, words):
     assert bench.out == "node1: unreachable\nme@node2: unreachable\n"
 
 
-@pytest.mark.usefixtures("ended")
 def test_a_lost_host_starts_again_under_watch(bench, words):
     bench.write("statuses", "run 0")
     one = [word.replace("node1,me@node2", "node1") for word in words]

@@ -143,39 +143,6 @@ def jobset(job: Job, files: list[str]) -> dict[str, Any]:
     """
     config = job.config
     hosts = _hosts(config)
-    items = [{"key": f"file-{n}", "path": path} for n, path in enumerate(files)]
-    container = {
-        "name": "train",
-        "image": config.image,
-        "command": ["bash", "/t5x_like/pod.sh"],
-        "env": [
-            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            for name, path in _NUMBERS.items()
-        ],
-        "resources": {"limits": _resources(config)},
-        "volumeMounts": [
-            {"name": "run", "mountPath": "/t5x_like", "readOnly": True},
-            {"name": "memory", "mountPath": "/dev/shm"},
-        ],
-    }
-    if job.secrets:
-        container["envFrom"] = [{"secretRef": {"name": job.name}}]
-    pod: dict[str, Any] = {
-        "restartPolicy": "Never",
-        "nodeSelector": _selector(config),
-        "terminationGracePeriodSeconds": config.stop_seconds,
-        "containers": [container],
-        "volumes": [
-            {"name": "run", "configMap": {"name": job.name, "items": items}},
-            {"name": "memory", "emptyDir": {"medium": "Memory"}},
-        ],
-    }
-    if config.service_account:
-        pod["serviceAccountName"] = config.service_account
-    if config.spot:
-        pod["tolerations"] = [
-            {"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true"}
-        ]
     final = {"containerName": "train", "operator": "In", "values": [n for n in FINAL if n]}
     template = {
         "parallelism": hosts,
@@ -183,7 +150,7 @@ def jobset(job: Job, files: list[str]) -> dict[str, Any]:
         "completionMode": "Indexed",
         "backoffLimit": 0,
         "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": final}]},
-        "template": {"metadata": {"labels": {"app": "t5x_like"}}, "spec": pod},
+        "template": {"metadata": {"labels": {"app": "t5x_like"}}, "spec": _pod(job, files)},
     }
     spec: dict[str, Any] = {
         "failurePolicy": {
@@ -220,6 +187,45 @@ def jobset(job: Job, files: list[str]) -> dict[str, Any]:
         "metadata": metadata,
         "spec": spec,
     }
+
+
+def _pod(job: Job, files: list[str]) -> dict[str, Any]:
+    """What runs on a host."""
+    config = job.config
+    items = [{"key": f"file-{n}", "path": path} for n, path in enumerate(files)]
+    container = {
+        "name": "train",
+        "image": config.image,
+        "command": ["bash", "/t5x_like/pod.sh"],
+        "env": [
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in _NUMBERS.items()
+        ],
+        "resources": {"limits": _resources(config)},
+        "volumeMounts": [
+            {"name": "run", "mountPath": "/t5x_like", "readOnly": True},
+            {"name": "memory", "mountPath": "/dev/shm"},
+        ],
+    }
+    if job.secrets:
+        container["envFrom"] = [{"secretRef": {"name": job.name}}]
+    pod: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "nodeSelector": _selector(config),
+        "terminationGracePeriodSeconds": config.stop_seconds,
+        "containers": [container],
+        "volumes": [
+            {"name": "run", "configMap": {"name": job.name, "items": items}},
+            {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        ],
+    }
+    if config.service_account:
+        pod["serviceAccountName"] = config.service_account
+    if config.spot:
+        pod["tolerations"] = [
+            {"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true"}
+        ]
+    return pod
 
 
 def pod_script(job: Job) -> str:

@@ -83,8 +83,11 @@ def status(job: Job, runner: Runner) -> None:
 
 def logs(job: Job, *, host: int | None, lines: int, follow: bool) -> Iterator[Action]:
     """The logs of all processes, or of one; before each line stands its number."""
-    log = str(job.directory / "log")
-    words = ["tail", f"--lines={lines}", *["--follow"] * follow, log]
+    log = job.directory / "log"
+    if not log.is_file():
+        yield Note("there is no log yet: the job has not started")
+        return
+    words = ["tail", f"--lines={lines}", *["--follow"] * follow, str(log)]
     if host is None:
         yield Call(tuple(words))
     else:
