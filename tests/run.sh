@@ -49,7 +49,7 @@ sys.exit("%d.%d" % sys.version_info[:2] != sys.argv[1])' "$1" >/dev/null 2>&1; t
 }
 
 lower_bounds() {
-  grep -oE '"[A-Za-z_-]+(\[[a-z0-9]+\])?>=[0-9.]+' setup.py | sed -E 's/"//; s/\[.*\]//; s/>=/==/' | sort -u
+  grep -oE '"[A-Za-z0-9_-]+(\[[a-z0-9]+\])?>=[0-9.]+' setup.py | sed -E 's/"//; s/\[.*\]//; s/>=/==/' | sort -u
 }
 
 interpreter=$(find_interpreter "$version")

@@ -16,13 +16,17 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parent.parent
 EXTRAS = {
     "all",
+    "beam",
     "benchmarks",
     "cuda",
     "data",
+    "dataflow",
     "docs",
+    "gcs",
     "interop",
     "launch",
     "plan",
+    "s3",
     "t5",
     "test",
     "tpu",

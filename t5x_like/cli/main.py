@@ -15,6 +15,7 @@ COMMANDS = {
     "eval": "print held-out metrics of a run beside those of baselines",
     "predict": "ask a trained model: answers, blanks, classes, scores, ranks, vectors",
     "plan": "say whether a run fits on absent TPUs: memory, modelled time, traffic, cost",
+    "devices": "say which devices JAX finds, on this host or on all hosts of a slice",
     "recipes": "list the recipes of published pretraining runs, or explain one",
     "objectives": "list the pretraining objectives, or explain one",
     "show": "print examples of a task or mixture as people read them",

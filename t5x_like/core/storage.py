@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ANSWER_SECONDS = 10
+_ANSWER_SECONDS = 12
 _TRIES = 5
 _PART = 32 << 20
 _READ_AHEAD = 8 << 20
@@ -121,16 +121,27 @@ def filesystem(url: str) -> tuple[AbstractFileSystem, str]:
 def _filesystem(url: str) -> tuple[AbstractFileSystem, str]:
     import fsspec
 
-    protocol = url.partition("://")[0]
-    _without_old_listings()
+    _load(url.partition("://")[0])
     try:
         return fsspec.core.url_to_fs(url)
+    except ValueError as error:
+        raise StorageError(f"{url}: {error}") from error
+
+
+@functools.cache
+def _load(protocol: str) -> None:
+    """Imports the library of a kind of address."""
+    import fsspec
+
+    _without_old_listings()
+    try:
+        fsspec.get_filesystem_class(protocol)
     except ImportError as error:
         extra = _ALIASES.get(protocol, protocol)
         what = f"pip install 't5x_like[{extra}]'" if extra in _CREDENTIALS else str(error)
-        raise StorageError(f"{url}: a library for {protocol}:// is missing: {what}") from error
+        raise StorageError(f"a library for {protocol}:// is missing: {what}") from error
     except ValueError as error:
-        raise StorageError(f"{url}: {error}") from error
+        raise StorageError(f"{protocol}:// is no kind of address that is known: {error}") from error
 
 
 @functools.cache
@@ -151,6 +162,7 @@ def _answer(protocol: str, bucket: str) -> None:
     kind = _ALIASES.get(protocol, protocol)
     if kind not in _CREDENTIALS:
         return
+    _load(protocol)
     try:
         within(_ANSWER_SECONDS, lambda: _ask(f"{protocol}://{bucket}"))
     except StorageError:
@@ -296,10 +308,14 @@ def remove(url: str) -> None:
         fs.rm(inside, recursive=True)
 
 
-def move(url: str, target: str) -> None:
-    """Copies all below an address, then removes it there."""
-    source, there = url.rstrip("/"), target.rstrip("/")
-    fs, _ = filesystem(url)
+def move(folder: epath.PathLike, target: epath.PathLike) -> None:
+    """Moves a folder; in a bucket, copies all that is below it and then removes it."""
+    source, there = os.fspath(folder).rstrip("/"), os.fspath(target).rstrip("/")
+    if not is_url(source):
+        Path(there).parent.mkdir(parents=True, exist_ok=True)
+        Path(source).rename(there)
+        return
+    fs, _ = filesystem(source)
     for name in files_below(source):
         fs.cp_file(_filesystem(f"{source}/{name}")[1], _filesystem(f"{there}/{name}")[1])
     remove(source)

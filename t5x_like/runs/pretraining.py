@@ -21,7 +21,7 @@ from t5x_like.runs.run_text import run_text
 from t5x_like.training import loop, step
 from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
-from t5x_like.training.hosts import code_version
+from t5x_like.training.hosts import code_version, inventory
 from t5x_like.training.hosts.agreement import agree
 from t5x_like.training.logs import RunLog
 
@@ -123,7 +123,8 @@ def _parts(
     log = RunLog(model_dir, total_steps=run.options.train_steps)
     batches = _batches(phases, tasks, programs, log=log)
     summary = _summary(run, model_dir, batches)
-    for line in (*summary, *notes, *_unreached_notes(every[len(phases) :])):
+    hosts = inventory.all_hosts()
+    for line in (*_devices(hosts), *summary, *notes, *_unreached_notes(every[len(phases) :])):
         log.message(line)
     return {
         "phases": batches,
@@ -155,6 +156,13 @@ def _sizes(tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
         for one in tasks
         if one.cache is not None and one.has("train")
     }
+
+
+def _devices(hosts: Sequence[inventory.Host]) -> Iterator[str]:
+    """Lines about what the hosts have, and what they have and do not use."""
+    parts = [inventory.summary(hosts), inventory.peak_line(hosts)]
+    yield f"Finds {', '.join(filter(None, parts))}."
+    yield from dict.fromkeys(f"Note: {line}" for one in hosts for line in one.unused)
 
 
 def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -> Iterator[str]:

@@ -379,11 +379,7 @@ class Checkpoints:
         if jax.process_index() == 0:
             for step in steps:
                 target = self.directory / _MOVED / f"{step}-{uuid.uuid4().hex[:8]}"
-                if storage.is_url(target):
-                    storage.move(str(self.directory / str(step)), str(target))
-                else:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    (self.directory / str(step)).rename(target)
+                storage.move(self.directory / str(step), target)
                 logger.warning("Moved step %d to %s", step, target)
         multihost.barrier("damaged checkpoints moved")
         if self._manager is not None and steps:

@@ -1,0 +1,66 @@
+"""`t5x_like devices`: says which devices JAX finds, on this host or on all hosts of a slice."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+
+from t5x_like.cli import arguments
+
+_EPILOG = """\
+examples:
+  t5x_like devices                  what is on this host
+  t5x_like devices --distributed    on every host of a TPU slice: what all of them have
+  srun t5x_like devices --distributed
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Prints a table of hosts. The status is 1 if hosts differ, which no run can use."""
+    parser = argparse.ArgumentParser(
+        prog="t5x_like devices",
+        description="Says which devices JAX finds, on this host or on all hosts of a slice.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    arguments.add_distributed(parser)
+    args = parser.parse_args(argv)
+    arguments.join_processes(args)
+
+    import jax
+
+    from t5x_like.display.tables import aligned
+    from t5x_like.training.hosts import inventory
+
+    hosts = inventory.all_hosts()
+    different = inventory.differences(hosts)
+    if arguments.is_first():
+        if args.json:
+            found = [dataclasses.asdict(one) for one in hosts]
+            print(json.dumps({"backend": jax.default_backend(), "hosts": found}, indent=1))
+        else:
+            head = ("process", "host", "devices", "memory of one", "cores", "memory of host")
+            rows = [
+                (
+                    str(one.process),
+                    one.name,
+                    f"{one.devices} x {one.device_kind}",
+                    _gigabytes(one.device_bytes),
+                    str(one.cores or "?"),
+                    _gigabytes(one.host_bytes),
+                )
+                for one in hosts
+            ]
+            print(aligned([head, *rows], right={0, 3, 4, 5}))
+            versions = ", ".join(f"{name} {it}" for name, it in hosts[0].versions.items())
+            parts = [inventory.summary(hosts), inventory.peak_line(hosts), versions]
+            print("; ".join(filter(None, parts)))
+            for line in (*different, *(text for one in hosts for text in one.unused)):
+                print(f"note: {line}")
+    return 1 if different else 0
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count else "not known"

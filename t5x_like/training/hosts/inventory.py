@@ -1,0 +1,161 @@
+"""What the hosts of a run have: devices, memory, cores; and accelerators that JAX does not use."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import importlib.metadata
+import json
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from t5x_like.training.hardware import peak_flops
+
+_PACKAGES = ("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")
+_ACCELERATORS = {
+    "cuda": (("/dev/nvidia[0-9]*",), "an NVIDIA GPU", "cuda"),
+    "tpu": (("/dev/accel*", "/dev/vfio/[0-9]*"), "a TPU", "tpu"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """One process of a run and the machine that it runs on.
+
+    Attributes:
+      name: the machine's name.
+      process: the number of the process.
+      device_kind: JAX's name of its devices.
+      devices: the number of its devices.
+      device_bytes: the memory of one; 0 where it is not known.
+      host_bytes: the memory of the machine; 0 where it is not known.
+      cores: the cores that the process may use.
+      versions: the versions of packages that differ between working and broken hosts.
+      unused: accelerators of the machine that JAX does not use, each with what to do.
+    """
+
+    name: str
+    process: int
+    device_kind: str
+    devices: int
+    device_bytes: int
+    host_bytes: int
+    cores: int
+    versions: dict[str, str]
+    unused: list[str]
+
+
+def this_host() -> Host:
+    """That of this process."""
+    own = jax.local_devices()
+    memory = (own[0].memory_stats() or {}).get("bytes_limit", 0) if own else 0
+    return Host(
+        name=socket.gethostname(),
+        process=jax.process_index(),
+        device_kind=own[0].device_kind if own else "none",
+        devices=len(own),
+        device_bytes=int(memory),
+        host_bytes=_host_bytes(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
+        versions=_versions(),
+        unused=_unused(jax.default_backend()),
+    )
+
+
+def all_hosts() -> list[Host]:
+    """Those of all processes, in their order. Every process must call this."""
+    mine = this_host()
+    if jax.process_count() == 1:
+        return [mine]
+    text = json.dumps(dataclasses.asdict(mine)).encode()
+    longest = int(multihost_utils.process_allgather(np.array(len(text))).max())
+    padded = np.frombuffer(text.ljust(longest), np.uint8)
+    rows = np.asarray(multihost_utils.process_allgather(padded)).reshape(-1, longest)
+    return [Host(**json.loads(row.tobytes())) for row in rows]
+
+
+def summary(hosts: Sequence[Host]) -> str:
+    """A sentence about all hosts: how many, and what they have."""
+    kinds = {
+        (one.devices, one.device_kind, one.device_bytes): [
+            other.name for other in hosts if _kind(other) == _kind(one)
+        ]
+        for one in hosts
+    }
+    parts = []
+    for (devices, kind, memory), names in kinds.items():
+        of = f" of {memory / 1e9:.1f} GB" if memory else ""
+        each = " each" if len(names) > 1 else ""
+        parts.append(f"{len(names)} {_plural('host', len(names))} with {devices} {kind}{of}{each}")
+    return " and ".join(parts)
+
+
+def peak_line(hosts: Sequence[Host]) -> str:
+    """The peak rate of all devices together; "" where it is not known."""
+    peaks = [(peak_flops(one.device_kind) or 0) * one.devices for one in hosts]
+    return f"{sum(peaks) / 1e12:,.0f} TFLOP/s in bfloat16 at peak" if all(peaks) else ""
+
+
+def differences(hosts: Sequence[Host]) -> list[str]:
+    """Lines about hosts whose devices or packages are not those of the first."""
+    first = hosts[0]
+    lines = []
+    for one in hosts[1:]:
+        if _kind(one) != _kind(first):
+            lines.append(
+                f"{one.name} has {one.devices} {one.device_kind}, {first.name} has "
+                f"{first.devices} {first.device_kind}"
+            )
+        for package in sorted(one.versions.keys() | first.versions.keys()):
+            mine, theirs = one.versions.get(package), first.versions.get(package)
+            if mine != theirs:
+                lines.append(f"{one.name} has {package} {mine}, {first.name} has {theirs}")
+    return lines
+
+
+def _kind(host: Host) -> tuple[int, str, int]:
+    return host.devices, host.device_kind, host.device_bytes
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _host_bytes() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    driver = Path("/proc/driver/nvidia/version")
+    if driver.exists():
+        found["NVIDIA driver"] = driver.read_text().split("Kernel Module")[-1].split()[0]
+    return found
+
+
+def _unused(backend: str) -> list[str]:
+    """Accelerators whose device files are here while JAX computes on the CPU."""
+    if backend != "cpu":
+        return []
+    chosen = os.environ.get("JAX_PLATFORMS")
+    return [
+        f"{what} is here, but JAX_PLATFORMS={chosen} keeps JAX from it: unset that"
+        if chosen
+        else f"{what} is here, but this JAX cannot use it: pip install 't5x_like[{extra}]'"
+        for patterns, what, extra in _ACCELERATORS.values()
+        if any(glob.glob(pattern) for pattern in patterns)
+    ]
