@@ -98,7 +98,7 @@ def _start(args: argparse.Namespace, fields: list[str], arguments: list[str], ru
             found = [str(error)]
     if found:
         raise LaunchError("\n       ".join([*found, "nothing was run; --help lists the fields"]))
-    with config.unlocked():
+    if engine.RENTED or config.price_per_chip_hour:
         config.price_per_chip_hour = costs.agree(
             engine.count(config),
             engine.unit(config),

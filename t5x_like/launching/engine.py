@@ -14,7 +14,13 @@ from t5x_like.launching.job import Job
 
 
 class Engine(Protocol):
-    """The functions of an engine."""
+    """The functions of an engine.
+
+    Attributes:
+      RENTED: whether its machines are paid for by the hour, so that the price is asked for.
+    """
+
+    RENTED: bool
 
     def problems(self, config: Any) -> list[str]:
         """What is wrong with the fields, one line each."""

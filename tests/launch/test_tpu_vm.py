@@ -147,3 +147,14 @@ def test_the_cost_is_said_before(bench, words):
         "8 chips: the price is unknown; give yours with --config.price_per_chip_hour" in bench.err
     )
     assert not bench.calls()
+
+
+def test_on_a_terminal_the_price_is_asked_for(bench, words, monkeypatch):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    answers = iter(["1.5", "no"])
+    monkeypatch.setattr("builtins.input", lambda question: next(answers))
+    assert bench.launch("run", *words, *TRAIN) == 1
+    assert "8 chips x 1.50 = 12.00 an hour" in bench.err
+    assert "not started: nothing was run" in bench.err
+    assert not bench.calls()
+    assert bench.launch("run", *words, "--yes", *TRAIN) == 0

@@ -23,6 +23,9 @@ _NUMBERS = {
     "T5X_LIKE_HOST": f"metadata.labels['{_POD_INDEX}']",
 }
 
+RENTED = True
+"""Whether the machines are paid for by the hour."""
+
 
 def problems(config: Any) -> list[str]:
     """What is wrong with the fields, one line each."""

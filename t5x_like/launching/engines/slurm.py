@@ -13,6 +13,9 @@ from t5x_like.launching.commands import Action, Call, File, LaunchError, Note, R
 from t5x_like.launching.job import Job
 from t5x_like.launching.scripts import FINAL, exports, run_script
 
+RENTED = False
+"""Whether the machines are paid for by the hour."""
+
 
 def problems(config: Any) -> list[str]:
     """What is wrong with the fields, one line each."""

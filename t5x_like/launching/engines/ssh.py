@@ -10,6 +10,9 @@ from t5x_like.launching import hosts
 from t5x_like.launching.commands import Action, Note, Runner
 from t5x_like.launching.job import Job
 
+RENTED = False
+"""Whether the machines are paid for by the hour."""
+
 
 def problems(config: Any) -> list[str]:
     """What is wrong with the fields, one line each."""

@@ -21,6 +21,9 @@ from t5x_like.launching.job import Job, field_problem
 _GONE = frozenset({"FAILED", "SUSPENDED"})
 _LEAVING = frozenset({"DELETING", "SUSPENDING"})
 
+RENTED = True
+"""Whether the machines are paid for by the hour."""
+
 
 def problems(config: Any) -> list[str]:
     """What is wrong with the fields, one line each."""
