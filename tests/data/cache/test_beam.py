@@ -28,20 +28,13 @@ def digests(directory: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("mixed", ["--direct_running_mode=multi_threading", "--direct_num_workers=3"]),
-        ("validation files", IN_MEMORY),
-        ("pairs", IN_MEMORY),
-    ],
-)
-def test_files_are_those_of_one_machine(tmp_path, corpora, model_file, monkeypatch, name, options):
+@pytest.mark.parametrize("name", ["mixed", "validation files", "pairs"])
+def test_files_are_those_of_one_machine(tmp_path, corpora, model_file, monkeypatch, name):
     monkeypatch.setattr(writer, "BLOCK_BYTES", 40_000)
     vocabulary = SentencePieceVocabulary(model_file)
     one = writer.write_cache(tmp_path / "one", corpora[name](), vocabulary, progress=False)
     many = cache_writer.write_cache(
-        tmp_path / "many", corpora[name](), vocabulary, workers=pipelines.Pipelines(options)
+        tmp_path / "many", corpora[name](), vocabulary, workers=pipelines.Pipelines(IN_MEMORY)
     )
     assert many == one
     assert digests(tmp_path / "many") == digests(tmp_path / "one")
@@ -97,6 +90,8 @@ def test_unknown_options_and_runners_are_errors(capsys):
     assert "unrecognized arguments: --regionn=here" in capsys.readouterr().err
     with pytest.raises(ValueError, match="--runner=NoRunner"):
         pipelines.Pipelines(["--runner=NoRunner"])
+    with pytest.raises(ValueError, match="multi_threading loses elements"):
+        pipelines.Pipelines(["--direct_running_mode=multi_threading"])
 
 
 def test_dataflow_needs_a_bucket_before_any_work(tmp_path, texts, capsys):

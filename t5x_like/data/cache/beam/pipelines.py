@@ -70,7 +70,7 @@ class Pipelines:
 
     Raises:
       MissingExtraError: Beam is not installed.
-      ValueError: there is no such runner.
+      ValueError: there is no such runner, or it runs in a mode that loses text.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -83,7 +83,14 @@ class Pipelines:
             runners.create_runner(self._runner)
         except (AttributeError, ImportError, ValueError) as error:
             raise ValueError(f"--runner={self._runner}: {error}{_advice(self._runner)}") from error
-        # Beam starts `python` as its workers, which must be this one.
+        direct = self._options.view_as(options.DirectOptions)
+        if self.name == "DirectRunner" and direct.direct_running_mode == "multi_threading":
+            # A thread flushes a worker's output each second, while the worker goes on writing it.
+            raise ValueError(
+                "--direct_running_mode=multi_threading loses elements in this release of Beam: "
+                "write --direct_running_mode=multi_processing"
+            )
+        # Beam's pools start `python` as workers, which must be this one.
         here = str(Path(sys.executable).parent)
         os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", "")])
 
