@@ -85,7 +85,8 @@ install() {
     return
   fi
   export PATH="$HOME/.local/bin:$PATH"
-  command -v uv >/dev/null || python3 -m pip install --user --quiet uv
+  # In the user's home, which distributions that manage Python's packages allow only when told.
+  command -v uv >/dev/null || PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --user --quiet uv
   uv venv --quiet --allow-existing --python "$python" venv
   uv pip install --quiet --python venv/bin/python --constraint constraints.txt \
     --reinstall-package t5x_like "./$wheel$extras"

@@ -167,8 +167,8 @@ queue_again() {
   exec sleep 60 # until Slurm ends this script
 }
 
-# The processes save this step and end; Slurm's own signals and the time limit come here.
-leave() { kill -TERM "$step" 2>/dev/null; }
+# The processes save this step and end. A signal to srun itself would have Slurm kill them.
+leave() { scancel --signal=TERM "$SLURM_JOB_ID.0"; }
 
 if [ -e stop ]; then exit 0; fi
 rm -rf end ends
@@ -197,6 +197,7 @@ def task_script(job: Job) -> str:
     return f"""\
 #!/usr/bin/env bash
 set -u
+trap : TERM # which all processes of the step get: this one waits for the other
 {inside}bash run.sh "$SLURM_PROCID" "$@" \\
   "--num_processes=$SLURM_NTASKS" "--process_id=$SLURM_PROCID"
 status=$?
