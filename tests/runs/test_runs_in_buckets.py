@@ -1,0 +1,83 @@
+"""From text in a bucket to an exported model in a bucket, on hosts that share no disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import emulators
+import faulty_proxy
+import pytest
+from tiny_run import Tiny, assert_same_state, finish, losses
+
+from t5x_like.core import storage
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
+
+STEPS = {"TRAIN_STEPS": 24, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 12}
+WAIT_SECONDS = 300
+
+
+def start_two(tiny: Tiny, argv: Sequence[str], disks: str) -> list[subprocess.Popen[str]]:
+    """Two hosts, each with a disk of its own for copies."""
+    joining = ("--distributed", f"--coordinator_address=127.0.0.1:{emulators.free_port()}")
+    return [
+        tiny.start(
+            [*argv, *joining, "--num_processes=2", f"--process_id={n}"],
+            env={"T5X_LIKE_STAGE": str(tiny.root / f"{disks}{n}")},
+        )
+        for n in range(2)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gs", "s3"])
+def test_hosts_without_a_shared_disk_train_as_on_one(
+    kind: str, tiny: Tiny, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests fail now and then, and all hosts are lost once: the run is that of a disk."""
+    for package in emulators.NEEDS[kind]:
+        pytest.importorskip(package)
+    finish(*start_two(tiny, tiny.flags("straight", **STEPS), "none"))
+
+    port = emulators.free_port()
+    seen = f"http://127.0.0.1:{port}"
+    served = emulators.s3() if kind == "s3" else emulators.gcs(tiny.root / "gcs", seen_as=seen)
+    with served as url, faulty_proxy.faulty(url, port=port, every=0) as proxy:
+        emulators.make_bucket(kind, url, "mine")
+        for variable, value in emulators.variables(kind, seen).items():
+            monkeypatch.setenv(variable, value)
+        emulators.forget()
+        storage.write(f"{kind}://mine/text/{text.name}", text.read_bytes())
+        places = {
+            "CORPUS": f"{kind}://mine/text/{text.name}",
+            "CACHE_DIR": f"{kind}://mine/cache",
+            "MODEL_DIR": f"{kind}://mine/run",
+        }
+        command = tiny.flags("unused", **STEPS, **places)
+        proxy.every = 20
+        lost = start_two(tiny, command, "first")
+        checkpoints = Checkpoints(f"{kind}://mine/run/checkpoints")
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not checkpoints.steps():
+            assert time.monotonic() < deadline
+            assert lost[0].poll() is None, lost[0].communicate()
+            time.sleep(0.2)
+        for process in lost:
+            process.kill()
+            process.communicate()
+        first, _ = finish(*start_two(tiny, command, "second"))
+        assert "Resuming from step" in first.err
+        assert proxy.done.keys() == {"503", "429", "cut"}
+        proxy.every = 0
+
+        run = storage.path(f"{kind}://mine/run")
+        assert_same_state(run, tiny.root / "straight")
+        assert losses(run) == losses(tiny.root / "straight")
+        export = tiny.cli("export", "--from", str(run), "--to", f"{kind}://mine/exported")
+        assert export.status == 0, export.err
+        assert "exported/model.safetensors" in storage.files_below(f"{kind}://mine")
+        assert os.listdir(tiny.root / "second1")
+    emulators.forget()
