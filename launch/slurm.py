@@ -19,7 +19,7 @@ def get_config() -> ConfigDict:
             "image": "",  # container in place of an environment: NAME@sha256:..., .sif or .sqsh
             "container": "apptainer",  # what runs the image: apptainer or pyxis
             "package": "",  # wheel, or git+https://...@COMMIT; empty packs this checkout
-            "extras": "cuda",  # extras of the package; "cuda,data" to cache SeqIO tasks
+            "extras": "cuda",  # extras of the package, such as "cuda,gcs" or "cuda,s3" for buckets
             "python": "3.12",  # Python that uv installs on the hosts
             "environment": "",  # folder of an environment that all hosts have; empty makes one
             "env": "",  # variables of the run, no secrets: "A=1 B='two words'"

@@ -22,7 +22,7 @@ def get_config() -> ConfigDict:
             "subnetwork": "",  # its subnetwork
             "service_account": "",  # account of the hosts, which reads and writes the buckets
             "package": "",  # wheel, or git+https://...@COMMIT; empty packs this checkout
-            "extras": "tpu",  # extras of the package; "tpu,data" to cache SeqIO tasks
+            "extras": "tpu,gcs",  # extras of the package; add data to cache SeqIO tasks
             "python": "3.12",  # Python that uv installs on the hosts
             "environment": "",  # folder of an environment that all hosts have; empty makes one
             "env": "",  # variables of the run, no secrets: "A=1 B='two words'"

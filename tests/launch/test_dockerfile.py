@@ -34,7 +34,13 @@ def test_its_instructions():
 
 
 @pytest.mark.parametrize(
-    ("extra", "installed"), [("cpu", ""), ("tpu", "[tpu]"), ("cuda", "[cuda]"), ("rocm", None)]
+    ("extra", "installed"),
+    [
+        ("cpu", "[gcs,s3]"),
+        ("tpu", "[tpu,gcs,s3]"),
+        ("cuda", "[cuda,gcs,s3]"),
+        ("rocm", None),
+    ],
 )
 def test_it_installs_the_wheel_with_the_extra(tmp_path, extra, installed):
     command = next(text for name, text in instructions() if name == "RUN" and "EXTRA" in text)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TRAIN = ["--", "train", "--model_dir=/shared/run"]
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 
