@@ -4,9 +4,10 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: tests/run.sh [--fast] [--python VERSION] [--oldest] [-- PYTEST_ARGUMENTS]
+usage: tests/run.sh [--fast] [--beam] [--python VERSION] [--oldest] [-- PYTEST_ARGUMENTS]
 
   --fast            leave out the tests marked slow (under 4 minutes on 2 cores)
+  --beam            the tests of Apache Beam alone, which asks for other releases than the rest
   --python VERSION  3.11 (default), 3.12, 3.13, or the path of an interpreter
   --oldest          install the lower bounds of setup.py in place of the newest releases
   --                what follows goes to pytest, e.g.: -- tests/data -k cache
@@ -15,11 +16,12 @@ The environment lies in .venv-tests/ and is made again only when setup.py change
 TEXT
 }
 
-version=3.11 fast= oldest= pytest_arguments=()
+version=3.11 fast= oldest= beam= pytest_arguments=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --fast) fast=1 ;;
     --oldest) oldest=1 ;;
+    --beam) beam=1 ;;
     --python) version="${2:?--python needs a version or a path}"; shift ;;
     --) shift; pytest_arguments=("$@"); break ;;
     -h | --help) usage; exit 0 ;;
@@ -53,7 +55,7 @@ lower_bounds() {
 }
 
 interpreter=$(find_interpreter "$version")
-environment=.venv-tests/$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2])')${oldest:+-oldest}
+environment=.venv-tests/$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2])')${oldest:+-oldest}${beam:+-beam}
 stamp=$({ echo "$interpreter"; cat setup.py; } | sha256sum)
 if [ "$(cat "$environment/stamp" 2>/dev/null)" != "$stamp" ]; then
   echo "== $environment: installing (several minutes the first time)"
@@ -61,11 +63,21 @@ if [ "$(cat "$environment/stamp" 2>/dev/null)" != "$stamp" ]; then
   "$interpreter" -m venv "$environment"
   constraints=$environment/constraints.txt
   if [ -n "$oldest" ]; then lower_bounds >"$constraints"; else : >"$constraints"; fi
-  "$environment/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" --editable '.[all,docs,t5,test]'
+  install() { "$environment/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" "$@"; }
+  if [ -n "$beam" ]; then
+    install --editable '.[beam]' pytest
+    echo "$stamp" >"$environment/stamp"
+  fi
+fi
+if [ -n "$beam" ]; then
+  exec "$environment/bin/python" -m pytest tests/data/cache/test_beam.py ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+fi
+if [ ! -e "$environment/stamp" ]; then
+  install --editable '.[all,docs,t5,test]'
   # Its requirements would bring a second SeqIO; the extra t5 has those that are needed.
-  "$environment/bin/python" -m pip install --quiet --no-compile --no-deps t5==0.9.4
+  install --no-deps t5==0.9.4
   # A compiler for TPUs, for one platform only: without it the tests of plans are skipped.
-  "$environment/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" --editable '.[plan]' ||
+  install --editable '.[plan]' ||
     echo "== no libtpu here: tests that compile for TPUs are skipped"
   echo "$stamp" >"$environment/stamp"
 fi

@@ -71,7 +71,7 @@ def test_manifest_survives_json(tmp_path: Path):
 def test_manifest_of_another_version_is_refused(tmp_path: Path):
     fields = manifest().to_json() | {"version": 0}
     (tmp_path / "manifest.json").write_text(json.dumps(fields))
-    with pytest.raises(CacheError, match=r"format 0.*reads format 3.*t5x_like cache"):
+    with pytest.raises(CacheError, match=r"format 0.*reads format 4.*t5x_like cache"):
         format.read_manifest(tmp_path)
 
 
