@@ -74,9 +74,10 @@ def written(named: str | os.PathLike) -> Iterator[Path]:
 
 
 def fetched(named: str | os.PathLike) -> Path:
-    """The place on this disk of what a user names, with the newest content of a bucket."""
+    """The place on this disk of what a user names; that of an address has its newest content."""
     path = local(named)
-    fetch(path)
+    if storage.is_url(named):
+        fetch(path)
     return path
 
 

@@ -233,7 +233,8 @@ class Data(DataNames):
 
     def _write(self, one: Task, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
         """Writes a cache; one in a bucket goes on with the shards that are there."""
-        staging.fetch(directory)
+        if not options.get("overwrite"):
+            staging.fetch(directory)
         with staging.sending(directory, last=[MANIFEST]):
             one.write_cache(directory, vocabulary, workers=self.workers, **options)
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
 from etils import epath
+
+from t5x_like.core import storage, whole_files
 
 GAVE_UP = 40
 """The exit status of a run that started too often without a new checkpoint."""
@@ -37,7 +40,7 @@ def may_start(model_dir: epath.Path, *, launch: str, limit: int, first: bool) ->
       first: whether this is the first host.
     """
     record = model_dir / RECORD
-    known = json.loads(record.read_text()) if record.exists() else {}
+    known = _read(record)
     if known.get("launch") != launch:
         known = {"launch": launch, "starts": [], "gave_up": False}
     if not first:
@@ -47,7 +50,7 @@ def may_start(model_dir: epath.Path, *, launch: str, limit: int, first: bool) ->
     known["gave_up"] = len(starts) > limit
     known["starts"] = starts if known["gave_up"] else [*starts, step]
     model_dir.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps(known))
+    whole_files.write(record, json.dumps(known).encode())
     if known["gave_up"]:
         print(
             f"error: the run started {len(starts)} times at step {step} and made no new checkpoint,"
@@ -56,6 +59,15 @@ def may_start(model_dir: epath.Path, *, launch: str, limit: int, first: bool) ->
             file=sys.stderr,
         )
     return not known["gave_up"]
+
+
+def _read(record: epath.Path) -> dict[str, Any]:
+    """What was written down; nothing if it was damaged, so that the count begins anew."""
+    try:
+        found = json.loads(record.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -67,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--process", type=int, default=0)
     args = parser.parse_args(argv)
     allowed = may_start(
-        epath.Path(args.model_dir),
+        storage.path(args.model_dir),
         launch=args.launch,
         limit=args.limit,
         first=args.process == 0,

@@ -10,7 +10,7 @@ import pytest
 
 from t5x_like.core import staging, storage
 from t5x_like.core.storage import StorageError
-from t5x_like.data.cache import writer
+from t5x_like.data.cache import staged_cache, writer
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.dataset import Data
@@ -58,6 +58,26 @@ def test_another_host_reads_the_same_records(
     for mine, theirs in zip(here, records(there), strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert not [one for one in storage.files_below(bucket) if one.endswith((".npz", ".tmp"))]
+
+
+def test_a_reader_waits_for_the_shard_that_it_needs_alone(
+    data: Data,
+    bucket: str,
+    another_host: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (made,) = data.make_caches()
+    url = str(staging.address(made.directory))
+    another_host()
+    monkeypatch.setattr(staged_cache, "_fetch", lambda directory, shards: None)
+    there = Cache.open(url)
+    assert there.vocabulary.fingerprint == made.vocabulary.fingerprint
+    assert there.token_ids.counts is not None
+    assert [*there.directory.glob("*.arrayrecord")] == []
+    there.split("train").record(0)
+    assert [one.name for one in there.directory.glob("*.arrayrecord")] == [
+        "train-00000.arrayrecord"
+    ]
 
 
 def test_a_text_has_one_fingerprint_on_a_disk_and_in_a_bucket(data: Data, tmp_path: Path) -> None:
