@@ -194,12 +194,6 @@ def sending(path: Path, *, last: Sequence[str] = ()) -> Iterator[None]:
             storage.remove(f"{url}/{name}")
 
 
-def send(path: Path) -> None:
-    """Copies a file to its bucket; does nothing for a path that is no copy."""
-    with sending(path):
-        pass
-
-
 class Sender:
     """Sends files of a folder (or one file) that are new or changed, now and then in a thread.
 

@@ -15,9 +15,9 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from etils import epath
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _ANSWER_SECONDS = 12
 _TRIES = 5
@@ -64,11 +65,6 @@ class RemoteFile:
 
     def __str__(self) -> str:
         return self.url
-
-    @property
-    def name(self) -> str:
-        """The last part of the address."""
-        return PurePosixPath(self.url).name
 
     @property
     def suffix(self) -> str:
@@ -209,12 +205,24 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     return result
 
 
-def glob(pattern: str) -> list[RemoteFile]:
-    """The files in a bucket that a pattern matches, sorted; `**` crosses folders.
+def _with_our_errors(function: Callable[P, T]) -> Callable[P, T]:
+    """Libraries have errors of their own kinds for what a store refuses; ours are OSErrors."""
 
-    Raises:
-      StorageError: the bucket cannot be used.
-    """
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except OSError:
+            raise
+        except Exception as error:
+            raise StorageError(f"{args[0]}: {_first_line(error)}") from error
+
+    return wrapped
+
+
+@_with_our_errors
+def glob(pattern: str) -> list[RemoteFile]:
+    """The files in a bucket that a pattern matches, sorted; `**` crosses folders."""
     fs, inside = filesystem(pattern)
     found = fs.glob(inside, detail=True)
     return [
@@ -224,6 +232,7 @@ def glob(pattern: str) -> list[RemoteFile]:
     ]
 
 
+@_with_our_errors
 def read_pieces(files: Sequence[RemoteFile], ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     """A range of bytes, from a start to an end, of each file; many are read at once."""
     if not files:
@@ -234,6 +243,7 @@ def read_pieces(files: Sequence[RemoteFile], ranges: Sequence[tuple[int, int]]) 
     return list(fs.cat_ranges(inside, list(starts), list(ends), on_error="raise"))
 
 
+@_with_our_errors
 def info_of(url: str) -> dict[str, Any] | None:
     """What the store says of an object or folder; None if there is none."""
     fs, inside = filesystem(url)
@@ -243,6 +253,7 @@ def info_of(url: str) -> dict[str, Any] | None:
         return None
 
 
+@_with_our_errors
 def read(url: str) -> bytes:
     """The bytes of an object.
 
@@ -253,6 +264,7 @@ def read(url: str) -> bytes:
     return bytes(fs.cat_file(inside))
 
 
+@_with_our_errors
 def files_below(url: str) -> dict[str, dict[str, Any]]:
     """What the store says of each object below an address, by its name from there; sorted."""
     fs, inside = filesystem(url)
@@ -271,6 +283,7 @@ def version(info: Mapping[str, Any]) -> str:
     return digests[0].replace('"', "") if digests else f"mtime:{info.get('mtime')}"
 
 
+@_with_our_errors
 def write(url: str, content: bytes) -> None:
     """Writes an object, which appears whole or not at all."""
     fs, inside = filesystem(url)
@@ -295,12 +308,14 @@ def check_writable(url: str) -> None:
         ) from error
 
 
+@_with_our_errors
 def upload(local: Path, url: str) -> None:
     """Copies a file to an address, where it appears whole or not at all."""
     fs, inside = filesystem(url)
     fs.put_file(str(local), inside)
 
 
+@_with_our_errors
 def remove(url: str) -> None:
     """Removes an object, or all below an address; it may be missing."""
     fs, inside = filesystem(url)
@@ -308,6 +323,7 @@ def remove(url: str) -> None:
         fs.rm(inside, recursive=True)
 
 
+@_with_our_errors
 def move(folder: epath.PathLike, target: epath.PathLike) -> None:
     """Moves a folder; in a bucket, copies all that is below it and then removes it."""
     source, there = os.fspath(folder).rstrip("/"), os.fspath(target).rstrip("/")
@@ -371,19 +387,13 @@ def download(
 
 def _part(fs: AbstractFileSystem, inside: str, start: int, end: int) -> bytes:
     """Some bytes of an object; a connection that breaks is tried again."""
-    for wait in _waits():
+    for tried in range(_TRIES):
         try:
             return fs.cat_file(inside, start=start, end=end)
         except FileNotFoundError:
             raise
         except Exception as error:
-            if wait is None:
+            if tried == _TRIES - 1:
                 raise StorageError(f"{fs.unstrip_protocol(inside)}: {error}") from error
-            time.sleep(wait)
+            time.sleep(0.5 * 2**tried)
     raise AssertionError
-
-
-def _waits() -> Iterator[float | None]:
-    """Seconds to wait after each failure; None after the last one."""
-    yield from (0.5 * 2**i for i in range(_TRIES - 1))
-    yield None

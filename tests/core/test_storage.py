@@ -87,6 +87,21 @@ def test_requests_that_fail_now_and_then_are_repeated(
         assert proxy.done.keys() == {"503", "429", "cut"}
 
 
+def test_what_a_store_refuses_is_an_error_of_ours(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs, _ = storage.filesystem(bucket)
+
+    def refuse(*args: object, **options: object) -> None:
+        raise RuntimeError("Forbidden, 403\nmore of it")
+
+    monkeypatch.setattr(fs, "pipe_file", refuse)
+    with pytest.raises(StorageError, match=r"/notes: Forbidden, 403$"):
+        storage.write(f"{bucket}/notes", b"text")
+    with pytest.raises(StorageError, match="can be read but not written"):
+        storage.check_writable(bucket)
+
+
 def test_missing_credentials_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("s3fs")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
