@@ -14,7 +14,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 from t5x_like.core import storage, whole_files
 
@@ -30,7 +29,8 @@ _SPARE = 1 << 30
 """Bytes of the disk that copies leave free."""
 _SEND_SECONDS = 5.0
 _OWN = (whole_files.SUFFIX, _VERSION)
-_held: dict[Path, IO[str]] = {}
+_held: dict[Path, int] = {}
+"""The descriptors of the locks that this process keeps until it ends."""
 
 
 def folder() -> Path:
@@ -286,10 +286,10 @@ def hold(directory: Path) -> None:
     if address(directory) is None or directory in _held:
         return
     directory.mkdir(parents=True, exist_ok=True)
-    file = (directory / _IN_USE).open("a")
-    fcntl.flock(file, fcntl.LOCK_SH)
+    descriptor = os.open(directory / _IN_USE, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
     os.utime(directory / _IN_USE)
-    _held[directory] = file
+    _held[directory] = descriptor
 
 
 def clear(directory: Path) -> None:
@@ -298,8 +298,8 @@ def clear(directory: Path) -> None:
     Raises:
       StorageError: another process uses it.
     """
-    if held := _held.pop(directory, None):
-        held.close()
+    if directory in _held:
+        os.close(_held.pop(directory))
     if not _remove_unused(directory):
         raise StorageInUseError(
             f"{address(directory)} has changed, and another process of this host uses its earlier "
