@@ -22,7 +22,7 @@ def forget() -> None:
     """Forgets the servers of earlier tests, whose addresses were read when they were first used."""
     import fsspec
 
-    from t5x_like.core import storage
+    from t5x_like.core.buckets import storage
 
     storage._answer.cache_clear()
     for kind in ("gs", "s3"):

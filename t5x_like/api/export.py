@@ -14,8 +14,8 @@ import jax
 from etils import epath
 
 from t5x_like.api import model_card, training_record
-from t5x_like.core import storage
-from t5x_like.core.staging import Sender
+from t5x_like.core.buckets import storage
+from t5x_like.core.buckets.sending import Sender
 from t5x_like.interop.hugging_face import hub, kept_files, model_directory, safetensors_files
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.runs import run_directory, saved_model

@@ -17,7 +17,7 @@ from flax import nnx
 from t5x_like.api import predictors
 from t5x_like.api.predictors import Asked
 from t5x_like.config import gin_text
-from t5x_like.core import staging, storage
+from t5x_like.core.buckets import sending, staging, storage
 from t5x_like.core.spelling import nearest
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
@@ -98,7 +98,7 @@ class LoadedModel:
             at_most = None if batches is None else batches * rows
             named = Named(task=task, corpus=corpus, split=split, at_most=at_most)
             folder = f"{self.directory}/predictions" if predictions is None else predictions
-            with staging.written(folder) as path:
+            with sending.written(folder) as path:
                 return task_evaluation.columns(self.run, named, predictions=path, report=_note)
         found = baseline_comparison.columns(
             self.run, batch_size=rows, batches=batches or 50, report=_note

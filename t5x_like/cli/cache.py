@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from t5x_like.cli import arguments
-from t5x_like.core import staging
+from t5x_like.core.buckets import staging
 
 if TYPE_CHECKING:
     from t5x_like.data.cache.reader import Cache

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli import arguments
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 from t5x_like.display.tables import aligned
 
 if TYPE_CHECKING:

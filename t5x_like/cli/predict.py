@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli import arguments
-from t5x_like.core import staging, storage
+from t5x_like.core.buckets import sending, storage
 
 if TYPE_CHECKING:
     from t5x_like.api.loaded_model import LoadedModel
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
             "options": {name: options[name] for name in sorted(options.keys() - {"batch_size"})},
             "inputs": hashlib.sha256(json.dumps(records).encode()).hexdigest(),
         }
-        with staging.written(args.output) as file:
+        with sending.written(args.output) as file:
             done = predictions.predict_to_file(predictor, records, file, identity=identity)
         print(_summary(done, args.output), file=sys.stderr)
         return 0

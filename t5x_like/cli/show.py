@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from t5x_like.cli import arguments
-from t5x_like.core import staging
+from t5x_like.core.buckets import sending
 
 if TYPE_CHECKING:
     from t5x_like.data.stream import Examples
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     if args.html:
         title = args.task or ", ".join(args.corpus)
         headings = {f"{name}: {summaries[name]}": group for name, group in groups.items()}
-        with staging.written(args.html) as file:
+        with sending.written(args.html) as file:
             file.write_text(example_html.page(title, headings), encoding="utf-8")
         print(f"wrote {args.html}")
         return 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_like.cli import arguments
-from t5x_like.core import staging
+from t5x_like.core.buckets import sending
 
 if TYPE_CHECKING:
     from t5x_like.data.dataset import Data
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     )
     if recipe.makes_file and args.extra_ids is not None:
         parser.error(f"--extra_ids: a model of type {recipe.kind} gets them when it is loaded")
-    with staging.written(args.output) as path:
+    with sending.written(args.output) as path:
         made = train(_texts(arguments.text_data(args)), path, recipe)
     vocabulary = load(made)
     pieces = vocabulary.vocab_size - recipe.extra_ids
@@ -72,7 +72,7 @@ def _extend(args: argparse.Namespace) -> int:
     from t5x_like.vocabularies.loading import load
 
     base = load(args.extend)
-    with staging.written(args.output) as path:
+    with sending.written(args.output) as path:
         made = extend(
             _texts(arguments.text_data(args)),
             path,

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from etils import epath
 
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 
 SUFFIX = ".tmp"
 """The name ending of a file that a killed writer leaves; no other file has it."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_like.core import staging
+from t5x_like.core.buckets import sending, staging
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data import task, user_modules
 from t5x_like.data.cache import evaluation_files, location, task_records
@@ -133,7 +133,7 @@ class Data(DataNames):
             return task_records.holds(file, tasks)
 
         def make() -> None:
-            with staging.sending(file):
+            with sending.to_bucket(file):
                 task_records.save(file, tasks)
 
         once(f"record of {self.mixture_or_task_name}", file, exists, make)
@@ -181,7 +181,7 @@ class Data(DataNames):
                 return evaluation_files.fingerprint_of(file) == digest
 
             def make() -> None:
-                with staging.sending(file):
+                with sending.to_bucket(file):
                     evaluation_examples.write(file, registered, split=split, lengths=lengths)
 
             once(f"evaluation examples of {name} {split}", file, exists, make)
@@ -235,7 +235,7 @@ class Data(DataNames):
         """Writes a cache; one in a bucket goes on with the shards that are there."""
         if not options.get("overwrite"):
             staging.fetch(directory)
-        with staging.sending(directory, last=[MANIFEST]):
+        with sending.to_bucket(directory, last=[MANIFEST]):
             one.write_cache(directory, vocabulary, workers=self.workers, **options)
 
     def _is_materialized(self, found: Sequence[Task]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from t5x_like import objectives
-from t5x_like.core import staging, storage
+from t5x_like.core.buckets import staging, storage
 from t5x_like.core.protocols import Objective
 from t5x_like.core.spelling import alike
 from t5x_like.data import task, user_modules

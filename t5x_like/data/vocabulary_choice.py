@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from t5x_like.core import staging
+from t5x_like.core.buckets import sending, staging
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import location
 from t5x_like.data.cache.lock import sole_writer
@@ -164,7 +164,7 @@ class VocabularyChoice:
                     f"{staging.address(path) or path}",
                     flush=True,
                 )
-                with staging.sending(path, last=[files.DESCRIPTION]):
+                with sending.to_bucket(path, last=[files.DESCRIPTION]):
                     train(corpus.training_texts(), path, recipe)
 
         once(f"vocabulary {path.name}", path, exists, make)

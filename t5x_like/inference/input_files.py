@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from t5x_like.core import staging
+from t5x_like.core.buckets import staging
 from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora import compression, text_formats
 from t5x_like.data.corpora.registry import ReadReport

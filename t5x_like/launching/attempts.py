@@ -13,7 +13,8 @@ from typing import Any
 
 from etils import epath
 
-from t5x_like.core import storage, whole_files
+from t5x_like.core import whole_files
+from t5x_like.core.buckets import storage
 
 GAVE_UP = 40
 """The exit status of a run that started too often without a new checkpoint."""

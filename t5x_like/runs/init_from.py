@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing import initial_parameters, initial_plan
 from t5x_like.training.checkpointing.checkpoints import Checkpoints

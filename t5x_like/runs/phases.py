@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from t5x_like.core import global_batches, staging
+from t5x_like.core import global_batches
+from t5x_like.core.buckets import staging
 from t5x_like.data import mixtures, stream
 from t5x_like.data.samples.randomness import phase_seed
 from t5x_like.evaluation.text_bytes import token_bytes

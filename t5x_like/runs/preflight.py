@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from t5x_like.core import storage, whole_files
+from t5x_like.core import whole_files
+from t5x_like.core.buckets import storage
 from t5x_like.core.protocols import (
     FeatureConverter,
     FeatureSpec,

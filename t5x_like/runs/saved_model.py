@@ -13,7 +13,7 @@ from etils import epath
 from flax import nnx
 
 from t5x_like.config import gin_config, object_text
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 from t5x_like.runs import run_directory
 from t5x_like.runs.run import Options
 from t5x_like.training.checkpointing.checkpoints import Checkpoints

@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 
 from t5x_like.config import gin_config
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.runs import batches, gin_run, pretraining, run_directory

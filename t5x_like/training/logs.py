@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import math
 import sys
@@ -16,8 +17,9 @@ import jax
 from etils import epath
 from tqdm import tqdm
 
-from t5x_like.core import storage, whole_files
-from t5x_like.core.staging import Sender
+from t5x_like.core import whole_files
+from t5x_like.core.buckets import storage
+from t5x_like.core.buckets.sending import Sender
 
 METRICS_FILE = "metrics.jsonl"
 _SEND_SECONDS = 60.0
@@ -50,6 +52,7 @@ class RunLog:
         self._marks: collections.deque[tuple[int, float]] = collections.deque(maxlen=_MARKS)
         # Files in a bucket cannot grow: they are written here, and sent whole now and then.
         self._sender: Sender | None = None
+        self._closing = contextlib.ExitStack()
         self._files = self._directory
 
     def start(self, step: int) -> None:
@@ -60,11 +63,11 @@ class RunLog:
             return
         before = "".join(_lines_up_to(self._directory / METRICS_FILE, step))
         if storage.is_url(self._directory):
-            self._temporary = tempfile.TemporaryDirectory(prefix="t5x_like-logs-")
-            self._files = epath.Path(self._temporary.name)
-            self._sender = Sender(
-                Path(self._files), str(self._directory), seconds=_SEND_SECONDS
-            ).__enter__()
+            folder = tempfile.TemporaryDirectory(prefix="t5x_like-logs-")
+            self._files = epath.Path(self._closing.enter_context(folder))
+            self._sender = self._closing.enter_context(
+                Sender(Path(self._files), str(self._directory), seconds=_SEND_SECONDS)
+            )
         self._files.mkdir(parents=True, exist_ok=True)
         whole_files.write(self._files / METRICS_FILE, before.encode())
         if self._tensorboard:
@@ -123,11 +126,9 @@ class RunLog:
             if part is not None:
                 part.close()
         self._bar = self._writer = None
-        if self._sender is not None:
-            self.send()
-            self._sender.__exit__()
-            self._sender = None
-            self._temporary.cleanup()
+        self.send()
+        self._sender = None
+        self._closing.close()
 
     def send(self) -> None:
         """Sends the files to the run's bucket, if it has one; an error is only shown.

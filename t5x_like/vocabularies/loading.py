@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_like.core import staging
+from t5x_like.core.buckets import staging
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.core.spelling import alike
 from t5x_like.vocabularies import byte_bpe, files, subwords, wordpiece

@@ -13,7 +13,7 @@ import faulty_proxy
 import pytest
 from tiny_run import Tiny, assert_same_state, finish, losses
 
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 
 STEPS = {"TRAIN_STEPS": 24, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 12}

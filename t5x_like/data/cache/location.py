@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_like.core import staging
+from t5x_like.core.buckets import staging
 from t5x_like.core.protocols import Vocabulary
 
 
 def cache_root(cache_dir: str | None = None) -> Path:
     """The absolute path of `cache_dir`, or of `$T5X_LIKE_CACHE`, or of `~/.cache/t5x_like`.
 
-    For a bucket, it is the folder of its copies on this disk (`core.staging`).
+    For a bucket, it is the folder of its copies on this disk (`core.buckets.staging`).
     """
     chosen = cache_dir or os.environ.get("T5X_LIKE_CACHE") or "~/.cache/t5x_like"
     return staging.local(chosen).expanduser().absolute()

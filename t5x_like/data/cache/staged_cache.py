@@ -11,7 +11,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_like.core import progress, staging, storage, whole_files
+from t5x_like.core import progress, whole_files
+from t5x_like.core.buckets import staging, storage
 from t5x_like.data.cache.format import MANIFEST, CacheError, FileSum, Manifest
 
 _begun: set[Path] = set()

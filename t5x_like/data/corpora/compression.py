@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.core.storage import RemoteFile
+from t5x_like.core.buckets.storage import RemoteFile
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 
 if TYPE_CHECKING:

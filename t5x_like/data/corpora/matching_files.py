@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_like.core import storage
-from t5x_like.core.storage import RemoteFile
+from t5x_like.core.buckets import storage
+from t5x_like.core.buckets.storage import RemoteFile
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.registry import CorpusError
 

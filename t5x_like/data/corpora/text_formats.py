@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core.buckets.storage import RemoteFile
 from t5x_like.core.spelling import alike, nearest
-from t5x_like.core.storage import RemoteFile
 from t5x_like.data import extras
 from t5x_like.data.corpora import compression, text_pieces
 from t5x_like.data.corpora.registry import CorpusError, ReadReport

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from t5x_like.core import progress, staging, whole_files
+from t5x_like.core import progress, whole_files
+from t5x_like.core.buckets import sending, staging
 from t5x_like.data.cache.format import plan_name
 
 VERSION = 3
@@ -89,7 +90,7 @@ def load_or_make(
     if table := _open(path, columns):
         return table
     try:
-        with staging.sending(path):
+        with sending.to_bucket(path):
             _write(path, planned())
     except OSError as error:
         _warn(split.directory, error.strerror or str(error))

@@ -10,7 +10,7 @@ import jax
 from etils import epath
 from flax import nnx
 
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 from t5x_like.core.partitioning import Layout, map_parameters
 from t5x_like.models import bert, distilbert
 from t5x_like.runs import run_directory, saved_model

@@ -13,7 +13,7 @@ from typing import Any
 import gin
 
 from t5x_like.config import gin_config, gin_text
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 from t5x_like.runs import run_directory
 
 _TOTAL = "TRAIN_STEPS"

@@ -19,7 +19,8 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
-from t5x_like.core import storage, whole_files
+from t5x_like.core import whole_files
+from t5x_like.core.buckets import storage
 from t5x_like.training.checkpointing import checksums, orbax_buckets
 from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,

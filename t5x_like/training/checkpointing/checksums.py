@@ -16,7 +16,8 @@ from typing import Any
 
 from etils import epath
 
-from t5x_like.core import storage, whole_files
+from t5x_like.core import whole_files
+from t5x_like.core.buckets import storage
 
 _CHUNK = 8 << 20
 _PREFIX = "checksums."

@@ -13,7 +13,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 
-from t5x_like.core.storage import StorageError
+from t5x_like.core.buckets.storage import StorageError
 
 _RELEASE = "0.12.8"
 

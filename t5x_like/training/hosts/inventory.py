@@ -19,9 +19,10 @@ from t5x_like.training.hardware import peak_flops
 
 _PACKAGES = ("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")
 _ACCELERATORS = {
-    "cuda": (("/dev/nvidia[0-9]*",), "an NVIDIA GPU", "cuda"),
-    "tpu": (("/dev/accel*", "/dev/vfio/[0-9]*"), "a TPU", "tpu"),
+    "cuda": ("an NVIDIA GPU", ("/dev/nvidia[0-9]*",)),
+    "tpu": ("a TPU", ("/dev/accel*", "/dev/vfio/[0-9]*")),
 }
+"""What an extra of the package is for, and the files of such devices."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +93,8 @@ def summary(hosts: Sequence[Host]) -> str:
     for (devices, kind, memory), names in kinds.items():
         of = f" of {memory / 1e9:.1f} GB" if memory else ""
         each = " each" if len(names) > 1 else ""
-        parts.append(f"{len(names)} {_plural('host', len(names))} with {devices} {kind}{of}{each}")
+        counted = "1 host" if len(names) == 1 else f"{len(names)} hosts"
+        parts.append(f"{counted} with {devices} {kind}{of}{each}")
     return " and ".join(parts)
 
 
@@ -121,10 +123,6 @@ def differences(hosts: Sequence[Host]) -> list[str]:
 
 def _kind(host: Host) -> tuple[int, str, int]:
     return host.devices, host.device_kind, host.device_bytes
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 def _host_bytes() -> int:
@@ -156,6 +154,6 @@ def _unused(backend: str) -> list[str]:
         f"{what} is here, but JAX_PLATFORMS={chosen} keeps JAX from it: unset that"
         if chosen
         else f"{what} is here, but this JAX cannot use it: pip install 't5x_like[{extra}]'"
-        for patterns, what, extra in _ACCELERATORS.values()
+        for extra, (what, patterns) in _ACCELERATORS.items()
         if any(glob.glob(pattern) for pattern in patterns)
     ]

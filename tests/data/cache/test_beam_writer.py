@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from t5x_like.cli.main import main
-from t5x_like.core import staging, storage
+from t5x_like.core.buckets import staging, storage
 from t5x_like.data.cache import tokenization, writer
 from t5x_like.data.cache.beam import cache_writer, pipelines, survey
 from t5x_like.data.cache.beam.survey import Survey

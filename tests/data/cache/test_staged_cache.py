@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from t5x_like.core import staging, storage
-from t5x_like.core.storage import StorageError
+from t5x_like.core.buckets import sending, staging, storage
+from t5x_like.core.buckets.storage import StorageError
 from t5x_like.data.cache import staged_cache, writer
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
@@ -132,7 +132,7 @@ def test_a_writer_that_was_killed_goes_on_from_the_bucket(
     storage.remove(str(url))
 
     another_host()
-    monkeypatch.setattr(staging, "_SEND_SECONDS", 0.05)
+    monkeypatch.setattr(sending, "_SECONDS", 0.05)
     written: list[str] = []
     write_packed = writer.ShardPlan.write_packed
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 from t5x_like.data.corpora.registry import CorpusError
 from t5x_like.data.corpora.text_files import TextFiles
 

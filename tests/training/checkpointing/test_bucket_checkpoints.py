@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tiny_model as tiny
 
-from t5x_like.core import storage
+from t5x_like.core.buckets import storage
 from t5x_like.training import step
 from t5x_like.training.checkpointing import checksums
 from t5x_like.training.checkpointing.checkpoints import Checkpoints

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
-from t5x_like.core import staging, storage
+from t5x_like.core.buckets import staging, storage
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import writer
 from t5x_like.data.cache.beam import survey
@@ -103,7 +103,7 @@ def write_cache(
 
     Args:
       directory: the directory of the cache, which the machines share; or the local place of one in
-        a bucket (`core.staging`).
+        a bucket (`core.buckets.staging`).
       corpus: files that all machines can read.
       vocabulary: the vocabulary that tokenises them.
       workers: what spreads the work.

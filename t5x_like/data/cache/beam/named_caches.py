@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from t5x_like.core import staging
+from t5x_like.core.buckets import staging
 from t5x_like.data.cache.beam import cache_writer
 from t5x_like.data.cache.beam.pipelines import Pipelines
 from t5x_like.data.cache.reader import Cache

@@ -9,7 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_like.core import storage, whole_files
+from t5x_like.core import whole_files
+from t5x_like.core.buckets import storage
 from t5x_like.data.cache.format import shard_name
 from t5x_like.data.cache.shards import SIDECARS, ShardPlan
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.core.storage import RemoteFile
+from t5x_like.core.buckets.storage import RemoteFile
 from t5x_like.data.cache import blocks
 from t5x_like.data.cache.blocks import Part, Place
 from t5x_like.data.cache.format import CacheError

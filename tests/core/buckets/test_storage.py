@@ -10,8 +10,9 @@ import emulators
 import faulty_proxy
 import pytest
 
-from t5x_like.core import storage, whole_files
-from t5x_like.core.storage import StorageError
+from t5x_like.core import whole_files
+from t5x_like.core.buckets import downloads, storage
+from t5x_like.core.buckets.storage import StorageError
 
 
 def test_objects_are_written_found_read_moved_and_removed(bucket: str) -> None:
@@ -52,11 +53,11 @@ def test_a_download_is_checked(bucket: str, tmp_path: Path) -> None:
     url, content = f"{bucket}/weights", b"0123456789"
     storage.write(url, content)
     digest = hashlib.sha256(content).hexdigest()
-    storage.download(url, tmp_path / "good", size=10, sha256=digest)
+    downloads.download(url, tmp_path / "good", size=10, sha256=digest)
     assert (tmp_path / "good").read_bytes() == content
     for size, sha256, why in [(11, None, "10 bytes long"), (10, "0" * 64, "damaged")]:
         with pytest.raises(StorageError, match=why):
-            storage.download(url, tmp_path / "bad", size=size, sha256=sha256)
+            downloads.download(url, tmp_path / "bad", size=size, sha256=sha256)
     assert [file.name for file in tmp_path.iterdir()] == ["good"]
 
 
@@ -81,7 +82,7 @@ def test_requests_that_fail_now_and_then_are_repeated(
         for name, content in contents.items():
             storage.write(f"{kind}://flaky/x/{name}", content)
         for name, content in contents.items():
-            storage.download(f"{kind}://flaky/x/{name}", tmp_path / name, size=len(content))
+            downloads.download(f"{kind}://flaky/x/{name}", tmp_path / name, size=len(content))
             assert (tmp_path / name).read_bytes() == content
         assert [*storage.files_below(f"{kind}://flaky/x")] == [*contents]
         assert proxy.done.keys() == {"503", "429", "cut"}
@@ -119,3 +120,8 @@ def test_a_bucket_that_does_not_answer_is_given_up() -> None:
 def test_an_unknown_kind_of_address_is_refused() -> None:
     with pytest.raises(StorageError, match="nosuch"):
         storage.path("nosuch://place/run")
+
+
+def test_a_run_has_no_place_on_other_stores() -> None:
+    with pytest.raises(StorageError, match="gs:// and s3:// alone"):
+        storage.path("memory://somewhere/run")

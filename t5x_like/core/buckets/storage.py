@@ -8,12 +8,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import logging
 import os
 import queue
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -28,8 +26,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _ANSWER_SECONDS = 12
-_TRIES = 5
-_PART = 32 << 20
 _READ_AHEAD = 8 << 20
 _CREDENTIALS = {
     "gs": (
@@ -96,11 +92,16 @@ def path(named: epath.PathLike) -> epath.Path:
     """The path of what a user names.
 
     Raises:
-      StorageError: it is in a bucket that cannot be used.
+      StorageError: it is in a bucket that cannot be used, or no place for a run.
     """
     if is_url(named):
         filesystem(os.fspath(named))
-    return epath.Path(named)
+    try:
+        return epath.Path(named)
+    except KeyError:
+        raise StorageError(
+            f"{named}: runs and models are read and written on disks, gs:// and s3:// alone"
+        ) from None
 
 
 def filesystem(url: str) -> tuple[AbstractFileSystem, str]:
@@ -335,65 +336,3 @@ def move(folder: epath.PathLike, target: epath.PathLike) -> None:
     for name in files_below(source):
         fs.cp_file(_filesystem(f"{source}/{name}")[1], _filesystem(f"{there}/{name}")[1])
     remove(source)
-
-
-def download(
-    url: str,
-    local: Path,
-    *,
-    size: int,
-    sha256: str | None = None,
-    arrived: Callable[[int], None] = lambda count: None,
-) -> None:
-    """Copies an object to a file, which appears whole, checked, or not at all.
-
-    Args:
-      url: the address of the object.
-      local: the file; its folder must be there.
-      size: the bytes that it must have.
-      sha256: the digest that it must have; None for any.
-      arrived: called with the number of bytes of each part.
-
-    Raises:
-      StorageError: the object is another one, or it cannot be read.
-    """
-    fs, inside = filesystem(url)
-    found = info_of(url)
-    if found is None or found["size"] != size:
-        has = "missing" if found is None else f"{found['size']:,} bytes long"
-        raise StorageError(f"{url} is {has}, not {size:,} bytes: it is damaged or was replaced")
-    partial = local.with_name(f"{local.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
-    digest, done = hashlib.sha256(), 0
-    try:
-        with partial.open("wb") as file:
-            while done < size:
-                part = _part(fs, inside, done, min(done + _PART, size))
-                if not part:
-                    break
-                file.write(part)
-                digest.update(part)
-                done += len(part)
-                arrived(len(part))
-            file.flush()
-            os.fsync(file.fileno())
-        if done != size:
-            raise StorageError(f"{url} ended after {done:,} of {size:,} bytes")
-        if sha256 is not None and digest.hexdigest() != sha256:
-            raise StorageError(f"{url} is damaged: its SHA-256 is not {sha256[:16]}...")
-        partial.replace(local)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _part(fs: AbstractFileSystem, inside: str, start: int, end: int) -> bytes:
-    """Some bytes of an object; a connection that breaks is tried again."""
-    for tried in range(_TRIES):
-        try:
-            return fs.cat_file(inside, start=start, end=end)
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            if tried == _TRIES - 1:
-                raise StorageError(f"{fs.unstrip_protocol(inside)}: {error}") from error
-            time.sleep(0.5 * 2**tried)
-    raise AssertionError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_like.core import staging, storage
-from t5x_like.core.storage import StorageError
+from t5x_like.core.buckets import sending, staging, storage
+from t5x_like.core.buckets.storage import StorageError
 
 
 def test_a_place_and_its_address_belong_together(bucket: str, tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_what_is_written_is_sent_and_found_by_another_host(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = staging.local(f"{bucket}/vocabularies/mine")
-    with staging.sending(place):
+    with sending.to_bucket(place):
         place.mkdir(parents=True)
         (place / "pieces.model").write_bytes(b"pieces")
         (place / "vocabulary.json").write_text("{}")
@@ -45,7 +45,7 @@ def test_a_folder_is_unfinished_until_its_last_files_are_there(bucket: str) -> N
     place = staging.local(f"{bucket}/cache")
     storage.write(f"{bucket}/cache/manifest.json", b"{}")
     storage.write(f"{bucket}/cache/old.shard", b"old")
-    with staging.sending(place, last=["manifest.json"]):
+    with sending.to_bucket(place, last=["manifest.json"]):
         assert storage.info_of(f"{bucket}/cache/manifest.json") is None
         place.mkdir(parents=True)
         (place / "manifest.json").write_text("{1}")
@@ -58,7 +58,7 @@ def test_what_fails_leaves_the_bucket_unfinished(bucket: str) -> None:
     place.mkdir(parents=True)
 
     def fail() -> None:
-        with staging.sending(place, last=["manifest.json"]):
+        with sending.to_bucket(place, last=["manifest.json"]):
             (place / "manifest.json").write_text("{}")
             raise RuntimeError
 
@@ -104,3 +104,18 @@ def test_a_limit_that_is_no_number_is_refused(
     monkeypatch.setenv("T5X_LIKE_STAGE_GB", "ten")
     with pytest.raises(StorageError, match="number of gigabytes"):
         staging.make_room(1)
+
+
+def test_what_changed_after_it_was_sent_is_sent_again(bucket: str) -> None:
+    """As after a kill: what was written last had not gone yet."""
+    place = staging.local(f"{bucket}/cache")
+    with sending.to_bucket(place):
+        place.mkdir(parents=True)
+        (place / "shard").write_bytes(b"one")
+    (place / "shard").write_bytes(b"two")
+    with sending.to_bucket(place):
+        pass
+    assert storage.read(f"{bucket}/cache/shard") == b"two"
+    (place / "shard").write_bytes(b"six")
+    staging.fetch(place)
+    assert (place / "shard").read_bytes() == b"two"

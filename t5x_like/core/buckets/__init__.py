@@ -1,0 +1,1 @@
+"""Files in buckets, and their copies on the disks of hosts."""
