@@ -115,9 +115,9 @@ def differences(hosts: Sequence[Host]) -> list[str]:
                 f"{first.devices} {first.device_kind}"
             )
         for package in sorted(one.versions.keys() | first.versions.keys()):
-            mine, theirs = one.versions.get(package), first.versions.get(package)
+            mine, theirs = (host.versions.get(package, "missing") for host in (one, first))
             if mine != theirs:
-                lines.append(f"{one.name} has {package} {mine}, {first.name} has {theirs}")
+                lines.append(f"{package} is {mine} on {one.name}, {theirs} on {first.name}")
     return lines
 
 
