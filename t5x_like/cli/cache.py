@@ -122,7 +122,7 @@ def _parse(
 
 
 def _print(cache: Cache) -> None:
-    print(staging.address(cache.directory) or cache.directory)
+    print(staging.known_as(cache.directory))
     for name, split in cache.manifest.splits.items():
         tokens = ", ".join(
             f"{count:,} tokens of {feature}" for feature, count in split.tokens.items()

@@ -37,7 +37,7 @@ def writing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
         with tempfile.NamedTemporaryFile() as local:
             yield local
             local.flush()
-            storage.upload(Path(local.name), str(path))
+            storage.upload(str(path), Path(local.name))
         return
     temporary = temporary_name(path)
     try:

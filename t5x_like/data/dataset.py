@@ -224,7 +224,7 @@ class Data(DataNames):
         directory = self.root / one.directory
 
         def write() -> None:
-            print(f"caching {one.name} in {staging.address(directory) or directory}", flush=True)
+            print(f"caching {one.name} in {staging.known_as(directory)}", flush=True)
             self._write(one, directory, vocabulary, overwrite=overwrite)
 
         exists = lambda: Cache.exists(directory) and not overwrite  # noqa: E731

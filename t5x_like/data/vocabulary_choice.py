@@ -161,7 +161,7 @@ class VocabularyChoice:
                     return
                 print(
                     f"training a {self.kind} vocabulary of {self.size} pieces: "
-                    f"{staging.address(path) or path}",
+                    f"{staging.known_as(path)}",
                     flush=True,
                 )
                 with sending.to_bucket(path, last=[files.DESCRIPTION]):

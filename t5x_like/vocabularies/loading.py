@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_like.core.buckets import staging
+from t5x_like.core.buckets import staging, storage
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.core.spelling import alike
 from t5x_like.vocabularies import byte_bpe, files, subwords, wordpiece
@@ -57,7 +57,8 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
         return _of_file(path, extra_ids)
     raise FileNotFoundError(
         f"no vocabulary {str(spec)!r}: give {BYTES!r}, a SentencePiece .model file, a "
-        f"{WORDPIECE}, a {files.TOKENIZER} or a directory{_nearest(path)}"
+        f"{WORDPIECE}, a {files.TOKENIZER} or a directory"
+        + ("" if storage.is_url(spec) else _nearest(path))
     )
 
 

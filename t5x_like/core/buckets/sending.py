@@ -25,7 +25,7 @@ def written(named: str | os.PathLike) -> Iterator[Path]:
     """
     path = staging.local(named)
     if storage.is_url(named):
-        storage.check_writable(str(named))
+        storage.check_writable(str(named).rstrip("/").rpartition("/")[0])
         path.parent.mkdir(parents=True, exist_ok=True)
     with to_bucket(path):
         yield path
@@ -147,7 +147,7 @@ class Sender:
 
 def _upload(file: Path, url: str) -> None:
     before = file.stat()
-    storage.upload(file, url)
+    storage.upload(url, file)
     after = file.stat()
     # A file that grew meanwhile is sent again.
     if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):

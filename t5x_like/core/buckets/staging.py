@@ -57,6 +57,11 @@ def address(path: Path) -> str | None:
     return f"{parts[0]}://{'/'.join(parts[1:])}"
 
 
+def known_as(path: Path) -> str:
+    """What a user calls a place: its address if it is a copy."""
+    return address(path) or str(path)
+
+
 def fetched(named: str | os.PathLike) -> Path:
     """The place on this disk of what a user names; that of an address has its newest content."""
     path = local(named)

@@ -310,8 +310,8 @@ def check_writable(url: str) -> None:
 
 
 @_with_our_errors
-def upload(local: Path, url: str) -> None:
-    """Copies a file to an address, where it appears whole or not at all."""
+def upload(url: str, local: Path) -> None:
+    """Writes a file's bytes as an object, which appears whole or not at all."""
     fs, inside = filesystem(url)
     fs.put_file(str(local), inside)
 

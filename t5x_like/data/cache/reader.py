@@ -82,12 +82,13 @@ class Cache:
         manifest = read_manifest(directory)
         if corpus_fingerprint not in (None, manifest.corpus_fingerprint):
             raise CacheError(
-                f"the cache {directory} is of another text than {manifest.corpus!r} has now: the "
-                f"files, their reading options or the Python version changed; {_REMAKE}"
+                f"the cache {staging.known_as(directory)} is of another text than "
+                f"{manifest.corpus!r} has now: the files, their reading options or the Python "
+                f"version changed; {_REMAKE}"
             )
         if vocabulary_fingerprint not in (None, manifest.vocabulary_fingerprint):
             raise CacheError(
-                f"the cache {directory} was tokenised with another vocabulary "
+                f"the cache {staging.known_as(directory)} was tokenised with another vocabulary "
                 f"({manifest.vocabulary}); name that vocabulary or another cache directory, or "
                 f"{_REMAKE}"
             )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5x_like.core import progress as bars
+from t5x_like.core.buckets import staging
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import blocks, tokenization
 from t5x_like.data.cache.blocks import Place
@@ -253,13 +254,15 @@ def keep_or_clear(directory: Path, wanted: Manifest, *, overwrite: bool) -> Mani
     ).manifest
     if cut_by(found) != cut_by(wanted):
         raise CacheError(
-            f"{directory} holds {wanted.corpus!r} in segments by the rule {found.segmentation!r}, "
-            f"not {wanted.segmentation!r}; choose another directory or overwrite it"
+            f"{staging.known_as(directory)} holds {wanted.corpus!r} in segments by the rule "
+            f"{found.segmentation!r}, not {wanted.segmentation!r}; choose another directory or "
+            "overwrite it"
         )
     if found.materialized != wanted.materialized:
         raise CacheError(
-            f"{directory} holds {wanted.corpus!r} materialized as {found.materialized}, not as "
-            f"{wanted.materialized}; choose another directory or overwrite it"
+            f"{staging.known_as(directory)} holds {wanted.corpus!r} materialized as "
+            f"{found.materialized}, not as {wanted.materialized}; choose another directory or "
+            "overwrite it"
         )
     return found
 

@@ -284,9 +284,9 @@ def test_a_runner_that_loses_or_repeats_text_is_found_out(tmp_path, texts, monke
 def test_an_upload_that_is_lost_is_an_error(texts, bucket, monkeypatch):
     upload = storage.upload
 
-    def losing(local, url):
+    def losing(url, local):
         if not url.endswith("train-00000.arrayrecord"):
-            upload(local, url)
+            upload(url, local)
 
     monkeypatch.setattr(storage, "upload", losing)
     with pytest.raises(OSError, match=r"does not have train-00000\.arrayrecord as written"):

@@ -232,5 +232,5 @@ def _finishing(
         yield dataclasses.replace(plan, directory=made)
         made_here = {path.name for path in here.iterdir()}
         for name in [*sorted(made_here - {MANIFEST}), MANIFEST]:
-            storage.upload(here / name, f"{folder.place}/{name}")
+            storage.upload(f"{folder.place}/{name}", here / name)
         list(pool.map(folder.remove, set(folder.names()) - made_here - set(names)))

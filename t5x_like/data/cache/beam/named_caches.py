@@ -37,7 +37,7 @@ def make_caches(data: Data, options: Sequence[str], *, overwrite: bool = False) 
     caches = []
     for task, corpus in found:
         directory = data.root / task.with_directory(vocabulary).directory
-        print(f"caching {task.name} in {staging.address(directory) or directory}", flush=True)
+        print(f"caching {task.name} in {staging.known_as(directory)}", flush=True)
         manifest = cache_writer.write_cache(
             directory,
             corpus,

@@ -97,4 +97,4 @@ class SharedFolder:
             yield dataclasses.replace(plan, directory=made)
             names = [path.name for path in Path(made).iterdir()]
             for name in sorted(names, key=lambda name: [name.endswith(s) for s in SIDECARS[::-1]]):
-                storage.upload(Path(made) / name, self._of(name))
+                storage.upload(self._of(name), Path(made) / name)
