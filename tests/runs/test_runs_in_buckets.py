@@ -11,36 +11,43 @@ from pathlib import Path
 import emulators
 import faulty_proxy
 import pytest
-from tiny_run import Tiny, assert_same_state, finish, losses
+from tiny_run import Result, Tiny, assert_same_state, finish, losses
 
 from t5x_like.core.buckets import storage
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 
-STEPS = {"TRAIN_STEPS": 24, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 12}
+STEPS = {"TRAIN_STEPS": 12, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 6}
 WAIT_SECONDS = 300
 
 
 def start_two(tiny: Tiny, argv: Sequence[str], disks: str) -> list[subprocess.Popen[str]]:
     """Two hosts, each with a disk of its own for copies."""
-    joining = ("--distributed", f"--coordinator_address=127.0.0.1:{emulators.free_port()}")
-    return [
-        tiny.start(
-            [*argv, *joining, "--num_processes=2", f"--process_id={n}"],
-            env={"T5X_LIKE_STAGE": str(tiny.root / f"{disks}{n}")},
-        )
-        for n in range(2)
-    ]
+    return tiny.start_two(
+        argv, env=[{"T5X_LIKE_STAGE": str(tiny.root / f"{disks}{n}")} for n in range(2)]
+    )
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
+    """The run of two hosts on one disk."""
+    root = tmp_path_factory.mktemp("straight")
+    tiny = Tiny(root, unused, {"CORPUS": str(text)})
+    finish(*tiny.start_two(tiny.flags("run", **STEPS)))
+    return root / "run"
+
+
+def unused(*argv: str) -> Result:
+    raise AssertionError(argv)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gs", "s3"])
 def test_hosts_without_a_shared_disk_train_as_on_one(
-    kind: str, tiny: Tiny, text: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tiny: Tiny, text: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests fail now and then, and all hosts are lost once: the run is that of a disk."""
     for package in emulators.NEEDS[kind]:
         pytest.importorskip(package)
-    finish(*start_two(tiny, tiny.flags("straight", **STEPS), "none"))
 
     port = emulators.free_port()
     seen = f"http://127.0.0.1:{port}"
@@ -57,7 +64,7 @@ def test_hosts_without_a_shared_disk_train_as_on_one(
             "MODEL_DIR": f"{kind}://mine/run",
         }
         command = tiny.flags("unused", **STEPS, **places)
-        proxy.every = 20
+        proxy.every = 40
         lost = start_two(tiny, command, "first")
         checkpoints = Checkpoints(f"{kind}://mine/run/checkpoints")
         deadline = time.monotonic() + WAIT_SECONDS
@@ -74,8 +81,8 @@ def test_hosts_without_a_shared_disk_train_as_on_one(
         proxy.every = 0
 
         run = storage.path(f"{kind}://mine/run")
-        assert_same_state(run, tiny.root / "straight")
-        assert losses(run) == losses(tiny.root / "straight")
+        assert_same_state(run, straight)
+        assert losses(run) == losses(straight)
         export = tiny.cli("export", "--from", str(run), "--to", f"{kind}://mine/exported")
         assert export.status == 0, export.err
         assert "exported/model.safetensors" in storage.files_below(f"{kind}://mine")

@@ -94,15 +94,19 @@ class Tiny:
         )
 
     def start_two(
-        self, argv: Sequence[str], *, driver: Sequence[str] = ()
+        self,
+        argv: Sequence[str],
+        *,
+        driver: Sequence[str] = (),
+        env: Sequence[Mapping[str, str]] = ({}, {}),
     ) -> list[subprocess.Popen[str]]:
-        """Starts two processes that find each other, with two devices each."""
+        """Starts two processes that find each other, with two devices each, and `env` of each."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         joining = ("--distributed", f"--coordinator_address={address}", "--num_processes=2")
         return [
-            self.start([*argv, *joining, f"--process_id={n}"], devices=2, driver=driver)
+            self.start([*argv, *joining, f"--process_id={n}"], devices=2, driver=driver, env=env[n])
             for n in range(2)
         ]
 
