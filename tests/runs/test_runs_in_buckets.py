@@ -14,9 +14,8 @@ import pytest
 from tiny_run import Result, Tiny, assert_same_state, finish, losses
 
 from t5x_like.core.buckets import storage
-from t5x_like.training.checkpointing.checkpoints import Checkpoints
 
-STEPS = {"TRAIN_STEPS": 12, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 6}
+STEPS = {"TRAIN_STEPS": 16, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 8}
 WAIT_SECONDS = 300
 
 
@@ -38,6 +37,15 @@ def straight(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
 
 def unused(*argv: str) -> Result:
     raise AssertionError(argv)
+
+
+def wait_for(url: str, process: subprocess.Popen[str]) -> None:
+    """Waits until an object is there, while the process that makes it lives."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while storage.info_of(url) is None:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.2)
 
 
 @pytest.mark.slow
@@ -66,15 +74,12 @@ def test_hosts_without_a_shared_disk_train_as_on_one(
         command = tiny.flags("unused", **STEPS, **places)
         proxy.every = 40
         lost = start_two(tiny, command, "first")
-        checkpoints = Checkpoints(f"{kind}://mine/run/checkpoints")
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not checkpoints.steps():
-            assert time.monotonic() < deadline
-            assert lost[0].poll() is None, lost[0].communicate()
-            time.sleep(0.2)
-        for process in lost:
-            process.kill()
-            process.communicate()
+        try:
+            wait_for(f"{kind}://mine/run/checkpoints/4/commit_success.txt", lost[0])
+        finally:
+            for process in lost:
+                process.kill()
+                process.communicate()
         first, _ = finish(*start_two(tiny, command, "second"))
         assert "Resuming from step" in first.err
         assert proxy.done.keys() == {"503", "429", "cut"}

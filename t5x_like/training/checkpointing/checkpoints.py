@@ -91,10 +91,11 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps that were saved completely, ascending."""
-        if not self.directory.exists():
-            return []
         names = ocp.path.step.standard_name_format()
-        return sorted(found.step for found in names.find_all(self.directory))
+        try:
+            return sorted(found.step for found in names.find_all(self.directory))
+        except FileNotFoundError:  # a bucket's folder comes and goes with what is in it
+            return []
 
     def metadata(self, step: int | None = None) -> Metadata | None:
         """The metadata of a step; reads no weights.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
 from typing import Any
 
 import orbax.checkpoint as ocp
@@ -43,11 +42,6 @@ def _support_s3() -> None:
     from orbax.checkpoint._src.path import gcs_utils
     from orbax.checkpoint._src.serialization import tensorstore_utils
 
-    # tensorstore complains of files that are missing where variables have the credentials.
-    files = {"AWS_CONFIG_FILE": "config", "AWS_SHARED_CREDENTIALS_FILE": "credentials"}
-    for variable, name in files.items():
-        if variable not in os.environ and not (Path.home() / ".aws" / name).exists():
-            os.environ[variable] = os.devnull
     of_gcs = gcs_utils.get_kvstore_for_gcs
 
     def store(path: str) -> dict[str, Any]:
