@@ -72,7 +72,7 @@ def test_hosts_without_a_shared_disk_train_as_on_one(
             "MODEL_DIR": f"{kind}://mine/run",
         }
         command = tiny.flags("unused", **STEPS, **places)
-        proxy.every = 40
+        proxy.every = 80
         lost = start_two(tiny, command, "first")
         try:
             wait_for(f"{kind}://mine/run/checkpoints/4/commit_success.txt", lost[0])
