@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import orbax.checkpoint as ocp
 
 from t5x_like.training.step import TrainState
+
+_FILE_BYTES = 64 * 2**20
 
 
 class CheckpointError(RuntimeError):
@@ -21,6 +24,11 @@ def items_of(state: TrainState) -> dict[str, Any]:
         training["carry"] = state.carry
     items = {"params": state.params, "training": training}
     return items if state.ema is None else items | {"ema": state.ema}
+
+
+def save_arguments(tree: Any) -> ocp.args.PyTreeSave:
+    """Arguments to save a tree file by file; memory holds the content of a file once more."""
+    return ocp.args.PyTreeSave(tree, ocdbt_target_data_file_size=_FILE_BYTES)
 
 
 def describe(items: Mapping[str, Any]) -> dict[str, list]:

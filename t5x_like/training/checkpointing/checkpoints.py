@@ -28,6 +28,7 @@ from t5x_like.training.checkpointing.checkpoint_items import (
     check_leaves,
     describe,
     items_of,
+    save_arguments,
 )
 from t5x_like.training.checkpointing.lazy_arrays import lazy_tree
 from t5x_like.training.checkpointing.ranking import (
@@ -44,7 +45,6 @@ logger = logging.getLogger(__name__)
 Metadata = Mapping[str, Any]
 _Read = Callable[[int, Mapping[str, Any]], dict[str, Any] | None]
 _MOVED = "damaged"
-_FILE_BYTES = 64 * 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Checkpoints:
         saved = self._manager.save(
             step,
             args=ocp.args.Composite(
-                **{name: _save_arguments(tree) for name, tree in items.items()},
+                **{name: save_arguments(tree) for name, tree in items.items()},
                 metadata=ocp.args.JsonSave(document),
             ),
             metrics=dict(metrics),
@@ -394,8 +394,3 @@ class Checkpoints:
         checksums.write(
             self.directory / str(step), process=jax.process_index(), processes=jax.process_count()
         )
-
-
-def _save_arguments(tree: Any) -> ocp.args.PyTreeSave:
-    """Arguments to save a tree file by file; memory holds the content of a file once more."""
-    return ocp.args.PyTreeSave(tree, ocdbt_target_data_file_size=_FILE_BYTES)
