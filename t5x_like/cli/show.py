@@ -161,11 +161,14 @@ def _views(examples: Examples, args: argparse.Namespace) -> Iterator[tuple[str, 
     from t5x_like.display.example_view import view
 
     task = examples.task
-    if args.start >= len(examples):
+    end = args.start + args.n
+    if end > _epoch_rows(examples):  # to count the rows of all epochs may take long
+        end = min(end, len(examples))
+    if args.start >= end:
         raise ValueError(
             f"--start {args.start}: there are {len(examples)} rows of {task.name}, from 0 on"
         )
-    for n in range(args.start, min(args.start + args.n, len(examples))):
+    for n in range(args.start, end):
         for k, features in enumerate(examples.features(n)):
             place = f"row {n}, example {k}" if args.pack else f"row {n}"
             yield place, view(features, task.features, task.vocabulary)
@@ -178,19 +181,24 @@ def _summary(examples: Examples) -> str:
     """How many rows there are, and how full the first hundred are."""
     from t5x_like.data.samples.packing import PackedSamples
 
-    looked_at = min(len(examples), _LOOKED_AT)
+    looked_at = min(_epoch_rows(examples), _LOOKED_AT)
     filled: dict[str, list[float]] = {}
     for n in range(looked_at):
         for name, share in _shares(examples[n]).items():
             filled.setdefault(name, []).append(share)
     shares = ", ".join(f"{name} {sum(values) / looked_at:.1%}" for name, values in filled.items())
-    parts = [f"{len(examples):,} rows an epoch"]
+    parts = [f"{_epoch_rows(examples):,} rows an epoch"]
     if isinstance(examples.samples, PackedSamples):
         full = examples.samples.efficiency
         parts.append("packed " + ", ".join(f"{name} {share:.1%}" for name, share in full.items()))
     if looked_at:
         parts.append(f"of the first {looked_at}: {shares}")
     return "; ".join(parts)
+
+
+def _epoch_rows(examples: Examples) -> int:
+    """The rows of the first epoch; 0 if there are none."""
+    return examples.epochs.epoch_of(0).size if examples.samples else 0
 
 
 def _shares(row: Mapping) -> dict[str, float]:

@@ -9,12 +9,52 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 Numbered = tuple[int, int]
-"""The place of a component, and the number n = epoch * size + index of one of its examples."""
+"""The place of a component, and the number of one of its examples, counted through all epochs."""
+
+
+class Epoch(NamedTuple):
+    """Some consecutive numbers of examples, which a stream reads in an order of their own.
+
+    Attributes:
+      number: 0 for the first.
+      begin: the number of its first example.
+      size: how many examples it has.
+    """
+
+    number: int
+    begin: int
+    size: int
+
+
+class Epochs(Protocol):
+    """The division of numbers 0, 1, ... into epochs, and the sample that each number is."""
+
+    def epoch_of(self, n: int) -> Epoch:
+        """The epoch that holds number `n`."""
+
+    def sample_of(self, n: int) -> int:
+        """The sample that number `n` is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EqualEpochs:
+    """Epochs of all `size` samples."""
+
+    size: int
+
+    def epoch_of(self, n: int) -> Epoch:
+        """The epoch that holds number `n`."""
+        number = n // self.size
+        return Epoch(number, number * self.size, self.size)
+
+    def sample_of(self, n: int) -> int:
+        """The sample that number `n` is."""
+        return n % self.size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,13 +63,13 @@ class Part:
 
     Attributes:
       name: the name from which, with the seed, its order is derived.
-      size: the number of examples in an epoch.
+      epochs: its epochs.
       weight: its share of the rows, relative to those of the other components.
       rows: its number of rows in every batch, where rows are carried from batch to batch.
     """
 
     name: str
-    size: int
+    epochs: Epochs
     weight: int
     rows: int | None
 
@@ -61,33 +101,34 @@ def order(parts: Sequence[Part], *, batch_size: int, seed: int, shuffle: bool) -
 
 
 def _mix(parts: Sequence[Part], *, seed: int, shuffle: bool) -> Order:
-    epochs = [
-        Epochs(k, part.size, _seed(seed, part.name) if shuffle else None)
+    rows = [
+        OwnRows(k, part.epochs, _seed(seed, part.name) if shuffle else None)
         for k, part in enumerate(parts)
     ]
-    return epochs[0] if len(epochs) == 1 else Mixed(epochs, _choice([p.weight for p in parts]))
+    return rows[0] if len(rows) == 1 else Mixed(rows, _choice([p.weight for p in parts]))
 
 
 @dataclasses.dataclass(frozen=True)
-class Epochs:
-    """The rows of one component: its examples in epochs. Each epoch has all of them.
+class OwnRows:
+    """The rows of one component: its examples, epoch by epoch.
 
     Attributes:
       component: its place among the components.
-      size: the number of examples in an epoch.
+      epochs: its epochs.
       seed: the seed of the shuffling, from which each epoch derives its own; None does not shuffle.
     """
 
     component: int
-    size: int
+    epochs: Epochs
     seed: int | None
 
     def __getitem__(self, row: int) -> Numbered:
-        epoch, index = divmod(row, self.size)
-        if self.seed is not None:
-            seed = (self.seed + epoch) % 2**32
-            index = _shuffle()(index, max_index=self.size - 1, seed=seed, rounds=4)
-        return self.component, epoch * self.size + index
+        if self.seed is None:
+            return self.component, row
+        epoch, begin, size = self.epochs.epoch_of(row)
+        seed = (self.seed + epoch) % 2**32
+        index = _shuffle()(row - begin, max_index=size - 1, seed=seed, rounds=4)
+        return self.component, begin + index
 
 
 @functools.cache
@@ -103,17 +144,17 @@ class Mixed:
     """The rows of several components.
 
     Attributes:
-      epochs: the rows of each component.
-      choice: for each row, the place of its component plus len(epochs) times the number of earlier
+      parts: the rows of each component.
+      choice: for each row, the place of its component plus len(parts) times the number of earlier
         rows of that component.
     """
 
-    epochs: Sequence[Epochs]
+    parts: Sequence[OwnRows]
     choice: Any
 
     def __getitem__(self, row: int) -> Numbered:
-        number, component = divmod(self.choice[row], len(self.epochs))
-        return self.epochs[component][number]
+        number, component = divmod(self.choice[row], len(self.parts))
+        return self.parts[component][number]
 
 
 def _choice(weights: Sequence[int]) -> Any:

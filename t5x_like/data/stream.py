@@ -15,7 +15,8 @@ import numpy as np
 from t5x_like.core.protocols import FeatureConverter, FeatureSpec, TokenIds
 from t5x_like.data import late_steps
 from t5x_like.data.cache.workers import die_with_parent
-from t5x_like.data.order import Order, Part, order
+from t5x_like.data.order import Epochs, Order, Part, order
+from t5x_like.data.samples.passes import epochs_of
 from t5x_like.data.samples.randomness import noise_source, reused_rng
 from t5x_like.data.samples.samples import Sample, Samples
 from t5x_like.data.task import Task
@@ -27,7 +28,7 @@ Row = dict[str, np.ndarray]
 class Examples:
     """The rows of one task's split, before they are shuffled.
 
-    Row n = epoch * size + index holds model features.
+    Row n, counted through all epochs, holds model features.
 
     Attributes:
       task: the opened task.
@@ -45,11 +46,13 @@ class Examples:
     rows: int | None = None
 
     def __len__(self) -> int:
-        return self._size
+        """The number of samples: the rows after which the samples begin again."""
+        return len(self.samples)
 
     @functools.cached_property
-    def _size(self) -> int:
-        return len(self.samples)
+    def epochs(self) -> Epochs:
+        """The epochs of the rows."""
+        return epochs_of(self.samples)
 
     @functools.cached_property
     def _noise(self) -> str:
@@ -77,7 +80,7 @@ class Examples:
 
     def features(self, n: int) -> list[Sample]:
         """The examples that share row n, end of sequence appended."""
-        objective, index = self.task.objective, n % self._size
+        objective, index = self.task.objective, self.epochs.sample_of(n)
         rng = None
         if objective is not None:
             rng = reused_rng(self.seed, self._noise, index if objective.static else n)
@@ -156,7 +159,7 @@ def train_stream(
 
     rows = _checked_rows(rows, batch_size)
     _check_not_empty(examples)
-    parts = [Part(e.task.name, len(e.samples), e.task.weight, e.rows) for e in examples]
+    parts = [Part(e.task.name, e.epochs, e.task.weight, e.rows) for e in examples]
     seeds = {one.seed for one in examples}
     if len(seeds) > 1:
         raise ValueError(f"the tasks of one stream have one seed, not {sorted(seeds)}")
@@ -229,7 +232,7 @@ def eval_stream(
 
 def _check_not_empty(examples: Sequence[Examples]) -> None:
     for one in examples:
-        if not len(one.samples):
+        if not one.samples:
             raise ValueError(
                 f"task {one.task.name!r} has no samples in this split: the split has no text"
             )

@@ -171,11 +171,13 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
     for part, end in zip(batches, ends, strict=True):
         rows = (end - part.start) * part.run.options.batch_size
         whole = sum(one.task.weight for one in part.train)
-        texts = [
-            f"{one.task.name} ({one.task.tokens():,} tokens, {len(one):,} rows, "
-            f"{rows * one.task.weight / whole / len(one):.3g} epochs)"
-            for one in part.train
-        ]
+        texts = []
+        for one in part.train:
+            size = one.epochs.epoch_of(0).size
+            epochs = rows * one.task.weight / whole / size
+            texts.append(
+                f"{one.task.name} ({one.task.tokens():,} tokens, {size:,} rows, {epochs:.3g} epochs)"
+            )
         when = f"Steps {part.start + 1:,} to {end:,} read" if len(batches) > 1 else "Reads"
         yield f"{when} {', '.join(texts)}."
     parts = {part.run.options.microbatches or 1 for part in batches} - {1}

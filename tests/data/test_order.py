@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5x_like.data import order
-from t5x_like.data.order import Part, shares
+from t5x_like.data.order import EqualEpochs, Part, shares
 
 
 def parts(*weights: int, size: int = 5, rows: list[int] | None = None) -> list[Part]:
     own = rows or [None] * len(weights)
-    return [Part("abc"[k], size + k, weights[k], own[k]) for k in range(len(weights))]
+    return [Part("abc"[k], EqualEpochs(size + k), weights[k], own[k]) for k in range(len(weights))]
 
 
 def rows_of(count: int, mixed: list[Part], **options) -> list[tuple[int, int]]:
@@ -47,7 +47,7 @@ def test_each_component_is_read_in_epochs():
 def test_order_of_a_seed_is_fixed():
     # Later versions of this code and of Grain resume runs.
     assert [order._seed(0, name) for name in ("a", "b")] == [2598482685, 4059100481]
-    rows = rows_of(16, [Part("task", 8, 1, None)], seed=3)
+    rows = rows_of(16, [Part("task", EqualEpochs(8), 1, None)], seed=3)
     assert "".join("abcdefgh"[n % 8] for _, n in rows) == "cdbfehgaefdcgbah"
 
 
@@ -58,7 +58,7 @@ def test_order_is_what_grain_makes_of_its_shuffled_and_mixed_datasets(weights, s
     mixed = parts(*weights, size=11)
     datasets = []
     for k, part in enumerate(mixed):
-        numbered = grain.MapDataset.range(part.size).map_with_index(lambda n, _, k=k: (k, n))
+        numbered = grain.MapDataset.range(part.epochs.size).map_with_index(lambda n, _, k=k: (k, n))
         if shuffle:
             numbered = numbered.shuffle(seed=order._seed(0, part.name))
         datasets.append(numbered.repeat())

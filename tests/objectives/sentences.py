@@ -30,6 +30,13 @@ class InMemory:
     def __getitem__(self, document: int) -> np.ndarray:
         return self.documents[document]
 
+    def heads(self, documents: range) -> np.ndarray:
+        return self.starts[documents.start : documents.stop + 1]
+
+    def bounds(self, documents: range) -> np.ndarray:
+        some = self.documents[documents.start : documents.stop]
+        return np.unique(np.concatenate(some))
+
     def word_starts(self, start: int, end: int) -> np.ndarray:
         if self.begins_word is None:
             return np.ones(end - start, bool)

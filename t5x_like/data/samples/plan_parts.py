@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,12 +18,13 @@ from t5x_like.core import progress
 from t5x_like.core.protocols import TokenIds
 from t5x_like.data.cache import workers
 from t5x_like.data.samples.randomness import example_rng
-from t5x_like.data.samples.token_stream import Segments, TokenStream
+from t5x_like.data.samples.segments import Segments
+from t5x_like.data.samples.token_stream import TokenStream
 
 START, END = "_start", "_end"
 """Of the names of two columns between which a text lies."""
 
-_TOKENS = 1 << 22
+_TOKENS = 1 << 23
 """Tokens of a part, at least. Blocks of sentences end where a part does."""
 _PARTS_OF_A_PROCESS = 4
 """Fewer take less time than the start of a process."""
@@ -50,11 +52,13 @@ class PlanParts:
     def __call__(self, job: tuple[int, range]) -> np.ndarray:
         """The rows of a part of this number: int64 [n, columns]."""
         number, part = job
-        arguments = Segments(self.stream, self.ids), example_rng(0, self.source, number)
+        rng = example_rng(0, self.source, number)
         if self.rows is None:
-            with self.stream.read_ahead(part, most=4 * _TOKENS):
-                return self._rows(self.shape.plan(*arguments, part))
-        return self._rows(self.shape.plan_rows(*arguments, part, self.rows))
+            documents = Segments(self.stream, self.ids, part=part)
+            return self._rows(self.shape.plan(documents, rng, part))
+        return self._rows(
+            self.shape.plan_rows(Segments(self.stream, self.ids), rng, part, self.rows)
+        )
 
     def _rows(self, blocks: Iterable[Any]) -> np.ndarray:
         columns = tuple(self.shape.columns)
@@ -75,7 +79,8 @@ class PlanParts:
         total = edges[-1]
         parts = [range(*pair) for pair in itertools.pairwise(edges)]
         spread = 1
-        if self.stream.split.directory is not None:
+        daemon = multiprocessing.current_process().daemon  # it may not start processes
+        if self.stream.split.directory is not None and not daemon:
             spread = max(1, min(workers.default_workers(), len(parts) // _PARTS_OF_A_PROCESS))
         bar = progress.bar(
             total=total,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from t5x_like.core.protocols import TokenIds
 from t5x_like.data.samples import plans
+from t5x_like.data.samples.passes import Passes
 from t5x_like.data.samples.plan_parts import END, START, PlanParts, texts_of
 from t5x_like.data.samples.randomness import noise_source
 from t5x_like.data.samples.token_stream import FEATURE, TokenStream
@@ -89,23 +92,39 @@ def plan_samples(
     constants: Mapping[str, np.ndarray],
     rows: int | None,
     ids: TokenIds | None,
-) -> PlannedSamples:
+) -> PlannedSamples | Passes:
     """The samples of a `geometry.Planned`, or of a `geometry.Carried` for batches of `rows`.
 
     Raises:
       ValueError: `rows` is None for a carried geometry, or the plan is invalid.
     """
-    source = noise_source("plan", shape)
+    passes = getattr(shape, "passes", 1)
+    # A pass has the same plan, whatever the number of passes.
+    one = shape if passes == 1 else dataclasses.replace(shape, passes=1)
+    plan = functools.partial(_plan_pass, stream, one, dict(constants), rows, ids)
+    return plan(0) if passes == 1 else Passes(plan, passes)
+
+
+def _plan_pass(
+    stream: TokenStream,
+    shape: Any,
+    constants: Mapping[str, np.ndarray],
+    rows: int | None,
+    ids: TokenIds | None,
+    number: int,
+) -> PlannedSamples:
     columns = tuple(shape.columns)
     texts_of(columns)
     carried = hasattr(shape, "plan_rows")
     if carried and rows is None:
         raise ValueError(f"{shape} carries rows from batch to batch: say how many a batch has")
+    pass_name = f"|pass {number}" if number else ""
 
     # The noise depends on the geometry alone: a text has one plan, which all runs share.
+    source = noise_source("plan", shape) + pass_name
     parts = PlanParts(stream, shape, rows if carried else None, ids, source)
 
-    what = f"{plans.identity(shape)}|{rows}" if carried else plans.identity(shape)
+    what = f"{plans.identity(shape)}|{rows}" if carried else plans.identity(shape) + pass_name
     if ids is not None and ids.word_starts is not None:
         what += "|words"
     table = plans.load_or_make(stream.split, what, parts.made, columns=len(columns), bar=False)

@@ -2,12 +2,13 @@
 
 A table is one file, which is written whole or not at all: the number of its values, then the values
 row by row (int64, little-endian). It is written while it is computed and mapped when it is read, so
-that memory is bounded. Processes that make the same table at the same time write the same bytes,
-and the last rename wins.
+that memory is bounded. One process makes a table, while others that want it wait. Where files have
+no locks, they write the same bytes, and the last rename wins.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -21,9 +22,10 @@ import numpy as np
 
 from t5x_like.core import progress, whole_files
 from t5x_like.core.buckets import sending, staging
-from t5x_like.data.cache.format import plan_name
+from t5x_like.data.cache.format import CacheError, plan_name
+from t5x_like.data.cache.lock import sole_writer
 
-VERSION = 3
+VERSION = 4
 """The version of the file format and of the code with which this package's geometries plan."""
 _DTYPE = np.dtype("<i8")
 _SILENT_SECONDS = 2
@@ -90,12 +92,27 @@ def load_or_make(
     if table := _open(path, columns):
         return table
     try:
-        with sending.to_bucket(path):
-            _write(path, planned())
+        with _sole_maker(path):
+            if table := _open(path, columns):  # another process made it while this one waited
+                return table
+            with sending.to_bucket(path):
+                _write(path, planned())
     except OSError as error:
         _warn(split.directory, error.strerror or str(error))
         return _in_memory(planned(), columns)
     return _open_existing(path, columns)
+
+
+@contextlib.contextmanager
+def _sole_maker(path: Path) -> Iterator[None]:
+    """Locks a table, if files have locks there and this process may write."""
+    lock = f".{path.name}.lock"
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(CacheError):
+            stack.enter_context(sole_writer(path.parent, lock=lock))
+            # Those that wait for this file find the table; so do those that make another file.
+            stack.callback((path.parent / lock).unlink, missing_ok=True)
+        yield
 
 
 def identity(thing: object) -> str:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from t5x_like.core.protocols import TokenIds
+from t5x_like.data.cache.format import Joined
 from t5x_like.data.samples import plans
-from t5x_like.objectives.parts.words import begins_word
 
 FEATURE = "targets"
 _BLOCK = 1 << 20
-_REMEMBERED = 1 << 21
-"""Offsets of the documents that are kept in memory."""
 
 
 class Split(plans.Described, Protocol):
@@ -37,7 +33,26 @@ class Split(plans.Described, Protocol):
 
     def segments(self, i: int) -> np.ndarray: ...
 
-    def read_ahead(self, begin: int, end: int) -> contextlib.AbstractContextManager[None]: ...
+    def joined(self, begin: int, end: int, feature: str) -> Joined: ...
+
+
+class StreamPart(NamedTuple):
+    """Consecutive documents of a stream, in memory.
+
+    Attributes:
+      documents: their numbers.
+      offset: where the first of them starts in the stream.
+      tokens: [n]: their tokens, separators included.
+      bounds: int64 [S + 1]: the offsets at which their segments start, then where the last ends.
+      heads: int64 [documents + 1]: where each document's start, and the last one's end, is in
+        `bounds`.
+    """
+
+    documents: range
+    offset: int
+    tokens: np.ndarray
+    bounds: np.ndarray
+    heads: np.ndarray
 
 
 def separator(ids: TokenIds) -> int | None:
@@ -66,13 +81,13 @@ class TokenStream:
         self.separator = separator
         if separator is not None:
             self._table = plans.load_or_make(split, "separated", self._starts_with_separators)
-        self.total = int(self._starts[-1])
+        self.total = int(self.starts[-1])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(TokenStream, separator=self.separator), (self.split,)
 
     @functools.cached_property
-    def _starts(self) -> np.ndarray:
+    def starts(self) -> np.ndarray:
         """int64 [records + 1]: the offset in the stream at which each record starts."""
         if self.separator is not None:
             return self._table.values[:, 0]
@@ -80,7 +95,7 @@ class TokenStream:
         return np.asarray(self.split.offsets[FEATURE])
 
     @functools.cached_property
-    def _firsts(self) -> np.ndarray:
+    def firsts(self) -> np.ndarray:
         """int64 [documents + 1]: the first record of each document, then the number of records."""
 
         def blocks() -> Iterator[np.ndarray]:
@@ -105,7 +120,7 @@ class TokenStream:
         """int32 [end - start]: the tokens between two offsets. The caller may change the array."""
         if start >= end:
             return np.zeros(0, np.int32)
-        starts = self._starts
+        starts = self.starts
         # "right" steps over empty records that start at the same token.
         record = int(starts.searchsorted(start, "right")) - 1
         first = int(starts[record])
@@ -133,13 +148,13 @@ class TokenStream:
         none = np.zeros(0, np.int32)
         if start >= end:
             return none, none
-        starts = self._starts
+        starts = self.starts
         first = int(starts.searchsorted(start, "right")) - 1
         if end <= starts[first + 1]:
             return self._within(first, start, end), none
         last = int(starts.searchsorted(end - 1, "right")) - 1
-        own = slice(*self._firsts.searchsorted((first, last), "right").tolist())
-        documents = starts[self._firsts[own]] - start
+        own = slice(*self.firsts.searchsorted((first, last), "right").tolist())
+        documents = starts[self.firsts[own]] - start
         documents = documents[documents > 0]
         segments = [self._within(record, start, end) for record in range(first, last + 1)]
         return (
@@ -149,7 +164,7 @@ class TokenStream:
 
     def _within(self, record: int, start: int, end: int) -> np.ndarray:
         """The starts of a record's segments between `start` and `end`, counted from `start`."""
-        shift = int(self._starts[record]) - start
+        shift = int(self.starts[record]) - start
         stored = self.split.segments(record)
         low, high = stored.searchsorted(1 - shift), stored.searchsorted(end - start - shift)
         return stored[low:high] + np.int32(shift)
@@ -157,84 +172,35 @@ class TokenStream:
     def documents(self) -> Iterator[np.ndarray]:
         """The offsets of documents' starts and ends, without separators: blocks, int64 [n, 2]."""
         gap = int(self.separator is not None)
-        for begin in range(0, len(self._firsts) - 1, _BLOCK):
-            bounds = self._starts[self._firsts[begin : begin + _BLOCK + 1]]
+        for begin in range(0, len(self.firsts) - 1, _BLOCK):
+            bounds = self.starts[self.firsts[begin : begin + _BLOCK + 1]]
             yield np.stack([bounds[:-1], bounds[1:] - gap], axis=1)
 
-    def read_ahead(self, documents: range, *, most: int) -> contextlib.AbstractContextManager[None]:
-        """Has these documents in memory, read together, unless they have over `most` tokens."""
-        begin, end = self._firsts[[documents.start, documents.stop]].tolist()
-        if self._starts[end] - self._starts[begin] > most:
-            return contextlib.nullcontext()
-        return self.split.read_ahead(begin, end)
+    def part(self, documents: range) -> StreamPart:
+        """Some documents, read together."""
+        begin, end = self.firsts[[documents.start, documents.stop]].tolist()
+        starts = np.asarray(self.starts[begin : end + 1])
+        offset = int(starts[0])
+        joined = self.split.joined(begin, end, FEATURE)
+        tokens = joined.values
+        if self.separator is not None:
+            tokens = np.full(int(starts[-1]) - offset, self.separator, np.int32)
+            sizes = np.diff(self.split.offsets[FEATURE][begin : end + 1])
+            before = np.cumsum(sizes) - sizes
+            place = np.arange(len(joined.values)) + np.repeat(starts[:-1] - offset - before, sizes)
+            tokens[place] = joined.values
+        heads = self.starts[self.firsts[documents.start : documents.stop + 1]]
+        segments = joined.segments + np.repeat(starts[:-1], joined.counts)
+        bounds = np.unique(np.concatenate([heads, segments]))
+        return StreamPart(documents, offset, tokens, bounds, bounds.searchsorted(heads))
 
     def document_edges(self, tokens: int) -> list[int]:
         """Numbers of documents, from 0 to their number, with `tokens` tokens or more between."""
         offsets = np.arange(tokens, self.total, tokens)
-        records = self._starts.searchsorted(offsets)
-        last = len(self._firsts) - 1
-        between = np.unique(self._firsts.searchsorted(records))
+        records = self.starts.searchsorted(offsets)
+        last = len(self.firsts) - 1
+        between = np.unique(self.firsts.searchsorted(records))
         return [0, *between[(between > 0) & (between < last)].tolist(), last]
-
-
-class Segments:
-    """The `geometry.Sentences` of a stream, with the most recent documents in memory.
-
-    `ids` are those of the vocabulary, whose `word_starts` tell where words begin. Without them,
-    every token begins a word.
-    """
-
-    def __init__(self, stream: TokenStream, ids: TokenIds | None = None) -> None:
-        self._stream = stream
-        self._begins = None if ids is None or ids.word_starts is None else begins_word(ids)
-        self._split = stream.split
-        self._firsts = stream._firsts
-        self._starts = stream._starts
-        self._remembered: OrderedDict[int, np.ndarray] = OrderedDict()
-        self._size = 0
-        self.total = stream.total
-
-    def __len__(self) -> int:
-        """The number of documents, without empty ones."""
-        return len(self._firsts) - 1
-
-    def document_at(self, offset: int) -> int:
-        """The document that holds the token at `offset`."""
-        record = self._starts.searchsorted(offset, "right") - 1
-        return int(self._firsts.searchsorted(record, "right")) - 1
-
-    def word_starts(self, start: int, end: int) -> np.ndarray:
-        """bool [end - start]: whether a word starts at each of these offsets."""
-        if self._begins is None:
-            return np.ones(end - start, bool)
-        return self._begins.take(self._stream.read(start, end))
-
-    def __getitem__(self, document: int) -> np.ndarray:
-        """int64 [S + 1]: the offsets at which a document's S >= 1 segments start, then its end.
-
-        A document without segments counts as one segment. The array must not be changed.
-        """
-        bounds = self._remembered.get(document)
-        if bounds is not None:
-            self._remembered.move_to_end(document)
-            return bounds
-        bounds = self._remembered[document] = self._bounds(document)
-        self._size += len(bounds)
-        while self._size > _REMEMBERED and len(self._remembered) > 1:
-            self._size -= len(self._remembered.popitem(last=False)[1])
-        return bounds
-
-    def _bounds(self, document: int) -> np.ndarray:
-        if not 0 <= document < len(self):
-            raise IndexError(f"no document {document} among {len(self)}")
-        first, last = self._firsts[document : document + 2].tolist()
-        begin, end = self._starts[first], self._starts[last]
-        segments = [self._split.segments(i) + self._starts[i] for i in range(first, last)]
-        if not len(segments[0]) or segments[0][0] != begin:
-            segments.insert(0, [begin])
-        bounds = np.concatenate([*segments, [end]])
-        bounds.flags.writeable = False
-        return bounds
 
 
 def _documents(split: Split) -> Iterator[tuple[int, int, np.ndarray]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,20 +37,27 @@ class Excerpt:
     word_at_least: np.ndarray
 
     @classmethod
-    def of(cls, sentences: Sentences, windows: Sequence[np.ndarray]) -> Excerpt:
-        """From the offsets of each window's segments and its end, as `Sentences` gives them."""
-        sizes = np.array([window[-1] - window[0] + 1 for window in windows], np.int64)
-        starts = np.cumsum(sizes) - sizes
-        shifts = np.array([window[0] for window in windows], np.int64) - starts
-        counts = np.array([len(window) for window in windows], np.int64)
-        begins = _word_starts(sentences, windows, sizes)
+    def of(cls, sentences: Sentences, offsets: np.ndarray, counts: np.ndarray) -> Excerpt:
+        """From the offsets of each window's segments and of its end, one window after another.
+
+        Args:
+          sentences: the stream.
+          offsets: int64 [S + W]: the offsets.
+          counts: int64 [W]: how many are of each window, at least 2.
+        """
+        lasts = np.cumsum(counts) - 1
+        firsts = lasts + 1 - counts
+        begin, end = offsets[firsts], offsets[lasts]
+        sizes = end - begin + 1
+        shifts = begin - (np.cumsum(sizes) - sizes)
+        begins = _word_starts(sentences, begin, end)
         positions = np.arange(len(begins), dtype=np.int32)
-        before = np.where(begins, positions, -1)
-        after = np.where(begins, positions, len(begins))
+        before = np.where(begins, positions, np.int32(-1))
+        after = np.where(begins, positions, np.int32(len(begins)))
         return cls(
-            bounds=np.concatenate(windows) - np.repeat(shifts, counts),
-            firsts=np.cumsum(counts) - counts,
-            lasts=np.cumsum(counts) - 1,
+            bounds=offsets - np.repeat(shifts, counts),
+            firsts=firsts,
+            lasts=lasts,
             shifts=shifts,
             word_at_most=np.maximum.accumulate(before),
             word_at_least=np.minimum.accumulate(after[::-1])[::-1],
@@ -67,21 +74,20 @@ class Excerpt:
         return np.where(found < end, found, start)
 
 
-def _word_starts(
-    sentences: Sentences, windows: Sequence[np.ndarray], sizes: np.ndarray
-) -> np.ndarray:
-    """bool [positions]; a window's end is where the next token of the stream is, or where it ends.
+def _word_starts(sentences: Sentences, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """bool [positions] of windows; a window's end is where the next token of the stream is.
 
-    Windows that lie side by side are read together.
+    Windows that lie side by side are read together. At the end of the stream a word starts.
     """
-    edges = np.array([[window[0], window[-1]] for window in windows], np.int64)
-    apart = np.flatnonzero(edges[1:, 0] != edges[:-1, 1]) + 1
+    apart = np.flatnonzero(begin[1:] != end[:-1]) + 1
     parts = []
-    for some in np.split(np.arange(len(windows)), apart):
-        first, last = edges[some[0], 0], edges[some[-1], 1]
-        begins = sentences.word_starts(first, min(last + 1, sentences.total))
-        begins = np.append(begins, np.ones(last + 1 - first - len(begins), bool))
-        # Each window has a position more than tokens.
-        extra = np.repeat(np.arange(len(some)), sizes[some])
-        parts.append(begins[np.arange(len(extra)) - extra])
+    for first, last in itertools.pairwise([0, *apart.tolist(), len(begin)]):
+        start, stop = int(begin[first]), int(end[last - 1])
+        begins = sentences.word_starts(start, min(stop + 1, sentences.total))
+        begins = np.append(begins, np.ones(stop + 1 - start - len(begins), bool))
+        if last - first > 1:
+            # Each window has a position more than tokens.
+            between = end[first : last - 1] - start
+            begins = np.insert(begins, between, begins[between])
+        parts.append(begins)
     return np.concatenate(parts)

@@ -95,6 +95,12 @@ class Sentences(Protocol):
         document.
         """
 
+    def heads(self, documents: range) -> np.ndarray:
+        """int64 [documents + 1]: where consecutive documents start, then where the last ends."""
+
+    def bounds(self, documents: range) -> np.ndarray:
+        """int64 [S + 1]: those of consecutive documents, each end being the next one's start."""
+
     def word_starts(self, start: int, end: int) -> np.ndarray:
         """bool [end - start]: at which of these offsets a word starts.
 
@@ -113,6 +119,8 @@ class Planned(Protocol):
     Attributes:
       columns: names of the columns.
       separators: whether the stream has separators between documents.
+      passes: how often the text is planned, each time with other random numbers: `plan` makes one
+        pass. A run plans a pass when it reaches the first of its rows. 1 where it is missing.
       segments_of: the token feature whose segments a sample holds, or None. "segments" (int32 [s])
         are the positions above 0 at which a segment starts, without the cuts that a plan makes
         within one; "documents" are those at which a document starts.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _WINDOW = 256
 """Segments of a document among which random texts are, at most."""
 _LEAST_WINDOWS, _MOST_WINDOWS = 64, 4096
-_SHARE = 0.25
+_SHARE = 1 / 16
 """Tokens of these windows, by those of the documents whose pairs they are for, in a text of more
 than `_MOST_WINDOWS` documents. Of fewer, there are as many: all documents of a small text."""
 
@@ -55,7 +55,7 @@ class Elsewhere:
             bounds = sentences[document]
             start = int(rng.integers(max(1, len(bounds) - _WINDOW)))
             some = bounds[start : start + _WINDOW + 1]
-            window = short_segments(sentences, some, length)
+            window = in_pieces(sentences, some, longest=length, piece=(length + 1) // 2)
             ends = some[-1] == bounds[-1]
             before = int(window.searchsorted(window[-1] - length, "right"))
             windows.append(window)
@@ -63,8 +63,10 @@ class Elsewhere:
             choices.append(len(window) - 1 if ends else max(1, before))
             size += int(window[-1] - window[0])
         order = np.argsort(documents, kind="stable")
+        windows = [windows[i] for i in order]
+        counts = np.fromiter(map(len, windows), np.int64, len(windows))
         return cls(
-            Excerpt.of(sentences, [windows[i] for i in order]),
+            Excerpt.of(sentences, np.concatenate(windows), counts),
             np.array(documents)[order],
             np.array(choices)[order],
         )
@@ -96,11 +98,6 @@ def _rounds(documents: int, rng: np.random.Generator) -> Iterator[int]:
         yield int(rng.integers(documents))
     while True:
         yield from rng.permutation(documents).tolist()
-
-
-def short_segments(sentences: Sentences, bounds: np.ndarray, length: int) -> np.ndarray:
-    """Offsets of segments, none longer than a sample."""
-    return in_pieces(sentences, bounds, longest=length, piece=(length + 1) // 2)
 
 
 def random_integers(

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from t5x_like.objectives.parts.excerpts import Excerpt
-from t5x_like.objectives.parts.random_texts import Elsewhere, random_integers, short_segments
+from t5x_like.objectives.parts.planning import in_pieces
+from t5x_like.objectives.parts.random_texts import Elsewhere, random_integers
 
 if TYPE_CHECKING:
     from t5x_like.objectives.parts.geometry import Sentences
 
-_TOKENS = 1 << 23
+_TOKENS = 1 << 24
 """Tokens that are planned together, at most: what bounds the memory. A longer document is cut."""
 COLUMNS = ("first_start", "first_end", "second_start", "second_end", "is_random")
 
@@ -47,15 +48,14 @@ class _Chunks:
     def of(
         cls,
         text: Excerpt,
-        windows: np.ndarray,
         targets: np.ndarray | None,
         *,
         random_probability: float,
         rng: np.random.Generator,
     ) -> _Chunks:
         """Those of all windows at once, one chunk of each after another."""
-        at, last = text.firsts[windows], text.lasts[windows]
-        left = np.arange(len(windows))
+        at, last = text.firsts.copy(), text.lasts
+        left = np.arange(len(at))
         found = []
         while len(left):
             now = at[left]
@@ -68,18 +68,18 @@ class _Chunks:
             found.append((left, start, text.bounds[middle], text.bounds[end], is_random))
             at[left] = np.where(is_random, middle, end)
             left = left[at[left] < last[left]]
-        lane, start, split, end, is_random = (
+        window, start, split, end, is_random = (
             np.concatenate(column) for column in zip(*found, strict=True)
         )
-        order = np.argsort(lane, kind="stable")
-        lane = lane[order]
+        order = np.argsort(window, kind="stable")
+        window = window[order]
         return cls(
-            windows[lane],
+            window,
             start[order],
             split[order],
             end[order],
             is_random[order],
-            None if targets is None else targets[lane],
+            None if targets is None else targets[window],
         )
 
 
@@ -89,54 +89,85 @@ def _planned(
     documents: range,
     *,
     length: int,
-    passes: int = 1,
     short_probability: float | None,
     random_probability: float,
 ) -> Iterator[np.ndarray]:
-    """The pairs of some documents, in order, in each pass: blocks, int64 [n, 5].
+    """The pairs of some documents, in order: blocks, int64 [n, 5].
 
     Without `short_probability` a chunk is two segments.
     """
-    for numbers, windows in _groups(sentences, documents, length):
+    for windows in _Windows.of(sentences, documents, length).groups():
         targets = None
         if short_probability is not None:
-            short = rng.random(passes * len(windows)) < short_probability
+            short = rng.random(len(windows.counts)) < short_probability
             drawn = random_integers(2, np.full(len(short), length), rng)
             targets = np.where(short, drawn, length)
-        text = Excerpt.of(sentences, windows)
-        every = np.tile(np.arange(len(windows)), passes)
-        chunks = _Chunks.of(text, every, targets, random_probability=random_probability, rng=rng)
+        text = Excerpt.of(sentences, windows.offsets, windows.counts)
+        chunks = _Chunks.of(text, targets, random_probability=random_probability, rng=rng)
         yield _pairs(
             sentences,
             chunks,
             rng,
             text=text,
-            documents=np.array(numbers),
+            documents=windows.documents,
             length=length,
             in_order=random_probability == 0,
         )
 
 
-def _groups(
-    sentences: Sentences, documents: range, length: int
-) -> Iterator[tuple[list[int], list[np.ndarray]]]:
-    """Documents whose segments are planned together: their numbers, and windows of them."""
-    numbers: list[int] = []
-    windows: list[np.ndarray] = []
-    size = 0
-    for document in documents:
-        bounds = short_segments(sentences, sentences[document], length)
-        while len(bounds) > 1:
-            last = max(1, int(bounds.searchsorted(bounds[0] + _TOKENS, "right")) - 1)
-            numbers.append(document)
-            windows.append(bounds[: last + 1])
-            size += int(bounds[last] - bounds[0])
-            bounds = bounds[last:]
-            if size >= _TOKENS:
-                yield numbers, windows
-                numbers, windows, size = [], [], 0
-    if windows:
-        yield numbers, windows
+class _Windows(NamedTuple):
+    """Consecutive segments of documents: a document, or some of a very long one.
+
+    Attributes:
+      offsets: int64 [S + W]: where each window's segments start and, after them, its end.
+      counts: int64 [W]: how many of these each window has.
+      documents: int64 [W]: its document.
+    """
+
+    offsets: np.ndarray
+    counts: np.ndarray
+    documents: np.ndarray
+
+    @classmethod
+    def of(cls, sentences: Sentences, documents: range, length: int) -> _Windows:
+        """Those of some documents, whose segments are cut where they are longer than a sample."""
+        whole = sentences.bounds(documents)
+        heads = sentences.heads(documents)
+        bounds = in_pieces(sentences, whole, longest=length, piece=(length + 1) // 2)
+        edges = bounds.searchsorted(np.union1d(heads, _cuts_of_long(bounds, heads)))
+        window = np.repeat(np.arange(len(edges) - 1), np.diff(edges) + 1)
+        return cls(
+            bounds[np.arange(len(window)) - window],
+            np.diff(edges) + 1,
+            documents.start + heads.searchsorted(bounds[edges[:-1]], "right") - 1,
+        )
+
+    def groups(self) -> Iterator[_Windows]:
+        """Those that are planned together."""
+        lasts = np.cumsum(self.counts)
+        ends = self.offsets[lasts - 1]
+        begin, done = 0, self.offsets[0] if len(self.offsets) else 0
+        while begin < len(self.counts):
+            end = min(int(ends.searchsorted(done + _TOKENS)) + 1, len(self.counts))
+            first = lasts[begin - 1] if begin else 0
+            yield _Windows(
+                self.offsets[first : lasts[end - 1]],
+                self.counts[begin:end],
+                self.documents[begin:end],
+            )
+            begin, done = end, ends[end - 1]
+
+
+def _cuts_of_long(bounds: np.ndarray, heads: np.ndarray) -> np.ndarray:
+    """Where documents of more than `_TOKENS` are cut: some of the bounds."""
+    cuts = []
+    for i in np.flatnonzero(np.diff(heads) > _TOKENS).tolist():
+        at, end = heads[i], heads[i + 1]
+        while end - at > _TOKENS:
+            next_one = bounds[bounds.searchsorted(at, "right")]
+            at = max(next_one, bounds[bounds.searchsorted(at + _TOKENS, "right") - 1])
+            cuts.append(at)
+    return np.array(cuts, np.int64)
 
 
 def _pairs(
@@ -265,13 +296,12 @@ class SentencePairs:
     def plan(
         self, sentences: Sentences, rng: np.random.Generator, documents: range
     ) -> Iterator[np.ndarray]:
-        """Yields the pairs of each document in order, in each pass; see `geometry.Planned.plan`."""
+        """Yields the pairs of each document in order; see `geometry.Planned.plan`."""
         return _planned(
             sentences,
             rng,
             documents,
             length=self.length,
-            passes=self.passes,
             short_probability=self.short_probability,
             random_probability=self.random_probability,
         )

@@ -35,6 +35,27 @@ def test_records_survive_with_segments(inputs, targets, weights):
     assert codec.segments(data).tolist() == segments.tolist()
 
 
+@given(st.lists(st.tuples(IDS, IDS, st.integers(0, 5)), max_size=6))
+def test_records_joined_are_the_records_one_after_another(records):
+    codec = RecordCodec({"inputs": "uint16", "w": "float32", "targets": "int32"})
+    data = [
+        codec.encode(
+            {"inputs": np.array(inputs), "w": np.array(inputs), "targets": np.array(targets)},
+            np.arange(segments) * 70_000,
+        )
+        for inputs, targets, segments in records
+    ]
+    for name, place in (("inputs", 0), ("targets", 1)):
+        joined = codec.joined(data, name)
+        assert joined.values.dtype == codec.features[name]
+        assert joined.values.tolist() == [value for record in records for value in record[place]]
+        assert joined.counts.tolist() == [record[2] for record in records]
+        starts = [70_000 * i for record in records for i in range(record[2])]
+        assert joined.segments.tolist() == starts
+    with pytest.raises(KeyError, match="no feature 'other'"):
+        codec.joined(data, "other")
+
+
 def test_bytes_of_a_record_are_fixed():
     # Caches outlive versions. A change of these bytes needs another FORMAT_VERSION.
     codec = RecordCodec({"inputs": "uint16", "targets": "int32"})

@@ -48,19 +48,20 @@ def test_damage_inside_a_file_is_found_when_it_is_read(make_cache):
     split = Cache.open(directory).split("train")
     with pytest.raises(CacheError, match="damaged at record 0"):
         split.record(0)
-    with pytest.raises(CacheError, match="damaged at record 0"), split.read_ahead(0, len(split)):
-        pass
+    with pytest.raises(CacheError, match="damaged at record 0"):
+        split.joined(0, len(split), "targets")
 
 
-def test_records_that_are_read_ahead_are_the_same(make_cache, monkeypatch):
+@pytest.mark.parametrize(("begin", "end"), [(3, 45), (0, 50), (7, 7), (49, 50)])
+def test_records_that_are_read_together_are_the_same(make_cache, monkeypatch, begin, end):
     monkeypatch.setattr(writer, "BLOCK_BYTES", 200)
     split = make_cache(TEXTS).split("train")
     assert len(split.info.shards) > 2
-    each = [split.record(i)["targets"].tolist() for i in range(50)]
-    with split.read_ahead(3, 45):
-        assert [split.record(i)["targets"].tolist() for i in range(50)] == each
-        monkeypatch.setattr(split, "_read_from_shard", None)
-        assert [split.record(i)["targets"].tolist() for i in range(3, 45)] == each[3:45]
+    joined = split.joined(begin, end, "targets")
+    some = range(begin, end)
+    assert joined.values.tolist() == [t for i in some for t in split.record(i)["targets"].tolist()]
+    assert joined.segments.tolist() == [s for i in some for s in split.segments(i).tolist()]
+    assert joined.counts.tolist() == [len(split.segments(i)) for i in some]
 
 
 def test_cache_of_something_else_is_refused(make_cache):

@@ -14,7 +14,8 @@ from t5x_like.data.corpora import text_formats, text_pieces
 from t5x_like.data.corpora.registry import ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.text_pieces import Piece
-from t5x_like.data.samples.token_stream import Segments, TokenStream
+from t5x_like.data.samples.segments import Segments
+from t5x_like.data.samples.token_stream import TokenStream
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 MIB = 1 << 20

@@ -38,7 +38,7 @@ def test_edges_lie_between_documents_and_parts_are_large_enough(records, tokens,
 @pytest.mark.parametrize(
     ("shape", "rows"),
     [
-        (SentencePairs(20, passes=3), None),
+        (SentencePairs(20), None),
         (LineBlocks(12), None),
         (SentenceBlocks(16, cross_documents=True), None),
         (CarriedRows(16, 8), 4),

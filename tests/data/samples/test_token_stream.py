@@ -14,7 +14,8 @@ from t5x_like.core.protocols import TokenIds
 from t5x_like.data.cache import tokenization
 from t5x_like.data.samples import token_stream
 from t5x_like.data.samples.memory_split import MemorySplit
-from t5x_like.data.samples.token_stream import Segments, TokenStream, separator
+from t5x_like.data.samples.segments import Segments
+from t5x_like.data.samples.token_stream import TokenStream, separator
 from t5x_like.vocabularies.byte import ByteVocabulary
 from tests.data.records import RECORDS, SEPARATORS, Plainly, RecordsSplit
 
@@ -35,15 +36,24 @@ def test_every_range_of_tokens_and_its_marks(records, mark, data):
     assert documents.tolist() == [s - start for s in firsts if start < s < end]
 
 
-@given(records=RECORDS, mark=SEPARATORS, block=st.integers(1, 5))
-def test_documents_and_their_segments(records, mark, block):
+@given(records=RECORDS, mark=SEPARATORS, block=st.integers(1, 5), data=st.data())
+def test_documents_and_their_segments(records, mark, block, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(token_stream, "_BLOCK", block)
         stream, plain = (
             TokenStream(RecordsSplit(records), separator=mark),
             Plainly.of(records, mark),
         )
-        segments = Segments(stream)
+        documents = len(plain.documents)
+        first, last = sorted(data.draw(st.tuples(*[st.integers(0, documents)] * 2)))
+        segments = Segments(stream, part=range(first, last))
+        for some in (range(first, last), range(documents)):
+            if some:
+                expected = [bound for i in some for bound in plain.documents[i][:-1]]
+                expected.append(plain.documents[some.stop - 1][-1])
+                assert segments.bounds(some).tolist() == expected
+                ends = [*(plain.documents[i][0] for i in some), expected[-1]]
+                assert segments.heads(some).tolist() == ends
         assert [bounds.tolist() for bounds in segments] == plain.documents
         assert {bounds.dtype for bounds in segments} <= {np.dtype(np.int64)}
         assert (len(segments), segments.total) == (len(plain.documents), len(plain.tokens))

@@ -1,0 +1,81 @@
+"""Samples of a text that is planned several times, each pass over it when a run reaches it."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t5x_like.data.order import Epoch, EqualEpochs
+
+if TYPE_CHECKING:
+    from t5x_like.data.order import Epochs
+    from t5x_like.data.samples.samples import Samples
+
+
+class Passes:
+    """The samples of all passes, one pass after another. After the last comes the first again.
+
+    A pass is planned, or its plan read, when one of its samples or a later one is asked for. It is
+    an epoch of a run's order.
+
+    Args:
+      plan: makes the samples of a pass, by its number. It can be pickled.
+      count: the number of passes, at least 1.
+    """
+
+    def __init__(self, plan: Callable[[int], Samples], count: int) -> None:
+        self._plan, self._count = plan, count
+        self._lock = threading.Lock()
+        self._planned = [plan(0)]
+        self._ends = [len(self._planned[0])]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Passes, (self._plan, self._count)
+
+    def __bool__(self) -> bool:
+        return len(self._planned[0]) > 0
+
+    def __len__(self) -> int:
+        """The number of samples in all passes, all of which are planned now."""
+        return self._known(self._count - 1)
+
+    def __getitem__(self, i: int) -> tuple[dict[str, np.ndarray], ...]:
+        if i < 0 or (i >= self._ends[-1] and i >= len(self)):
+            raise IndexError(f"no sample {i} among {len(self)}")
+        number, begin, _ = self.epoch_of(i)
+        return self._planned[number][i - begin]
+
+    def epoch_of(self, n: int) -> Epoch:
+        """The pass that holds number `n`."""
+        number = bisect.bisect_right(self._ends, n)
+        while number == len(self._ends) < self._count and self._known(number) <= n:
+            number += 1
+        if number < len(self._ends):
+            size = len(self._planned[number])
+            return Epoch(number, self._ends[number] - size, size)
+        cycle, rest = divmod(n, self._ends[-1])
+        number, begin, size = self.epoch_of(rest)
+        return Epoch(cycle * self._count + number, n - rest + begin, size)
+
+    def sample_of(self, n: int) -> int:
+        """The sample that number `n` is."""
+        epoch = self.epoch_of(n)
+        return n if epoch.number < self._count else n % len(self)
+
+    def _known(self, number: int) -> int:
+        """The samples up to the end of a pass, which is planned if it has not been."""
+        while len(self._ends) <= number:
+            with self._lock:
+                if len(self._ends) <= number:
+                    self._planned.append(self._plan(len(self._planned)))
+                    self._ends.append(self._ends[-1] + len(self._planned[-1]))
+        return self._ends[number]
+
+
+def epochs_of(samples: Samples) -> Epochs:
+    """The epochs of samples: each has all of them, or all of a pass."""
+    return samples if isinstance(samples, Passes) else EqualEpochs(len(samples))
