@@ -27,6 +27,7 @@ from t5x_like.training.logs import RunLog
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
+    from t5x_like.data.stream import Examples
     from t5x_like.data.task import Task
     from t5x_like.runs.batches import PhaseBatches
 
@@ -165,19 +166,19 @@ def _devices(hosts: Sequence[inventory.Host]) -> Iterator[str]:
     yield from dict.fromkeys(f"Note: {line}" for one in hosts for line in one.unused)
 
 
+def _text(examples: Examples, rows: float) -> str:
+    """What a training text has, and how often a phase reads it for so many rows."""
+    task, size = examples.task, examples.epochs.epoch_of(0).size
+    return f"{task.name} ({task.tokens():,} tokens, {size:,} rows, {rows / size:.3g} epochs)"
+
+
 def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -> Iterator[str]:
     """Lines about the data, the model, the devices and the directory of a run."""
     ends = [*(part.start for part in batches[1:]), run.options.train_steps]
     for part, end in zip(batches, ends, strict=True):
         rows = (end - part.start) * part.run.options.batch_size
         whole = sum(one.task.weight for one in part.train)
-        texts = []
-        for one in part.train:
-            size = one.epochs.epoch_of(0).size
-            epochs = rows * one.task.weight / whole / size
-            texts.append(
-                f"{one.task.name} ({one.task.tokens():,} tokens, {size:,} rows, {epochs:.3g} epochs)"
-            )
+        texts = [_text(one, rows * one.task.weight / whole) for one in part.train]
         when = f"Steps {part.start + 1:,} to {end:,} read" if len(batches) > 1 else "Reads"
         yield f"{when} {', '.join(texts)}."
     parts = {part.run.options.microbatches or 1 for part in batches} - {1}

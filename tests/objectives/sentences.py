@@ -35,7 +35,7 @@ class InMemory:
 
     def bounds(self, documents: range) -> np.ndarray:
         some = self.documents[documents.start : documents.stop]
-        return np.unique(np.concatenate(some))
+        return np.unique(np.concatenate([self.heads(documents), *some]))
 
     def word_starts(self, start: int, end: int) -> np.ndarray:
         if self.begins_word is None:

@@ -131,7 +131,8 @@ class RecordCodec:
         sizes = np.fromiter(map(len, data), np.int64, len(data)) // 2
         at = np.cumsum(sizes) - sizes
         size = np.full(len(data), self._header.size // 2)
-        header = gathered(halves, at, size).view("<i4").reshape(len(data), -1).astype(np.int64)
+        header = gathered(halves, at, size).view("<i4").reshape(-1, len(self.features) + 1)
+        header = header.astype(np.int64)
         counts = header[:, -1]
         segments = gathered(halves, at + size, 2 * counts).view("<i4").astype(np.int32)
         at += size + 2 * counts

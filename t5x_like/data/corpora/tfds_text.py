@@ -76,7 +76,9 @@ class TfdsText(registry.Corpus):
             builder = tfds.builder(self._tfds_name, data_dir=self._data_dir)
         except tfds.core.registered.DatasetNotFoundError as error:
             base = self._tfds_name.partition("/")[0].partition(":")[0]
-            advice = nearest(base, tfds.list_builders(), of="data sets")
+            # Those of other people are listed in a bucket, for which this must not wait.
+            known = tfds.list_builders(with_community_datasets=False)
+            advice = nearest(base, known, of="data sets")
             raise CorpusError(f"TFDS has no data set {self._tfds_name!r}{advice}") from error
         if not builder.is_prepared():
             builder.download_and_prepare()

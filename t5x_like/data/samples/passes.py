@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sized
+from typing import Any
 
 import numpy as np
 
-from t5x_like.data.order import Epoch, EqualEpochs
-
-if TYPE_CHECKING:
-    from t5x_like.data.order import Epochs
-    from t5x_like.data.samples.samples import Samples
+from t5x_like.data.order import Epoch, Epochs, EqualEpochs
+from t5x_like.data.samples.planned_samples import PlannedSamples
 
 
 class Passes:
@@ -27,7 +24,7 @@ class Passes:
       count: the number of passes, at least 1.
     """
 
-    def __init__(self, plan: Callable[[int], Samples], count: int) -> None:
+    def __init__(self, plan: Callable[[int], PlannedSamples], count: int) -> None:
         self._plan, self._count = plan, count
         self._lock = threading.Lock()
         self._planned = [plan(0)]
@@ -43,7 +40,7 @@ class Passes:
         """The number of samples in all passes, all of which are planned now."""
         return self._known(self._count - 1)
 
-    def __getitem__(self, i: int) -> tuple[dict[str, np.ndarray], ...]:
+    def __getitem__(self, i: int) -> tuple[dict[str, np.ndarray]]:
         if i < 0 or (i >= self._ends[-1] and i >= len(self)):
             raise IndexError(f"no sample {i} among {len(self)}")
         number, begin, _ = self.epoch_of(i)
@@ -76,6 +73,6 @@ class Passes:
         return self._ends[number]
 
 
-def epochs_of(samples: Samples) -> Epochs:
+def epochs_of(samples: Sized) -> Epochs:
     """The epochs of samples: each has all of them, or all of a pass."""
     return samples if isinstance(samples, Passes) else EqualEpochs(len(samples))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from t5x_like.core.protocols import TokenIds
 from t5x_like.data.samples import plans
-from t5x_like.data.samples.passes import Passes
 from t5x_like.data.samples.plan_parts import END, START, PlanParts, texts_of
 from t5x_like.data.samples.randomness import noise_source
 from t5x_like.data.samples.token_stream import FEATURE, TokenStream
@@ -88,31 +86,27 @@ def split_documents(stream: TokenStream, length: int) -> PlannedSamples:
 def plan_samples(
     stream: TokenStream,
     shape: Any,
+    number: int = 0,
     *,
     constants: Mapping[str, np.ndarray],
     rows: int | None,
     ids: TokenIds | None,
-) -> PlannedSamples | Passes:
+) -> PlannedSamples:
     """The samples of a `geometry.Planned`, or of a `geometry.Carried` for batches of `rows`.
+
+    Args:
+      stream: the tokens.
+      shape: the geometry.
+      number: the number of the pass over the text.
+      constants: additional features of every sample.
+      rows: the rows of a batch.
+      ids: the ids of the vocabulary.
 
     Raises:
       ValueError: `rows` is None for a carried geometry, or the plan is invalid.
     """
-    passes = getattr(shape, "passes", 1)
-    # A pass has the same plan, whatever the number of passes.
-    one = shape if passes == 1 else dataclasses.replace(shape, passes=1)
-    plan = functools.partial(_plan_pass, stream, one, dict(constants), rows, ids)
-    return plan(0) if passes == 1 else Passes(plan, passes)
-
-
-def _plan_pass(
-    stream: TokenStream,
-    shape: Any,
-    constants: Mapping[str, np.ndarray],
-    rows: int | None,
-    ids: TokenIds | None,
-    number: int,
-) -> PlannedSamples:
+    if getattr(shape, "passes", 1) > 1:  # a pass has the same plan, whatever their number
+        shape = dataclasses.replace(shape, passes=1)
     columns = tuple(shape.columns)
     texts_of(columns)
     carried = hasattr(shape, "plan_rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from t5x_like.core.protocols import TokenIds
 from t5x_like.data.samples import planned_samples
+from t5x_like.data.samples.passes import Passes
 from t5x_like.data.samples.token_stream import FEATURE, Split, TokenStream
 from t5x_like.objectives.parts import geometry
 
@@ -138,7 +140,11 @@ def make_samples(
     if isinstance(shape, geometry.SplitDocuments):
         return planned_samples.split_documents(stream, shape.length)
     if is_planned(shape):
-        return planned_samples.plan_samples(stream, shape, constants=constants, rows=rows, ids=ids)
+        plan = functools.partial(
+            planned_samples.plan_samples, stream, shape, constants=constants, rows=rows, ids=ids
+        )
+        passes = getattr(shape, "passes", 1)
+        return plan() if passes == 1 else Passes(plan, passes)
     raise TypeError(
         f"no samples of geometry {shape!r} can be made; see t5x_like.data.samples.samples"
     )
