@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import sys
 import threading
 from collections.abc import Callable, Sized
 from typing import Any
@@ -38,7 +39,8 @@ class Passes:
 
     def __len__(self) -> int:
         """The number of samples in all passes, all of which are planned now."""
-        return self._known(self._count - 1)
+        self._plan_to(sys.maxsize)
+        return self._ends[-1]
 
     def __getitem__(self, i: int) -> tuple[dict[str, np.ndarray]]:
         if i < 0 or (i >= self._ends[-1] and i >= len(self)):
@@ -48,14 +50,13 @@ class Passes:
 
     def epoch_of(self, n: int) -> Epoch:
         """The pass that holds number `n`."""
-        number = bisect.bisect_right(self._ends, n)
-        while number == len(self._ends) < self._count and self._known(number) <= n:
-            number += 1
-        if number < len(self._ends):
-            size = len(self._planned[number])
-            return Epoch(number, self._ends[number] - size, size)
-        cycle, rest = divmod(n, self._ends[-1])
-        number, begin, size = self.epoch_of(rest)
+        self._plan_to(n)
+        cycle, rest = 0, n
+        if n >= self._ends[-1]:
+            cycle, rest = divmod(n, self._ends[-1])
+        number = bisect.bisect_right(self._ends, rest)
+        size = len(self._planned[number])
+        begin = self._ends[number] - size
         return Epoch(cycle * self._count + number, n - rest + begin, size)
 
     def sample_of(self, n: int) -> int:
@@ -63,14 +64,14 @@ class Passes:
         epoch = self.epoch_of(n)
         return n if epoch.number < self._count else n % len(self)
 
-    def _known(self, number: int) -> int:
-        """The samples up to the end of a pass, which is planned if it has not been."""
-        while len(self._ends) <= number:
-            with self._lock:
-                if len(self._ends) <= number:
-                    self._planned.append(self._plan(len(self._planned)))
-                    self._ends.append(self._ends[-1] + len(self._planned[-1]))
-        return self._ends[number]
+    def _plan_to(self, n: int) -> None:
+        """Plans all passes up to the one that has sample `n`."""
+        if n < self._ends[-1]:
+            return
+        with self._lock:
+            while n >= self._ends[-1] and len(self._ends) < self._count:
+                self._planned.append(self._plan(len(self._planned)))
+                self._ends.append(self._ends[-1] + len(self._planned[-1]))
 
 
 def epochs_of(samples: Sized) -> Epochs:
