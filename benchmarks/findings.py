@@ -30,7 +30,7 @@ import finding_tables
 import recorded
 from tqdm import tqdm
 
-from t5x_like.training.logs import METRICS_FILE, read_metrics
+from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
 
 HERE = Path(__file__).resolve().parent
 GIN = HERE / "sides"

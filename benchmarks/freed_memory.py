@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from t5x_like.training.logs import METRICS_FILE, read_metrics
+from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
 
 RUN = """
 import json, resource, sys

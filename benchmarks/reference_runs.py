@@ -31,8 +31,8 @@ from t5x_like.cli import arguments
 from t5x_like.config import gin_config, gin_files
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
-from t5x_like.training import curves
-from t5x_like.training.logs import METRICS_FILE, read_metrics
+from t5x_like.training.logs import curves
+from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "results"
 LINES, PAGE = "reference_runs.jsonl", "reference_runs.md"

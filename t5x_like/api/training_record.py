@@ -13,7 +13,7 @@ from t5x_like.config import gin_text
 from t5x_like.core.buckets import storage
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
-from t5x_like.training.logs import METRICS_FILE, read_metrics
+from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
 
 _EVALUATION = "eval/"
 

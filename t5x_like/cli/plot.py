@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
 
-    from t5x_like.training import curves
+    from t5x_like.training.logs import curves
 
     output = epath.Path(args.output) if args.output else epath.Path(args.runs[0]) / "loss.png"
     curves.plot(args.runs, output)

@@ -23,7 +23,7 @@ from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.hosts import code_version, inventory
 from t5x_like.training.hosts.agreement import agree
-from t5x_like.training.logs import RunLog
+from t5x_like.training.logs.run_log import RunLog
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary

@@ -52,7 +52,7 @@ def test_wrong_arguments_are_status_2(argv: list[str], cli: Cli) -> None:
 
 
 def test_a_bug_shows_its_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from t5x_like.training import curves
+    from t5x_like.training.logs import curves
 
     monkeypatch.setattr(curves, "plot", lambda *_: {}["missing"])
     with pytest.raises(KeyError, match="missing"):
@@ -60,7 +60,7 @@ def test_a_bug_shows_its_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_interrupt_is_status_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from t5x_like.training import curves
+    from t5x_like.training.logs import curves
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -15,7 +15,7 @@ from etils import epath
 from tiny_run import Result, losses
 
 from t5x_like.runs import run_directory
-from t5x_like.training.logs import read_metrics
+from t5x_like.training.logs.metrics_file import read_metrics
 from t5x_like.vocabularies import loading
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import jax
 import pytest
 from tiny_run import Tiny, assert_same_state, files, finish, losses, recorded_rows, saved_steps
 
-from t5x_like.training.logs import read_metrics
+from t5x_like.training.logs.metrics_file import read_metrics
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ import pytest
 
 from t5x_like.runs import trained_run
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
-from t5x_like.training.logs import read_metrics
+from t5x_like.training.logs.metrics_file import read_metrics
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -35,8 +35,9 @@ def main() -> None:
     import tiny_model as tiny
 
     from t5x_like.core import global_batches, partitioning
-    from t5x_like.training import logs, loop
+    from t5x_like.training import loop
     from t5x_like.training.checkpointing import checkpoints
+    from t5x_like.training.logs import run_log
 
     where = partitioning.make_layout(flags.mesh)
     program = tiny.build(None, where, microbatches=2)
@@ -54,7 +55,7 @@ def main() -> None:
         periods=loop.Periods(train_steps=flags.steps, checkpoint_period=3, log_period=1),
         checkpoints=checkpoints.Checkpoints(flags.directory / "checkpoints"),
         metadata={},
-        log=logs.RunLog(flags.directory, total_steps=flags.steps, tensorboard=False),
+        log=run_log.RunLog(flags.directory, total_steps=flags.steps, tensorboard=False),
     )
     rows = global_batches.process_rows(where, tiny.BATCH).tolist()
     print(json.dumps({"status": outcome.status, "step": outcome.step, "rows": rows}))

@@ -15,7 +15,7 @@ from t5x_like.training import loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.checkpointing.ranking import BestMetric
 from t5x_like.training.early_stopping import EarlyStopping
-from t5x_like.training.logs import RunLog
+from t5x_like.training.logs.run_log import RunLog
 
 WHERE = {"data": 2}
 F1 = {2: 0.1, 4: 0.7, 6: 0.7, 8: 0.6, 10: 0.5, 12: 0.4}

@@ -22,7 +22,8 @@ import tiny_model as tiny
 from t5x_like.core import global_batches
 from t5x_like.training import loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
-from t5x_like.training.logs import RunLog, read_metrics
+from t5x_like.training.logs.metrics_file import read_metrics
+from t5x_like.training.logs.run_log import RunLog
 from t5x_like.training.metrics import NonFiniteError
 
 WHERE = {"data": 2, "tensor": 2}

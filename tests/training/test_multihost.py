@@ -21,7 +21,7 @@ import tiny_model as tiny
 
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.hosts import multihost
-from t5x_like.training.logs import read_metrics
+from t5x_like.training.logs.metrics_file import read_metrics
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

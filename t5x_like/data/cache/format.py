@@ -27,6 +27,7 @@ from t5x_like.core.protocols import TokenIds
 
 FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
+_DIGEST = "sha256"
 FLOAT = "float32"
 FLAGS = tuple(name for name in TokenIds.ARRAYS if name != "counts")
 """The arrays of a vocabulary about each of its ids; counts are those of a text."""
@@ -262,13 +263,16 @@ class Manifest:
     version: int = FORMAT_VERSION
 
     def to_json(self) -> dict[str, Any]:
+        """Its fields, and their digest as `sha256`."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         splits = {name: dataclasses.asdict(info) for name, info in self.splits.items()}
         files = {name: dataclasses.asdict(found) for name, found in self.files.items()}
-        return fields | {"token_ids": self.token_ids.to_json(), "splits": splits, "files": files}
+        fields |= {"token_ids": self.token_ids.to_json(), "splits": splits, "files": files}
+        return fields | {_DIGEST: _digest(fields)}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Manifest:
+        """From the result of `to_json`, without its digest."""
         splits = {name: SplitInfo.from_json(info) for name, info in fields["splits"].items()}
         token_ids = TokenIds.from_json(fields["token_ids"])
         files = _sums(fields["files"])
@@ -297,14 +301,20 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         version = fields["version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CacheError(f"{path} cannot be read ({error}); {remake(directory)}") from error
     if version != FORMAT_VERSION:
         raise CacheError(
             f"{directory} was written in cache format {version}; this version of t5x_like reads "
             f"format {FORMAT_VERSION}; {remake(directory)}"
         )
+    if fields.pop(_DIGEST, None) != _digest(fields):
+        raise CacheError(f"{path} is damaged: its content has changed; {remake(directory)}")
     return Manifest.from_json(fields)
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def remake(directory: Path) -> str:

@@ -20,6 +20,7 @@ from t5x_like.data.cache.format import (
     FLAGS,
     MANIFEST,
     CacheError,
+    FileSum,
     Joined,
     Manifest,
     counts_name,
@@ -94,11 +95,7 @@ class Cache:
                 f"{_REMAKE}"
             )
         staged_cache.stage(directory, manifest)
-        later = staging.address(directory) is not None
-        for info in manifest.splits.values():
-            sums = dict(info.index) if later else {**info.index, **info.shard_sums}
-            for name, found in sums.items():
-                _check_size(directory / name, found.bytes)
+        _check(directory, manifest)
         return cls(directory, manifest)
 
     @functools.cached_property
@@ -107,8 +104,9 @@ class Cache:
         ids = self.manifest.token_ids
         arrays: dict[str, Any] = {}
         for name in FLAGS:
-            path = self.directory / flags_name(name)
-            arrays[name] = np.load(path, allow_pickle=False) if path.exists() else None
+            file = flags_name(name)
+            has = file in self.manifest.files
+            arrays[name] = np.load(self.directory / file, allow_pickle=False) if has else None
         if "train" in self.manifest.splits and "targets" in self.manifest.features:
             arrays["counts"] = self.split("train").counts["targets"][: ids.vocab_size]
         return dataclasses.replace(ids, **arrays)
@@ -128,6 +126,23 @@ class Cache:
             known = ", ".join(self.manifest.splits)
             raise CacheError(f"the cache {self.directory} has no split {name!r}, only {known}")
         return CacheSplit(self.directory, self.manifest, name)
+
+
+def _check(directory: Path, manifest: Manifest) -> None:
+    """Compares the content of all files but shards, whose records have digests of their own."""
+    # Shards in a bucket may still be on their way.
+    later = staging.address(directory) is not None
+    small = dict(manifest.files)
+    for info in manifest.splits.values():
+        small |= info.index
+        for name, shard in info.shard_sums.items():
+            if not later:
+                _check_size(directory / name, shard.bytes)
+    for name, expected in small.items():
+        path = directory / name
+        _check_size(path, expected.bytes)
+        if FileSum.of(path) != expected:
+            raise CacheError(f"{path} is damaged: its content has changed; {remake(directory)}")
 
 
 def _check_size(path: Path, size: int) -> None:

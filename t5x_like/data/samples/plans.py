@@ -1,9 +1,9 @@
 """Tables of integers that are computed once from a split and kept beside its cache.
 
-A table is one file, which is written whole or not at all: the number of its values, then the values
-row by row (int64, little-endian). It is written while it is computed and mapped when it is read, so
-that memory is bounded. One process makes a table, while others that want it wait. Where files have
-no locks, they write the same bytes, and the last rename wins.
+A table is one file, which is written whole or not at all: the number of its values, the SHA-256 of
+their bytes, then the values row by row (int64, little-endian). It is written while it is computed
+and mapped when it is read, so that memory is bounded. One process makes a table, while others that
+want it wait. Where files have no locks, they write the same bytes, and the last rename wins.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from t5x_like.data.cache.lock import sole_writer
 VERSION = 4
 """The version of the file format and of the code with which this package's geometries plan."""
 _DTYPE = np.dtype("<i8")
+_HEADER = _DTYPE.itemsize + hashlib.sha256().digest_size
 _SILENT_SECONDS = 2
 
 Blocks = Callable[[], Iterable[np.ndarray]]
@@ -164,28 +165,49 @@ def _in_memory(blocks: Iterable[np.ndarray], columns: int) -> Table:
 
 def _write(path: Path, blocks: Iterable[np.ndarray]) -> None:
     with whole_files.writing(path) as file:
-        count = 0
-        file.write(np.array(count, _DTYPE).tobytes())
+        count, digest = 0, hashlib.sha256()
+        file.write(_header(count, digest))
         for block in blocks:
-            file.write(np.asarray(block, _DTYPE).tobytes())
+            data = np.asarray(block, _DTYPE).tobytes()
+            file.write(data)
+            digest.update(data)
             count += block.size
         file.seek(0)
-        file.write(np.array(count, _DTYPE).tobytes())
+        file.write(_header(count, digest))
+
+
+def _header(count: int, digest: hashlib._Hash) -> bytes:
+    return np.array(count, _DTYPE).tobytes() + digest.digest()
 
 
 def _open(path: Path, columns: int) -> Table | None:
+    """The table in a file; None, with a message where it is damaged, if it cannot be used."""
+    table = _open_unchecked(path, columns)
+    if table is None:
+        return None
+    digest = hashlib.sha256(np.ascontiguousarray(table.values).data)
+    with path.open("rb") as file:
+        if file.read(_HEADER) == _header(table.values.size, digest):
+            return table
+    print(f"{path} is damaged: its content has changed; it is made again", file=sys.stderr)
+    return None
+
+
+def _open_unchecked(path: Path, columns: int) -> Table | None:
     """The table in a file; None if it is missing, or cut short by a full disk or a crash."""
     try:
         values = np.asarray(np.memmap(path, _DTYPE, mode="r"))
     except (OSError, ValueError):
         return None
-    if values[0] != len(values) - 1:
+    skipped = _HEADER // _DTYPE.itemsize
+    if len(values) < skipped or values[0] != len(values) - skipped:
         return None
-    return Table(values[1:].reshape(-1, columns), path)
+    return Table(values[skipped:].reshape(-1, columns), path)
 
 
 def _open_existing(path: Path, columns: int) -> Table:
-    table = _open(path, columns)
+    """A table that was checked when it was opened first."""
+    table = _open_unchecked(path, columns)
     if table is None:
         raise OSError(f"{path} was deleted or damaged while it was in use: start again")
     return table

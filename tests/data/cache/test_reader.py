@@ -52,6 +52,25 @@ def test_damage_inside_a_file_is_found_when_it_is_read(make_cache):
         split.joined(0, len(split), "targets")
 
 
+def test_a_change_of_any_file_but_records_is_found_when_a_cache_is_opened(make_cache):
+    directory = make_cache(TEXTS).directory
+    small = [path for path in sorted(directory.iterdir()) if path.suffix in (".json", ".npy")]
+    assert len(small) > 5
+    for path in small:
+        whole = path.read_bytes()
+        for place in range(0, len(whole), max(1, len(whole) // 7)):
+            changed = bytearray(whole)
+            changed[place] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(CacheError, match=f"{path.name} (is damaged|cannot be read)|format"):
+                Cache.open(directory)
+        path.unlink()
+        with pytest.raises(CacheError, match=f"{path.name}"):
+            Cache.open(directory)
+        path.write_bytes(whole)
+    Cache.open(directory)
+
+
 @pytest.mark.parametrize(("begin", "end"), [(3, 45), (0, 50), (7, 7), (49, 50)])
 def test_records_that_are_read_together_are_the_same(make_cache, monkeypatch, begin, end):
     monkeypatch.setattr(writer, "BLOCK_BYTES", 200)

@@ -139,7 +139,15 @@ print(plans.identity(PRESETS["lm"]), end="")
     assert done.stdout == plans.identity(PRESETS["lm"])
 
 
-def test_a_failure_leaves_nothing_and_a_damaged_file_is_made_again(tmp_path: Path):
+def flipped(data: bytes) -> Iterator[bytes]:
+    """The data with one bit changed, in each of some places."""
+    for place in range(0, len(data), 9):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        yield bytes(changed)
+
+
+def test_a_failure_leaves_nothing_and_a_damaged_file_is_made_again(tmp_path: Path, capsys):
     def failing() -> Iterator[np.ndarray]:
         yield ROWS
         raise ValueError("the corpus is too short")
@@ -149,11 +157,14 @@ def test_a_failure_leaves_nothing_and_a_damaged_file_is_made_again(tmp_path: Pat
     assert files(tmp_path) == []
     load_or_make(Here(tmp_path), "rows", blocks, columns=3)
     (path,) = tmp_path.iterdir()
-    for data in (path.read_bytes()[:-8], b""):
+    whole = path.read_bytes()
+    for data in (whole[:-8], b"", *flipped(whole)):
         path.write_bytes(data)
         np.testing.assert_array_equal(
             load_or_make(Here(tmp_path), "rows", blocks, columns=3).values, ROWS
         )
+        assert path.read_bytes() == whole
+    assert "is damaged" in capsys.readouterr().err
 
 
 SLOWLY = """

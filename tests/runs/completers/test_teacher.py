@@ -22,7 +22,7 @@ from t5x_like.models import distilbert
 from t5x_like.runs import saved_model
 from t5x_like.runs.completers.teacher import Teacher
 from t5x_like.runs.init_from import InitFrom
-from t5x_like.training.logs import RunLog
+from t5x_like.training.logs.run_log import RunLog
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 
@@ -104,7 +104,7 @@ import stored_berts
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.runs.completers.teacher import Teacher
 from t5x_like.core.partitioning import make_layout
-from t5x_like.training.logs import RunLog
+from t5x_like.training.logs.run_log import RunLog
 
 layout = make_layout({"data": 2, "tensor": 2})
 program = stored_berts.student(layout)

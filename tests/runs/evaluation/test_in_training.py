@@ -9,7 +9,7 @@ import capital_tasks
 import pytest
 from tiny_run import Tiny, finish
 
-from t5x_like.training.logs import read_metrics
+from t5x_like.training.logs.metrics_file import read_metrics
 
 MODULE = str(Path(capital_tasks.__file__))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_like.training import logs
+from t5x_like.training.logs import metrics_file, run_log
 
 
 class Terminal(io.StringIO):
@@ -16,8 +16,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def log(directory: Path, stream: io.StringIO | None = None, *, step: int = 0) -> logs.RunLog:
-    made = logs.RunLog(
+def log(directory: Path, stream: io.StringIO | None = None, *, step: int = 0) -> run_log.RunLog:
+    made = run_log.RunLog(
         directory, total_steps=100, stream=stream or io.StringIO(), tensorboard=False
     )
     made.start(step)
@@ -44,8 +44,57 @@ def test_starting_at_a_step_drops_what_comes_after_it(tmp_path: Path) -> None:
         file.write('{"step": 40, "tra')
     made = log(tmp_path, step=20)
     made.train(30, {**RATES, "loss": 1.0})
-    found = logs.read_metrics(tmp_path / "metrics.jsonl")
+    found = metrics_file.read_metrics(tmp_path / "metrics.jsonl")
     assert [(line["step"], line["train/loss"]) for line in found] == [(10, 2.5), (20, 2.5), (30, 1)]
+
+
+DAMAGED = [
+    b'{"step": 20, "tra\xb0n/loss": 2.5}',
+    b"7",
+    b"[1, 2]",
+    b'{"train/loss": 2.5}',
+    b'{"step": "20", "train/loss": 2.5}',
+    b'{"step": 20, "train/loss": "low"}',
+    b"[" * 100_000,
+    b"\x00\xff",
+]
+
+
+def test_damaged_lines_are_left_out_and_said(tmp_path: Path) -> None:
+    made = log(tmp_path)
+    made.evaluation(10, {"docs/loss": 2.25})
+    file = tmp_path / "metrics.jsonl"
+    file.write_bytes(file.read_bytes() + b"\n".join([*DAMAGED, b""]))
+    made.train(30, RATES)
+    out = io.StringIO()
+    made = log(tmp_path, out, step=30)
+    assert [line["step"] for line in metrics_file.read_metrics(file)] == [10, 30]
+    assert f"{len(DAMAGED)} damaged lines are left out" in out.getvalue()
+    assert made.evaluations(30) == [(10, {"docs/loss": 2.25})]
+
+
+def test_a_log_that_cannot_be_written_stops_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    out = io.StringIO()
+    made = run_log.RunLog(tmp_path, total_steps=100, stream=out)
+    (tmp_path / "tensorboard").write_text("no folder")
+    made.start(0)
+    file = tmp_path / "metrics.jsonl"
+    made.train(10, RATES)
+    whole = file.read_bytes()
+    file.unlink()
+    file.symlink_to("/dev/full")
+    made.train(20, RATES)
+    made.train(30, RATES)
+    file.unlink()
+    file.write_bytes(whole + b'{"step": 20, "tra')
+    (tmp_path / "tensorboard").unlink()
+    made.train(40, RATES)
+    made.close()
+    assert [line["step"] for line in metrics_file.read_metrics(file)] == [10, 20, 30, 40]
+    assert out.getvalue().count("Cannot write the log") == 1
+    assert "No space left on device" in out.getvalue()
+    assert out.getvalue().count("Cannot write TensorBoard's file") == 1
+    assert any((tmp_path / "tensorboard").iterdir())
 
 
 def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
@@ -72,7 +121,7 @@ def test_a_bar_in_a_terminal_with_messages_above_it(tmp_path: Path) -> None:
 
 
 def test_tensorboard_files_hold_the_values(tmp_path: Path) -> None:
-    made = logs.RunLog(tmp_path, total_steps=5, stream=io.StringIO())
+    made = run_log.RunLog(tmp_path, total_steps=5, stream=io.StringIO())
     made.start(0)
     made.train(1, RATES)
     made.close()
@@ -81,7 +130,7 @@ def test_tensorboard_files_hold_the_values(tmp_path: Path) -> None:
 
 
 def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs.jax, "process_index", lambda: 1)
+    monkeypatch.setattr(run_log.jax, "process_index", lambda: 1)
     out = io.StringIO()
     made = log(tmp_path / "run", out)
     made.train(1, RATES)
@@ -96,9 +145,9 @@ def test_time_left_is_of_the_last_lines_and_not_of_compilation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run_log.time, "monotonic", lambda: now[0])
     out = io.StringIO()
-    made = logs.RunLog(tmp_path, total_steps=1000, stream=out, tensorboard=False)
+    made = run_log.RunLog(tmp_path, total_steps=1000, stream=out, tensorboard=False)
     made.start(0)
     now[0] += 500  # at most a minute of it was training
     made.train(1, {**RATES, "steps_per_second": 1 / 500})

@@ -8,7 +8,7 @@ from typing import Any
 from etils import epath
 
 from t5x_like.core.buckets import storage
-from t5x_like.training.logs import METRICS_FILE, read_metrics
+from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
 
 Curve = tuple[list[int], list[float]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_like.training import curves
+from t5x_like.training.logs import curves
 
 
 def write(directory: Path, *lines: dict[str, object]) -> Path:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import json
-import math
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,11 +15,11 @@ import jax
 from etils import epath
 from tqdm import tqdm
 
-from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.core.buckets.sending import Sender
+from t5x_like.training.logs.event_file import EventFiles
+from t5x_like.training.logs.metrics_file import METRICS_FILE, MetricsFile, lines_up_to
 
-METRICS_FILE = "metrics.jsonl"
 _SEND_SECONDS = 60.0
 _MARKS = 10
 """The number of log lines over which the pace is measured."""
@@ -48,7 +46,8 @@ class RunLog:
         self._tensorboard = tensorboard
         self._active = jax.process_index() == 0
         self._bar: tqdm | None = None
-        self._writer: Any = None
+        self._events: EventFiles | None = None
+        self._failing: set[str] = set()
         self._marks: collections.deque[tuple[int, float]] = collections.deque(maxlen=_MARKS)
         # Files in a bucket cannot grow: they are written here, and sent whole now and then.
         self._sender: Sender | None = None
@@ -61,17 +60,25 @@ class RunLog:
         self._begun = step
         if not self._active:
             return
-        before = "".join(_lines_up_to(self._directory / METRICS_FILE, step))
+        before: list[dict[str, Any]] = []
+        with self._going_on("read the log"):
+            before, damaged = lines_up_to(self._directory / METRICS_FILE, step)
+            if damaged:
+                self.message(
+                    f"{self._directory / METRICS_FILE}: {damaged} damaged lines are left out."
+                )
         if storage.is_url(self._directory):
             folder = tempfile.TemporaryDirectory(prefix="t5x_like-logs-")
             self._files = epath.Path(self._closing.enter_context(folder))
             self._sender = self._closing.enter_context(
                 Sender(Path(self._files), str(self._directory), seconds=_SEND_SECONDS)
             )
-        self._files.mkdir(parents=True, exist_ok=True)
-        whole_files.write(self._files / METRICS_FILE, before.encode())
+        self._metrics = MetricsFile(self._files / METRICS_FILE)
+        with self._going_on("write the log"):
+            self._files.mkdir(parents=True, exist_ok=True)
+            self._metrics.start(before)
         if self._tensorboard:
-            self._writer = _summary_writer(str(self._files / "tensorboard"), step + 1)
+            self._events = EventFiles(Path(self._files) / "tensorboard", first_step=step + 1)
         if self._stream.isatty():
             self._bar = tqdm(
                 total=self._total, initial=step, unit="step", file=self._stream, dynamic_ncols=True
@@ -103,7 +110,10 @@ class RunLog:
         if not self._active:
             return []
         found = []
-        for line in map(json.loads, _lines_up_to(self._files / METRICS_FILE, step)):
+        lines: list[dict[str, Any]] = []
+        with self._going_on("read the log"):
+            lines, _ = lines_up_to(self._files / METRICS_FILE, step)
+        for line in lines:
             values = {
                 name.removeprefix("eval/"): value
                 for name, value in line.items()
@@ -122,10 +132,13 @@ class RunLog:
                 print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        for part in (self._bar, self._writer):
-            if part is not None:
-                part.close()
-        self._bar = self._writer = None
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        if self._events is not None:
+            with self._going_on("write TensorBoard's file"):
+                self._events.close()
+            self._events = None
         self.send()
         self._sender = None
         self._closing.close()
@@ -137,12 +150,8 @@ class RunLog:
         """
         if self._sender is None:
             return
-        if self._writer is not None:
-            self._writer.flush()
-        try:
+        with self._going_on("send the log"):
             self._sender.send()
-        except OSError as error:
-            self.message(f"the log could not be sent to {self._directory}: {error}")
 
     def _left(self, step: int, rate: float) -> str:
         """The time to the last step, at the pace of the last lines, evaluations included.
@@ -159,45 +168,26 @@ class RunLog:
         return tqdm.format_interval(pace * max(self._total - step, 0))
 
     def _write(self, step: int, values: Mapping[str, float]) -> None:
-        # JSON has no nan and no infinity; readers in other languages would fail there.
-        finite = {k: (v if math.isfinite(v) else None) for k, v in values.items()}
-        line = json.dumps({"step": step, **finite}, allow_nan=False) + "\n"
-        with (self._files / METRICS_FILE).open("a") as file:
-            file.write(line)
-        if self._writer is not None:
-            for name, value in values.items():
-                self._writer.add_scalar(name, value, step)
+        with self._going_on("write the log"):
+            self._metrics.add(step, values)
+        if self._events is not None:
+            with self._going_on("write TensorBoard's file"):
+                self._events.add(step, values)
 
-
-def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:
-    """The lines of a `metrics.jsonl`, without a line that a killed process left incomplete."""
-    found = []
-    for line in epath.Path(path).read_text().splitlines():
+    @contextlib.contextmanager
+    def _going_on(self, what: str) -> Iterator[None]:
+        """Says what failed, once until it works again: a log never stops a run."""
         try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
-
-
-def _summary_writer(directory: str, purge_step: int) -> Any:
-    """A writer of TensorBoard files from `purge_step` on; imported here, for process 0 alone."""
-    # tensorboardX imports PyTorch if it is installed, which takes seconds and is not needed.
-    without_torch = "torch" not in sys.modules
-    if without_torch:
-        sys.modules["torch"] = None  # type: ignore[assignment]  # makes importing it an ImportError
-    try:
-        from tensorboardX import SummaryWriter
-    finally:
-        if without_torch:
-            del sys.modules["torch"]
-    return SummaryWriter(directory, purge_step=purge_step)
-
-
-def _lines_up_to(path: epath.Path, step: int) -> list[str]:
-    if not path.exists():
-        return []
-    return [json.dumps(line) + "\n" for line in read_metrics(path) if line["step"] <= step]
+            yield
+        except OSError as error:
+            if what not in self._failing:
+                self._failing.add(what)
+                self.message(
+                    f"Cannot {what} in {self._directory}: {error.strerror or error}. Training goes "
+                    "on; the next line tries again."
+                )
+        else:
+            self._failing.discard(what)
 
 
 def _summary(values: Mapping[str, float]) -> str:

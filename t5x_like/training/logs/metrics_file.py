@@ -1,0 +1,100 @@
+"""`metrics.jsonl`: what a run measured, a line of JSON each time, whatever happens to the file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from etils import epath
+
+from t5x_like.core import whole_files
+
+METRICS_FILE = "metrics.jsonl"
+
+
+class MetricsFile:
+    """A `metrics.jsonl` that grows. Lines that cannot be written are kept for the next attempt."""
+
+    def __init__(self, path: epath.Path) -> None:
+        self._path = path
+        self._waiting: list[str] = []
+        self._whole: str | None = None
+
+    def start(self, lines: list[dict[str, Any]]) -> None:
+        """Makes the file hold these lines alone.
+
+        Raises:
+          OSError: it cannot be written now.
+        """
+        self._whole = "".join(map(_text, lines))
+        self._write()
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """Adds a line.
+
+        Raises:
+          OSError: it cannot be written now.
+        """
+        # JSON has no nan and no infinity; readers in other languages would fail there.
+        finite = {k: (v if math.isfinite(v) else None) for k, v in values.items()}
+        self._waiting.append(_text({"step": step, **finite}))
+        self._write()
+
+    def _write(self) -> None:
+        if self._whole is not None:
+            whole_files.write(self._path, self._whole.encode())
+            self._whole = None
+        if not self._waiting:
+            return
+        try:
+            with self._path.open("a") as file:
+                file.write("".join(self._waiting))
+        except OSError:
+            if not self._waiting[0].startswith("\n"):  # ends a line of which a part was written
+                self._waiting[0] = "\n" + self._waiting[0]
+            raise
+        self._waiting = []
+
+
+def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:
+    """The lines of a `metrics.jsonl`, without those that are damaged or incomplete."""
+    return [line for line in _lines(path) if line is not None]
+
+
+def lines_up_to(path: epath.Path, step: int) -> tuple[list[dict[str, Any]], int]:
+    """The lines up to a step, and how many lines are damaged; none if there is no file.
+
+    The last line does not count as damaged, because a killed process may leave it incomplete.
+
+    Raises:
+      OSError: the file cannot be read.
+    """
+    lines = list(_lines(path)) if path.exists() else []
+    found = [line for line in lines if line is not None and line["step"] <= step]
+    return found, lines[:-1].count(None)
+
+
+def _lines(path: epath.PathLike) -> Iterator[dict[str, Any] | None]:
+    """Each line of a file, None where it is none of ours."""
+    for data in epath.Path(path).read_bytes().splitlines():
+        if not data.strip():
+            continue
+        try:
+            line = json.loads(data.decode())
+        except (ValueError, RecursionError):
+            line = None
+        yield line if _is_ours(line) else None
+
+
+def _is_ours(line: Any) -> bool:
+    return (
+        isinstance(line, dict)
+        and isinstance(line.get("step"), int)
+        and all(value is None or isinstance(value, int | float) for value in line.values())
+    )
+
+
+def _text(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, allow_nan=False) + "\n"
