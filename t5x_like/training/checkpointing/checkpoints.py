@@ -10,7 +10,6 @@ import concurrent.futures
 import dataclasses
 import json
 import logging
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,7 +20,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.training.checkpointing import checksums, orbax_buckets
+from t5x_like.training.checkpointing import checksums, damage, orbax_buckets
 from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
     abstract_arrays,
@@ -34,7 +33,6 @@ from t5x_like.training.checkpointing.lazy_arrays import lazy_tree
 from t5x_like.training.checkpointing.ranking import (
     BestMetric,
     WantedStep,
-    saved_metrics,
     with_phase,
 )
 from t5x_like.training.hosts import multihost
@@ -44,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 Metadata = Mapping[str, Any]
 _Read = Callable[[int, Mapping[str, Any]], dict[str, Any] | None]
-_MOVED = "damaged"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +135,8 @@ class Checkpoints:
                 "Give another directory or fix its permissions."
             ) from error
         multihost.check_shared(self.directory)
-        self._set_aside([step for step in self.steps() if not self._metrics_readable(step)])
+        steps = {step: self.directory / str(step) for step in self.steps()}
+        self._set_aside([n for n, step in steps.items() if not damage.has_readable_metrics(step)])
         rank = self.best.rank
         best = BestN(n=1, get_metric_fn=rank, reverse=True, keep_checkpoints_without_metrics=False)
         self._manager = ocp.CheckpointManager(
@@ -241,6 +239,7 @@ class Checkpoints:
                 bad.append(step)
                 continue
             self._set_aside(bad)
+            damage.make_checkable(self.directory / str(step))
             tree, metadata = found
             state = dataclasses.replace(
                 abstract, params=tree["params"], ema=tree.get("ema"), **tree["training"]
@@ -308,7 +307,7 @@ class Checkpoints:
     ) -> tuple[dict[str, Any], Metadata] | None:
         """The wanted items and the metadata of a step; None, with a message, if it is damaged."""
         directory = self.directory / str(step)
-        if not self._undamaged(step, "metadata"):
+        if not damage.is_whole(directory, "metadata"):
             return None
         try:
             document = self._document(step)
@@ -318,7 +317,7 @@ class Checkpoints:
         if self._check is not None:
             self._check(document["metadata"])
         check_leaves(str(directory), document["leaves"], leaves=describe(wanted))
-        if not all(self._undamaged(step, f"{name}/") for name in wanted):
+        if not all(damage.is_whole(directory, f"{name}/") for name in wanted):
             return None
         items = (read or self._read)(step, wanted)
         return None if items is None else (items, document["metadata"])
@@ -345,20 +344,6 @@ class Checkpoints:
             return None
         return items
 
-    def _undamaged(self, step: int, under: str) -> bool:
-        """Whether all processes together find no damage; logs the damage that they find."""
-        damaged = checksums.verify(
-            self.directory / str(step),
-            under=under,
-            process=jax.process_index(),
-            processes=jax.process_count(),
-        )
-        for line in damaged:
-            logger.warning(
-                "Skipping damaged checkpoint step %d of %s: %s", step, self.directory, line
-            )
-        return bool(multihost.everywhere(not damaged).all())
-
     def _document(self, step: int) -> dict[str, Any]:
         path = self.directory / str(step) / "metadata" / "metadata"
         try:
@@ -366,24 +351,8 @@ class Checkpoints:
         except (OSError, ValueError) as error:
             raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
 
-    def _metrics_readable(self, step: int) -> bool:
-        """Whether Orbax can read a step's metrics, as it does when it opens the directory."""
-        try:
-            saved_metrics(self.directory / str(step))
-        except ValueError as error:
-            logger.warning("Moving damaged checkpoint aside: metrics of step %d: %s", step, error)
-            return False
-        return True
-
     def _set_aside(self, steps: list[int]) -> None:
-        """Moves steps to `damaged/`, where nothing looks for steps; process 0's list counts."""
-        multihost.barrier("damaged checkpoints listed")
-        if jax.process_index() == 0:
-            for step in steps:
-                target = self.directory / _MOVED / f"{step}-{uuid.uuid4().hex[:8]}"
-                storage.move(self.directory / str(step), target)
-                logger.warning("Moved step %d to %s", step, target)
-        multihost.barrier("damaged checkpoints moved")
+        damage.set_aside(self.directory, steps)
         if self._manager is not None and steps:
             # The manager still counts them, and declines to save a step that is not after them.
             self._manager.reload()

@@ -31,10 +31,16 @@ def write(directory: epath.Path, *, process: int, processes: int) -> None:
     whole_files.write(final, json.dumps(sums, indent=0).encode())
 
 
+def remove(directory: epath.Path) -> None:
+    """Removes the lists of all processes."""
+    for path in _lists(directory):
+        path.unlink()
+
+
 def complete(directory: epath.Path) -> bool:
     """Whether every process has written its list; a process may be killed before it does."""
     lists = _lists(directory)
-    return bool(lists) and len(lists) == int(lists[0].stem.rpartition("of")[2])
+    return bool(lists) and lists[0].stem.endswith(f"of{len(lists)}")
 
 
 def verify(
@@ -43,16 +49,20 @@ def verify(
     """Compares this process's share of the listed files whose names begin with `under`.
 
     Returns:
-      Errors, one line for each file; files that no list names are not checked.
+      Errors, one line for each file. Where a list is missing, files that no other list names are
+      not checked; otherwise all files of items are to be named.
     """
     expected: dict[str, list] = {}
     damaged = []
     for path in _lists(directory):
         try:
-            expected |= json.loads(path.read_text())
+            expected |= _read(path)
         except ValueError as error:
             damaged.append(f"{path.name}: {error}")
     found = _sizes_and_digests(directory)
+    if complete(directory) and not damaged:
+        unnamed = sorted(name for name in found if "/" in name and name not in expected)
+        damaged += [f"{name}: not in any list" for name in unnamed if name.startswith(under)]
     for name in sorted(name for name in expected if name.startswith(under))[process::processes]:
         size, digest = expected[name]
         if name not in found:
@@ -64,6 +74,16 @@ def verify(
         elif mine != digest:
             damaged.append(f"{name}: content changed")
     return damaged
+
+
+def _read(path: epath.Path) -> dict[str, list]:
+    """A list; raises ValueError where it is none."""
+    found = json.loads(path.read_text())
+    if not isinstance(found, dict) or not all(
+        isinstance(pair, list) and len(pair) == 2 for pair in found.values()
+    ):
+        raise ValueError("not a list of sizes and digests")
+    return found
 
 
 def _lists(directory: epath.Path) -> list[epath.Path]:

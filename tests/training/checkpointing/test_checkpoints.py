@@ -180,6 +180,9 @@ def test_a_step_killed_before_its_checksums_is_used(
     assert restored is not None
     assert restored.step == 3
     assert "cannot be checked" in caplog.text
+    caplog.clear()
+    assert Checkpoints(saved).restore_latest(lambda _: program().abstract_state) is not None
+    assert caplog.text == "", "the first restart made the list"
     for file in (saved / "3" / "params").rglob("*"):
         if file.is_file():
             truncate(file)

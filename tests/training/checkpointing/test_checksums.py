@@ -45,6 +45,23 @@ def test_any_number_of_processes_finds_the_damage(
     assert damaged("metadata") == []
 
 
+NO_LISTS = ["{}", "[1]", '{"params/d/0": 7}', "{", '{"params/d/0": [1, "a"]}']
+
+
+@pytest.mark.parametrize("content", NO_LISTS)
+def test_a_list_that_is_no_list_of_all_files_is_damage(folder: epath.Path, content: str) -> None:
+    for process in range(2):
+        checksums.write(folder, process=process, processes=2)
+    (folder / "checksums.1of2.json").write_text(content)
+    assert checksums.verify(folder)
+
+
+def test_a_file_that_a_file_browser_leaves_is_no_damage(folder: epath.Path) -> None:
+    checksums.write(folder, process=0, processes=1)
+    (folder / ".DS_Store").write_bytes(b"x")
+    assert checksums.verify(folder) == []
+
+
 def test_a_missing_list_is_told(folder: epath.Path) -> None:
     assert not checksums.complete(folder)
     checksums.write(folder, process=1, processes=2)

@@ -1,0 +1,62 @@
+"""Damaged steps: how they are found and set aside, and how others become checkable."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+
+import jax
+from etils import epath
+
+from t5x_like.core.buckets import storage
+from t5x_like.training.checkpointing import checksums
+from t5x_like.training.checkpointing.ranking import saved_metrics
+from t5x_like.training.hosts import multihost
+
+logger = logging.getLogger(__name__)
+
+_FOLDER = "damaged"
+
+
+def is_whole(step: epath.Path, under: str) -> bool:
+    """Whether all processes together find no damage of files below `under`; logs what they find."""
+    damaged = checksums.verify(
+        step, under=under, process=jax.process_index(), processes=jax.process_count()
+    )
+    for line in damaged:
+        logger.warning(
+            "Skipping damaged checkpoint step %s of %s: %s", step.name, step.parent, line
+        )
+    return bool(multihost.everywhere(not damaged).all())
+
+
+def has_readable_metrics(step: epath.Path) -> bool:
+    """Whether Orbax can read a step's metrics, as it does when it opens the directory."""
+    try:
+        saved_metrics(step)
+    except ValueError as error:
+        logger.warning("Moving damaged checkpoint aside: metrics of step %s: %s", step.name, error)
+        return False
+    return True
+
+
+def make_checkable(step: epath.Path) -> None:
+    """Writes the checksums of a good step whose run was killed before it did."""
+    if multihost.everywhere(checksums.complete(step)).all():
+        return
+    if jax.process_index() == 0:
+        checksums.remove(step)
+    multihost.barrier("incomplete checksums removed")
+    checksums.write(step, process=jax.process_index(), processes=jax.process_count())
+
+
+def set_aside(directory: epath.Path, steps: Sequence[int]) -> None:
+    """Moves steps to `damaged/`, where nothing looks for steps; process 0's list counts."""
+    multihost.barrier("damaged checkpoints listed")
+    if jax.process_index() == 0:
+        for step in steps:
+            target = directory / _FOLDER / f"{step}-{uuid.uuid4().hex[:8]}"
+            storage.move(directory / str(step), target)
+            logger.warning("Moved step %d to %s", step, target)
+    multihost.barrier("damaged checkpoints moved")
