@@ -1,6 +1,7 @@
 """A server before an object store that now and then fails as stores do.
 
-A request in so many is answered with 503 or 429, or its answer is cut in the middle.
+A request in so many is answered with 503 or 429, or its answer is cut in the middle. As many
+listings are stale: the answer is the one that the same request had a moment ago.
 """
 
 from __future__ import annotations
@@ -8,14 +9,21 @@ from __future__ import annotations
 import contextlib
 import http.client
 import itertools
+import re
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
 _FAULTS = ("503", "cut", "429", "cut", "503")
+_LISTING = re.compile(r"/storage/v1/b/[^/]+/o/?\?|[?&](list-type|delimiter|prefix)=")
+_STALE_SECONDS = 3
 _HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
+
+
+_Answer = tuple[int, dict[str, str], bytes]
 
 
 class Proxy:
@@ -33,6 +41,8 @@ class Proxy:
         self.done: dict[str, int] = {}
         self._count = itertools.count(1)
         self._kinds = itertools.cycle(_FAULTS)
+        self._listings = itertools.count(1)
+        self._listed: dict[str, tuple[float, _Answer]] = {}
         self._lock = threading.Lock()
 
     def fault(self, *, readable: bool) -> str:
@@ -45,6 +55,19 @@ class Proxy:
                 kind = "503"
             self.done[kind] = self.done.get(kind, 0) + 1
             return kind
+
+
+    def listed(self, path: str, answer: _Answer) -> _Answer:
+        """The answer to a request for a listing: an earlier one, if it is time for a stale one."""
+        with self._lock:
+            now = time.monotonic()
+            before, old = self._listed.get(path, (0.0, answer))
+            due = self.every and not next(self._listings) % self.every
+            if due and now - before < _STALE_SECONDS:
+                self.done["stale"] = self.done.get("stale", 0) + 1
+                return old
+            self._listed[path] = now, answer
+            return answer
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -73,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
             length = answer.getheader("content-length")
             if self.command == "HEAD" and length is not None:
                 kept["content-length"] = length
+        if self.command == "GET" and answer.status == 200 and _LISTING.search(self.path):
+            _, kept, content = self.proxy.listed(self.path, (answer.status, kept, content))
         if fault == "cut" and len(content) > 1:
             self._answer(answer.status, kept, content, sent=len(content) // 2)
             self.close_connection = True

@@ -91,12 +91,12 @@ def test_a_function_with_other_arguments_is_refused(
 def test_metrics_are_the_same_without_seqio(
     tiny: Tiny, environment_without_tensorflow: dict[str, str]
 ) -> None:
-    first = tiny.flags("first", **capitals("capitals_by_name"))
-    finish(tiny.start(first))
+    first = tiny.trained("first", **capitals("capitals_by_name"))
     metrics = str(Path(MODULE).with_name("capital_metrics.py"))
     again = tiny.flags("again", **capitals("capitals_by_name", metrics))
     finish(tiny.start(again, env=environment_without_tensorflow))
-    assert evaluations(tiny.root / "again") == evaluations(tiny.root / "first")
+    # One device and eight add in another order.
+    assert evaluations(tiny.root / "again")[2] == pytest.approx(evaluations(first)[2], rel=1e-4)
     silent = tiny.flags("silent", **capitals("capitals_by_name", None))
     (result,) = finish(tiny.start(silent, env=environment_without_tensorflow))
     assert "without metric accuracy (postprocess_fn: add --module capital_metrics" in result.err
@@ -105,7 +105,7 @@ def test_metrics_are_the_same_without_seqio(
 
 @pytest.mark.slow
 def test_two_processes_have_the_metrics_of_one(tiny: Tiny) -> None:
-    finish(tiny.start(tiny.flags("one", **capitals("capitals"))))
+    tiny.trained("one", **capitals("capitals"))
     finish(*tiny.start_two(tiny.flags("two", **capitals("capitals"))))
     one, two = (evaluations(tiny.root / name) for name in ("one", "two"))
     assert two[2] == pytest.approx(one[2], rel=1e-4)
