@@ -56,7 +56,6 @@ class Proxy:
             self.done[kind] = self.done.get(kind, 0) + 1
             return kind
 
-
     def listed(self, path: str, answer: _Answer) -> _Answer:
         """The answer to a request for a listing: an earlier one, if it is time for a stale one."""
         with self._lock:
