@@ -9,6 +9,7 @@ import sys
 
 from t5x_like import __version__
 from t5x_like.cli import host_memory
+from t5x_like.core import exit_status
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
@@ -53,8 +54,7 @@ def main(argv: list[str] | None = None) -> int:
       argv: the arguments after the program's name; `sys.argv[1:]` by default.
 
     Returns:
-      The exit status: 0 done, 1 an error was printed, 2 wrong arguments, 3 stopped early and
-      resumable (pre-emption), 130 interrupted.
+      The exit status, one of `core.exit_status`; 1 if an error was printed.
     """
     argv = sys.argv[1:] if argv is None else argv
     command = parser().parse_args(argv[:1] or ["--help"]).command
@@ -71,15 +71,15 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return exit_status.INTERRUPTED
     except Exception as error:
         # Errors that users can mend are of these classes or of ours; others are bugs.
         if os.environ.get("T5X_LIKE_TRACEBACK"):
             raise
-        if not (isinstance(error, ValueError | OSError) or _is_ours(error)):
+        if not (isinstance(error, ValueError | OSError | RecursionError) or _is_ours(error)):
             raise
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return getattr(error, "exit_status", exit_status.ERROR)
 
 
 def _is_ours(error: Exception) -> bool:

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from t5x_like.cli import arguments
+from t5x_like.core import exit_status
 
 _EPILOG = """\
 examples:
@@ -62,4 +63,4 @@ def main(argv: list[str]) -> int:
             f"export --from {where} --to DIR` for transformers, --train_steps to extend the run.",
             file=sys.stderr,
         )
-    return 3 if outcome.status == "preempted" else 0
+    return exit_status.SAVED if outcome.status == "preempted" else exit_status.DONE

@@ -1,7 +1,7 @@
 """Counts the starts of a launched run, and ends one that starts again without progress.
 
 Every host runs `python -m t5x_like.launching.attempts MODEL_DIR ...` before `t5x_like train`. Its
-exit status is 0 to go on, or `GAVE_UP`, after which no launcher starts the run again.
+exit status is `DONE` to go on, or `GAVE_UP`, after which no launcher starts the run again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from etils import epath
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-
-GAVE_UP = 40
-"""The exit status of a run that started too often without a new checkpoint."""
+from t5x_like.core.exit_status import DONE, GAVE_UP
 
 RECORD = "launch_attempts.json"
 """The file of the model's directory that holds the steps of the starts."""
@@ -72,7 +70,7 @@ def _read(record: epath.Path) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Counts a start; returns 0 or `GAVE_UP`."""
+    """Counts a start; returns `DONE` or `GAVE_UP`."""
     parser = argparse.ArgumentParser(prog="t5x_like.launching.attempts")
     parser.add_argument("model_dir")
     parser.add_argument("--launch", required=True)
@@ -85,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
         limit=args.limit,
         first=args.process == 0,
     )
-    return 0 if allowed else GAVE_UP
+    return DONE if allowed else GAVE_UP
 
 
 if __name__ == "__main__":

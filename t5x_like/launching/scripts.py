@@ -5,11 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from t5x_like.launching.attempts import GAVE_UP
+from t5x_like.core.exit_status import FINAL
 from t5x_like.launching.job import Job
-
-FINAL = (0, 2, GAVE_UP)
-"""Exit statuses of a run that is not started again: done, wrong arguments, no progress."""
 
 
 def exports(variables: Mapping[str, str]) -> str:

@@ -66,7 +66,7 @@ def test_the_table_of_machine_types_has_every_generation():
 
 
 def test_the_table_of_exit_statuses_is_that_of_the_code():
-    from t5x_like.launching.scripts import FINAL
+    from t5x_like.core.exit_status import FINAL
 
     rows = re.findall(r"^\| (\d+) \|.*\| nothing", (DOCS / "launching.md").read_text(), re.M)
     assert tuple(map(int, rows)) == FINAL

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from t5x_like.core.exit_status import FINAL
 from t5x_like.launching import shipping, slices
 from t5x_like.launching.commands import Action, Call, File, Note, Runner
 from t5x_like.launching.job import Job, field_problem
-from t5x_like.launching.scripts import FINAL, run_script
+from t5x_like.launching.scripts import run_script
 
 _WORKERS = "w"  # the name of the replicated job, a part of the names of the pods
 _PORT = 8476

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core.exit_status import FINAL
 from t5x_like.launching import hosts, shipping
 from t5x_like.launching.commands import Action, Call, File, LaunchError, Note, Runner
 from t5x_like.launching.job import Job
-from t5x_like.launching.scripts import FINAL, exports, run_script
+from t5x_like.launching.scripts import exports, run_script
 
 RENTED = False
 """Whether the machines are paid for by the hour."""

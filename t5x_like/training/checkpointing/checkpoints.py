@@ -20,7 +20,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.training.checkpointing import checksums, damage, orbax_buckets
+from t5x_like.training.checkpointing import checksums, damage, orbax_buckets, room
 from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
     abstract_arrays,
@@ -170,7 +170,7 @@ class Checkpoints:
           phase: the phase of the step, a number that rises from phase to phase.
 
         Raises:
-          CheckpointError: Orbax declined to save.
+          CheckpointError: the disk is full, or Orbax declined to save.
         """
         ranked = with_phase(metrics or {}, phase)
         self._save(step, items_of(state), metadata=metadata, metrics=ranked)
@@ -191,14 +191,16 @@ class Checkpoints:
         self.wait()
         assert self._manager is not None  # for the type checker: prepare() made it
         document = {"metadata": dict(metadata), "leaves": describe(items)}
-        saved = self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                **{name: save_arguments(tree) for name, tree in items.items()},
-                metadata=ocp.args.JsonSave(document),
-            ),
-            metrics=dict(metrics),
-        )
+        room.check(self.directory, items, step=step)
+        with room.explained(self.directory):
+            saved = self._manager.save(
+                step,
+                args=ocp.args.Composite(
+                    **{name: save_arguments(tree) for name, tree in items.items()},
+                    metadata=ocp.args.JsonSave(document),
+                ),
+                metrics=dict(metrics),
+            )
         if not saved:
             raise CheckpointError(
                 f"Orbax declined to save step {step} in {self.directory}, which holds steps "
@@ -210,7 +212,8 @@ class Checkpoints:
         """Waits until all saved steps are on disk with checksums; raises the error of a failure."""
         if self._unfinished is not None:
             unfinished, self._unfinished = self._unfinished, None
-            unfinished.result()
+            with room.explained(self.directory):
+                unfinished.result()
 
     def close(self) -> None:
         """Waits, and closes what `prepare` opened."""
@@ -219,7 +222,8 @@ class Checkpoints:
         finally:
             self._background.shutdown()
             if self._manager is not None:
-                self._manager.close()
+                with room.explained(self.directory):
+                    self._manager.close()
                 self._manager = None
 
     def restore_latest(self, abstract_state: Callable[[int], TrainState]) -> RestoredState | None:

@@ -1,0 +1,78 @@
+"""Room for a checkpoint on a disk: checked before it is written, and said in one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+from etils import epath
+
+from t5x_like.core import exit_status
+from t5x_like.core.buckets import storage
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+from t5x_like.training.hosts import multihost
+
+_SHARE = 0.9
+"""Of the bytes of a state, what its files take at least: they are compressed a little."""
+_TEXTS = ("No space left on device", "Disk quota exceeded")
+
+
+class DiskFullError(CheckpointError):
+    """A disk has no room for a checkpoint; those before it are whole."""
+
+    exit_status = exit_status.NO_ROOM
+
+
+def check(directory: epath.Path, items: Mapping[str, Any], *, step: int) -> None:
+    """Checks that the disk has room for the items of a step; buckets always have.
+
+    Raises:
+      DiskFullError: in all processes, if it lacks room for one of them.
+    """
+    if storage.is_url(directory):
+        return
+    needed = int(_SHARE * sum(leaf.nbytes for leaf in jax.tree.leaves(dict(items))))
+    free = shutil.disk_usage(directory).free
+    if not multihost.everywhere(free >= needed).all():
+        raise DiskFullError(
+            f"No room for step {step} in {directory}: it needs {needed / 1e9:.3g} GB, and "
+            f"{free / 1e9:.3g} GB are free. {_ADVICE}"
+        )
+
+
+@contextlib.contextmanager
+def explained(directory: epath.Path) -> Iterator[None]:
+    """Turns errors of a full disk into one sentence.
+
+    Raises:
+      DiskFullError: in place of such an error.
+    """
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        if not _is_of_full_disk(error):
+            raise
+        raise DiskFullError(
+            f"No room for a checkpoint in {directory}: the disk was full. {_ADVICE}"
+        ) from error
+
+
+_ADVICE = (
+    "Earlier checkpoints are whole. Make room, or keep fewer (CHECKPOINTS_KEPT), and run the same "
+    "command again."
+)
+
+
+def _is_of_full_disk(error: BaseException | None) -> bool:
+    while error is not None:
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or any(text in str(error) for text in _TEXTS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
