@@ -7,6 +7,7 @@ import sys
 
 from t5x_like.cli import arguments
 from t5x_like.core import exit_status
+from t5x_like.training.hosts.leaving import leaving_before_training
 
 _EPILOG = """\
 examples:
@@ -26,6 +27,11 @@ The run's resolved configuration is saved as MODEL_DIR/config.gin.
 
 def main(argv: list[str]) -> int:
     """Parses the arguments, joins the other processes if there are any, and trains."""
+    with leaving_before_training():
+        return _train(argv)
+
+
+def _train(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="t5x_like train",
         description="Starts, resumes or extends a pretraining run.",

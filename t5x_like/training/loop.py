@@ -15,7 +15,8 @@ from t5x_like.core.protocols import metric_value
 from t5x_like.training.callbacks import Callback, Outcome, Status
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.early_stopping import EarlyStopping
-from t5x_like.training.hosts.multihost import Vote, notice_of_leaving
+from t5x_like.training.hosts.leaving import notice_of_leaving
+from t5x_like.training.hosts.multihost import Vote
 from t5x_like.training.logs.run_log import RunLog
 from t5x_like.training.metrics import TOTALS, Meter, NonFiniteError, check_finite
 from t5x_like.training.periods import Periods

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tiny_run import ROOT, Tiny, finish, losses, saved_steps
 
+from t5x_like.core import exit_status
 from t5x_like.data.cache.lock import sole_writer
 from t5x_like.training.hosts import code_version
 
@@ -69,6 +70,18 @@ def test_a_run_that_is_stopped_saves_and_says_so(tiny: Tiny, number: signal.Sign
     assert f"Saved step {step}; run the same command to resume." in stopped.err
     assert "Stopping: " in stopped.err
     assert max(losses(tiny.root / "run")) == step
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_before_its_first_step_is_to_be_started_again(tiny: Tiny) -> None:
+    process = tiny.start(tiny.flags("run", TRAIN_STEPS=100_000))
+    assert process.stdout is not None
+    while "caching" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    (stopped,) = finish(process, status=exit_status.SAVED)
+    assert "nothing to save" in stopped.err
+    assert "Traceback" not in stopped.err
 
 
 UNGUARDED = """

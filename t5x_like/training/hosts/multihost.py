@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import collections
-import contextlib
-import os
 import re
 import secrets
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -137,29 +133,3 @@ class Vote:
         shard = lambda _: np.array([leave])  # noqa: E731
         shape = (jax.device_count(),)
         return self._any(jax.make_array_from_callback(shape, self._split, shard))
-
-
-@contextlib.contextmanager
-def notice_of_leaving() -> Iterator[threading.Event]:
-    """An event that SIGTERM or Ctrl-C sets without ending the process. A second signal ends it."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked  # only the main thread may set handlers
-        return
-    before: dict[int, Any] = {}
-
-    def on_signal(signum: int, frame: Any) -> None:
-        asked.set()
-        for one, usual in before.items():
-            signal.signal(one, usual)
-        # Not through the log: the signal may arrive while the log writes.
-        os.write(2, b"\nStopping: this step will be saved. A second signal stops without saving.\n")
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        handler = signal.signal(number, on_signal)
-        before[number] = signal.SIG_DFL if handler is None else handler
-    try:
-        yield asked
-    finally:
-        for one, usual in before.items():
-            signal.signal(one, usual)
