@@ -15,6 +15,7 @@ class EventFiles:
     def __init__(self, directory: Path, *, first_step: int) -> None:
         """Values that earlier files have for `first_step` and later steps are not shown."""
         self._directory, self._first_step = directory, first_step
+        self._events, self._summary = _tensorboardx()
         self._writer: Any = None
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
@@ -23,15 +24,13 @@ class EventFiles:
         Raises:
           OSError: they cannot be written; they are lost.
         """
-        events, summary = _tensorboardx()
         try:
             if self._writer is None:
                 self._directory.mkdir(parents=True, exist_ok=True)
                 self._writer = _writer(self._directory, first_step=self._first_step)
             for name, value in values.items():
-                event = events.Event(
-                    step=step, wall_time=time.time(), summary=summary.scalar(name, value)
-                )
+                summary = self._summary.scalar(name, value)
+                event = self._events.Event(step=step, wall_time=time.time(), summary=summary)
                 self._writer.write_event(event)
             self._writer.flush()
         except OSError:

@@ -55,18 +55,19 @@ class RunLog:
         self._files = self._directory
 
     def start(self, step: int) -> None:
-        """Continues after `step`; drops what an earlier run logged for later steps."""
+        """Continues after `step`; drops what an earlier run logged for later steps.
+
+        Raises:
+          OSError: the log of an earlier run cannot be read.
+        """
         self._marks.clear()
         self._begun = step
         if not self._active:
             return
-        before: list[dict[str, Any]] = []
-        with self._going_on("read the log"):
-            before, damaged = lines_up_to(self._directory / METRICS_FILE, step)
-            if damaged:
-                self.message(
-                    f"{self._directory / METRICS_FILE}: {damaged} damaged lines are left out."
-                )
+        # An error here ends the run before it trains: a log that was not read must not be replaced.
+        before, damaged = lines_up_to(self._directory / METRICS_FILE, step)
+        if damaged:
+            self.message(f"{self._directory / METRICS_FILE}: {damaged} damaged lines are left out.")
         if storage.is_url(self._directory):
             folder = tempfile.TemporaryDirectory(prefix="t5x_like-logs-")
             self._files = epath.Path(self._closing.enter_context(folder))
@@ -110,9 +111,7 @@ class RunLog:
         if not self._active:
             return []
         found = []
-        lines: list[dict[str, Any]] = []
-        with self._going_on("read the log"):
-            lines, _ = lines_up_to(self._files / METRICS_FILE, step)
+        lines, _ = lines_up_to(self._files / METRICS_FILE, step)
         for line in lines:
             values = {
                 name.removeprefix("eval/"): value
@@ -176,7 +175,7 @@ class RunLog:
 
     @contextlib.contextmanager
     def _going_on(self, what: str) -> Iterator[None]:
-        """Says what failed, once until it works again: a log never stops a run."""
+        """Says what failed, once until it works again: a log never stops a run that trains."""
         try:
             yield
         except OSError as error:
