@@ -37,6 +37,9 @@ class InMemory:
         some = self.documents[documents.start : documents.stop]
         return np.unique(np.concatenate([self.heads(documents), *some]))
 
+    def remember(self, documents: range) -> None:
+        assert 0 <= documents.start < documents.stop <= len(self)
+
     def word_starts(self, start: int, end: int) -> np.ndarray:
         if self.begins_word is None:
             return np.ones(end - start, bool)

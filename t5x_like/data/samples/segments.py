@@ -7,13 +7,13 @@ from collections import OrderedDict
 import numpy as np
 
 from t5x_like.core.protocols import TokenIds
-from t5x_like.data.samples.token_stream import TokenStream
+from t5x_like.data.samples.token_stream import StreamPart, TokenStream
 from t5x_like.objectives.parts.words import begins_word
 
 _REMEMBERED = 1 << 21
-"""Offsets of the documents that are kept in memory."""
+"""Offsets of single documents that are kept in memory."""
 _TOKENS = 1 << 25
-"""Tokens of documents that are read together, at most."""
+"""Tokens of documents that are read together, at most; parts are kept up to as many."""
 
 
 class Segments:
@@ -38,8 +38,8 @@ class Segments:
         self._remembered: OrderedDict[int, np.ndarray] = OrderedDict()
         self._size = 0
         self.total = stream.total
-        begin, end = self._starts[self._firsts[[part.start, part.stop]]].tolist()
-        self._part = stream.part(part if end - begin <= _TOKENS else range(0))
+        self._parts: list[StreamPart] = []
+        self.remember(part)
 
     def __len__(self) -> int:
         """The number of documents, without empty ones."""
@@ -54,10 +54,18 @@ class Segments:
         """bool [end - start]: whether a word starts at each of these offsets."""
         if self._begins is None:
             return np.ones(end - start, bool)
-        at = start - self._part.offset
-        if at >= 0 and at + end - start <= len(self._part.tokens):
-            return self._begins.take(self._part.tokens[at : at + end - start])
+        for part in self._parts:
+            at = start - part.offset
+            if at >= 0 and at + end - start <= len(part.tokens):
+                return self._begins.take(part.tokens[at : at + end - start])
         return self._begins.take(self._stream.read(start, end))
+
+    def remember(self, documents: range) -> None:
+        """Reads documents together, unless they are too large; others are forgotten in turn."""
+        if documents and int(np.ptp(self.heads(documents))) <= _TOKENS:
+            self._parts.append(self._stream.part(documents))
+        while sum(len(part.tokens) for part in self._parts) > _TOKENS:
+            del self._parts[1 if len(self._parts) > 2 else 0]
 
     def heads(self, documents: range) -> np.ndarray:
         """int64 [documents + 1]: where consecutive documents start, then where the last ends."""
@@ -65,12 +73,14 @@ class Segments:
 
     def bounds(self, documents: range) -> np.ndarray:
         """int64 [S + 1]: the offsets of the S segments of consecutive documents, then their end."""
-        own = self._part.documents
-        if own.start <= documents.start and documents.stop <= own.stop:
-            first, last = self._part.heads[
-                [documents.start - own.start, documents.stop - own.start]
-            ].tolist()
-            return self._part.bounds[first : last + 1]
+        for part in self._parts:
+            own = part.documents
+            if own.start <= documents.start and documents.stop <= own.stop:
+                places = [documents.start - own.start, documents.stop - own.start]
+                first, last = part.heads[places].tolist()
+                return part.bounds[first : last + 1]
+        if not documents:
+            return self.heads(documents)
         each = [self[document] for document in documents]
         return np.concatenate([*(bounds[:-1] for bounds in each), each[-1][-1:]])
 
@@ -79,7 +89,7 @@ class Segments:
 
         A document without segments counts as one segment. The array must not be changed.
         """
-        if document in self._part.documents:
+        if any(document in part.documents for part in self._parts):
             return self.bounds(range(document, document + 1))
         bounds = self._remembered.get(document)
         if bounds is not None:

@@ -101,6 +101,9 @@ class Sentences(Protocol):
     def bounds(self, documents: range) -> np.ndarray:
         """int64 [S + 1]: those of consecutive documents, each end being the next one's start."""
 
+    def remember(self, documents: range) -> None:
+        """Reads consecutive documents together, because they will be asked for soon."""
+
     def word_starts(self, start: int, end: int) -> np.ndarray:
         """bool [end - start]: at which of these offsets a word starts.
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _WINDOW = 256
 """Segments of a document among which random texts are, at most."""
 _LEAST_WINDOWS, _MOST_WINDOWS = 64, 4096
+_PLACES = 32
 _SHARE = 1 / 16
 """Tokens of these windows, by those of the documents whose pairs they are for, in a text of more
 than `_MOST_WINDOWS` documents. Of fewer, there are as many: all documents of a small text."""
@@ -47,7 +48,7 @@ class Elsewhere:
         choices: list[int] = []
         size = 0
         wanted = tokens * (_SHARE if len(sentences) > _MOST_WINDOWS else 1)
-        for document in _rounds(len(sentences), rng):
+        for document in _documents(sentences, rng, wanted):
             enough = len(windows) >= (_LEAST_WINDOWS if size >= wanted else _MOST_WINDOWS)
             # Of few documents, each has as many windows.
             if enough and (len(sentences) > _LEAST_WINDOWS or not len(windows) % len(sentences)):
@@ -92,12 +93,21 @@ class Elsewhere:
         return window, np.stack([bounds[first], bounds[end]])
 
 
-def _rounds(documents: int, rng: np.random.Generator) -> Iterator[int]:
-    """Random documents without end: each as often as any other, as far as one can tell."""
-    while documents > _MOST_WINDOWS:
-        yield int(rng.integers(documents))
+def _documents(sentences: Sentences, rng: np.random.Generator, wanted: float) -> Iterator[int]:
+    """Random documents without end: each as often as any other, as far as one can tell.
+
+    Those of a large text are some consecutive ones of each random place, which are read together.
+    """
+    while len(sentences) > _MOST_WINDOWS:
+        first = int(rng.integers(len(sentences)))
+        some = range(first, min(first + _MOST_WINDOWS // _PLACES, len(sentences)))
+        heads = sentences.heads(some)
+        enough = max(1, int(heads.searchsorted(heads[0] + wanted / _PLACES)))
+        some = some[:enough]
+        sentences.remember(some)
+        yield from some
     while True:
-        yield from rng.permutation(documents).tolist()
+        yield from rng.permutation(len(sentences)).tolist()
 
 
 def random_integers(
