@@ -22,6 +22,7 @@ def examples(
     seed: int,
     rows: int | None = None,
     alone: bool = False,
+    later: bool = False,
 ) -> list[Examples]:
     """The examples of each task that has some in `split`. Samples that need a plan are planned.
 
@@ -33,6 +34,7 @@ def examples(
       rows: the rows of a batch, where rows are carried from batch to batch.
       alone: whether each task fills whole batches by itself, as in evaluation; otherwise tasks
         with carried rows divide the rows of a batch in proportion to their weights.
+      later: whether they are read only later, as for `make_samples`.
 
     Raises:
       ValueError: a task cannot be packed, or a batch has too few rows for a plan.
@@ -46,7 +48,7 @@ def examples(
     return [
         Examples(
             task,
-            task.samples(split, pack=converter.pack, rows=own),
+            task.samples(split, pack=converter.pack, rows=own, later=later),
             converter,
             seed=seed,
             rows=own if multiple else None,

@@ -203,13 +203,16 @@ class Task:
         """The number of tokens in a split of its text, over all features."""
         return sum(self._cache.manifest.splits[split].tokens.values())
 
-    def samples(self, split: str, *, pack: bool = False, rows: int | None = None) -> Samples:
+    def samples(
+        self, split: str, *, pack: bool = False, rows: int | None = None, later: bool = False
+    ) -> Samples:
         """The samples of a split, cut for `lengths`. Samples that need a plan are planned.
 
         Args:
           split: a split that the task `has`.
           pack: whether to put several samples into a row.
           rows: the rows of a batch, where rows are carried from batch to batch.
+          later: whether they are read only later, as for `make_samples`.
 
         Raises:
           ValueError: the task cannot be packed, or a batch has too few rows for a plan.
@@ -224,7 +227,9 @@ class Task:
         if pack:
             return packing.packed_documents(records, objective, self.lengths)
         shape, ids = objective.geometry(self.lengths), self.token_ids
-        return make_samples(shape, records, separator=separator(ids), rows=rows, ids=ids)
+        return make_samples(
+            shape, records, separator=separator(ids), rows=rows, ids=ids, later=later
+        )
 
 
 def of_corpus(

@@ -130,7 +130,8 @@ class RunPhase:
     ) -> tuple[Sequence[stream.Examples], Sequence[stream.Examples]]:
         """The training examples, and the held-out ones: empty if the run does not evaluate."""
         converter, rows = self.run.feature_converter, self.run.options.batch_size
-        train = mixtures.examples(tasks, "train", converter=converter, seed=self.seed, rows=rows)
+        options: Any = {"converter": converter, "seed": self.seed, "rows": rows}
+        train = mixtures.examples(tasks, "train", **options, later=self.start > 0)
         if not train:
             names = ", ".join(task.name for task in tasks)
             raise ValueError(f"nothing to train on: {names} has no examples in a split 'train'")

@@ -13,6 +13,7 @@ import optax
 from etils import epath
 
 from t5x_like.config import gin_text
+from t5x_like.data.samples.passes import Passes
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 from t5x_like.runs import preflight, run_directory
 from t5x_like.runs.phases import RunPhase, run_phases
@@ -168,8 +169,12 @@ def _devices(hosts: Sequence[inventory.Host]) -> Iterator[str]:
 
 def _text(examples: Examples, rows: float) -> str:
     """What a training text has, and how often a phase reads it for so many rows."""
-    task, size = examples.task, examples.epochs.epoch_of(0).size
-    return f"{task.name} ({task.tokens():,} tokens, {size:,} rows, {rows / size:.3g} epochs)"
+    task, samples = examples.task, examples.samples
+    text = f"{task.tokens():,} tokens"
+    if not isinstance(samples, Passes) or samples.is_planned:
+        size = examples.epochs.epoch_of(0).size
+        text += f", {size:,} rows, {rows / size:.3g} epochs"
+    return f"{task.name} ({text})"
 
 
 def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -> Iterator[str]:

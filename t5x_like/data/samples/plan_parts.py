@@ -69,6 +69,10 @@ class PlanParts:
         ]
         return np.concatenate([np.zeros((0, len(columns)), np.int64), *checked])
 
+    def first(self) -> np.ndarray:
+        """The rows of the first part."""
+        return self((0, range(*self._edges()[:2])))
+
     def made(self) -> Iterator[np.ndarray]:
         """The rows of all parts, in order; processes share the work if there is much of it.
 

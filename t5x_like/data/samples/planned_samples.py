@@ -91,6 +91,7 @@ def plan_samples(
     constants: Mapping[str, np.ndarray],
     rows: int | None,
     ids: TokenIds | None,
+    glimpse: bool = False,
 ) -> PlannedSamples:
     """The samples of a `geometry.Planned`, or of a `geometry.Carried` for batches of `rows`.
 
@@ -101,6 +102,7 @@ def plan_samples(
       constants: additional features of every sample.
       rows: the rows of a batch.
       ids: the ids of the vocabulary.
+      glimpse: whether to plan only the first part of the text, and not to keep the plan.
 
     Raises:
       ValueError: `rows` is None for a carried geometry, or the plan is invalid.
@@ -121,7 +123,10 @@ def plan_samples(
     what = f"{plans.identity(shape)}|{rows}" if carried else plans.identity(shape) + pass_name
     if ids is not None and ids.word_starts is not None:
         what += "|words"
-    table = plans.load_or_make(stream.split, what, parts.made, columns=len(columns), bar=False)
+    if glimpse:
+        table = plans.Table(parts.first())
+    else:
+        table = plans.load_or_make(stream.split, what, parts.made, columns=len(columns), bar=False)
     if carried and rows is not None and len(table.values) % rows:
         raise ValueError(f"{shape} planned {len(table.values)} samples for batches of {rows} rows")
     return PlannedSamples(

@@ -15,6 +15,8 @@ from t5x_like.data.samples.token_stream import FEATURE, Split, TokenStream
 from t5x_like.objectives.parts import geometry
 
 Sample = dict[str, np.ndarray]
+_LARGE = 1 << 26
+"""Tokens of a text that takes more than a few seconds to plan."""
 
 
 class Samples(Protocol):
@@ -102,6 +104,7 @@ def make_samples(
     separator: int | None = None,
     rows: int | None = None,
     ids: TokenIds | None = None,
+    later: bool = False,
 ) -> Samples:
     """The samples of a split for an objective's geometry.
 
@@ -113,6 +116,7 @@ def make_samples(
       separator: the id between documents, for geometries that have separators.
       rows: the rows of a batch, for geometries whose rows continue from batch to batch.
       ids: the ids of the vocabulary, for geometries that keep words whole.
+      later: whether they are read only later, so that a large text is planned when they are.
 
     Raises:
       TypeError: samples of this geometry cannot be made.
@@ -144,6 +148,8 @@ def make_samples(
             planned_samples.plan_samples, stream, shape, constants=constants, rows=rows, ids=ids
         )
         passes = getattr(shape, "passes", 1)
+        if later and stream.total > _LARGE:
+            return Passes(plan, passes, glimpse=functools.partial(plan, glimpse=True))
         return plan() if passes == 1 else Passes(plan, passes)
     raise TypeError(
         f"no samples of geometry {shape!r} can be made; see t5x_like.data.samples.samples"

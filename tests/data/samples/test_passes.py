@@ -12,10 +12,14 @@ import pytest
 
 from t5x_like.data import order
 from t5x_like.data.order import Part
+from t5x_like.data.samples import plan_parts
+from t5x_like.data.samples import samples as samples_module
 from t5x_like.data.samples.memory_split import MemorySplit
 from t5x_like.data.samples.passes import epochs_of
 from t5x_like.data.samples.plan_parts import PlanParts
 from t5x_like.data.samples.samples import make_samples
+from t5x_like.objectives.parts.carried_rows import CarriedRows
+from t5x_like.objectives.parts.sentence_blocks import LineBlocks
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
 
 PASSES = 3
@@ -27,7 +31,7 @@ def split(make_cache):
     return make_cache(texts).split("train")
 
 
-def rows(samples, numbers) -> list[tuple]:
+def contents(samples, numbers) -> list[tuple]:
     return [
         tuple((name, value.tolist()) for name, value in sorted(samples[i][0].items()))
         for i in numbers
@@ -45,12 +49,12 @@ def test_every_pass_is_the_text_with_its_own_draws(split):
         sizes.append(samples.epoch_of(sum(sizes)).size)
     assert len(sizes) == PASSES
     ends = np.cumsum([0, *sizes]).tolist()
-    passes = [rows(samples, range(*pair)) for pair in itertools.pairwise(ends)]
+    passes = [contents(samples, range(*pair)) for pair in itertools.pairwise(ends)]
     assert len(set(map(repr, passes))) == PASSES
     # Another number of passes, one included, changes no pass.
     for other in (1, 2):
         fewer = make_samples(SentencePairs(60, passes=other), split)
-        assert rows(fewer, range(len(fewer))) == [*itertools.chain(*passes[:other])]
+        assert contents(fewer, range(len(fewer))) == [*itertools.chain(*passes[:other])]
     with pytest.raises(IndexError, match=f"no sample {sum(sizes)} among {sum(sizes)}"):
         samples[sum(sizes)]
 
@@ -61,7 +65,7 @@ def test_a_pass_is_planned_when_it_is_reached(split):
     before = plans_of(split)
     assert samples
     assert first[:2] == (0, 0)
-    assert rows(samples, range(first.size))
+    assert contents(samples, range(first.size))
     assert plans_of(split) == before
     assert samples.epoch_of(first.size)[:2] == (1, first.size)
     assert plans_of(split) == before + 1
@@ -117,3 +121,29 @@ def test_no_text_has_no_samples():
     samples = make_samples(SentencePairs(60, passes=2), MemorySplit([]))
     assert not samples
     assert len(samples) == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [(SentencePairs(60, passes=PASSES), None), (LineBlocks(12), None), (CarriedRows(16, 8), 4)],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_large_text_that_is_read_later_is_planned_then(split, monkeypatch, shape, rows) -> None:
+    options = {"separator": 1, "rows": rows}
+    monkeypatch.setattr(samples_module, "_LARGE", 0)
+    monkeypatch.setattr(plan_parts, "_TOKENS", 300)  # several parts
+    later = make_samples(shape, split, **options, later=True)
+    (first,) = later[0]
+    before = plans_of(split)
+    assert later.sample_of(0) == 0
+    assert not later.is_planned
+    again = pickle.loads(pickle.dumps(later))
+    now = make_samples(shape, split, **options)
+    assert plans_of(split) == before + 1
+    for name, value in now[0][0].items():
+        np.testing.assert_array_equal(first[name], value)
+    for samples in (later, again):
+        assert samples
+        assert samples.is_planned
+        assert len(samples) == len(now)
+        assert contents(samples, range(len(now))) == contents(now, range(len(now)))
