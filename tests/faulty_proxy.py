@@ -1,7 +1,7 @@
 """A server before an object store that now and then fails as stores do.
 
-A request in so many is answered with 503 or 429, or its answer is cut in the middle. As many
-listings are stale: the answer is the one that the same request had a moment ago.
+A request in so many is answered with 503 or 429, or its answer is cut in the middle. If wanted, as
+many listings are stale: the answer is the one that the same request had a moment ago.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ class Proxy:
     Attributes:
       target: the address of the store.
       every: one request in this many fails; 0 for none.
+      stale: whether one listing in as many is an earlier one.
       done: how often each fault was made.
     """
 
-    def __init__(self, target: str, every: int) -> None:
+    def __init__(self, target: str, every: int, stale: bool) -> None:
         self.target = urlsplit(target)
         self.every = every
+        self.stale = stale
         self.done: dict[str, int] = {}
         self._count = itertools.count(1)
         self._kinds = itertools.cycle(_FAULTS)
@@ -61,7 +63,7 @@ class Proxy:
         with self._lock:
             now = time.monotonic()
             before, old = self._listed.get(path, (0.0, answer))
-            due = self.every and not next(self._listings) % self.every
+            due = self.stale and self.every and not next(self._listings) % self.every
             if due and now - before < _STALE_SECONDS:
                 self.done["stale"] = self.done.get("stale", 0) + 1
                 return old
@@ -137,9 +139,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def faulty(target: str, *, port: int, every: int) -> Iterator[Proxy]:
+def faulty(target: str, *, port: int, every: int, stale: bool = False) -> Iterator[Proxy]:
     """A proxy at a port of this machine before the store at `target`."""
-    proxy = Proxy(target, every)
+    proxy = Proxy(target, every, stale)
     methods = ("GET", "PUT", "POST", "DELETE", "HEAD", "PATCH")
     forward = {f"do_{method}": _Handler.forward for method in methods}
     handler = type("Handler", (_Handler,), {"proxy": proxy, **forward})

@@ -16,7 +16,9 @@ from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 
 # A busy machine must not fail a property.
-hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.register_profile(
+    "no deadline", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("no deadline")
 
 Document = str | dict[str, str]

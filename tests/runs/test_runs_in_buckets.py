@@ -60,7 +60,7 @@ def test_hosts_without_a_shared_disk_train_as_on_one(
     port = emulators.free_port()
     seen = f"http://127.0.0.1:{port}"
     served = emulators.s3() if kind == "s3" else emulators.gcs(tiny.root / "gcs", seen_as=seen)
-    with served as url, faulty_proxy.faulty(url, port=port, every=0) as proxy:
+    with served as url, faulty_proxy.faulty(url, port=port, every=0, stale=True) as proxy:
         emulators.make_bucket(kind, url, "mine")
         for variable, value in emulators.variables(kind, seen).items():
             monkeypatch.setenv(variable, value)
