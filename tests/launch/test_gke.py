@@ -114,7 +114,7 @@ def test_final_ends_fail_the_jobset_and_others_restart_it(bench):
     (one,) = jobset["spec"]["replicatedJobs"]
     (rule,) = one["template"]["spec"]["podFailurePolicy"]["rules"]
     assert rule["action"] == "FailJob"
-    assert rule["onExitCodes"]["values"] == [2, 40]
+    assert rule["onExitCodes"]["values"] == [2, 6, 40]
     assert [rule["action"] for rule in jobset["spec"]["failurePolicy"]["rules"]] == [
         "FailJobSet",
         "RestartJobSet",

@@ -137,7 +137,7 @@ def test_a_failure_queues_the_job_again(bench, words, status):
     assert queued_again(bench) == 1
 
 
-@pytest.mark.parametrize("status", [2, 40])
+@pytest.mark.parametrize("status", [2, 6, 40])
 def test_some_ends_are_final(bench, words, status):
     assert bench.launch("run", *words, *TRAIN) == 0, bench.err
     bench.write("statuses", str(status))

@@ -72,7 +72,7 @@ def test_it_starts_again_until_it_is_done(bench, words, monkeypatch):
     assert all(line.startswith("[node1] ") for line in bench.out.splitlines())
 
 
-@pytest.mark.parametrize("status", [2, 40])
+@pytest.mark.parametrize("status", [2, 6, 40])
 def test_some_ends_are_final(bench, words, status):
     bench.write("statuses", str(status))
     assert bench.launch("run", *words, "--watch", *TRAIN) == 1
