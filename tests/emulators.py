@@ -21,10 +21,12 @@ _WAIT_SECONDS = 90
 def forget() -> None:
     """Forgets the servers of earlier tests, whose addresses were read when they were first used."""
     import fsspec
+    from etils.epath import backend
 
     from t5x_like.core.buckets import storage
 
     storage._answer.cache_clear()
+    backend._FileSystemSpecBackend._get_filesystem.cache_clear()
     for kind in ("gs", "s3"):
         with contextlib.suppress(ImportError):
             fsspec.get_filesystem_class(kind).clear_instance_cache()

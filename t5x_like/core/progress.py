@@ -9,9 +9,15 @@ from typing import Any
 from tqdm import tqdm
 
 
-def bar(things: Iterable[Any] | None = None, *, shown: bool = True, **options: Any) -> tqdm:
+class Bar(tqdm):
+    """tqdm's bar. One that a signal ends while it is being made is closed without a word."""
+
+    disable = True
+
+
+def bar(things: Iterable[Any] | None = None, *, shown: bool = True, **options: Any) -> Bar:
     """A bar on standard error, over `things` or moved by `update`; options are tqdm's."""
-    return tqdm(things, disable=None if shown else True, **options)
+    return Bar(things, disable=None if shown else True, **options)
 
 
 def line(text: str) -> None:

@@ -15,6 +15,7 @@ import jax
 from etils import epath
 from tqdm import tqdm
 
+from t5x_like.core import progress
 from t5x_like.core.buckets import storage
 from t5x_like.core.buckets.sending import Sender
 from t5x_like.training.logs.event_file import EventFiles
@@ -45,7 +46,7 @@ class RunLog:
         self._stream = sys.stderr if stream is None else stream
         self._tensorboard = tensorboard
         self._active = jax.process_index() == 0
-        self._bar: tqdm | None = None
+        self._bar: progress.Bar | None = None
         self._events: EventFiles | None = None
         self._failing: set[str] = set()
         self._marks: collections.deque[tuple[int, float]] = collections.deque(maxlen=_MARKS)
@@ -81,7 +82,7 @@ class RunLog:
         if self._tensorboard:
             self._events = EventFiles(Path(self._files) / "tensorboard", first_step=step + 1)
         if self._stream.isatty():
-            self._bar = tqdm(
+            self._bar = progress.bar(
                 total=self._total, initial=step, unit="step", file=self._stream, dynamic_ncols=True
             )
 
