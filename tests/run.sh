@@ -31,7 +31,8 @@ while [ $# -gt 0 ]; do
 done
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-unset PYTHONPATH
+# Without compiled sources on disk, each of the many processes of the tests would compile all that it imports.
+unset PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 # A pyenv shim on PATH answers only where its version is active, so each candidate is asked.
 find_interpreter() {
