@@ -1,4 +1,4 @@
-"""Arguments that several subcommands share: gin files and bindings, processes, text files."""
+"""Arguments that several subcommands share: gin files and bindings, text files, vocabularies."""
 
 from __future__ import annotations
 
@@ -154,19 +154,6 @@ def _step(text: str) -> int | str:
     return text if text == "best" else int(text)
 
 
-def add_distributed(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of a run over several processes."""
-    group = parser.add_argument_group("several processes")
-    group.add_argument(
-        "--distributed",
-        action="store_true",
-        help="join the other processes, one for each host; on a TPU slice no other flag is needed",
-    )
-    group.add_argument("--coordinator_address", metavar="HOST:PORT", help="address of process 0")
-    group.add_argument("--num_processes", type=int, metavar="N", help="number of processes")
-    group.add_argument("--process_id", type=int, metavar="I", help="number of this one, from 0")
-
-
 def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Parses `argv`, except for `--gin.NAME=value` (or `--gin.NAME value`).
 
@@ -219,28 +206,6 @@ def _as_setting(words: Sequence[str]) -> str:
     flags = {setting.target: word for word, setting in SETTINGS.items()}
     flag = flags.get(near[0], f"gin.{near[0]}")
     return f"; a setting of a run is given as --{flag}={value}"
-
-
-def join_processes(args: argparse.Namespace) -> None:
-    """Joins the other processes with `--distributed`. Call it before JAX uses a device."""
-    if not args.distributed:
-        return
-    import jax
-
-    if os.environ.get("JAX_PLATFORMS") == "cpu":
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(
-        coordinator_address=args.coordinator_address,
-        num_processes=args.num_processes,
-        process_id=args.process_id,
-    )
-
-
-def is_first() -> bool:
-    """Whether this is process 0, or the only one."""
-    import jax
-
-    return jax.process_index() == 0
 
 
 def add_text(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 
-from t5x_like.cli import arguments
+from t5x_like.cli import processes
 
 _EPILOG = """\
 examples:
@@ -25,10 +25,13 @@ def main(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    arguments.add_distributed(parser)
+    processes.add_distributed(parser)
     args = parser.parse_args(argv)
-    arguments.join_processes(args)
+    with processes.joined(args):
+        return _show(as_json=args.json)
 
+
+def _show(*, as_json: bool) -> int:
     import jax
 
     from t5x_like.display.tables import aligned
@@ -36,8 +39,8 @@ def main(argv: list[str]) -> int:
 
     hosts = inventory.all_hosts()
     different = inventory.differences(hosts)
-    if arguments.is_first():
-        if args.json:
+    if processes.is_first():
+        if as_json:
             found = [dataclasses.asdict(one) for one in hosts]
             print(json.dumps({"backend": jax.default_backend(), "hosts": found}, indent=1))
         else:

@@ -8,8 +8,7 @@ import os
 import sys
 
 from t5x_like import __version__
-from t5x_like.cli import host_memory
-from t5x_like.core import exit_status
+from t5x_like.cli import errors, host_memory
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
@@ -69,21 +68,11 @@ def main(argv: list[str] | None = None) -> int:
         # The reader, such as `head`, has closed the pipe. Python would raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return exit_status.INTERRUPTED
-    except Exception as error:
-        # Errors that users can mend are of these classes or of ours; others are bugs.
-        if os.environ.get("T5X_LIKE_TRACEBACK"):
+    except (KeyboardInterrupt, Exception) as error:
+        if isinstance(error, Exception) and not errors.is_mendable(error):
             raise
-        if not (isinstance(error, ValueError | OSError | RecursionError) or _is_ours(error)):
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        return getattr(error, "exit_status", exit_status.ERROR)
-
-
-def _is_ours(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] == "t5x_like"
+        errors.show(error)
+        return errors.status_of(error)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from t5x_like.cli import arguments
+from t5x_like.cli import arguments, processes
 from t5x_like.core import exit_status
 from t5x_like.training.hosts.leaving import leaving_before_training
 
@@ -41,7 +41,7 @@ def _train(argv: list[str]) -> int:
     arguments.add_gin(parser, default="runs/local.gin")
     arguments.add_settings(parser)
     arguments.add_seqio(parser)
-    arguments.add_distributed(parser)
+    processes.add_distributed(parser)
     parser.add_argument(
         "--allow_change",
         default="",
@@ -53,8 +53,11 @@ def _train(argv: list[str]) -> int:
     if unknown := allowed - {"seed", "batch_size", "data"}:
         parser.error(f"--allow_change: {', '.join(sorted(unknown))}? seed, batch_size or data")
     arguments.use_seqio_flags(args)
-    arguments.join_processes(args)
+    with processes.joined(args):
+        return _run(args, bindings, allowed)
 
+
+def _run(args: argparse.Namespace, bindings: list[str], allowed: frozenset[str]) -> int:
     from t5x_like.api.pretraining import from_gin
     from t5x_like.config import gin_files
 
@@ -62,7 +65,7 @@ def _train(argv: list[str]) -> int:
     bindings = [*arguments.given_settings(args), *bindings]
     run = from_gin([*recipe, *args.gin_file], bindings, args.gin_search_paths)
     outcome = run.train(allow_change=sorted(allowed))
-    if outcome.status != "preempted" and arguments.is_first():
+    if outcome.status != "preempted" and processes.is_first():
         where = run.run.model_dir
         print(
             f"Next: `t5x_like eval {where}` for held-out metrics beside baselines, `t5x_like "

@@ -1,0 +1,48 @@
+"""How an error ends a command: what is printed, and the exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from t5x_like.core import exit_status
+
+
+def is_mendable(error: BaseException) -> bool:
+    """Whether a message is enough: errors that users can mend are of these classes or of ours."""
+    if os.environ.get("T5X_LIKE_TRACEBACK"):
+        return False
+    return isinstance(error, ValueError | OSError | RecursionError) or _is_ours(error)
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status after an error."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else exit_status.ERROR
+    if isinstance(error, KeyboardInterrupt):
+        return exit_status.INTERRUPTED
+    return getattr(error, "exit_status", exit_status.ERROR)
+
+
+def text_of(error: BaseException) -> str:
+    """What other processes are told of an error."""
+    if isinstance(error, SystemExit):
+        return "it was asked to leave"
+    return str(error) if is_mendable(error) else f"{type(error).__name__}: {error}"
+
+
+def show(error: BaseException) -> None:
+    """Prints an error: a line if that is enough, or the traceback of a bug."""
+    if isinstance(error, SystemExit):
+        return
+    if isinstance(error, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+    elif is_mendable(error):
+        print(f"error: {error}", file=sys.stderr)
+    else:
+        traceback.print_exception(error)
+
+
+def _is_ours(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] == "t5x_like"

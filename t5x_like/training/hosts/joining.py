@@ -1,0 +1,77 @@
+"""Joins the processes of a run; they find each other in time, and end together."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import jax
+from jax._src import clusters
+
+from t5x_like.training.hosts.peers import Peers
+
+_joined: list[Peers] = []
+
+
+class Members(NamedTuple):
+    """What `jax.distributed.initialize` needs; None where the environment knows it."""
+
+    coordinator_address: str | None = None
+    num_processes: int | None = None
+    process_id: int | None = None
+
+
+def join(
+    members: Members,
+    *,
+    watch_port: int | None = None,
+    start_seconds: float = 600.0,
+    lost_seconds: float = 45.0,
+) -> Peers | None:
+    """Joins the other processes. Call it before JAX uses a device.
+
+    Args:
+      members: this process and process 0.
+      watch_port: the port of process 0 over which processes watch each other; None for the one
+        after the coordinator's, 0 for no watching.
+      start_seconds: how long processes wait for each other.
+      lost_seconds: after how long without a sign a process is lost.
+
+    Raises:
+      MissingProcessError: a process does not come; the message says which.
+      ValueError: the environment does not say what is missing in `members`.
+      OSError: process 0 cannot listen on the port.
+    """
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # JAX finds the same; here it is known before JAX waits without a word.
+    named = members.coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    address, count, process, _ = clusters.ClusterEnv.auto_detect_unset_distributed_params(
+        named, *members[1:], None, None, int(start_seconds)
+    )
+    peers = None
+    if watch_port != 0 and None not in (address, count, process) and count > 1:
+        host, _, port = address.rpartition(":")
+        peers = Peers(
+            host.strip("[]"),
+            watch_port or int(port) + 1,
+            count=count,
+            process=process,
+            start_seconds=start_seconds,
+            lost_seconds=lost_seconds,
+        )
+        peers.join()
+        _joined[:] = [peers]
+    jax.distributed.initialize(
+        coordinator_address=address,
+        num_processes=count,
+        process_id=process,
+        initialization_timeout=int(start_seconds),
+    )
+    return peers
+
+
+def tell(text: str, status: int) -> None:
+    """Tells the other processes, if there are any, why this one ends now."""
+    for peers in _joined:
+        peers.fail(text, status)

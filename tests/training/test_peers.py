@@ -1,0 +1,131 @@
+"""Processes that watch each other: each test has processes of its own, without JAX."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import emulators
+import pytest
+
+from t5x_like.core import exit_status
+
+MEMBER = """
+import sys
+from t5x_like.training.hosts.peers import MissingProcessError, Peers
+port, count, process, start = map(int, sys.argv[1:])
+peers = Peers("127.0.0.1", port, count=count, process=process, start_seconds=start, lost_seconds=4)
+try:
+    peers.join()
+except MissingProcessError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_status)
+print("joined", flush=True)
+order = sys.stdin.readline().split(maxsplit=1)
+if order == ["leave"]:
+    peers.leave()
+elif order:
+    peers.fail(order[1].strip(), int(order[0]))
+    sys.exit(int(order[0]))
+"""
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """`start(n, of=3)` starts process n of 3; all end with the test."""
+    port = emulators.free_port()
+    with contextlib.ExitStack() as ending:
+
+        def one(n: int, *, of: int, seconds: int = 60) -> subprocess.Popen[str]:
+            numbers = map(str, (port, of, n, seconds))
+            process = subprocess.Popen(
+                [sys.executable, "-c", MEMBER, *numbers],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            ending.callback(process.communicate)
+            ending.callback(process.kill)
+            return process
+
+        yield one
+
+
+def order(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{text}\n")
+    process.stdin.flush()
+
+
+def joined(*processes: subprocess.Popen[str]) -> None:
+    for one in processes:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "joined\n"
+
+
+def ends(process: subprocess.Popen[str], status: int) -> str:
+    """What a process that must end with a status has printed as its error."""
+    assert process.stderr is not None
+    text = process.stderr.read()
+    assert process.wait(60) == status, text
+    return text
+
+
+def test_all_leave_without_a_word(start: Start) -> None:
+    members = [start(n, of=3) for n in range(3)]
+    joined(*members)
+    for n in (0, 2, 1):
+        order(members[n], "leave")
+        assert ends(members[n], 0) == ""
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_process_is_named_by_all_others(start: Start, lost: int, how: int) -> None:
+    members = [start(n, of=3) for n in range(3)]
+    joined(*members)
+    members[lost].send_signal(how)
+    for n in {0, 1, 2} - {lost}:
+        text = ends(members[n], exit_status.LOST)
+        assert text.startswith(f"error: process {lost} (")
+        assert "is lost: " in text
+        assert "resumes it" in text
+        assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_the_others_end_with_the_status_and_words_of_the_first(start: Start, first: int) -> None:
+    members = [start(n, of=3) for n in range(3)]
+    joined(*members)
+    order(members[first], f"{exit_status.NO_ROOM} the disk is full")
+    assert ends(members[first], exit_status.NO_ROOM) == ""
+    for n in {0, 1, 2} - {first}:
+        text = ends(members[n], exit_status.NO_ROOM)
+        assert f"process {first} (" in text
+        assert "failed: the disk is full" in text
+
+
+def test_who_is_missing_at_the_start_is_named(start: Start) -> None:
+    first, second = start(0, of=4, seconds=3), start(2, of=4, seconds=30)
+    for one in (first, second):
+        assert "process(es) 1, 3 of 4 are missing" in ends(one, exit_status.MISSING)
+    late = start(1, of=4, seconds=2)
+    assert "process 0 does not answer" in ends(late, exit_status.MISSING)
+
+
+def test_a_process_that_restarts_while_others_are_awaited_is_welcome(start: Start) -> None:
+    first, gone = start(0, of=3), start(1, of=3)
+    gone.kill()
+    gone.wait()
+    again, last = start(1, of=3), start(2, of=3)
+    joined(first, again, last)
+    double = start(1, of=3)
+    assert "process 1 is already here" in ends(double, exit_status.ERROR)
+    for one in (first, again, last):
+        order(one, "leave")
+        assert ends(one, 0) == ""
