@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import math
 import sys
-import tempfile
-from collections.abc import Collection
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 import jax
 from etils import epath
 
-from t5x_like.api import model_card, training_record
+from t5x_like.api import model_card, training_record, whole_export
+from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.core.buckets.sending import Sender
 from t5x_like.interop.hugging_face import hub, kept_files, model_directory, safetensors_files
+from t5x_like.interop.hugging_face.settings import Settings
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.runs import run_directory, saved_model
 
 if TYPE_CHECKING:
+    from flax import nnx
+
     from t5x_like.runs.saved_model import SavedModel
     from t5x_like.training.checkpointing.ranking import WantedStep
 
@@ -69,53 +71,66 @@ def write(
     private: bool,
 ) -> list[str]:
     """Like `export`, for an open model."""
-    if not storage.is_url(target):
-        return _write(model, Path(target), overwrite=overwrite, push=push, private=private)
     _check(target, overwrite=overwrite, push=push, private=private)
-    url = str(target).rstrip("/")
-    with tempfile.TemporaryDirectory(prefix="t5x_like-export-") as folder:
-        made = Path(folder) / url.rpartition("/")[2]
-        lines = _write(model, made, overwrite=False, push=push, private=private)
-        Sender(made, url).send()
-    return [line.replace(str(made), url, 1) for line in lines]
-
-
-def _write(
-    model: SavedModel, target: Path, *, overwrite: bool, push: str | None, private: bool
-) -> list[str]:
-    ids = None if model.vocabulary is None else model.vocabulary.token_ids
     halves = model_directory.halves(model.model, model.params)
-    for name in halves:
-        _check(target / name, overwrite=overwrite, push=push, private=private)
+    if not storage.is_url(target):
+        for name in halves:
+            _check(Path(target) / name, overwrite=overwrite, push=push, private=private)
     record = training_record.read(model.directory, model.step)
+    at_hub = {name: push and "-".join(filter(None, [push, name])) for name in halves}
     lines = []
-    for name, (part, params) in halves.items():
-        directory = target / name
-        at_hub = push and "-".join(filter(None, [push, name]))
-        architecture = model_directory.write(
-            directory,
-            part,
-            params,
-            ids=ids,
-            original=json.loads(_original(model, model_directory.CONFIG) or "{}"),
-            overwrite=overwrite,
-        )
-        limit = model_directory.max_length(part)
-        exported = model_card.Exported(
-            name=at_hub or directory.absolute().relative_to(target.absolute().parent).as_posix(),
-            architecture=architecture,
-            model_type=model_directory.read_config(directory)["model_type"],
-            parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params)),
-            step=model.step,
-            has_tokenizer=_write_tokenizer(directory, model, max_length=limit),
-            record=record,
-            original=_original(model, model_card.NAME),
-        )
-        model_card.write(directory, exported)
-        lines.append(f"{directory}: {architecture}, step {model.step}")
-        if at_hub:
-            lines.append(f"{hub.upload(directory, at_hub, private=private)}: uploaded")
+    with whole_export.appearing(target) as made:
+        for name, (part, params) in halves.items():
+            place = f"{str(target).rstrip('/')}/{name}".rstrip("/")
+            folder = PurePosixPath(Path(target).absolute().name, name)
+            about = functools.partial(
+                model_card.Exported, name=at_hub[name] or str(folder), record=record
+            )
+            architecture = _write_half(made / name, model, part, params, about=about)
+            lines.append(f"{place}: {architecture}, step {model.step}")
+        if storage.is_url(target):
+            lines += _upload(made, at_hub, private=private)
+    if not storage.is_url(target):
+        lines += _upload(Path(target), at_hub, private=private)
     return lines
+
+
+def _write_half(
+    directory: Path,
+    model: SavedModel,
+    part: nnx.Module,
+    params: Any,
+    *,
+    about: Callable[..., model_card.Exported],
+) -> str:
+    """Writes one model; returns its class at Hugging Face."""
+    architecture = model_directory.write(
+        directory,
+        part,
+        params,
+        ids=None if model.vocabulary is None else model.vocabulary.token_ids,
+        original=_original_settings(model),
+    )
+    limit = model_directory.max_length(part)
+    exported = about(
+        architecture=architecture,
+        model_type=model_directory.read_config(directory)["model_type"],
+        parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params)),
+        step=model.step,
+        has_tokenizer=_write_tokenizer(directory, model, max_length=limit),
+        original=_original_card(model),
+    )
+    model_card.write(directory, exported)
+    return architecture
+
+
+def _upload(folder: Path, at_hub: Mapping[str, str | None], *, private: bool) -> list[str]:
+    """Uploads the halves that have a name at the hub; a line about each."""
+    return [
+        f"{hub.upload(folder / name, model, private=private)}: uploaded"
+        for name, model in at_hub.items()
+        if model
+    ]
 
 
 def _check(directory: str | Path, *, overwrite: bool, push: str | None, private: bool) -> None:
@@ -137,10 +152,18 @@ def _check(directory: str | Path, *, overwrite: bool, push: str | None, private:
         model_card.check_free(Path(directory))
 
 
-def _original(model: SavedModel, name: str) -> str:
-    """The text of a file that came with an import; "" without one."""
-    file = None if model.original is None else model.original / name
-    return file.read_text() if file is not None and file.exists() else ""
+def _original_settings(model: SavedModel) -> Mapping[str, Any]:
+    """The config.json that came with an import; empty without one."""
+    file = None if model.original is None else model.original / model_directory.CONFIG
+    if file is None or not file.exists():
+        return {}
+    return Settings(whole_files.read_json(file), file)
+
+
+def _original_card(model: SavedModel) -> str:
+    """The text of the card that came with an import; "" without one."""
+    file = None if model.original is None else model.original / model_card.NAME
+    return file.read_bytes().decode(errors="replace") if file is not None and file.exists() else ""
 
 
 def _write_tokenizer(directory: Path, model: SavedModel, *, max_length: int | None) -> bool:

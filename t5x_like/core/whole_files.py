@@ -1,9 +1,13 @@
-"""Files that are either absent or complete, whenever the process that writes them is killed."""
+"""Files and folders that are absent or complete, whenever their writer is killed; damaged JSON."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import os
+import re
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -16,6 +20,8 @@ from t5x_like.core.buckets import storage
 
 SUFFIX = ".tmp"
 """The name ending of a file that a killed writer leaves; no other file has it."""
+
+_LEFT = re.compile(rf"\.\d+-[0-9a-f]{{8}}{re.escape(SUFFIX)}")
 
 
 def temporary_name(path: Any) -> Any:
@@ -58,6 +64,83 @@ def write(path: Path | epath.Path, content: bytes) -> None:
     """
     with writing(path) as file:
         file.write(content)
+
+
+@contextlib.contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """An empty folder beside `path`, removed at the end; removes those that killed writers left.
+
+    Raises:
+      OSError: it cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.iterdir():
+        if _LEFT.fullmatch(left.name.removeprefix(path.name)) and not _is_held(left):
+            shutil.rmtree(left, ignore_errors=True)
+    folder: Path = temporary_name(path)
+    folder.mkdir()
+    try:
+        with _held(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def writing_folder(path: Path) -> Iterator[Path]:
+    """A folder that takes the name `path` once the block has ended without an error.
+
+    Raises:
+      OSError: it cannot be made, or `path` is a file or has files in it.
+    """
+    with temporary_folder(path) as unfinished:
+        yield unfinished
+        os.replace(unfinished, path)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Locks a folder, where the file system has locks, until this process ends or lets it go."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether a living process writes a folder, or a file system without locks cannot say so."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def read_json(path: Path | epath.Path) -> dict[str, Any]:
+    """The object in a JSON file that anybody may have written or damaged; its values are unchecked.
+
+    Raises:
+      OSError: it cannot be read.
+      ValueError: it holds no JSON object; the message names it.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+    except RecursionError as error:
+        raise ValueError(f"{path} is damaged: its JSON is nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged, or not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged: it holds no JSON object")
+    return found
 
 
 def check_writable(directory: Path | epath.Path) -> None:

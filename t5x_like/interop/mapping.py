@@ -152,7 +152,7 @@ def read(
             name = _present(weights, rule, i, prefix=names.prefix)
             if name is None:
                 missing.append(rule.name(i))
-                continue
+                break  # a wrong number of layers may be huge
             used.add(name)
             for path, array in zip(
                 rule.paths, rule.transform.to_ours(weights.read(name)), strict=True
@@ -165,7 +165,7 @@ def read(
                     )
                 target[...] = array
     if missing:
-        more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+        more = " and others" if len(missing) > 4 else ""
         raise ValueError(
             f"these weights lack {', '.join(missing[:4])}{more}: they are not of the class that "
             "config.json names under architectures; save them with that class, or name another"

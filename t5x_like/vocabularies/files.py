@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,12 +40,8 @@ def save_whole(vocabulary: Vocabulary, directory: Path) -> None:
     Raises:
       OSError: the directory cannot be made, or already has files in it.
     """
-    unfinished = whole_files.temporary_name(directory)
-    try:
+    with whole_files.writing_folder(directory) as unfinished:
         vocabulary.save(unfinished)
-        os.replace(unfinished, directory)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def check_writable(path: Path, *, as_file: bool = False) -> None:

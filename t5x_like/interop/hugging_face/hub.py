@@ -14,7 +14,7 @@ _BARE = re.compile(
     r"(albert|(distil)?(bert|roberta|gpt2)|openai-gpt|t5|xlnet)(-(base|small|medium|large|xl|3b|11b)"
     r"[\w.-]*)?"
 )
-_WEIGHTS = (safetensors_files.SINGLE, safetensors_files.INDEX, "model-*-of-*.safetensors")
+_WEIGHTS = (safetensors_files.SINGLE, safetensors_files.INDEX, safetensors_files.SHARDS)
 
 
 def is_name(text: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from flax import nnx
 
-from t5x_like.core import progress
+from t5x_like.core import progress, whole_files
 from t5x_like.interop import mapping
 from t5x_like.interop.hugging_face import families, safetensors_files
+from t5x_like.interop.hugging_face.settings import Settings
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import TokenIds
@@ -56,7 +58,7 @@ def read(directory: Path, *, architecture: str | None = None) -> ImportedModel:
       FileNotFoundError: a file is not there.
       ValueError: a setting or class has no counterpart here, or the weights do not fit.
     """
-    config = read_config(directory)
+    config = Settings(read_config(directory), directory / CONFIG)
     family = families.of_config(config)
     named = [architecture] if architecture else config.get("architectures") or []
     if not named:
@@ -69,14 +71,25 @@ def read(directory: Path, *, architecture: str | None = None) -> ImportedModel:
     constructor_for = getattr(family, "constructor_for", None)
     make = constructor_for(make, weights) if constructor_for else make
     model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
+    _check_sizes(model, weights, directory)
     names = family.names(model)
     rules = progress.bar(names.rules, desc="reading", unit=" parameters", leave=False)
     params, unused = mapping.read(weights, model, names, rules=rules)
     return ImportedModel(make, params, named[0], unused)
 
 
+def _check_sizes(model: nnx.Module, weights: safetensors_files.Weights, directory: Path) -> None:
+    """Raises ValueError where a parameter is larger than all tensors, before memory is taken."""
+    for path, leaf in mapping.flat_parameters(model).items():
+        if math.prod(leaf.shape) > weights.elements:
+            raise ValueError(
+                f"{directory / CONFIG} asks for {path} of the shape {leaf.shape}, but all tensors "
+                f"beside it have {weights.elements:,} elements: they belong to different models"
+            )
+
+
 def read_config(directory: Path) -> dict[str, Any]:
-    """The contents of config.json.
+    """The contents of config.json, unchecked.
 
     Raises:
       FileNotFoundError: there is none.
@@ -89,13 +102,7 @@ def read_config(directory: Path) -> dict[str, Any]:
             "download` made, or a model of the hub with its owner, as in "
             "google-bert/bert-base-uncased"
         )
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} holds no object: it is not a model's configuration")
-    return config
+    return whole_files.read_json(path)
 
 
 def halves(model: nnx.Module, params: Any) -> dict[str, tuple[nnx.Module, Any]]:

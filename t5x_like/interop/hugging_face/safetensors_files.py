@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,8 +14,12 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from t5x_like.core import whole_files
+
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+SHARDS = "model-*-of-*.safetensors"
+"""The pattern of the names of shards."""
 SHARD_BYTES = 1 << 29
 
 _PARTIAL = ".partial"
@@ -52,6 +57,11 @@ class Weights:
     def names(self) -> tuple[str, ...]:
         """The names of all tensors, sorted."""
         return tuple(sorted(self._shard_of))
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of all tensors together."""
+        return sum(math.prod(self.shape(name)) for name in self._shard_of)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The tensor's shape, without reading the tensor.
@@ -104,11 +114,10 @@ def _find(directory: Path) -> dict[str, Path]:
 
 def _indexed(directory: Path) -> dict[str, Path]:
     index = directory / INDEX
-    try:
-        shards = json.loads(index.read_bytes())["weight_map"]
-        found = {name: directory / shard for name, shard in shards.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{index} is not an index of shards: {error!r}") from error
+    shards = whole_files.read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not all(isinstance(one, str) for one in shards.values()):
+        raise ValueError(f"{index} is not an index of shards: its weight_map names no files")
+    found = {name: directory / shard for name, shard in shards.items()}
     for shard in sorted(set(found.values())):
         if shard.parent != directory:
             raise ValueError(f"{index} names {shard}, which is outside its directory")
@@ -229,7 +238,7 @@ def _umask() -> int:
 def _weights(folder: Path) -> list[Path]:
     """The final files of weights; those that readers look for come first."""
     doors = [path for path in (folder / INDEX, folder / SINGLE) if path.is_file()]
-    return doors + sorted(folder.glob("model-*-of-*.safetensors"))
+    return doors + sorted(folder.glob(SHARDS))
 
 
 def _partial(folder: Path, number: int) -> Path:

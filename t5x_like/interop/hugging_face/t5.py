@@ -27,6 +27,7 @@ _CLASS_PREFIX = {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}
 IDS = {kind: {"eos_token_id": 1, "decoder_start_token_id": 0} for kind in MODEL_TYPES}
 # The only values that are read.
 _FIXED = {"pad_token_id": 0, "is_decoder": False}
+_NEEDED = ("vocab_size", "d_model", "d_ff", "num_heads", "d_kv", "num_layers")
 _OLD = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.",)
 
 
@@ -61,6 +62,8 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
 
 def _config(config: Mapping[str, Any], *, with_output: bool) -> t5.Config:
     unsupported_settings.check(config, _FIXED)
+    if lacking := [name for name in _NEEDED if name not in config]:
+        raise ValueError(f"config.json lacks {', '.join(lacking)}: it is not that of a T5")
     gate, _, activation = config.get("feed_forward_proj", "relu").rpartition("-")
     if activation == "gelu" and gate:
         activation = "gelu_new"  # what "gated-gelu" has always meant there

@@ -1,5 +1,6 @@
 """What all families share: config.json as a whole, and models as gin text."""
 
+import contextlib
 import dataclasses
 import json
 
@@ -12,6 +13,7 @@ from t5x_like.config import gin_config
 from t5x_like.config.object_text import model_text
 from t5x_like.core.protocols import TokenIds
 from t5x_like.interop.hugging_face import families, model_directory
+from t5x_like.interop.hugging_face.settings import Settings
 
 BERT = {
     "vocab_size": 9,
@@ -89,6 +91,50 @@ def built(model_type, head, **more):
     config = {"model_type": model_type, "num_labels": 3, **sizes, **more}
     make = families.of_config(config).from_hf(config, start + head)
     return make, abstract(make)
+
+
+WRONG = (None, True, "", "1", "x" * 10_000, -1, 0, 1.5, 2**31, 10**30, 1e400, [], [1], {}, {"a": 1})
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_a_setting_of_another_type_or_size_is_refused_by_name(model_type):
+    """Every setting that a family reads, in every class: a message, or a constructor."""
+    start, heads, sizes = FAMILIES[model_type]
+    heads = (heads[0], *heads[-2:])
+    config = {"model_type": model_type, "num_labels": 3, "is_decoder": False, **sizes}
+    read: set[str] = set()
+
+    class Recorded(Settings):
+        def __getitem__(self, name):
+            read.add(name)
+            return super().__getitem__(name)
+
+    for head in heads:
+        family = families.of_config(config)
+        abstract(family.from_hf(Recorded(config, "FILE"), start + head))
+    assert sizes.keys() <= read
+    for name in sorted(read):
+        for wrong in WRONG:
+            given = Settings({**config, name: wrong}, "FILE/config.json")
+            for head in heads:
+                with contextlib.suppress(ValueError):
+                    families.of_config(given).from_hf(given, start + head)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("vocab_size", 2**31 - 1), ("hidden_size", 2**30), ("num_hidden_layers", 2**30)],
+)
+def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
+    name, size, tmp_path
+):
+    written(tmp_path, "bert", "ForMaskedLM")
+    path = tmp_path / model_directory.CONFIG
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: size}))
+    with pytest.raises(
+        ValueError, match=r"config\.json asks for .* they belong to different models"
+    ):
+        model_directory.read(tmp_path)
 
 
 def shapes(model):

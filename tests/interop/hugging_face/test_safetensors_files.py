@@ -151,7 +151,7 @@ def test_incomplete_shards(tmp_path):
 )
 def test_damaged_index(tmp_path, content):
     (tmp_path / INDEX).write_text(content)
-    with pytest.raises(ValueError, match="is not an index of shards"):
+    with pytest.raises(ValueError, match=rf"{INDEX} is (damaged|not an index of shards)"):
         Weights(tmp_path)
 
 

@@ -1,0 +1,115 @@
+"""Settings of a config.json, which anybody may have written: each is checked when it is read."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+_MOST = 2**31 - 1
+"""The largest size or id: arrays have 32-bit indices."""
+
+
+class _Kind(NamedTuple):
+    """What a setting may be, in words and as a test."""
+
+    words: str
+    allows: Callable[[Any], bool]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole(least: int) -> _Kind:
+    return _Kind(
+        f"a whole number from {least} to {_MOST}",
+        lambda value: _is_whole(value) and least <= value <= _MOST,
+    )
+
+
+def _number(words: str, allows: Callable[[float], bool]) -> _Kind:
+    def is_number(value: Any) -> bool:
+        return (_is_whole(value) and abs(value) <= _MOST) or isinstance(value, float)
+
+    return _Kind(words, lambda value: is_number(value) and math.isfinite(value) and allows(value))
+
+
+_SIZE = _whole(1)
+_COUNT = _whole(0)
+_RATE = _number("a number from 0 to below 1", lambda value: 0 <= value < 1)
+_POSITIVE = _number("a number above 0", lambda value: value > 0)
+_SPREAD = _number("a number of 0 or more", lambda value: value >= 0)
+_FLAG = _Kind("true or false", lambda value: isinstance(value, bool))
+_TEXT = _Kind("a text", lambda value: isinstance(value, str))
+_TEXTS = _Kind(
+    "a list of texts", lambda value: isinstance(value, list) and all(map(_TEXT.allows, value))
+)
+_OBJECT = _Kind("an object", lambda value: isinstance(value, dict))
+
+_NAMES: dict[_Kind, str] = {
+    _SIZE: """
+        vocab_size hidden_size intermediate_size embedding_size dim hidden_dim n_embd n_inner
+        d_model d_inner d_ff d_kv encoder_ffn_dim decoder_ffn_dim num_hidden_layers num_layers
+        num_decoder_layers n_layers n_layer encoder_layers decoder_layers num_hidden_groups
+        inner_group_num num_attention_heads num_heads n_heads n_head encoder_attention_heads
+        decoder_attention_heads max_position_embeddings n_positions num_labels start_n_top end_n_top
+        relative_attention_num_buckets relative_attention_max_distance
+    """,
+    _COUNT: "type_vocab_size mem_len reuse_len pad_token_id eos_token_id",
+    _whole(-_MOST): "clamp_len",
+    _RATE: """
+        hidden_dropout_prob attention_probs_dropout_prob classifier_dropout_prob classifier_dropout
+        dropout attention_dropout activation_dropout dropout_rate seq_classif_dropout qa_dropout
+        summary_first_dropout summary_last_dropout resid_pdrop attn_pdrop embd_pdrop
+    """,
+    _POSITIVE: "layer_norm_eps layer_norm_epsilon",
+    _SPREAD: "initializer_range init_std",
+    _FLAG: "is_decoder same_length scale_embedding scale_decoder_outputs tie_word_embeddings",
+    _TEXT: """
+        model_type hidden_act activation activation_function afn ff_activation feed_forward_proj
+        attn_type problem_type
+    """,
+    _TEXTS: "architectures",
+    _OBJECT: "id2label",
+}
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_MAY_BE_NULL = frozenset(
+    """
+    architectures classifier_dropout classifier_dropout_prob eos_token_id id2label mem_len n_inner
+    num_decoder_layers pad_token_id problem_type reuse_len
+    """.split()
+)
+
+
+class Settings(Mapping[str, Any]):
+    """The settings of one config.json by name.
+
+    Sizes are at most 2^31 - 1. Whether they are those of the weights is another question, which
+    `model_directory.read` asks. A setting that no family reads may have any value.
+
+    Raises:
+      ValueError: a setting that is read is of another type or out of its range; names the file.
+    """
+
+    def __init__(self, values: Mapping[str, Any], origin: object) -> None:
+        """`origin` is the name of the file in errors."""
+        self._values = values
+        self._origin = origin
+
+    def __getitem__(self, name: str) -> Any:
+        value, kind = self._values[name], _KINDS.get(name)
+        unset = value is None and name in _MAY_BE_NULL
+        if kind is not None and not unset and not kind.allows(value):
+            raise ValueError(
+                f"{self._origin} has {name} {reprlib.repr(value)}, which is not {kind.words}: the "
+                "file is damaged, or of another kind of model"
+            )
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
