@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tqdm import tqdm
+
+_moves = itertools.count()
+_latest = 0
+
+
+def moves() -> int:
+    """A number that changes whenever a bar moves, seen or not: long work is not standing still."""
+    return _latest
+
+
+def _move() -> None:
+    global _latest
+    _latest = next(_moves)
 
 
 class Bar(tqdm):
     """tqdm's bar. One that a signal ends while it is being made is closed without a word."""
 
     disable = True
+
+    def update(self, n: float | None = 1) -> bool | None:
+        _move()
+        return super().update(n)
+
+    def __iter__(self) -> Iterator[Any]:
+        for thing in super().__iter__():
+            _move()
+            yield thing
 
 
 def bar(things: Iterable[Any] | None = None, *, shown: bool = True, **options: Any) -> Bar:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax._src import clusters
@@ -46,9 +46,10 @@ def join(
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # JAX finds the same; here it is known before JAX waits without a word.
     named = members.coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
-    address, count, process, _ = clusters.ClusterEnv.auto_detect_unset_distributed_params(
+    found: tuple[Any, ...] = clusters.ClusterEnv.auto_detect_unset_distributed_params(
         named, *members[1:], None, None, int(start_seconds)
     )
+    address, count, process = found[:3]
     peers = None
     if watch_port != 0 and None not in (address, count, process) and count > 1:
         host, _, port = address.rpartition(":")

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import dataclasses
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -89,6 +91,7 @@ class Peers:
         self._complete.wait()
         if self._refusal is not None:
             raise self._refusal
+        _hold_aborts()
 
     def fail(self, text: str, status: int) -> None:
         """Tells the others why this process ends; they end with the same status.
@@ -285,6 +288,19 @@ class Peers:
     def _named(self, n: int, what: str = "") -> str:
         host = self._members[n].host if n in self._members else socket.gethostname()
         return f"process {n} ({host}) {what}".rstrip()
+
+
+def _hold_aborts() -> None:
+    """Gives this process 6 seconds between JAX's decision to abort it and the end.
+
+    JAX aborts where process 0 has gone. This is noticed here at the same moment: there is time to
+    say so, and to leave with the right status. The handler of a signal is called with its number,
+    so that C's `sleep` sleeps 6 seconds after SIGABRT; then the process ends as it would have.
+    """
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    libc.signal.restype = ctypes.c_void_p
+    libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))
 
 
 def _listed(numbers: list[int]) -> str:
