@@ -60,7 +60,7 @@ def test_steps_bars_and_other_work_are_moves() -> None:
         assert time.after(9) is None
     for time.kind in ("evaluation", "steps"):
         assert time.after(9) is None
-    reason = time.after(2)
+    reason = time.after(11)
     assert reason is not None
     assert "10 minutes, in 'steps' after step 3" in reason
 
