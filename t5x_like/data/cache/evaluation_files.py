@@ -24,7 +24,11 @@ from t5x_like.data.cache.format import CacheError
 
 _FORMAT = 1
 _TEXT = "bytes"
-_DAMAGE = (OSError, EOFError, KeyError, ValueError, StopIteration, zlib.error)
+_DAMAGE = (
+    *(OSError, EOFError, KeyError, ValueError, StopIteration, zlib.error),
+    *(AttributeError, IndexError, OverflowError, RecursionError, TypeError),
+)
+"""What reading a damaged file raises, or one of other JSON."""
 
 Example = Mapping[str, Any]
 

@@ -16,14 +16,17 @@ import dataclasses
 import functools
 import hashlib
 import json
+import operator
 import struct
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from t5x_like.core import whole_files
 from t5x_like.core.protocols import TokenIds
+from t5x_like.data.cache import typed_json
 
 FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
@@ -31,6 +34,8 @@ _DIGEST = "sha256"
 FLOAT = "float32"
 FLAGS = tuple(name for name in TokenIds.ARRAYS if name != "counts")
 """The arrays of a vocabulary about each of its ids; counts are those of a text."""
+
+_OTHER_LENGTHS = "a record has other lengths than it says"
 
 
 class CacheError(ValueError):
@@ -60,6 +65,9 @@ def new_document_name(split: str) -> str:
 def counts_name(split: str) -> str:
     """The name of the file of token counts."""
     return f"{split}.counts.npy"
+
+
+_INDEX = (offsets_name, new_document_name, counts_name)
 
 
 def flags_name(array: str) -> str:
@@ -132,8 +140,12 @@ class RecordCodec:
         sizes = np.fromiter(map(len, data), np.int64, len(data)) // 2
         at = np.cumsum(sizes) - sizes
         size = np.full(len(data), self._header.size // 2)
+        if (size > sizes).any():
+            raise ValueError(_OTHER_LENGTHS)
         header = gathered(halves, at, size).view("<i4").reshape(-1, len(self.features) + 1)
         header = header.astype(np.int64)
+        if (header < 0).any() or (header @ self._widths // 2 + size != sizes).any():
+            raise ValueError(_OTHER_LENGTHS)
         counts = header[:, -1]
         segments = gathered(halves, at + size, 2 * counts).view("<i4").astype(np.int32)
         at += size + 2 * counts
@@ -143,6 +155,18 @@ class RecordCodec:
                 return Joined(gathered(halves, at, size).view(dtype), segments, counts)
             at += size
         raise KeyError(f"records have no feature {feature!r}, only {', '.join(self.features)}")
+
+    def check(self, data: bytes) -> None:
+        """Raises ValueError where a record is not as long as its header says."""
+        lengths = self._header.unpack_from(data) if len(data) >= self._header.size else ()
+        size = sum(map(operator.mul, lengths, self._widths)) + self._header.size
+        if size != len(data) or min(lengths) < 0:
+            raise ValueError(_OTHER_LENGTHS)
+
+    @functools.cached_property
+    def _widths(self) -> list[int]:
+        """The bytes of a value of each feature, then of the start of a segment."""
+        return [*(dtype.itemsize for dtype in self._types.values()), 4]
 
     @functools.cached_property
     def _header(self) -> struct.Struct:
@@ -217,15 +241,6 @@ class SplitInfo:
         """The sum of each shard."""
         return {shard.file: FileSum(shard.bytes, shard.sha256) for shard in self.shards}
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> SplitInfo:
-        shards = tuple(Shard(**shard) for shard in fields["shards"])
-        return cls(**{**fields, "shards": shards, "index": _sums(fields["index"])})
-
-
-def _sums(fields: Mapping[str, Any]) -> dict[str, FileSum]:
-    return {name: FileSum(**found) for name, found in fields.items()}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
@@ -272,11 +287,41 @@ class Manifest:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Manifest:
-        """From the result of `to_json`, without its digest."""
-        splits = {name: SplitInfo.from_json(info) for name, info in fields["splits"].items()}
-        token_ids = TokenIds.from_json(fields["token_ids"])
-        files = _sums(fields["files"])
-        return cls(**{**fields, "token_ids": token_ids, "splits": splits, "files": files})
+        """From the result of `to_json`, without its digest.
+
+        Raises:
+          ValueError: a field has another type, or a value that no writer gives it.
+        """
+        found: Manifest = typed_json.read(cls, fields, "manifest")
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        """Raises ValueError where fields contradict each other, or names leave the directory."""
+        ids = self.token_ids
+        wrong = {i for i in ids.special if i >= ids.vocab_size}
+        if not 0 < ids.vocab_size < 1 << 31 or wrong:
+            raise ValueError(f"vocab_size is {ids.vocab_size}, special ids are {ids.special}")
+        if not self.splits or not self.files:
+            raise ValueError("it names no split, or no file of the vocabulary")
+        if odd := set(self.features.values()) - {"uint16", "int32", FLOAT}:
+            raise ValueError(f"features have the types {sorted(odd)}")
+        for split, info in self.splits.items():
+            names = [shard_name(split, i) for i in range(len(info.shards))]
+            if [shard.file for shard in info.shards] != names:
+                raise ValueError(f"the shards of {split!r} are not {names[:3]}")
+            if sum(shard.records for shard in info.shards) != info.records:
+                raise ValueError(f"the shards of {split!r} do not have {info.records:,} records")
+            if info.index.keys() != {name(split) for name in _INDEX} or info.tokens.keys() != (
+                self.features.keys()
+            ):
+                raise ValueError(f"the index of {split!r} is not that of its features")
+        if self.materialized is not None:
+            for name, kind in (("lengths", Mapping[str, int]), ("epochs", int)):
+                typed_json.read(kind, self.materialized.get(name), f"materialized.{name}")
+        for name in (*self.files, *self.splits):
+            if PurePath(name).name != name:
+                raise ValueError(f"{name!r} is no name of a file or split")
 
     @property
     def codec(self) -> RecordCodec:
@@ -299,18 +344,22 @@ def read_manifest(directory: Path) -> Manifest:
         state = "is not complete" if any(directory.glob("*.arrayrecord")) else "holds no cache"
         raise CacheError(f"{directory} {state}: it has no {MANIFEST}; run `t5x_like cache`")
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        version = fields["version"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CacheError(f"{path} cannot be read ({error}); {remake(directory)}") from error
-    if version != FORMAT_VERSION:
+        fields = whole_files.read_json(path)
+    except ValueError as error:
+        raise CacheError(f"{error}; {remake(directory)}") from error
+    if (version := fields.get("version")) != FORMAT_VERSION:
         raise CacheError(
             f"{directory} was written in cache format {version}; this version of t5x_like reads "
             f"format {FORMAT_VERSION}; {remake(directory)}"
         )
     if fields.pop(_DIGEST, None) != _digest(fields):
         raise CacheError(f"{path} is damaged: its content has changed; {remake(directory)}")
-    return Manifest.from_json(fields)
+    try:
+        return Manifest.from_json(fields)
+    except ValueError as error:
+        raise CacheError(
+            f"{path} is no manifest that t5x_like wrote ({error}); {remake(directory)}"
+        ) from error
 
 
 def _digest(fields: Mapping[str, Any]) -> str:

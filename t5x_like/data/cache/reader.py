@@ -33,6 +33,7 @@ from t5x_like.data.cache.format import (
 from t5x_like.vocabularies import loading
 
 _OPEN_SHARDS = 256
+_PIECE = 1 << 20
 _REMAKE = "make the cache again: `t5x_like cache ... --overwrite`"
 _AT_RANDOM = "readahead_buffer_size:0,max_parallelism:0"
 _IN_ORDER = "readahead_buffer_size:1048576,max_parallelism:0"
@@ -96,6 +97,7 @@ class Cache:
             )
         staged_cache.stage(directory, manifest)
         _check(directory, manifest)
+        _check_arrays(directory, manifest)
         return cls(directory, manifest)
 
     @functools.cached_property
@@ -104,17 +106,26 @@ class Cache:
         ids = self.manifest.token_ids
         arrays: dict[str, Any] = {}
         for name in FLAGS:
-            file = flags_name(name)
-            has = file in self.manifest.files
-            arrays[name] = np.load(self.directory / file, allow_pickle=False) if has else None
+            has = flags_name(name) in self.manifest.files
+            arrays[name] = np.array(_map_array(self.directory / flags_name(name))) if has else None
         if "train" in self.manifest.splits and "targets" in self.manifest.features:
             arrays["counts"] = self.split("train").counts["targets"][: ids.vocab_size]
         return dataclasses.replace(ids, **arrays)
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary that the cache contains."""
-        return loading.load(str(self.directory))
+        """The vocabulary that the cache contains.
+
+        Raises:
+          CacheError: it is not the one that tokenised the text.
+        """
+        found = loading.load(str(self.directory))
+        if found.fingerprint != self.manifest.vocabulary_fingerprint:
+            raise CacheError(
+                f"{self.directory} has the vocabulary {found!r}, which did not tokenise its text; "
+                f"{remake(self.directory)}"
+            )
+        return found
 
     def split(self, name: str) -> CacheSplit:
         """The records of a split.
@@ -143,6 +154,51 @@ def _check(directory: Path, manifest: Manifest) -> None:
         _check_size(path, expected.bytes)
         if FileSum.of(path) != expected:
             raise CacheError(f"{path} is damaged: its content has changed; {remake(directory)}")
+
+
+def _check_arrays(directory: Path, manifest: Manifest) -> None:
+    """Compares what the manifest says with the arrays; whoever wrote both may have lied in one."""
+    ids, rows = manifest.token_ids.vocab_size, len(manifest.features)
+    for name in FLAGS:
+        if flags_name(name) in manifest.files:
+            _array(directory / flags_name(name), bool, (ids,))
+    for split, info in manifest.splits.items():
+        offsets = _array(directory / offsets_name(split), np.int64, (rows, info.records + 1))
+        begins = _array(directory / new_document_name(split), bool, (info.records,))
+        counts = _array(directory / counts_name(split), np.int64, (rows, None))
+        same = (
+            all(map(_rises_from_0, offsets))
+            and offsets[:, -1].tolist() == list(info.tokens.values())
+            and np.count_nonzero(begins) == info.documents
+            and counts.shape[1] >= ids
+        )
+        if not same:
+            raise CacheError(
+                f"{directory / offsets_name(split)} has other records than {MANIFEST} says; "
+                f"{remake(directory)}"
+            )
+
+
+def _array(path: Path, dtype: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    """A mapped array of this type and shape; None for an axis of any length."""
+    array = _map_array(path)
+    fits = len(array.shape) == len(shape) and all(
+        wanted in (None, length) for wanted, length in zip(shape, array.shape, strict=True)
+    )
+    if array.dtype != dtype or not fits:
+        raise CacheError(
+            f"{path} holds {array.dtype} of the shape {array.shape}, not what {MANIFEST} says; "
+            f"{remake(path.parent)}"
+        )
+    return array
+
+
+def _rises_from_0(offsets: np.ndarray) -> bool:
+    """Whether offsets, of which there may be billions, begin with 0 and never fall."""
+    pieces = range(0, len(offsets), _PIECE)
+    return offsets[0] == 0 and all(
+        bool((np.diff(offsets[at : at + _PIECE + 1]) >= 0).all()) for at in pieces
+    )
 
 
 def _check_size(path: Path, size: int) -> None:
@@ -210,7 +266,7 @@ class CacheSplit:
     @functools.cached_property
     def counts(self) -> Mapping[str, np.ndarray]:
         """int64 [vocab_size] for each feature: the number of occurrences of each id."""
-        rows = np.load(self.directory / counts_name(self.name), allow_pickle=False)
+        rows = np.array(_map_array(self.directory / counts_name(self.name)))
         return dict(zip(self.manifest.features, rows, strict=True))
 
     def lengths(self, feature: str) -> np.ndarray:
@@ -237,7 +293,13 @@ class CacheSplit:
         data: list[bytes] = []
         while begin + len(data) < end:
             data += self._read_from_shard(begin + len(data), end, in_order=True)
-        return self._codec.joined(data, feature)
+        try:
+            return self._codec.joined(data, feature)
+        except ValueError as error:
+            raise CacheError(
+                f"{self.directory} is damaged at records {begin} to {end} of {self.name!r} "
+                f"({error}); {remake(self.directory)}"
+            ) from error
 
     def _read(self, i: int) -> bytes:
         # A caller often reads a record twice, for another range of its tokens or for its segments.
@@ -251,7 +313,10 @@ class CacheSplit:
         shard = self.info.shards[number]
         path = self.directory / shard.file
         staging.fetch_file(path, size=shard.bytes, sha256=shard.sha256)
-        return ArrayRecordReader(str(path), options)
+        reader = ArrayRecordReader(str(path), options)
+        if reader.num_records() != shard.records:
+            raise ValueError(f"{reader.num_records():,} records instead of {shard.records:,}")
+        return reader
 
     def _read_from_shard(self, begin: int, end: int, *, in_order: bool = False) -> list[bytes]:
         """Records from `begin` on, up to `end` or the end of the shard; `in_order` many at once."""
@@ -263,7 +328,10 @@ class CacheSplit:
         try:
             # Positions are given as a range, because a list takes three times as long.
             reader = self._open_shard(shard, _IN_ORDER) if in_order else self._reader(shard)
-            return reader.read(position, last)
+            data = reader.read(position, last)
+            if not in_order:
+                self._codec.check(data[0])
+            return data
         except (IndexError, RuntimeError, ValueError) as error:
             where = (
                 f"record {position}" if last == position + 1 else f"records {position} to {last}"
@@ -275,4 +343,7 @@ class CacheSplit:
 
 
 def _map_array(path: Path) -> np.ndarray:
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OverflowError, EOFError) as error:
+        raise CacheError(f"{path} is no array ({error}); {remake(path.parent)}") from error

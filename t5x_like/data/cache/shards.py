@@ -90,10 +90,10 @@ class ShardPlan:
         """Whether the `.json` of a shard of `size` bytes is of this recipe (and content)."""
         try:
             made_of = json.loads(description)
-        except ValueError:
+            as_planned = made_of["recipe"] == self.recipe and made_of["bytes"] == size
+            return as_planned and content in (None, made_of["content"])
+        except (ValueError, KeyError, TypeError, RecursionError):
             return False
-        as_planned = made_of["recipe"] == self.recipe and made_of["bytes"] == size
-        return as_planned and content in (None, made_of["content"])
 
     def packed(self, records: Iterable[Record]) -> Iterator[Packed]:
         """The encoded records in groups, so that memory is bounded.

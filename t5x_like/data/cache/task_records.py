@@ -19,6 +19,10 @@ from t5x_like.core.protocols import Objective
 from t5x_like.data.cache.metric_names import MetricNames
 from t5x_like.data.task import Task
 
+_DAMAGE = (
+    *(KeyError, TypeError, AttributeError, RecursionError),
+    *(UnicodeDecodeError, json.JSONDecodeError),
+)
 _FIELDS = ("name", "directory", "objective", "steps", "eos", "weight", "metrics")
 
 
@@ -66,7 +70,7 @@ def load(file: Path) -> tuple[Task, ...]:
             )
             for row in rows
         )
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+    except _DAMAGE as error:
         raise ValueError(
             f"{file} is not a task record ({error!r}): cache the task again"
         ) from error

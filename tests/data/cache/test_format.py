@@ -71,7 +71,9 @@ def test_token_dtype_holds_every_id():
 
 def manifest() -> Manifest:
     shard = Shard("train-00000.arrayrecord", 3, 99, "5a")
-    info = SplitInfo((shard,), 3, 2, {"targets": 7}, 1, {"a": FileSum(5, "f0")})
+    names = (format.offsets_name, format.new_document_name, format.counts_name)
+    index = {name("train"): FileSum(5, "f0") for name in names}
+    info = SplitInfo((shard,), 3, 2, {"targets": 7}, 1, index)
     return Manifest(
         corpus="c",
         corpus_fingerprint="f",
@@ -79,6 +81,7 @@ def manifest() -> Manifest:
         vocabulary_fingerprint="v",
         token_ids=TokenIds(vocab_size=259),
         features={"targets": "uint16"},
+        files={"vocabulary.json": FileSum(5, "f0")},
         splits={"train": info},
     )
 
@@ -98,7 +101,7 @@ def test_manifest_of_another_version_is_refused(tmp_path: Path):
 
 def test_damaged_manifest_is_refused(tmp_path: Path):
     (tmp_path / "manifest.json").write_text('{"vers')
-    with pytest.raises(CacheError, match="cannot be read"):
+    with pytest.raises(CacheError, match=r"manifest\.json is damaged"):
         format.read_manifest(tmp_path)
 
 

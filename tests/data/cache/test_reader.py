@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import copy
+import json
 import pickle
 import threading
 
 import numpy as np
 import pytest
 
-from t5x_like.data.cache import writer
+from t5x_like.data.cache import format, writer
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -69,6 +71,54 @@ def test_a_change_of_any_file_but_records_is_found_when_a_cache_is_opened(make_c
             Cache.open(directory)
         path.write_bytes(whole)
     Cache.open(directory)
+
+
+WRONG = (None, True, -1, 10**12, 10**30, 1.5, "x", "../x", [], [1], {}, {"x": 1})
+# What only people read, or another cache may have too.
+SAYS_NOTHING_OF_THE_FILES = {
+    *("corpus", "corpus_fingerprint", "content_hash", "vocabulary", "vocabulary_fingerprint"),
+    *("segmentation", "piece_tokens", "seqio_task", "materialized"),
+    *("skipped_documents", "sha256", "named", "pad", "eos", "unk", "bos", "cls", "sep", "mask"),
+    "sentinels",
+}
+
+
+def places(value, path=()):
+    """The path of each value in nested JSON."""
+    yield path
+    names = (
+        value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0)
+    )
+    for name in names:
+        yield from places(value[name], (*path, name))
+
+
+def test_a_manifest_of_other_types_or_of_other_files_is_refused(make_cache):
+    """Each field in turn, in a manifest whose digest is right: anybody can compute it."""
+    directory = make_cache(TEXTS[:5]).directory
+    file = directory / "manifest.json"
+    right = json.loads(file.read_bytes())
+    del right["sha256"]
+    believed = set()
+    for path in places(right):
+        for wrong in WRONG:
+            fields = copy.deepcopy(right)
+            node = fields
+            for name in path[:-1]:
+                node = node[name]
+            if not path or path == ("version",) or node[path[-1]] == wrong:
+                continue
+            node[path[-1]] = wrong
+            file.write_text(json.dumps({**fields, "sha256": format._digest(fields)}))
+            try:
+                Cache.open(directory)
+            except CacheError as error:
+                refused = str(error)
+            else:
+                refused = ""
+            if not (str(directory) in refused or SAYS_NOTHING_OF_THE_FILES & {*path}):
+                believed.add((path, repr(wrong)))
+    assert believed == set()
 
 
 @pytest.mark.parametrize(("begin", "end"), [(3, 45), (0, 50), (7, 7), (49, 50)])
