@@ -64,7 +64,7 @@ RULES = {
     "training": Rule(
         ours="partitioning core training",
         others="absl etils flax jax numpy optax orbax tensorboardX tqdm",
-        in_functions="matplotlib",
+        in_functions="matplotlib pynvml",
     ),
     "data": DATA,
     "tasks": DATA,
@@ -97,7 +97,7 @@ RULES = {
         in_functions="mlflow optax wandb",
     ),
     "cli": Rule(ours="anything", others="anything"),
-    "launching": Rule(ours="config core launching", others="etils"),
+    "launching": Rule(ours="config core launching training", others="etils"),
     "launch": Rule(ours="anything", others="ml_collections"),
 }
 # Files that only the making of a cache imports.

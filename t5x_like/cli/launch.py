@@ -246,6 +246,7 @@ def _with_secrets(job: Any) -> Any:
 def _record(job: Any) -> str:
     """What was launched, as JSON, without secrets."""
     from t5x_like.launching import shipping
+    from t5x_like.training.hosts import code_version
 
     shipped = sorted(path for path in job.bundle.rglob("*") if path.is_file())
     digests = {
@@ -260,7 +261,7 @@ def _record(job: Any) -> str:
                 "launch": job.launch,
                 "config": job.config.to_dict(),
                 "arguments": list(job.arguments),
-                "code": {"package": job.config.get("package"), **shipping.commit()},
+                "code": {"package": job.config.get("package"), **code_version.commit()},
                 "shipped": digests,
             },
             indent=1,

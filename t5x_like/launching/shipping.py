@@ -5,25 +5,16 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5x_like.launching.commands import Action, Call, LaunchError, Note
 from t5x_like.launching.job import Job, option, options
+from t5x_like.training.hosts.code_version import SOURCES, checkout, commit
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "t5x_like", "tasks", "gin")
 _GIT = re.compile(r"git\+(https|ssh)://([^/]*)/.*@[0-9a-f]{40}")
 _INCLUDE = re.compile(r"""^\s*include\s+(['"])(.+?)\1""", re.M)
-
-
-def checkout() -> Path | None:
-    """The checkout that this code is run from; None if it is installed."""
-    root = _PACKAGE.parent
-    return root if (root / "setup.py").is_file() and (root / "gin").is_dir() else None
 
 
 def package_problems(package: str) -> list[str]:
@@ -54,20 +45,6 @@ def package_problems(package: str) -> list[str]:
     return []
 
 
-def commit() -> dict[str, object]:
-    """The commit of the checkout, and whether files differ from it."""
-    root = checkout()
-    if root is None or not shutil.which("git"):
-        return {"commit": None, "modified": None}
-    git = ["git", "-C", str(root)]
-    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    if head.returncode:
-        return {"commit": None, "modified": None}
-    status = [*git, "status", "--porcelain", "--", *_SOURCES, "launch"]
-    changed = subprocess.run(status, capture_output=True, text=True, check=False).stdout
-    return {"commit": head.stdout.strip(), "modified": bool(changed.strip())}
-
-
 def wheel_name(package: str) -> str:
     """The name of the wheel on the hosts; that of a checkout tells its commit."""
     if package.endswith(".whl"):
@@ -96,7 +73,7 @@ def make_wheel(job: Job) -> Iterator[Action]:
     if not package:
         root = checkout()
         assert root is not None
-        names = [name for name in (*_SOURCES, "launch") if (root / name).exists()]
+        names = [name for name in SOURCES if (root / name).exists()]
         # A copy: setuptools writes into the folder that it builds, and packs what is left there.
         yield Note(f"the code: commit {commit()['commit']}, modified: {commit()['modified']}")
         files = (str(root / name) for name in names)

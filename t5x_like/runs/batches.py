@@ -65,6 +65,11 @@ class PhaseBatches:
     complete: Callable[[Batch], Batch] = _as_it_is
     task_evaluation: Callable[[Any, Mapping[str, float]], tuple[Mapping, bool]] | None = None
 
+    def shares(self) -> list[tuple[stream.Examples, float]]:
+        """Each training text and its share of the rows."""
+        whole = sum(one.task.weight for one in self.train)
+        return [(one, one.task.weight / whole) for one in self.train]
+
     def check(self) -> None:
         """Traces a step on such batches, so that errors of the model come before training.
 

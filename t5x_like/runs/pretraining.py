@@ -24,6 +24,7 @@ from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.hosts import code_version, inventory
 from t5x_like.training.hosts.agreement import agree
+from t5x_like.training.logs.ledger import Ledger
 from t5x_like.training.logs.run_log import RunLog
 
 if TYPE_CHECKING:
@@ -66,13 +67,15 @@ def steps(
       ValueError, OSError: the run cannot work; earlier checkpoints are unchanged.
       ProcessError: the processes have different settings, code or data.
     """
+    ledger = Ledger()
     config, unsaid = _config_text(run) if config is None else (config, [])
     notes = [*notes, *unsaid]
     agree("the configuration", config.splitlines())
     agree("the code", [*code_version.lines(_modules(run, config))])
     model_dir = preflight.writable_directory(run.model_dir)
-    with run_directory.sole_run(model_dir):
-        parts = _parts(run, config, model_dir, allow_change=allow_change, notes=notes)
+    log = RunLog(model_dir, total_steps=run.options.train_steps, ledger=ledger)
+    with run_directory.sole_run(model_dir), log:
+        parts = _parts(run, config, model_dir, allow_change=allow_change, notes=notes, log=log)
         return (yield from loop.steps(**parts, callback=Callbacks(callbacks)))
 
 
@@ -100,6 +103,7 @@ def _parts(
     *,
     allow_change: frozenset[str],
     notes: Sequence[str],
+    log: RunLog,
 ) -> dict[str, Any]:
     """The arguments of `loop.steps`; makes missing data, and runs all checks before training."""
     saved = Checkpoints(run_directory.checkpoints(model_dir)).metadata()
@@ -122,22 +126,23 @@ def _parts(
     same_whole(saved)
     for phase, mine in zip(phases, tasks, strict=True):
         preflight.evaluated(phase.run, mine)
-    log = RunLog(model_dir, total_steps=run.options.train_steps)
     batches = _batches(phases, tasks, programs, log=log)
     summary = _summary(run, model_dir, batches)
     hosts = inventory.all_hosts()
     for line in (*_devices(hosts), *summary, *notes, *_unreached_notes(every[len(phases) :])):
         log.message(line)
+    checkpoints = Checkpoints(
+        run_directory.checkpoints(model_dir),
+        keep=run.options.checkpoints_kept,
+        best_metric=run.options.best_metric,
+        check=same_whole,
+    )
+    log.describe(_about(run, batches, hosts), checkpoints.saved)
     return {
         "phases": batches,
         "key": jax.random.key(run.options.seed),
         "periods": run.options,
-        "checkpoints": Checkpoints(
-            run_directory.checkpoints(model_dir),
-            keep=run.options.checkpoints_kept,
-            best_metric=run.options.best_metric,
-            check=same_whole,
-        ),
+        "checkpoints": checkpoints,
         "metadata": {**identity, "texts": _sizes(itertools.chain(*tasks)), "config": config},
         "log": log,
         "initial": _initial(run, programs[0], log),
@@ -160,6 +165,42 @@ def _sizes(tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
     }
 
 
+def _about(
+    run: Run, batches: Sequence[PhaseBatches], hosts: Sequence[inventory.Host]
+) -> dict[str, Any]:
+    """The facts that `summary.json` has (`about.known`)."""
+    return {
+        "hosts": [dataclasses.asdict(host) for host in hosts],
+        "versions": code_version.versions() | hosts[0].versions,
+        "code": {**code_version.commit(), "digest": code_version.digest()},
+        "parameters": batches[0].program.parameter_count,
+        "train_steps": run.options.train_steps,
+        "best_metric": run.options.best_metric,
+        "phases": [
+            {
+                "start": part.start,
+                "batch_size": part.run.options.batch_size,
+                "texts": {
+                    one.task.name: {
+                        "tokens": int(one.task.tokens()),
+                        "rows": _rows_of_epoch(one),
+                        "share": share,
+                    }
+                    for one, share in part.shares()
+                },
+            }
+            for part in batches
+        ],
+    }
+
+
+def _rows_of_epoch(examples: Examples) -> int | None:
+    """The rows of the first epoch; None where to count them takes long."""
+    if isinstance(examples.samples, Passes) and not examples.samples.is_planned:
+        return None
+    return int(examples.epochs.epoch_of(0).size)
+
+
 def _devices(hosts: Sequence[inventory.Host]) -> Iterator[str]:
     """Lines about what the hosts have, and what they have and do not use."""
     parts = [inventory.summary(hosts), inventory.peak_line(hosts)]
@@ -169,10 +210,9 @@ def _devices(hosts: Sequence[inventory.Host]) -> Iterator[str]:
 
 def _text(examples: Examples, rows: float) -> str:
     """What a training text has, and how often a phase reads it for so many rows."""
-    task, samples = examples.task, examples.samples
+    task = examples.task
     text = f"{task.tokens():,} tokens"
-    if not isinstance(samples, Passes) or samples.is_planned:
-        size = examples.epochs.epoch_of(0).size
+    if size := _rows_of_epoch(examples):
         text += f", {size:,} rows, {rows / size:.3g} epochs"
     return f"{task.name} ({text})"
 
@@ -182,8 +222,7 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
     ends = [*(part.start for part in batches[1:]), run.options.train_steps]
     for part, end in zip(batches, ends, strict=True):
         rows = (end - part.start) * part.run.options.batch_size
-        whole = sum(one.task.weight for one in part.train)
-        texts = [_text(one, rows * one.task.weight / whole) for one in part.train]
+        texts = [_text(one, rows * share) for one, share in part.shares()]
         when = f"Steps {part.start + 1:,} to {end:,} read" if len(batches) > 1 else "Reads"
         yield f"{when} {', '.join(texts)}."
     parts = {part.run.options.microbatches or 1 for part in batches} - {1}

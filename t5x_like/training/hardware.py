@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from t5x_like.core.accelerators import CHIPS
 
 _TERA = 1e12
@@ -28,10 +30,15 @@ _PEAK = {
 
 def peak_flops(device_kind: str) -> float | None:
     """Peak dense bfloat16 FLOP/s (float16 on V100) of `jax.Device.device_kind`, None if unknown."""
-    if device_kind in _PEAK:
-        return _PEAK[device_kind]
+    return by_kind(_PEAK, device_kind)
+
+
+def by_kind(table: Mapping[str, float], device_kind: str) -> float | None:
+    """The value of a kind of device in a table by names; the longest name in it counts."""
+    if device_kind in table:
+        return table[device_kind]
     if device_kind.startswith("TPU"):
         return None  # a new TPU's name often begins with an old one's
     words = f" {device_kind.replace('-', ' ')} "
-    known = [name for name in _PEAK if f" {name} " in words]
-    return _PEAK[max(known, key=len)] if known else None
+    known = [name for name in table if f" {name} " in words]
+    return table[max(known, key=len)] if known else None

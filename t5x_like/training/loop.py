@@ -132,7 +132,7 @@ def steps(
     ended: Outcome | None = None
     with contextlib.ExitStack() as stack:
         asked = stack.enter_context(notice_of_leaving())
-        stack.callback(log.close)
+        stack.callback(lambda: log.close(ended))
         stack.callback(checkpoints.close)
         checkpoints.prepare()
         state, step = _restore_or_init(phases, checkpoints, key=key, log=log, initial=initial)
@@ -157,11 +157,12 @@ def steps(
         leaving = stopped = stopped_early = False
         while step < periods.train_steps and not leaving:
             if phase is not (now := _phase_of(step, phases)):
+                reader.meter.compiling()
                 phase, stream, compiled = now, now.batches(step - now.start), False
                 if step == phase.start > 0:
                     log.message(f"A new phase after step {step}.")
                     state = dataclasses.replace(state, carry=phase.program.initial_carry())
-            with reader.meter.waiting():
+            with reader.meter.spending("input_wait"):
                 batch = _next(stream, step=step, total=periods.train_steps)
             state, metrics = phase.program.step(state, batch, key)
             step += 1
@@ -175,7 +176,7 @@ def steps(
             ending = phase is not _phase_of(step, phases)
             leaving = reader.read(_IN_FLIGHT if compiled and not ending else 0) or stopped
             if not compiled:
-                reader.meter.restart()
+                reader.meter.compiled()
                 compiled = True
 
             evaluating = phase.evaluate is not None and periods.due("eval", step)
@@ -183,22 +184,24 @@ def steps(
                 continue
             # A checkpoint is saved only if all metrics up to here are finite.
             leaving = reader.read(0) or leaving
-            with reader.meter.paused():
-                values: Mapping[str, float] = {}
+            values: Mapping[str, float] = {}
+            with reader.meter.spending("evaluation"):
                 if phase.evaluate is not None and evaluating and not leaving:
                     values = phase.evaluate(state.eval_params)
                     log.evaluation(step, values)
                     listener.evaluate(step, values)
                     stopping.add(step, values, phase=phase.start)
                     leaving = stopped_early = stopping.over()
-                if leaving or periods.saving(step):
+            if leaving or periods.saving(step):
+                with reader.meter.spending("checkpoint"):
                     if not periods.saving(step):
                         reader.check(step, _with_norm({}, phase.program, state))
-                    log.send()
+                    log.keep()
                     checkpoints.save(
                         step, state, metadata=metadata, metrics=values, phase=phase.start
                     )
                     listener.save(step, str(checkpoints.directory))
+        log.ledger.turn("checkpoint")  # what was saved last is waited for
         ended = Outcome(_status(step, periods, stopped_early=stopped_early), step)
         if ended.status == "stopped_early":
             log.message(str(stopping))
@@ -230,7 +233,7 @@ class _Reader:
     """Reads metrics a few steps late, so that the device always has the next step queued."""
 
     def __init__(self, log: RunLog, periods: Periods, listener: Callback) -> None:
-        self.meter = Meter()
+        self.meter = Meter(log.ledger)
         self._log, self._periods, self._callback = log, periods, listener
         self._unread: collections.deque[tuple[int, Any, Any]] = collections.deque()
 

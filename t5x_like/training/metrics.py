@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ import numpy as np
 
 from t5x_like.core.protocols import metric_value
 from t5x_like.training.hardware import peak_flops
+from t5x_like.training.logs.ledger import Ledger
 
 TOTALS = ("tokens", "flops")
 """Metrics whose sum is the step's total and whose weight has no meaning: they become rates."""
@@ -43,13 +43,15 @@ class Meter:
       without the repetitions of rematerialisation) over that time.
     - `mfu`: model FLOPs utilisation: `flops_per_second` over the peak of all devices, if known.
     - `input_wait`: the share of that time spent waiting for the next batch.
-    - `goodput`: the share of the time since the meter was made in which steps ran.
+    - `goodput`: the share of the time since the meter was made in which steps ran and did not wait
+      for input.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._made = self._mark = clock()
-        self._useful = self._waited = self._spent = 0.0
+    def __init__(self, ledger: Ledger) -> None:
+        """Puts time and totals into `ledger`, where from now on steps run."""
+        self._ledger = ledger
+        ledger.turn("steps")
+        self._made = self._since = ledger.seconds()
         self._sums: dict[str, np.ndarray] = {}
         self._steps = 0
         peak = peak_flops(jax.devices()[0].device_kind)
@@ -60,32 +62,31 @@ class Meter:
         for name, (total, weight) in metrics.items():
             pair = np.array([total, weight], np.float64)
             self._sums[name] = self._sums.get(name, 0.0) + pair
+            if name in TOTALS:
+                self._ledger.count(name, float(pair[0]))
+        self._ledger.count("steps", 1)
         self._steps += 1
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """A context for reading a batch."""
-        start = self._clock()
-        yield
-        self._waited += self._clock() - start
+    def spending(self, kind: str) -> contextlib.AbstractContextManager[None]:
+        """A context for reading a batch, or for work that is no training (`ledger.KINDS`)."""
+        return self._ledger.spending(kind)
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """A context for work that is not training: compiling, evaluating, saving."""
-        self._spent += self._clock() - self._mark
-        yield
-        self._mark = self._clock()
+    def compiling(self) -> None:
+        """From now on a step is compiled."""
+        self._ledger.turn("compile")
 
-    def restart(self) -> None:
-        """Sets time and totals back to 0, but not means: the time so far was compilation."""
+    def compiled(self) -> None:
+        """Steps run from now on. Sets time and totals back to 0, but not means."""
+        self._ledger.turn("steps")
         self._sums = {name: pair for name, pair in self._sums.items() if name not in TOTALS}
-        self._restart_rates(self._clock())
+        self._steps, self._since = 0, self._ledger.seconds()
 
     def report(self) -> dict[str, float]:
         """Means and rates of the steps since the last report; sets all back to 0."""
-        now = self._clock()
-        seconds = max(self._spent + now - self._mark, 1e-9)
-        self._useful += seconds
+        now = self._ledger.seconds()
+        waited = now["input_wait"] - self._since["input_wait"]
+        seconds = max(now["steps"] - self._since["steps"] + waited, 1e-9)
+        useful = now["steps"] - self._made["steps"]
         means = {
             name: metric_value(name, total, weight)
             for name, (total, weight) in self._sums.items()
@@ -93,8 +94,8 @@ class Meter:
         }
         rates = {
             "steps_per_second": self._steps / seconds,
-            "input_wait": self._waited / seconds,
-            "goodput": self._useful / max(now - self._made, 1e-9),
+            "input_wait": waited / seconds,
+            "goodput": useful / max(sum(now.values()) - sum(self._made.values()), 1e-9),
         }
         if "tokens" in self._sums:
             rates["tokens_per_second"] = float(self._sums["tokens"][0]) / seconds
@@ -103,10 +104,5 @@ class Meter:
             if self._peak is not None:
                 rates["mfu"] = rates["flops_per_second"] / self._peak
         self._sums = {}
-        self._restart_rates(now)
+        self._steps, self._since = 0, now
         return means | rates
-
-    def _restart_rates(self, now: float) -> None:
-        self._steps = 0
-        self._waited = self._spent = 0.0
-        self._mark = now

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from t5x_like.launching import engine, shipping
+from t5x_like.training.hosts import code_version
 
 TRAIN = ["--", "train", "--model_dir=gs://bucket/run"]
 IMAGE = "us-docker.pkg.dev/mine/images/t5x_like@sha256:" + "a" * 64
@@ -155,7 +156,7 @@ def test_the_checkout_is_packed_and_named_by_its_commit(bench, monkeypatch):
     (wheel,) = (bench.launches / "run/bundle").glob("*.whl")
     code = json.loads((bench.launches / "run/launch.json").read_text())["code"]
     head = subprocess.run(
-        ["git", "-C", str(shipping.checkout()), "rev-parse", "HEAD"],
+        ["git", "-C", str(code_version.checkout()), "rev-parse", "HEAD"],
         capture_output=True,
         text=True,
         check=False,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from t5x_like.training import metrics
+from t5x_like.training.logs.ledger import Ledger
 from t5x_like.training.metrics import Meter, NonFiniteError, check_finite
 
 
@@ -29,7 +30,7 @@ def pair(total: float, weight: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_means_divide_once_at_the_end(clock: Clock) -> None:
-    meter = Meter(clock=clock)
+    meter = Meter(Ledger(clock=clock))
     meter.add({"loss": pair(9, 1), "norm": pair(1), "none": pair(0, 0)})
     meter.add({"loss": pair(3, 5), "norm": pair(3), "none": pair(0, 0)})
     clock.now += 1
@@ -41,7 +42,7 @@ def test_means_divide_once_at_the_end(clock: Clock) -> None:
 
 
 def test_terms_of_a_loss_are_divided_each_by_its_own_weight(clock: Clock) -> None:
-    meter = Meter(clock=clock)
+    meter = Meter(Ledger(clock=clock))
     for masked, rows in ((1, 3), (5, 1)):
         terms = np.float32([6, 8]), np.float32([masked, rows])
         meter.add({"loss": terms, "mlm_perplexity": (terms[0][0], terms[1][0])})
@@ -51,29 +52,30 @@ def test_terms_of_a_loss_are_divided_each_by_its_own_weight(clock: Clock) -> Non
 
 
 def test_rates_leave_out_pauses(clock: Clock) -> None:
-    meter = Meter(clock=clock)
-    with meter.waiting():
+    meter = Meter(Ledger(clock=clock))
+    with meter.spending("input_wait"):
         clock.now += 1
     meter.add({"tokens": pair(300), "flops": pair(1600, 4)})
     clock.now += 3
-    with meter.paused():
+    with meter.spending("evaluation"):
         clock.now += 4
     report = meter.report()
     devices = metrics.jax.device_count()
     assert report["tokens_per_second"] == 75
     assert report["steps_per_second"] == 0.25
     assert report["input_wait"] == 0.25
-    assert report["goodput"] == 0.5
+    assert report["goodput"] == 3 / 8
     assert report["flops_per_second"] == 400
     assert report["mfu"] == pytest.approx(1600 / 4 / (50 * devices))
     assert not {"tokens", "flops"} & set(report)
 
 
 def test_compilation_counts_for_goodput_alone(clock: Clock) -> None:
-    meter = Meter(clock=clock)
+    meter = Meter(Ledger(clock=clock))
+    meter.compiling()
     clock.now += 6
     meter.add({"loss": pair(4), "tokens": pair(1000)})
-    meter.restart()
+    meter.compiled()
     clock.now += 2
     meter.add({"loss": pair(2), "tokens": pair(10)})
     report = meter.report()
@@ -82,7 +84,7 @@ def test_compilation_counts_for_goodput_alone(clock: Clock) -> None:
 
 def test_no_utilisation_where_the_peak_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "peak_flops", lambda kind: None)
-    meter = Meter(clock=Clock())
+    meter = Meter(Ledger(clock=Clock()))
     meter.add({"flops": pair(1)})
     assert "mfu" not in meter.report()
 

@@ -118,6 +118,14 @@ class Checkpoints:
             raise failure
         return None
 
+    def saved(self) -> dict[str, Any]:
+        """The saved `steps`, and which of them is the `best`; None where that is not known."""
+        steps = self.steps()
+        try:
+            return {"steps": steps, "best": self.best.step_in(self.directory, steps)}
+        except (CheckpointError, OSError, ValueError):  # no evaluation, or damaged metrics
+            return {"steps": steps, "best": None}
+
     def prepare(self) -> None:
         """Makes the directory and opens it for saving.
 

@@ -13,8 +13,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import t5x_like
-
 SOURCES = (
     "setup.py",
     "pyproject.toml",
@@ -50,7 +48,8 @@ def lines(modules: Iterable[str] = ()) -> Iterator[str]:
 
 def versions() -> dict[str, str]:
     """The versions of this package and of Python."""
-    return {"t5x_like": t5x_like.__version__, "python": platform.python_version()}
+    own = importlib.metadata.version("t5x_like")
+    return {"t5x_like": own, "python": platform.python_version()}
 
 
 def checkout() -> Path | None:

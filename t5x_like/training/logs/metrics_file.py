@@ -9,7 +9,7 @@ from typing import Any
 
 from etils import epath
 
-from t5x_like.core import whole_files
+from t5x_like.training.logs.growing_file import GrowingFile
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -18,9 +18,7 @@ class MetricsFile:
     """A `metrics.jsonl` that grows. Lines that cannot be written are kept for the next attempt."""
 
     def __init__(self, path: epath.Path) -> None:
-        self._path = path
-        self._waiting: list[str] = []
-        self._whole: str | None = None
+        self._file = GrowingFile(path)
 
     def start(self, lines: list[dict[str, Any]]) -> None:
         """Makes the file hold these lines alone.
@@ -28,8 +26,7 @@ class MetricsFile:
         Raises:
           OSError: it cannot be written now.
         """
-        self._whole = "".join(map(_text, lines))
-        self._write()
+        self._file.start("".join(f"{_text(line)}\n" for line in lines))
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Adds a line.
@@ -39,23 +36,7 @@ class MetricsFile:
         """
         # JSON has no nan and no infinity; readers in other languages would fail there.
         finite = {k: (v if math.isfinite(v) else None) for k, v in values.items()}
-        self._waiting.append(_text({"step": step, **finite}))
-        self._write()
-
-    def _write(self) -> None:
-        if self._whole is not None:
-            whole_files.write(self._path, self._whole.encode())
-            self._whole = None
-        if not self._waiting:
-            return
-        try:
-            with self._path.open("a") as file:
-                file.write("".join(self._waiting))
-        except OSError:
-            if not self._waiting[0].startswith("\n"):  # ends a line of which a part was written
-                self._waiting[0] = "\n" + self._waiting[0]
-            raise
-        self._waiting = []
+        self._file.add(_text({"step": step, **finite}))
 
 
 def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:
@@ -78,14 +59,19 @@ def lines_up_to(path: epath.Path, step: int) -> tuple[list[dict[str, Any]], int]
 
 def _lines(path: epath.PathLike) -> Iterator[dict[str, Any] | None]:
     """Each line of a file, None where it is none of ours."""
+    for line in json_lines(path):
+        yield line if _is_ours(line) else None
+
+
+def json_lines(path: epath.PathLike) -> Iterator[Any]:
+    """The value of each line of a file that is not empty; None for a damaged one."""
     for data in epath.Path(path).read_bytes().splitlines():
         if not data.strip():
             continue
         try:
-            line = json.loads(data.decode())
+            yield json.loads(data.decode())
         except (ValueError, RecursionError):
-            line = None
-        yield line if _is_ours(line) else None
+            yield None
 
 
 def _is_ours(line: Any) -> bool:
@@ -97,4 +83,4 @@ def _is_ours(line: Any) -> bool:
 
 
 def _text(line: Mapping[str, Any]) -> str:
-    return json.dumps(line, allow_nan=False) + "\n"
+    return json.dumps(line, allow_nan=False)

@@ -1,4 +1,4 @@
-"""The log of a run: a progress bar or plain lines, `metrics.jsonl`, TensorBoard files."""
+"""The log of a run: what its user sees, and the files that say afterwards how it went."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import jax
 from etils import epath
@@ -18,8 +18,14 @@ from tqdm import tqdm
 from t5x_like.core import progress
 from t5x_like.core.buckets import storage
 from t5x_like.core.buckets.sending import Sender
+from t5x_like.training.callbacks import Outcome
+from t5x_like.training.logs.account import Account
 from t5x_like.training.logs.event_file import EventFiles
+from t5x_like.training.logs.ledger import Ledger
 from t5x_like.training.logs.metrics_file import METRICS_FILE, MetricsFile, lines_up_to
+from t5x_like.training.logs.starts import STARTS_FILE
+from t5x_like.training.logs.summary import SUMMARY_FILE
+from t5x_like.training.logs.text_log import LOG_FILE, TextLog, listening
 
 _SEND_SECONDS = 60.0
 _MARKS = 10
@@ -30,7 +36,12 @@ class RunLog:
     """The log of a run, which process 0 writes; in other processes it does nothing.
 
     A line of `metrics.jsonl` is {"step": n, "train/<name>": x, ...} for the steps since the line
-    before, or {"step": n, "eval/<name>": x, ...} for an evaluation after n steps.
+    before, {"step": n, "eval/<name>": x, ...} for an evaluation after n steps, or
+    {"step": n, "baseline/<name>": x, ...} for what evaluations of a phase that starts after n steps
+    compare with. `starts.jsonl` has what became of each start, `log.txt` what it said, and
+    `summary.json` the run in numbers.
+
+    As a context, it closes at the end, and until then Python's warnings go to `log.txt` too.
     """
 
     def __init__(
@@ -40,8 +51,10 @@ class RunLog:
         total_steps: int,
         stream: TextIO | None = None,
         tensorboard: bool = True,
+        ledger: Ledger | None = None,
     ) -> None:
-        self._directory = epath.Path(directory)
+        """`ledger` has the time since the start began; None: it begins now."""
+        self.directory = epath.Path(directory)
         self._total = total_steps
         self._stream = sys.stderr if stream is None else stream
         self._tensorboard = tensorboard
@@ -53,7 +66,32 @@ class RunLog:
         # Files in a bucket cannot grow: they are written here, and sent whole now and then.
         self._sender: Sender | None = None
         self._closing = contextlib.ExitStack()
-        self._files = self._directory
+        self._files = self.directory
+        self.ledger = Ledger() if ledger is None else ledger
+        self._account = Account(self.ledger)
+        self._text = TextLog(self.ledger.begun)
+        self._listening = contextlib.ExitStack()
+        self._started = False
+        self._closed = False
+
+    def __enter__(self) -> RunLog:
+        if self._active:
+            self._listening.enter_context(listening(self._write_down))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def describe(
+        self, about: Mapping[str, Any], checkpoints: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        """Says, before `start`, what `summary.json` shall say about the run.
+
+        Args:
+          about: JSON values (`about.known` names them).
+          checkpoints: gives the saved `steps`, and the `best` of them.
+        """
+        self._account.describe(about, checkpoints)
 
     def start(self, step: int) -> None:
         """Continues after `step`; drops what an earlier run logged for later steps.
@@ -66,19 +104,29 @@ class RunLog:
         if not self._active:
             return
         # An error here ends the run before it trains: a log that was not read must not be replaced.
-        before, damaged = lines_up_to(self._directory / METRICS_FILE, step)
+        before, damaged = lines_up_to(self.directory / METRICS_FILE, step)
         if damaged:
-            self.message(f"{self._directory / METRICS_FILE}: {damaged} damaged lines are left out.")
-        if storage.is_url(self._directory):
+            self.message(f"{self.directory / METRICS_FILE}: {damaged} damaged lines are left out.")
+        if storage.is_url(self.directory):
             folder = tempfile.TemporaryDirectory(prefix="t5x_like-logs-")
             self._files = epath.Path(self._closing.enter_context(folder))
+            for name in (STARTS_FILE, LOG_FILE):
+                if (earlier := self.directory / name).exists():
+                    (self._files / name).write_bytes(earlier.read_bytes())
             self._sender = self._closing.enter_context(
-                Sender(Path(self._files), str(self._directory), seconds=_SEND_SECONDS)
+                Sender(Path(self._files), str(self.directory), seconds=_SEND_SECONDS)
             )
+        number = self._account.open(self._files, step)
         self._metrics = MetricsFile(self._files / METRICS_FILE)
         with self._going_on("write the log"):
             self._files.mkdir(parents=True, exist_ok=True)
             self._metrics.start(before)
+        with self._going_on(f"write {LOG_FILE}"):
+            self._text.start(self._files / LOG_FILE, number)
+        with self._going_on(f"write {STARTS_FILE}"):
+            self._account.begin()
+        self._started = True
+        self._baselines = {line["step"] for line in before if _has_baselines(line)}
         if self._tensorboard:
             self._events = EventFiles(Path(self._files) / "tensorboard", first_step=step + 1)
         if self._stream.isatty():
@@ -95,9 +143,12 @@ class RunLog:
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update(step - self._bar.n)
+            self._write_down(f"step {step}/{self._total}  {text}")
         else:
             left = self._left(step, values["steps_per_second"])
             self.message(f"step {step}/{self._total}  {text}  ETA {left}")
+        if self._account.due():
+            self._note()
 
     def evaluation(self, step: int, values: Mapping[str, float]) -> None:
         """Logs the results of an evaluation after `step` steps, named `<task>/<metric>`."""
@@ -123,6 +174,15 @@ class RunLog:
                 found.append((line["step"], values))
         return found
 
+    def baselines(self, start: int, compute: Callable[[], Mapping[str, float]]) -> None:
+        """Logs what evaluations compare with, in the phase that starts after `start` steps.
+
+        Once a phase: `compute` is not called if the log has it already.
+        """
+        if self._active and start not in self._baselines:
+            self._baselines.add(start)
+            self._write(start, {f"baseline/{name}": value for name, value in compute().items()})
+
     def message(self, text: str) -> None:
         """Shows a line to the user."""
         if self._active:
@@ -130,8 +190,10 @@ class RunLog:
                 self._bar.write(text, file=self._stream)
             else:
                 print(text, file=self._stream, flush=True)
+            self._write_down(text)
 
-    def close(self) -> None:
+    def close(self, outcome: Outcome | None = None) -> None:
+        """Ends the log; an error has ended the run if there is no outcome."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -139,19 +201,47 @@ class RunLog:
             with self._going_on("write TensorBoard's file"):
                 self._events.close()
             self._events = None
-        self.send()
+        if self._started:
+            self._started = False
+            if (error := sys.exception()) is not None:
+                self._write_down(f"error: {type(error).__name__}: {error}")
+            status = "failed" if outcome is None else outcome.status
+            self._note(status=status)
+            self._summarise(status)
+        self._send()
         self._sender = None
+        self._closed = True
+        self._listening.close()
         self._closing.close()
 
-    def send(self) -> None:
-        """Sends the files to the run's bucket, if it has one; an error is only shown.
+    def keep(self) -> None:
+        """Writes what is known up to now, and sends it to the run's bucket, if it has one.
 
-        A run does so before it saves a checkpoint, so that the log of no saved step is lost.
+        A run does so before it saves a checkpoint, so that the log of no saved step is lost. An
+        error is only shown.
         """
-        if self._sender is None:
-            return
-        with self._going_on("send the log"):
-            self._sender.send()
+        if self._active:
+            self._note()
+            self._summarise("running")
+            self._send()
+
+    def _note(self, **more: str) -> None:
+        with self._going_on(f"write {STARTS_FILE}"):
+            self._account.note(**more)
+
+    def _summarise(self, status: str) -> None:
+        with self._going_on(f"write {SUMMARY_FILE}"):
+            self._account.summarise(status)
+
+    def _write_down(self, text: str) -> None:
+        if not self._closed:
+            with self._going_on(f"write {LOG_FILE}"):
+                self._text.add(text)
+
+    def _send(self) -> None:
+        if self._sender is not None:
+            with self._going_on("send the log"):
+                self._sender.send()
 
     def _left(self, step: int, rate: float) -> str:
         """The time to the last step, at the pace of the last lines, evaluations included.
@@ -183,11 +273,15 @@ class RunLog:
             if what not in self._failing:
                 self._failing.add(what)
                 self.message(
-                    f"Cannot {what} in {self._directory}: {error.strerror or error}. Training goes "
+                    f"Cannot {what} in {self.directory}: {error.strerror or error}. Training goes "
                     "on; the next line tries again."
                 )
         else:
             self._failing.discard(what)
+
+
+def _has_baselines(line: Mapping[str, Any]) -> bool:
+    return any(name.startswith("baseline/") for name in line)
 
 
 def _summary(values: Mapping[str, float]) -> str:

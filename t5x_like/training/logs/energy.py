@@ -1,0 +1,146 @@
+"""The energy of a run and its emissions, after Strubell et al. (2019), section 2.
+
+kWh = PUE * t (p_c + p_r + g p_g) / 1000 for t hours, with the power of processors, memory and g
+devices in watts; times the emissions of the site's electricity.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from t5x_like.training.hardware import by_kind
+from t5x_like.training.logs.starts import Start
+
+PUE = 1.58
+"""Power usage effectiveness: what a data centre takes for each watt of its machines."""
+KG_PER_KWH = 0.4327
+"""The average of the U.S., 0.954 pounds (EPA)."""
+
+_CORE = 12.0
+"""Watts of a busy core, and, below, of a gigabyte of memory (Lannelongue et al. 2021)."""
+_GIGABYTE = 0.3725
+_DEVICE: Mapping[str, float] = {
+    # Per chip 280 and 450 (Jouppi et al. 2021), of which JAX shows the two cores as two devices.
+    "TPU v2": 140,
+    "TPU v3": 225,
+    # The highest that was measured (Jouppi et al. 2023). Later TPUs' are not published.
+    "TPU v4": 192,
+    # NVIDIA's data sheets. If several names match, the longest counts.
+    "A100": 400,
+    "A100 PCIE": 250,
+    "A100 80GB PCIe": 300,
+    "H100": 700,
+    "H100 PCIe": 350,
+    "H100 NVL": 400,
+    "H200": 700,
+    "H200 NVL": 600,
+    "B200": 1000,
+    "L4": 72,
+    "L40S": 350,
+    "A10G": 300,
+    "V100": 300,
+    "V100 PCIE": 250,
+}
+"""The most power of a device in watts, by the name JAX gives its kind."""
+_JOULES_OF_KWH = 3.6e6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Assumptions:
+    """What the site takes and emits.
+
+    Attributes:
+      pue: power usage effectiveness, at least 1.
+      kg_per_kwh: kilograms of CO2 equivalents for a kilowatt-hour.
+      watts_per_device: the power of a device with its share of the host, in place of all others.
+    """
+
+    pue: float = PUE
+    kg_per_kwh: float = KG_PER_KWH
+    watts_per_device: float | None = None
+
+
+def energy(starts: Sequence[Start], given: Assumptions) -> dict[str, Any]:
+    """The energy of a run over all its starts, until the last line of each.
+
+    Returns:
+      `kwh` and `kg_co2e` (None where the power of the devices is not known), `pue`, `kg_per_kwh`,
+      `kwh_of`: {part: kWh before PUE}, `device_hours`, and `basis`: sentences that say what was
+      measured and what is assumed.
+    """
+    parts: dict[str, float] = {"processors": 0.0, "memory": 0.0, "devices": 0.0}
+    basis: dict[str, None] = {}
+    hours, known = 0.0, True
+    for start in starts:
+        seconds = sum(start.seconds.values())
+        hosts = start.about.get("hosts", [])
+        hours += sum(host["devices"] for host in hosts) * seconds / 3600
+        joules, said = _joules(start, seconds, hosts, given.watts_per_device)
+        known = known and bool(hosts) and joules["devices"] is not None
+        for part, value in joules.items():
+            parts[part] += value or 0.0
+        basis |= dict.fromkeys(said)
+    kwh = sum(parts.values()) / _JOULES_OF_KWH * given.pue if starts and known else None
+    return {
+        "kwh": kwh,
+        "kg_co2e": None if kwh is None else kwh * given.kg_per_kwh,
+        "pue": given.pue,
+        "kg_per_kwh": given.kg_per_kwh,
+        "kwh_of": {part: value / _JOULES_OF_KWH for part, value in parts.items()},
+        "device_hours": hours,
+        "basis": list(basis),
+    }
+
+
+def _joules(
+    start: Start, seconds: float, hosts: Sequence[Mapping[str, Any]], watts: float | None
+) -> tuple[dict[str, float | None], list[str]]:
+    """The energy of a start by part, None where it is not known, and what it is based on."""
+    devices = sum(host["devices"] for host in hosts)
+    if watts is not None:
+        of_all = f"Each device with its share of the host takes {watts:g} W (given)."
+        return {"devices": devices * watts * seconds}, [of_all]
+    machines = {host["name"]: host for host in hosts}
+    memory = sum(host["host_bytes"] for host in machines.values()) / 1e9 * _GIGABYTE
+    found: dict[str, float | None] = {
+        # All processes do the same work: those of the others are not measured.
+        "processors": start.cpu_seconds * len(hosts) * _CORE,
+        "memory": memory * seconds,
+    }
+    said = [
+        f"Processors: {_CORE:g} W for each busy core (assumed); the time that cores of process 0 "
+        "were busy is measured, and counted for each process.",
+        f"Memory: {_GIGABYTE:g} W for each gigabyte of each machine (assumed).",
+    ]
+    found["devices"], of_devices = _device_joules(start, seconds, hosts)
+    return found, [*said, *of_devices]
+
+
+def _device_joules(
+    start: Start, seconds: float, hosts: Sequence[Mapping[str, Any]]
+) -> tuple[float | None, list[str]]:
+    devices = sum(host["devices"] for host in hosts)
+    own = hosts[0]["devices"] if hosts else 0
+    if start.joules is not None and own:
+        others = "" if own == devices else f"; the {devices} of all processes count alike"
+        said = f"GPUs: measured by NVML on the {own} of process 0{others}."
+        return start.joules / own * devices, [said]
+    total = 0.0
+    assumed: list[str] = []
+    for kind, count in _counted(hosts).items():
+        if kind.lower() == "cpu":
+            continue  # the processors have been counted
+        if (watts := by_kind(_DEVICE, kind)) is None:
+            return None, [f"The power of {kind} is not published: give --watts_per_device."]
+        total += watts * count * seconds
+        assumed.append(f"{kind}: {watts:g} W each, by its data sheet (assumed).")
+    return total, assumed
+
+
+def _counted(hosts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for host in hosts:
+        found[host["device_kind"]] = found.get(host["device_kind"], 0) + host["devices"]
+    return found
