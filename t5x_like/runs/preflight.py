@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from t5x_like.training.step import Program
 
 _LONG = 120
-_ABOUT = ("config", "texts")
+_ABOUT = ("config", "texts", "health")
 """What the metadata of a checkpoint says besides which examples its steps read."""
 _KINDS = {
     "encoder_decoder": "an encoder-decoder",

@@ -22,6 +22,8 @@ from t5x_like.runs.run_text import run_text
 from t5x_like.training import loop, step
 from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.health.bad_steps import BadStepError
+from t5x_like.training.health.rolling_back import RollBacks
 from t5x_like.training.hosts import code_version, inventory
 from t5x_like.training.hosts.agreement import agree
 from t5x_like.training.logs.ledger import Ledger
@@ -73,10 +75,29 @@ def steps(
     agree("the configuration", config.splitlines())
     agree("the code", [*code_version.lines(_modules(run, config))])
     model_dir = preflight.writable_directory(run.model_dir)
-    log = RunLog(model_dir, total_steps=run.options.train_steps, ledger=ledger)
-    with run_directory.sole_run(model_dir), log:
-        parts = _parts(run, config, model_dir, allow_change=allow_change, notes=notes, log=log)
-        return (yield from loop.steps(**parts, callback=Callbacks(callbacks)))
+    with run_directory.sole_run(model_dir):
+        earlier = RollBacks(model_dir)
+        while True:
+            log = RunLog(model_dir, total_steps=run.options.train_steps, ledger=ledger)
+            with log:
+                parts = _parts(
+                    run, config, model_dir, allow_change=allow_change, notes=notes, log=log
+                )
+                try:
+                    return (
+                        yield from loop.steps(
+                            **parts,
+                            safeguards=run.options,
+                            suspected=earlier.suspected,
+                            left_out=earlier.left_out,
+                            callback=Callbacks(callbacks),
+                        )
+                    )
+                except BadStepError as error:
+                    if run.options.bad_steps != "roll_back" or not earlier.add(error):
+                        raise
+                    ledger = Ledger()
+                    notes = [f"Goes back before step {error.step}: {error.what}."]
 
 
 def _config_text(run: Run) -> tuple[str, list[str]]:
@@ -263,7 +284,11 @@ def _batches(
     if run.options.eval_period and not all(part.validation for part in found):
         log.message("No held-out documents, so no evaluation.")
     return [
-        dataclasses.replace(part, task_evaluation=phase.task_evaluation(mine, program, log.message))
+        dataclasses.replace(
+            part,
+            task_evaluation=phase.task_evaluation(mine, program, log.message),
+            log_baselines=log.baselines,
+        )
         for part, (phase, mine, program) in zip(found, parts, strict=True)
     ]
 

@@ -12,6 +12,8 @@ from flax import nnx
 
 from t5x_like.training.checkpointing.ranking import BestMetric
 from t5x_like.training.compilation import RANDOM_NUMBERS
+from t5x_like.training.health.bad_steps import WAYS
+from t5x_like.training.health.safeguards import Safeguards
 from t5x_like.training.periods import Periods
 from t5x_like.training.step import StepOptions
 
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Periods, StepOptions):
+class Options(Periods, StepOptions, Safeguards):
     """The numbers of a run: steps, periods, sizes, seed. A step is one optimizer update.
 
-    The loop reads them as `Periods`, the step as `StepOptions`.
+    The loop reads them as `Periods` and `Safeguards`, the step as `StepOptions`.
 
     Attributes:
       seed: the seed of parameters, data order, noise and dropout.
@@ -57,6 +59,14 @@ class Options(Periods, StepOptions):
                 raise ValueError(
                     f"{name.upper()} must be a whole number of at least {smallest}, not {value!r}"
                 )
+        self.check_safeguards()
+        if self.bad_steps not in WAYS:
+            raise ValueError(f"BAD_STEPS must be one of {', '.join(WAYS)}, not {self.bad_steps!r}")
+        if self.loss_spike is not None and self.bad_steps == "skip":
+            raise ValueError(
+                "LOSS_SPIKE is for BAD_STEPS 'stop' and 'roll_back': a step is skipped only if its "
+                "numbers are not finite"
+            )
         if self.random_numbers not in (None, *RANDOM_NUMBERS):
             raise ValueError(
                 f"RANDOM_NUMBERS must be None or one of {', '.join(RANDOM_NUMBERS)}, not "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
@@ -14,11 +14,15 @@ import jax.numpy as jnp
 from t5x_like.core.protocols import metric_value
 from t5x_like.training.callbacks import Callback, Outcome, Status
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
-from t5x_like.training.early_stopping import EarlyStopping
+from t5x_like.training.health import bad_batches
+from t5x_like.training.health.bad_steps import BadStepError, Health, was_skipped
+from t5x_like.training.health.early_stopping import EarlyStopping
+from t5x_like.training.health.safeguards import Safeguards
 from t5x_like.training.hosts.leaving import notice_of_leaving
 from t5x_like.training.hosts.multihost import Vote
+from t5x_like.training.hosts.watchdog import Watchdog
 from t5x_like.training.logs.run_log import RunLog
-from t5x_like.training.metrics import TOTALS, Meter, NonFiniteError, check_finite
+from t5x_like.training.metrics import TOTALS, Meter
 from t5x_like.training.periods import Periods
 from t5x_like.training.step import Program, TrainState
 
@@ -98,6 +102,9 @@ def steps(
     checkpoints: Checkpoints,
     metadata: Mapping[str, Any],
     log: RunLog,
+    safeguards: Safeguards,
+    suspected: Collection[int] = (),
+    left_out: Collection[int] = (),
     initial: Callable[[Any], Any] | None = None,
     before_training: Callable[[], None] | None = None,
     callback: Callback | None = None,
@@ -114,6 +121,9 @@ def steps(
       checkpoints: where to resume from and to save to; closed at the end.
       metadata: JSON values that are saved with every checkpoint.
       log: where to report; closed at the end.
+      safeguards: what is done about bad numbers and about standing still.
+      suspected: steps that were bad when they were taken before from the same state.
+      left_out: steps whose batches change nothing.
       initial: a function from initialised parameters to those of a run that is not resumed.
       before_training: called by process 0 once there is a state to train from.
       callback: an object that process 0 calls while the run trains.
@@ -125,7 +135,8 @@ def steps(
       How training ended.
 
     Raises:
-      NonFiniteError: a loss or norm became nan or infinite; no state since then has been saved.
+      BadStepError: a loss or norm is not finite, or the run has diverged; no state since then has
+        been saved.
       CheckpointError: a checkpoint cannot be saved, or the saved ones cannot be used.
     """
     listener = callback if callback is not None and jax.process_index() == 0 else Callback()
@@ -134,8 +145,14 @@ def steps(
         asked = stack.enter_context(notice_of_leaving())
         stack.callback(lambda: log.close(ended))
         stack.callback(checkpoints.close)
+        dog = stack.enter_context(
+            Watchdog(log.ledger.kind, minutes=safeguards.stall_minutes, asked=asked).watching()
+        )
         checkpoints.prepare()
-        state, step = _restore_or_init(phases, checkpoints, key=key, log=log, initial=initial)
+        health = Health(spike=safeguards.loss_spike, rise=safeguards.loss_rise)
+        state, step = _restore_or_init(
+            phases, checkpoints, key=key, log=log, initial=initial, health=health
+        )
         if step >= periods.train_steps:
             log.message(f"Already finished: step {step} of {periods.train_steps}.")
             ended = Outcome("already_finished", step)
@@ -152,7 +169,8 @@ def steps(
         log.start(step)
         listener.start(_about(checkpoints, metadata, step=step, total=periods.train_steps))
         stack.callback(lambda: listener.end(ended))
-        vote, reader = Vote(), _Reader(log, periods, listener)
+        vote = Vote()
+        reader = _Reader(log, periods, listener, health=health, dog=dog, suspected=suspected)
         phase: Phase | None = None
         leaving = stopped = stopped_early = False
         while step < periods.train_steps and not leaving:
@@ -161,14 +179,20 @@ def steps(
                 phase, stream, compiled = now, now.batches(step - now.start), False
                 if step == phase.start > 0:
                     log.message(f"A new phase after step {step}.")
+                    health.new_phase()
                     state = dataclasses.replace(state, carry=phase.program.initial_carry())
             with reader.meter.spending("input_wait"):
                 batch = _next(stream, step=step, total=periods.train_steps)
-            state, metrics = phase.program.step(state, batch, key)
+            metrics: Mapping[str, Any] = {}
+            if step + 1 in left_out:
+                log.message(f"Leaves out the batch of step {step + 1}, which was bad twice.")
+                state = dataclasses.replace(state, step=state.step + 1)
+            else:
+                state, metrics = phase.program.step(state, batch, key)
             step += 1
             if periods.due("log", step) or periods.saving(step):
                 metrics = _with_norm(metrics, phase.program, state)
-            reader.add(step, metrics, vote.cast(asked.is_set()))
+            reader.add(step, metrics, vote.cast(asked.is_set()), batch)
             try:
                 yield Step(step, batch, state, metrics)
             except GeneratorExit:
@@ -195,10 +219,14 @@ def steps(
             if leaving or periods.saving(step):
                 with reader.meter.spending("checkpoint"):
                     if not periods.saving(step):
-                        reader.check(step, _with_norm({}, phase.program, state))
+                        health.add(step, jax.device_get(_with_norm({}, phase.program, state)))
                     log.keep()
                     checkpoints.save(
-                        step, state, metadata=metadata, metrics=values, phase=phase.start
+                        step,
+                        state,
+                        metadata={**metadata, "health": health.saved()},
+                        metrics=values,
+                        phase=phase.start,
                     )
                     listener.save(step, str(checkpoints.directory))
         log.ledger.turn("checkpoint")  # what was saved last is waited for
@@ -232,20 +260,37 @@ def _about(
 class _Reader:
     """Reads metrics a few steps late, so that the device always has the next step queued."""
 
-    def __init__(self, log: RunLog, periods: Periods, listener: Callback) -> None:
+    def __init__(
+        self,
+        log: RunLog,
+        periods: Periods,
+        listener: Callback,
+        *,
+        health: Health,
+        dog: Watchdog,
+        suspected: Collection[int],
+    ) -> None:
         self.meter = Meter(log.ledger)
         self._log, self._periods, self._callback = log, periods, listener
-        self._unread: collections.deque[tuple[int, Any, Any]] = collections.deque()
+        self._health, self._dog, self._suspected = health, dog, suspected
+        self._unread: collections.deque[tuple[int, Any, Any, Batch]] = collections.deque()
 
-    def add(self, step: int, metrics: Any, leave: Any) -> None:
-        self._unread.append((step, metrics, leave))
+    def add(self, step: int, metrics: Any, leave: Any, batch: Batch) -> None:
+        self._unread.append((step, metrics, leave, batch))
 
     def read(self, unread: int) -> bool:
-        """Reads all but the newest `unread` steps; True if a process asked to stop in one."""
+        """Reads all but the newest `unread` steps; True if a process asked to stop in one.
+
+        Raises:
+          BadStepError: one of them is bad; its batch is written out.
+        """
         leaving = False
         while len(self._unread) > unread:
-            step, metrics, leave = self._unread.popleft()
-            self.meter.add(self.check(step, metrics))
+            step, metrics, leave, batch = self._unread.popleft()
+            found = jax.device_get(metrics)
+            self._dog.step(step)
+            self._judge(step, found, batch)
+            self.meter.add(found)
             leaving = leaving or bool(leave)
             if self._periods.due("log", step):
                 values = self.meter.report()
@@ -253,21 +298,25 @@ class _Reader:
                 self._callback.log(step, values)
         return leaving
 
-    def check(self, step: int, metrics: Any) -> Any:
-        """The metrics of a step, on the host.
-
-        Raises:
-          NonFiniteError: one of them is nan or infinite.
-        """
-        found = jax.device_get(metrics)
+    def _judge(self, step: int, metrics: Mapping[str, Any], batch: Batch) -> None:
         try:
-            check_finite(found)
-        except NonFiniteError as error:
-            raise NonFiniteError(
-                f"Stopped at step {step}: {error}. The last checkpoint is older and good. "
-                "Lower the learning rate, clip the gradient, or look at this step's batch."
-            ) from error
-        return found
+            self._health.add(step, metrics)
+        except BadStepError:
+            self._keep(step, batch)
+            raise
+        if was_skipped(metrics):
+            self._log.message(f"Step {step} is skipped: its gradient is not finite.")
+            self._keep(step, batch)
+        if step in self._suspected:
+            self._log.message(
+                f"Step {step} was bad and is good from the same state and batch: a chip or its "
+                "memory computes wrongly. See `t5x_like doctor`, and replace that host."
+            )
+
+    def _keep(self, step: int, batch: Batch) -> None:
+        path = bad_batches.write(self._log.directory, step, batch)
+        if path is not None:
+            self._log.message(f"The batch of step {step}: t5x_like show {path}")
 
 
 def _with_norm(metrics: Mapping[str, Any], program: Program, state: TrainState) -> dict[str, Any]:
@@ -282,6 +331,7 @@ def _restore_or_init(
     key: jax.Array,
     log: RunLog,
     initial: Callable[[Any], Any] | None,
+    health: Health,
 ) -> tuple[TrainState, int]:
     # A checkpoint belongs to the phase of its last step, also if the next phase follows.
     restored = checkpoints.restore_latest(
@@ -289,6 +339,7 @@ def _restore_or_init(
     )
     if restored is not None:
         log.message(f"Resuming from step {restored.step} in {checkpoints.directory}.")
+        health.restore(restored.metadata.get("health", {}))
         return restored.state, restored.step
     program = phases[0].program
     origin = "scratch" if initial is None else "other parameters"

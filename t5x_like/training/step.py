@@ -83,6 +83,8 @@ class StepOptions:
       random_numbers: how dropout draws, one of `compilation.RANDOM_NUMBERS`; None for the default
         of the devices.
       compiler_options: XLA's options for the step, besides `compilation.compiler_options`.
+      bad_steps: what follows a step whose gradient or metrics are not finite, one of
+        `health.bad_steps.WAYS`; with `skip` it changes nothing.
     """
 
     batch_size: int
@@ -93,6 +95,7 @@ class StepOptions:
     layer_decay: float | None = None
     random_numbers: str | None = None
     compiler_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bad_steps: str = "stop"
 
 
 def build(
@@ -196,7 +199,12 @@ class _Parts:
         if self.learning_rate is not None:
             metrics["learning_rate"] = (self.learning_rate(state.step), one)
         ema = self._average(state.ema, params)
-        return TrainState(state.step + 1, params, opt_state, carry, ema), metrics
+        after = TrainState(state.step + 1, params, opt_state, carry, ema)
+        return (
+            _if_finite(after, state, metrics)
+            if self.options.bad_steps == "skip"
+            else (after, metrics)
+        )
 
     def evaluate(self, params: Any, batch: Batch, carry: Carry) -> tuple[Metrics, Carry]:
         model = nnx.merge(self.graphdef, self.compute.gather(params))
@@ -220,6 +228,24 @@ class _Parts:
             return a * decay + p * (1 - decay) if trained else p
 
         return jax.tree.map(average, ema, params, self.trained)
+
+
+def _if_finite(
+    after: TrainState, before: TrainState, metrics: Metrics
+) -> tuple[TrainState, Metrics]:
+    """The state after a step, or that before it, one step on, if a metric is not finite.
+
+    Then all metrics weigh nothing, and `skipped` is 1.
+    """
+    good = jnp.stack([jnp.isfinite(total).all() for total, _ in metrics.values()]).all()
+
+    def chosen(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(good, new, old)
+
+    kept = jax.tree.map(chosen, dataclasses.replace(after, step=before.step), before)
+    found = jax.tree.map(lambda one: chosen(one, jnp.zeros_like(one)), metrics)
+    found["skipped"] = (1 - good.astype(jnp.float32), jnp.float32(1))
+    return dataclasses.replace(kept, step=after.step), found
 
 
 def _compile(

@@ -11,48 +11,39 @@ import pytest
 from t5x_like.config import gin_files
 from t5x_like.planning.plan import plan
 
+T5 = ["BATCH_SIZE=128", "t5.Config.num_encoder_layers=1", "t5.Config.num_decoder_layers=1"]
 PROGRAMS = {
-    # Rows of 512 and 114 tokens, split over `data`; relative biases in the kernel.
-    "t5_1_1_base": (
-        ["BATCH_SIZE=256", "t5.Config.num_encoder_layers=1", "t5.Config.num_decoder_layers=1"],
-        0.62,
-        11.9,
-    ),
+    # Relative biases in the kernel, batch split over `data`.
+    "T5": ("t5_1_1_small", T5, 0.235, 5.38),
     # Parameters split over `fsdp`.
-    "t5_1_1_xl": (
-        ["BATCH_SIZE=128", "t5.Config.num_encoder_layers=1", "t5.Config.num_decoder_layers=1"],
-        0.949,
-        25.4,
+    "T5 on fsdp": (
+        "t5_1_1_small",
+        [*T5, "partitioning.make_layout.mesh={'fsdp': -1}"],
+        0.253,
+        4.30,
     ),
-    # Dropout in the kernel.
-    "bert_large": (
-        ["BATCH_SIZE=128", "bert.Config.num_layers=1", "PHASES=()"],
-        0.279,
-        6.38,
+    # Dropout in the kernel, microbatches.
+    "BERT": (
+        "bert_base",
+        ["BATCH_SIZE=256", "MICROBATCHES=4", "bert.Config.num_layers=1", "PHASES=()"],
+        0.325,
+        10.26,
     ),
-    # Microbatches. The compiler takes half as long for it as for a BART of this depth.
-    "t5_1_1_small": (
-        [
-            "BATCH_SIZE=1024",
-            "MICROBATCHES=4",
-            "t5.Config.num_encoder_layers=1",
-            "t5.Config.num_decoder_layers=1",
-        ],
-        0.641,
-        23.4,
-    ),
+    # Two models, rows that are too short for the kernel.
+    "ELECTRA": ("electra_small", ["BATCH_SIZE=128", "electra.Config.num_layers=1"], 0.0808, 1.07),
 }
-"""{recipe: (bindings, gigabytes on a chip, milliseconds of a step without overlap)}."""
+"""{name: (recipe, bindings, gigabytes on a chip, milliseconds of a step without overlap)}."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", PROGRAMS)
-def test_memory_and_modelled_time(recipe: str) -> None:
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_memory_and_modelled_time(name: str) -> None:
     pytest.importorskip("libtpu", reason="no compiler for TPUs: pip install '.[plan]'")
-    bindings, gigabytes, milliseconds = PROGRAMS[recipe]
+    recipe, bindings, gigabytes, milliseconds = PROGRAMS[name]
     found = plan([str(gin_files.find_recipe(recipe))], "v5e:4x4", bindings=bindings)
     (phase,) = found.phases
     assert phase.time is not None
-    assert {kernel.source for kernel in phase.time.kernels} == {"bundles"}
+    assert {kernel.source for kernel in phase.time.kernels} <= {"bundles"}
+    assert bool(phase.time.kernels) == (name != "ELECTRA")
     assert phase.hbm_needed / 1e9 == pytest.approx(gigabytes, rel=0.1)
     assert phase.time.most * 1e3 == pytest.approx(milliseconds, rel=0.1)

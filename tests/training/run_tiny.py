@@ -37,6 +37,7 @@ def main() -> None:
     from t5x_like.core import global_batches, partitioning
     from t5x_like.training import loop
     from t5x_like.training.checkpointing import checkpoints
+    from t5x_like.training.health.safeguards import Safeguards
     from t5x_like.training.logs import run_log
 
     where = partitioning.make_layout(flags.mesh)
@@ -55,6 +56,7 @@ def main() -> None:
         periods=loop.Periods(train_steps=flags.steps, checkpoint_period=3, log_period=1),
         checkpoints=checkpoints.Checkpoints(flags.directory / "checkpoints"),
         metadata={},
+        safeguards=Safeguards(),
         log=run_log.RunLog(flags.directory, total_steps=flags.steps, tensorboard=False),
     )
     rows = global_batches.process_rows(where, tiny.BATCH).tolist()

@@ -22,9 +22,10 @@ import tiny_model as tiny
 from t5x_like.core import global_batches
 from t5x_like.training import loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.health.bad_steps import BadStepError
+from t5x_like.training.health.safeguards import Safeguards
 from t5x_like.training.logs.metrics_file import read_metrics
 from t5x_like.training.logs.run_log import RunLog
-from t5x_like.training.metrics import NonFiniteError
 
 WHERE = {"data": 2, "tensor": 2}
 
@@ -61,6 +62,7 @@ def train(
         periods=loop.Periods(train_steps=total, eval_period=4, checkpoint_period=3, log_period=2),
         checkpoints=Checkpoints(directory / "checkpoints"),
         metadata={"who": "tiny"},
+        safeguards=Safeguards(),
         log=RunLog(directory, total_steps=total, stream=out, tensorboard=False),
         initial=initial,
     )
@@ -71,7 +73,7 @@ def final_state(directory: Path, abstract: step.TrainState | None = None) -> ste
     checkpoints = Checkpoints(directory / "checkpoints")
     restored = checkpoints.restore_latest(lambda _: abstract or program().abstract_state)
     assert restored is not None
-    assert restored.metadata == {"who": "tiny"}
+    assert restored.metadata["who"] == "tiny"
     return restored.state
 
 
@@ -181,7 +183,7 @@ def test_a_loss_that_is_not_finite_is_never_saved(tmp_path: Path) -> None:
         for n, batch in enumerate(tiny.batches(tiny.layout(**WHERE), start), start):
             yield {**batch, "x": batch["x"] * np.nan} if n == 5 else batch
 
-    with pytest.raises(NonFiniteError, match=r"Stopped at step 6: \w+ is nan"):
+    with pytest.raises(BadStepError, match=r"Stopped at step 6: \w+ is nan"):
         train(tmp_path, 10, batches=batches)
     assert Checkpoints(tmp_path / "checkpoints").steps() == [3]
     for leaf in jax.tree.leaves(final_state(tmp_path)):
@@ -256,7 +258,12 @@ def test_a_run_starts_from_given_parameters_and_its_average_too(tmp_path: Path) 
     phase = tiny.Phase(
         program=averaging, batches=functools.partial(tiny.batches, tiny.layout(**WHERE))
     )
-    options: Any = {"key": jax.random.key(7), "metadata": {}, "initial": initial}
+    options: Any = {
+        "key": jax.random.key(7),
+        "metadata": {},
+        "initial": initial,
+        "safeguards": Safeguards(),
+    }
     for total in (1, 2):
         loop.train(
             [phase],

@@ -14,7 +14,8 @@ import tiny_model as tiny
 from t5x_like.training import loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.checkpointing.ranking import BestMetric
-from t5x_like.training.early_stopping import EarlyStopping
+from t5x_like.training.health.early_stopping import EarlyStopping
+from t5x_like.training.health.safeguards import Safeguards
 from t5x_like.training.logs.run_log import RunLog
 
 WHERE = {"data": 2}
@@ -49,6 +50,7 @@ def train(
         ),
         checkpoints=Checkpoints(directory / "checkpoints", best_metric="f1"),
         metadata={},
+        safeguards=Safeguards(),
         log=RunLog(directory, total_steps=total, stream=out, tensorboard=False),
     )
     return outcome, out.getvalue()

@@ -1,0 +1,1 @@
+"""Whether a run still learns: bad steps, divergence, early stopping."""

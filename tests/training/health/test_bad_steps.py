@@ -1,0 +1,147 @@
+"""Bad numbers: what is bad, and that a run stops, skips or leaves out."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import tiny_model as tiny
+
+from t5x_like.training import loop, step
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.health import bad_batches
+from t5x_like.training.health.bad_steps import MOST_SKIPPED, BadStepError, Health
+from t5x_like.training.health.safeguards import Safeguards
+from t5x_like.training.logs.run_log import RunLog
+
+BAD = 6
+
+
+def metrics(loss: float, **others: float) -> dict[str, tuple[float, float]]:
+    return {"loss": (2 * loss, 2.0), **{name: (value, 1.0) for name, value in others.items()}}
+
+
+def fed(health: Health, *losses: float) -> Health:
+    for n, loss in enumerate(losses):
+        health.add(n, metrics(loss))
+    return health
+
+
+def test_what_is_not_finite_is_bad() -> None:
+    for found in (metrics(np.nan), metrics(1.0, grad_norm=np.inf)):
+        with pytest.raises(BadStepError, match="Stopped at step 3: ") as caught:
+            Health().add(3, found)
+        assert caught.value.of_batch
+
+
+def test_a_spike_is_bad_where_that_is_asked_for() -> None:
+    draw = np.random.default_rng(0)
+    usual = [*draw.normal(4.0, 0.1, 200)]
+    fed(Health(), *usual, 13.0)
+    with pytest.raises(BadStepError, match="LOSS_SPIKE") as caught:
+        fed(Health(spike=3.0), *usual, 13.0)
+    assert caught.value.of_batch
+
+
+def test_a_loss_that_stays_above_its_best_is_divergence() -> None:
+    draw = np.random.default_rng(0)
+    falling = 8.0 * np.exp(-np.arange(2000) / 400) + 2.0 + draw.normal(0, 0.5, 2000)
+    fed(Health(rise=1.0), *falling)
+    fed(Health(rise=1.0), *falling, *[9.0] * 5, *falling[-100:])  # spikes that pass
+    with pytest.raises(BadStepError, match="LOSS_RISE") as caught:
+        fed(Health(rise=1.0), *falling, *[5.0] * 300)
+    assert not caught.value.of_batch
+    later = fed(Health(rise=1.0), *falling)
+    later.new_phase()
+    fed(later, *[9.0] * 300)  # losses of two phases do not compare
+
+
+def test_parameters_that_explode_are_divergence() -> None:
+    health = Health()
+    health.add(1, metrics(6.0, param_norm=10.0))
+    health.add(2, metrics(6.0, param_norm=900.0))
+    with pytest.raises(BadStepError, match="norm of the parameters"):
+        health.add(3, metrics(6.0, param_norm=1100.0))
+
+
+def test_it_continues_from_what_a_checkpoint_has() -> None:
+    draw = np.random.default_rng(0)
+    losses = [*draw.normal(4.0, 0.1, 150)]
+    whole, second = fed(Health(rise=1.0), *losses), Health(rise=1.0)
+    second.restore(fed(Health(rise=1.0), *losses[:70]).saved())
+    assert fed(second, *losses[70:]) == whole
+
+
+def test_many_skipped_steps_in_a_row_stop_the_run() -> None:
+    health = Health()
+    for n in range(MOST_SKIPPED):
+        health.add(n, {"loss": (0.0, 0.0), "skipped": (1.0, 1.0)})
+    with pytest.raises(BadStepError, match="in a row"):
+        health.add(MOST_SKIPPED, {"loss": (0.0, 0.0), "skipped": (1.0, 1.0)})
+
+
+@functools.cache
+def program(bad_steps: str) -> step.Program:
+    return tiny.build(None, tiny.layout(data=2), bad_steps=bad_steps)
+
+
+def train(directory: Path, bad_steps: str, *, left_out: Collection[int] = ()) -> str:
+    """A run of 10 steps; step 6 has a batch of nan."""
+    where, out = tiny.layout(data=2), io.StringIO()
+
+    def batches(start: int) -> Iterator[Any]:
+        for n, batch in enumerate(tiny.batches(where, start), start + 1):
+            yield {**batch, "x": batch["x"] * np.nan} if n == BAD else batch
+
+    loop.train(
+        [tiny.Phase(program=program(bad_steps), batches=batches)],
+        key=jax.random.key(7),
+        periods=loop.Periods(train_steps=10, checkpoint_period=3, log_period=2),
+        checkpoints=Checkpoints(directory / "checkpoints"),
+        metadata={},
+        safeguards=Safeguards(),
+        left_out=left_out,
+        log=RunLog(directory, total_steps=10, stream=out, tensorboard=False),
+    )
+    return out.getvalue()
+
+
+def state(directory: Path) -> Any:
+    found = Checkpoints(directory / "checkpoints").restore_latest(
+        lambda _: program("stop").abstract_state
+    )
+    assert found is not None
+    return found.state
+
+
+@pytest.mark.slow
+def test_a_run_stops_skips_or_leaves_out(tmp_path: Path) -> None:
+    stopped, skipped, without = (tmp_path / name for name in ("stopped", "skipped", "without"))
+    with pytest.raises(BadStepError, match="Stopped at step 6: "):
+        train(stopped, "stop")
+    assert Checkpoints(stopped / "checkpoints").steps() == [3]
+    (file,) = (stopped / bad_batches.FOLDER).iterdir()
+    assert bad_batches.step_of(file) == BAD
+    assert np.isnan(bad_batches.read(file)["x"]).all()
+
+    said = train(skipped, "skip")
+    assert "Step 6 is skipped" in said
+    assert f"t5x_like show {skipped / bad_batches.FOLDER / 'step_6.npz'}" in said
+    assert "Leaves out the batch of step 6" in train(without, "stop", left_out=[BAD])
+    tiny.assert_same(state(skipped), state(without))
+    assert int(state(skipped).step) == 10
+
+
+def test_a_damaged_batch_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "step_7.npz"
+    path.write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(ValueError, match=r"step_7.npz is damaged"):
+        bad_batches.read(path)
+    with pytest.raises(ValueError, match="is no batch of a bad step"):
+        bad_batches.step_of(tmp_path / "other.npz")
