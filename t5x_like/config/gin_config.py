@@ -315,16 +315,39 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
         raise
     except (SyntaxError, tokenize.TokenError) as error:  # the second: a string without an end
         # Python's message ends with the address of what it could not read.
-        reason = str(error.args[0]).partition("malformed node")[0].rstrip(".")
+        reason = str(error.args[0]).partition("malformed node")[0].partition("\n")[0].rstrip(".")
         raise ConfigError(
             f"not a Python value {where}: {reason}{': ' * bool(reason)}a string needs its own "
             "quotes, as in NAME=\"'text'\""
         ) from error
+    except RecursionError as error:
+        # Gin's message ends with the statements that it was reading.
+        circle = dict.fromkeys(re.findall(r"include '([^']+)'", str(error)))
+        reason = (
+            f"files include one another ({', '.join(circle)})" if circle else "too deep nesting"
+        )
+        raise ConfigError(f"{reason} {where}") from error
+    except NameError as error:
+        raise ConfigError(_not_imported(str(error), where)) from error
     except ImportError as error:
-        raise ConfigError(f"cannot import {error.name!r} {where}: {error}") from error
+        name = error.name or str(error).partition("'")[2].partition("'")[0]
+        meant = nearest(name, trust.modules()) if name.startswith("t5x_like.") else ""
+        message = str(error).partition("\n")[0]
+        raise ConfigError(f"cannot import {name!r} {where}: {message}{meant}") from error
     except (ValueError, AttributeError, OSError) as error:
         message = str(error).split("\n")[0].strip().rstrip(".")
         raise ConfigError(f"{message} {where}" + _nearest_configurable(message)) from error
+
+
+def _not_imported(message: str, where: str) -> str:
+    """Advice for gin's message about a name that stands for no imported module."""
+    name = message.partition("'")[2].partition("'")[0]
+    known = {module.rpartition(".")[2]: module for module in trust.modules()}
+    if name in known:
+        package = known[name].rpartition(".")[0]
+        return f"{name!r} is not imported {where}: add `from {package} import {name}`"
+    imported = [one.module.rpartition(".")[2] for one in gin.config._IMPORTS]
+    return f"no module {name!r} is imported {where}" + nearest(name, sorted({*known, *imported}))
 
 
 def _nearest_configurable(message: str) -> str:

@@ -58,8 +58,9 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
     """
     try:
         parsed = gin_text.read(text)
-    except SyntaxError as error:
-        raise UntrustedError(f"{where} is damaged: {error}") from error
+    except (SyntaxError, ValueError, RecursionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UntrustedError(f"{where} is damaged: {reason}") from error
     if parsed.includes:
         raise UntrustedError(
             f"{where} includes {parsed.includes[0]!r}, which a saved configuration never does"

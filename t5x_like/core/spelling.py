@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LONGEST = 200
+"""Characters of a name that are compared: files may have names of any length."""
+
 
 def alike(name: str, known: Iterable[str], *, at_most: int = 4) -> list[str]:
     """The `known` that are spelt like `name`, or else contain its last part; nearest first."""
-    known = list(known)
+    known, name = list(known), name[:_LONGEST]
     short = difflib.get_close_matches(name, known, n=at_most, cutoff=0.5)
     if not short:
         tail = name.rpartition("/")[2]

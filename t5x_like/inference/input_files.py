@@ -73,7 +73,7 @@ def _objects(lines: Iterable[str], place: str) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{place}:{number} is not one JSON object a line: {error}") from error
         if not isinstance(record, dict):
             raise ValueError(f"{place}:{number} is not a JSON object: {line[:60]!r}")

@@ -18,7 +18,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
       ValueError: it is of another type; `where` names it.
     """
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
         if unknown := value.keys() - {field.name for field in dataclasses.fields(kind)}:
             raise ValueError(f"{where} has the field {min(unknown)!r}")

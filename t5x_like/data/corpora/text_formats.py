@@ -129,7 +129,7 @@ def _objects(
         place = f"{path}:{number}"
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # ValueError: a number of many digits, too
             raise CorpusError(
                 f"{place} is not one JSON object on a line of its own: {error}"
             ) from error
@@ -163,15 +163,38 @@ def _rows(stream: io.BufferedReader, path: Path | RemoteFile) -> Iterator[tuple[
     """The rows, each with the number of its last line. Quotes have a meaning in CSV, not in TSV."""
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     if _format(path) == ".csv":
-        lines = (line + "\n" for _, line in _whole_lines(stream, path, skip_blank=False))
+        bound = _RowBound(path)
+        lines = map(bound.count, _whole_lines(stream, path, skip_blank=False))
         reader = csv.reader(lines, strict=True)
         try:
-            yield from ((reader.line_num, row) for row in reader if row)
+            for row in reader:
+                bound.size = 0
+                if row:
+                    yield reader.line_num, row
         except csv.Error as error:
             raise CorpusError(f"{path}:{reader.line_num} is not CSV: {error}") from error
         return
     for number, line in _whole_lines(stream, path):
         yield number, line.split("\t")
+
+
+@dataclasses.dataclass
+class _RowBound:
+    """Counts the characters of the lines of a row, which quotes may make as many as they like."""
+
+    path: Path | RemoteFile
+    size: int = 0
+
+    def count(self, numbered: tuple[int, str]) -> str:
+        """The line with its end; raises CorpusError where its row is too long."""
+        number, line = numbered
+        self.size += len(line) + 1
+        if self.size > MAX_LINE:
+            raise CorpusError(
+                f"{self.path}:{number} ends a row of more than {MAX_LINE >> 20} MiB: a quote is "
+                "not closed"
+            )
+        return line + "\n"
 
 
 def _whole_lines(
@@ -189,22 +212,36 @@ def _whole_lines(
 
 def _parquet(path: Path | RemoteFile, layout: Layout) -> Documents:
     file = _open_parquet(path)
+    arrow = extras.require("pyarrow", "data")
     schema = file.schema_arrow
     _check_fields(schema.names, layout.fields.values(), place=str(path))
     for field in layout.fields.values():
-        kind = str(schema.field(field).type)
-        if "string" not in kind and "binary" not in kind:
+        if schema.names.count(field) > 1:
+            raise CorpusError(f"{path} has several columns {field!r}")
+        if not _holds_text(arrow, kind := schema.field(field).type):
             raise CorpusError(f"{path}: column {field!r} holds {kind}, not text")
-    binary = extras.require("pyarrow", "data").large_binary()
-    for batch in file.iter_batches(batch_size=64, columns=list(layout.fields.values())):
-        # The texts are read as bytes, because pyarrow stops at the first invalid string.
-        values = {
-            feature: batch.column(field).cast(binary).to_pylist()
-            for feature, field in layout.fields.items()
-        }
+    batches = file.iter_batches(batch_size=64, columns=list(layout.fields.values()))
+    while True:
+        try:
+            # The texts are read as bytes, because pyarrow stops at the first invalid string.
+            if (batch := next(batches, None)) is None:
+                return
+            values = {
+                feature: batch.column(field).cast(arrow.large_binary()).to_pylist()
+                for feature, field in layout.fields.items()
+            }
+        except (arrow.ArrowException, OSError) as error:
+            raise CorpusError(f"{path} cannot be read: {error}") from error
         for row in zip(*values.values(), strict=True):
             texts = ((text or b"").decode(errors="surrogateescape") for text in row)
             yield dict(zip(values, texts, strict=True))
+
+
+def _holds_text(arrow: Any, kind: Any) -> bool:
+    """Whether a type of Arrow is text or bytes, or a dictionary of these."""
+    inside = kind.value_type if arrow.types.is_dictionary(kind) else kind
+    tests = ("string", "large_string", "binary", "large_binary", "fixed_size_binary")
+    return any(getattr(arrow.types, f"is_{name}")(inside) for name in tests)
 
 
 def _open_parquet(path: Path | RemoteFile) -> Any:
@@ -212,7 +249,7 @@ def _open_parquet(path: Path | RemoteFile) -> Any:
     parquet = extras.require("pyarrow.parquet", "data", purpose="reading Parquet")
     try:
         return parquet.ParquetFile(path if isinstance(path, Path) else path.open())
-    except arrow.ArrowInvalid as error:
+    except (arrow.ArrowException, OSError) as error:
         raise CorpusError(f"{path} is not a whole Parquet file: {error}") from error
 
 

@@ -109,6 +109,11 @@ def test_parquet(tmp_path):
     assert _texts(path, fields={"targets": "invalid"})[:2] == ["a\udcff", "b"]
     assert set(_texts(path, fields={"targets": "null"})) == {""}
     assert text_formats.columns(path) == ("text", "invalid", "n", "null")
+    pq.write_table(pa.table({"text": [["a"], ["b"]]}), tmp_path / "list.parquet")
+    with pytest.raises(CorpusError, match=r"list\.parquet: column 'text' holds list<.*>, not text"):
+        _texts(tmp_path / "list.parquet")
+    pq.write_table(pa.table({"text": pa.array(texts).dictionary_encode()}), tmp_path / "d.parquet")
+    assert _texts(tmp_path / "d.parquet") == texts
     with pytest.raises(CorpusError, match="column 'n' holds int64, not text"):
         _texts(path, fields={"targets": "n"})
     with pytest.raises(CorpusError, match=r"a\.parquet has no field 'txt'; nearest: text"):
@@ -127,6 +132,7 @@ def test_parquet(tmp_path):
         ),
         ("a.jsonl", '{"text": 3}', r"a\.jsonl:1: field 'text' is a int, not a string"),
         ("a.jsonl", '\n{"text": ', r"a\.jsonl:2 is not one JSON object"),
+        ("a.jsonl", f'{{"text": "a", "b": {"[" * 10**5}}}', r"a\.jsonl:1 is not one JSON object"),
         ("a.json", '["text"]', r"a\.json:1 holds a list: write one JSON object"),
         ("a.tsv", "text\tb\n1\t2\n3\n", r"a\.tsv:3 has 1 columns, its header 2 \(text, b\)"),
         ("a.tsv", "texts\n1\n", r"a\.tsv:2 has no field 'text'; nearest: texts"),
@@ -145,6 +151,10 @@ def test_a_row_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(text_formats, "MAX_LINE", 20)
     path = _written(tmp_path / "a.jsonl", '{"text": "a"}\n{"text": "aaaaaaaaaaaaaaaaaaaaaa"}')
     with pytest.raises(CorpusError, match=r"a\.jsonl:2 is a line of more than"):
+        _texts(path)
+    # Each line ends inside quotes, and each field is short.
+    path = _written(tmp_path / "a.csv", 'text\n"a\n' + '","b\n' * 9)
+    with pytest.raises(CorpusError, match=r"a\.csv:\d+ ends a row of more than"):
         _texts(path)
 
 

@@ -1,0 +1,51 @@
+"""Mistakes in gin files: one message each, with the file and what was meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from t5x_like.config import gin_config
+from t5x_like.config.gin_files import ConfigError
+
+DYNAMIC = "from __gin__ import dynamic_registration\n"
+BERT = f"{DYNAMIC}from t5x_like.models import bert\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{BERT}MODEL = @ber.Bert", r"no module 'ber' is imported in .*my\.gin; nearest: bert"),
+        (
+            f"{BERT}optimizers.adamw.b1 = 0.9",
+            r"'optimizers' is not imported in .*: add `from t5x_like.* import optimizers`",
+        ),
+        (
+            f"{DYNAMIC}from t5x_like.models import bertt",
+            r"models\.bertt'.*nearest: .*models\.bert,",
+        ),
+        (f"{DYNAMIC}import numpi", r"cannot import 'numpi' in .*my\.gin"),
+        ("include 'my.gin'", r"include one another \(my\.gin\) in .*my\.gin"),
+        (f"X = {'[' * 3000}{']' * 3000}", r"too deep nesting in .*my\.gin"),
+        ("X = '\0'", r"null bytes.* in .*my\.gin|in .*my\.gin: .*null bytes"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_meant(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.gin").write_text(text)
+    with gin_config.temporary_configuration(), pytest.raises(ConfigError, match=message) as found:
+        gin_config.load(["my.gin"])
+    assert "\n" not in str(found.value)
+
+
+def test_files_that_include_one_another_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.gin").write_text("include 'b.gin'\n")
+    (tmp_path / "b.gin").write_text("X = 1\ninclude 'a.gin'\n")
+    with (
+        gin_config.temporary_configuration(),
+        pytest.raises(ConfigError, match=r"\(a\.gin, b\.gin\)"),
+    ):
+        gin_config.load([str(tmp_path / "a.gin")], extra_folders=[str(tmp_path)])
