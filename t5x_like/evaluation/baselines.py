@@ -48,7 +48,8 @@ def with_special_targets(
     """Counts of ids in text, with counts added for special ids that are predicted.
 
     Text has no special ids, but some objectives predict them: RoBERTa's `<s>` and `</s>`, a
-    language model's separators. They get the same frequency as among the targets of `rows`.
+    language model's separators, T5's sentinels. They get the same frequency as among the targets of
+    `rows`.
 
     Args:
       counts: int [vocab_size], counts in the training text.
@@ -61,7 +62,10 @@ def with_special_targets(
     found = np.zeros(len(counts))
     for targets, weights in map(_targets, rows):
         found += np.bincount(targets.ravel(), weights.ravel(), minlength=len(counts))
-    special = [i for i in ids.special if i not in (ids.pad, ids.unk) and found[i]]
+    top = range(ids.vocab_size - (ids.sentinels or 0), ids.vocab_size)
+    sentinels = [i for i in top if not counts[i]]  # a byte vocabulary's may be text as well
+    unpredicted = (ids.pad, ids.unk)
+    special = [i for i in (*ids.special, *sentinels) if i not in unpredicted and found[i]]
     if not special:
         return counts.astype(np.float64)
     of_text = found.sum() - found[special].sum()

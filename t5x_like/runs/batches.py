@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.core import global_batches, partitioning
 from t5x_like.data import stream
 from t5x_like.evaluation.evaluator import evaluate, with_token_names
+from t5x_like.runs.evaluation.unigram import held_out_baselines
 from t5x_like.runs.run import Run
 from t5x_like.training import step
 from t5x_like.training.checkpointing.ranking import BestMetric
@@ -52,6 +54,8 @@ class PhaseBatches:
       validation: the held-out examples; empty if the run does not evaluate.
       token_bytes: the result of `text_bytes.token_bytes`; None if unknown.
       complete: a function that runs on each batch.
+      log_baselines: called after each evaluation with the steps before the phase, and a function
+        that computes what the metrics compare with, by their names; None to leave that out.
       task_evaluation: a function from parameters and the metrics so far to the metrics of the
         tasks' authors, and to whether each of these has a value; None if the tasks have none.
     """
@@ -64,6 +68,7 @@ class PhaseBatches:
     token_bytes: np.ndarray | None = None
     complete: Callable[[Batch], Batch] = _as_it_is
     task_evaluation: Callable[[Any, Mapping[str, float]], tuple[Mapping, bool]] | None = None
+    log_baselines: Callable[[int, Callable[[], Mapping[str, float]]], None] | None = None
 
     def shares(self) -> list[tuple[stream.Examples, float]]:
         """Each training text and its share of the rows."""
@@ -103,6 +108,7 @@ class PhaseBatches:
           ValueError: none of them is BEST_METRIC.
         """
         found: dict[str, float] = {}
+        of_model: dict[str, dict[str, float]] = {}
         options, to_device = self.run.options, self._to_device
         for examples in self.validation:
             rows = stream.eval_stream(
@@ -117,10 +123,14 @@ class PhaseBatches:
                 map(self.complete, map(to_device, rows)),
                 token_bytes=self.token_bytes,
             )
+            of_model[examples.task.name] = metrics
             if examples.task.objective is None:
                 metrics = with_token_names(metrics)
             for name in metrics.keys() - set(TOTALS):
                 found[f"{examples.task.name}/{name}"] = metrics[name]
+        if self.log_baselines is not None:
+            compared = functools.partial(self._baselines, of_model)
+            self.log_baselines(self.start, compared)
         whole = True
         if self.task_evaluation is not None:
             values, whole = self.task_evaluation(params, found)
@@ -128,6 +138,16 @@ class PhaseBatches:
         if whole:
             BestMetric.parse(options.best_metric).check(found)
         return dict(sorted(found.items()))
+
+    def _baselines(self, of_model: Mapping[str, dict[str, float]]) -> dict[str, float]:
+        return held_out_baselines(
+            self.validation,
+            [one.task for one in (*self.train, *self.validation)],
+            of_model=of_model,
+            batch_size=self.run.options.batch_size,
+            batches=self.run.options.eval_batches,
+            token_bytes=self.token_bytes,
+        )
 
     @property
     def _to_device(self) -> ToDevice:

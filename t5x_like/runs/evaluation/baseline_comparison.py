@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from t5x_like.evaluation.evaluator import evaluate, with_token_names
 from t5x_like.runs.batches import EVALUATION_SEED
 from t5x_like.runs.evaluation.in_training import task_evaluation
 from t5x_like.runs.evaluation.teacher_forced import TeacherForced
+from t5x_like.runs.evaluation.unigram import text_counts, unigram_metrics
 from t5x_like.runs.trained_run import TrainedRun, batch_to_device
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Metrics = dict[str, float]
 Columns = dict[str, Metrics]
 Rows = Iterable[Mapping[str, np.ndarray]]
-_PERPLEXITY = re.compile(r"(.*?)(?:pseudo_)?perplexity")
 
 
 def columns(
@@ -50,7 +49,7 @@ def columns(
     model = model.in_phase()
     run = model.run
     tasks = run.data.open()
-    counts = _counts(tasks)
+    counts = text_counts(tasks)
     compared = _Compared(model)
     found = {}
     for examples in mixtures.examples(
@@ -114,12 +113,14 @@ class _Compared:
         """The columns of one task; `counts` says how often each id occurs in its text."""
         found = {who: self._metrics(who, rows) for who in self._params}
         if not {"encoder_input_tokens", "decoder_target_tokens"} <= rows[0].keys():
-            unigram = baselines.unigram(baselines.with_special_targets(counts, rows, ids))
-            size = self._teacher_forced.token_bytes
-            frequent = evaluate(unigram, None, rows, token_bytes=size)
-            of_tokens = _token_metrics(frequent, found["trained"])
-            of_labels = baselines.label_shares(rows, found["trained"])
-            return found | {"unigram": of_tokens | of_labels}
+            unigram = unigram_metrics(
+                rows,
+                counts,
+                ids,
+                of_model=found["trained"],
+                token_bytes=self._teacher_forced.token_bytes,
+            )
+            return found | {"unigram": unigram}
         content = [baselines.content_only(batch, ids) for batch in rows]
         for who in self._params:
             found[who] |= _content_metrics(self._metrics(who, content))
@@ -134,20 +135,6 @@ class _Compared:
         return self._teacher_forced(self._params[who], batches)
 
 
-def _counts(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
-    """{task: how often each id occurs in its training text}.
-
-    A mixture may have tasks that are only evaluated: these have the counts of all others together.
-    """
-    found = {
-        task.name: np.array(task.cache.split("train").counts["targets"])
-        for task in tasks
-        if task.cache is not None and "train" in task.cache.manifest.splits
-    }
-    together = sum(found.values(), np.zeros((), np.int64))
-    return {task.name: found.get(task.name, together) for task in tasks}
-
-
 def _untrained_params(model: TrainedRun) -> Any:
     """Newly initialised parameters on the run's mesh, without the optimizer's state."""
     fresh = jax.jit(lambda key: model.program.init(key).params)
@@ -156,14 +143,3 @@ def _untrained_params(model: TrainedRun) -> Any:
 
 def _content_metrics(metrics: Metrics) -> Metrics:
     return {f"content_{name}": value for name, value in metrics.items()}
-
-
-def _token_metrics(unigram: Metrics, metrics: Metrics) -> Metrics:
-    """The unigram model's values, under the names of the metrics of predicted tokens."""
-    found = {name: unigram[name] for name in ("bits_per_byte",) if name in unigram}
-    for name in metrics:
-        if match := _PERPLEXITY.fullmatch(name):
-            found[f"{match[1]}loss"] = unigram["loss"]
-            found[f"{match[1]}accuracy"] = unigram["accuracy"]
-            found[name] = unigram["perplexity"]
-    return found
