@@ -24,6 +24,7 @@ examples:
   t5x_like show stdlib_docs.mlm_nsp -n 5 --length 64
   t5x_like show --corpus 'data/*.txt' --objective bart --vocabulary mine.model --html bart.html
   t5x_like show my_mixture --module my_tasks.py --lengths inputs=128,targets=32 --pack
+  t5x_like show runs/mine/bad_batches/step_1234.npz    the batch of a step whose numbers were bad
 
 The first call tokenises the text into a cache, which training reads too. Examples come in the order
 of the cache, with the noise of the first epoch.
@@ -38,9 +39,12 @@ def main(argv: list[str]) -> int:
 
     groups: dict[str, dict[str, ExampleView]] = {}
     summaries = {}
-    for examples in _examples(_tasks(args), args):
-        groups[examples.task.name] = dict(_views(examples, args))
-        summaries[examples.task.name] = _summary(examples)
+    if args.task and args.task.endswith(".npz"):
+        groups[args.task], summaries[args.task] = _batch(args)
+    else:
+        for examples in _examples(_tasks(args), args):
+            groups[examples.task.name] = dict(_views(examples, args))
+            summaries[examples.task.name] = _summary(examples)
     if args.html:
         title = args.task or ", ".join(args.corpus)
         headings = {f"{name}: {summaries[name]}": group for name, group in groups.items()}
@@ -106,6 +110,27 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--color", default="auto", choices=["auto", "always", "never"])
     group.add_argument("--html", metavar="FILE", help="write an HTML page instead")
     return parser
+
+
+def _batch(args: argparse.Namespace) -> tuple[dict[str, ExampleView], str]:
+    """Rows of the batch of a bad step, and what it is."""
+    from t5x_like.core.buckets import storage
+    from t5x_like.display.example_view import batch_view
+    from t5x_like.runs import run_directory
+    from t5x_like.training.health import bad_batches
+
+    path = storage.path(args.task)
+    batch = bad_batches.read(path)
+    vocabulary = run_directory.read_vocabulary(path.parent.parent)
+    (rows,) = {len(values) for values in batch.values()}
+    shown = range(args.start, min(args.start + args.n, rows))
+    if not shown:
+        raise ValueError(f"--start {args.start}: there are {rows} rows in {path}, from 0 on")
+    views = {
+        f"row {n}": batch_view({name: values[n] for name, values in batch.items()}, vocabulary)
+        for n in shown
+    }
+    return views, f"the batch of step {bad_batches.step_of(path)}, {rows} rows"
 
 
 def _tasks(args: argparse.Namespace) -> Sequence[Task]:

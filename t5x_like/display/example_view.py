@@ -75,6 +75,29 @@ def view(
     return ExampleView(lines, _numbers(features, specs))
 
 
+def batch_view(row: Features, vocabulary: Vocabulary) -> ExampleView:
+    """The view of one row of a batch, as the model reads it: [length] or other shapes each."""
+    ids = vocabulary.token_ids
+    lines, numbers = {}, {}
+    for name, values in row.items():
+        if (
+            name.endswith(("_tokens", "_targets"))
+            and values.ndim == 1
+            and values.dtype.kind in "iu"
+        ):
+            known = (values >= 0) & (values < vocabulary.vocab_size)
+            lines[name] = _tokens(values[known], vocabulary, ids)
+            if unknown := values[~known].tolist():
+                numbers[f"{name} outside the vocabulary"] = ", ".join(map(str, unknown[:_FIRST]))
+        elif values.ndim == 1:
+            numbers[name] = _brief(values)
+        else:
+            bad = int((~np.isfinite(values)).sum())
+            shown = f"{values.item():g}" if values.ndim == 0 else f"{list(values.shape)}"
+            numbers[name] = f"{shown}, {bad} not finite" if bad else shown
+    return ExampleView(lines, numbers)
+
+
 def _filled(weights: np.ndarray, length: int) -> list[float]:
     return [*weights[:length].tolist(), *[1.0] * (length - len(weights))]
 

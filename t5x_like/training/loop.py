@@ -169,6 +169,9 @@ def steps(
         log.start(step)
         listener.start(_about(checkpoints, metadata, step=step, total=periods.train_steps))
         stack.callback(lambda: listener.end(ended))
+        if health.norm is None:
+            norm = _phase_of(step, phases).program.parameter_norm(state.params)
+            health.norm = float(jax.device_get(norm))
         vote = Vote()
         reader = _Reader(log, periods, listener, health=health, dog=dog, suspected=suspected)
         phase: Phase | None = None

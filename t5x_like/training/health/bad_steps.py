@@ -54,7 +54,7 @@ class Health:
       steps: the steps of this phase.
       mean: the mean of the loss over about the last 100 steps.
       best: the lowest mean so far.
-      norm: the norm of the parameters when it was first known.
+      norm: the norm of the parameters when the run began.
       skipped: the number of steps in a row that made no update.
     """
 
@@ -126,7 +126,6 @@ class Health:
             )
 
     def _add_norm(self, step: int, norm: float) -> None:
-        self.norm = norm if self.norm is None else self.norm
         if self.norm and norm > NORM_RISE * self.norm:
             raise BadStepError(
                 step,

@@ -63,8 +63,7 @@ def test_a_loss_that_stays_above_its_best_is_divergence() -> None:
 
 
 def test_parameters_that_explode_are_divergence() -> None:
-    health = Health()
-    health.add(1, metrics(6.0, param_norm=10.0))
+    health = Health(norm=10.0)
     health.add(2, metrics(6.0, param_norm=900.0))
     with pytest.raises(BadStepError, match="norm of the parameters"):
         health.add(3, metrics(6.0, param_norm=1100.0))
