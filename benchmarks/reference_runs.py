@@ -31,7 +31,7 @@ from t5x_like.cli import arguments
 from t5x_like.config import gin_config, gin_files
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
-from t5x_like.training.logs import curves
+from t5x_like.reporting import drawing
 from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "results"
@@ -126,7 +126,7 @@ def main(argv: list[str] | None = None) -> int:
             last = _last(log_file(args.work, name))
             print(f"  FAILED: {error}", *last, sep="\n    ", flush=True)
             continue
-        curves.plot([args.work / "runs" / name], args.output / "curves" / f"{name}.png")
+        drawing.plot([args.work / "runs" / name], args.output / "curves" / f"{name}.png")
         recorded.append(args.output / LINES, line)
         write_page(args.output)
         for columns in line["results"].values():

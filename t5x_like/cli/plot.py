@@ -1,4 +1,4 @@
-"""`t5x_like plot`: draws loss curves of one or several runs as a PNG."""
+"""`t5x_like plot`: draws curves of one or several runs as a PNG."""
 
 from __future__ import annotations
 
@@ -6,23 +6,39 @@ import argparse
 
 from etils import epath
 
+_EPILOG = """\
+examples:
+  t5x_like plot runs/local runs/mine --output compared.png
+  t5x_like plot runs/mine --metrics 'train/loss,eval/*accuracy'
+
+Each kind of metric has a panel. Evaluations are dashed, with dots. A dashed horizontal line is what
+the frequencies of tokens and labels alone give, a dotted vertical one the begin of a phase.
+"""
+
 
 def main(argv: list[str]) -> int:
     """Draws the curves and prints the path of the picture."""
     parser = argparse.ArgumentParser(
         prog="t5x_like plot",
-        description="Draws training and held-out loss of one or several runs to a PNG.",
-        epilog="example: t5x_like plot runs/local runs/mine --output compared.png",
+        description="Draws training and held-out loss of one or several runs to a PNG, or other "
+        "metrics.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's MODEL_DIR")
     parser.add_argument(
         "--output", metavar="FILE", help="the PNG (default: loss.png in the first run)"
     )
+    parser.add_argument(
+        "--metrics",
+        metavar="NAMES",
+        help="metrics of metrics.jsonl in place of losses: names or patterns, between commas",
+    )
     args = parser.parse_args(argv)
 
-    from t5x_like.training.logs import curves
+    from t5x_like.reporting import drawing
 
     output = epath.Path(args.output) if args.output else epath.Path(args.runs[0]) / "loss.png"
-    curves.plot(args.runs, output)
+    drawing.plot(args.runs, output, metrics=args.metrics)
     print(output)
     return 0
