@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core import whole_files
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.text import byte_level
 from t5x_like.vocabularies.tokenizer_json import describe
@@ -44,7 +44,9 @@ def read(vocab_file: Path, merges_file: Path, *, extra_ids: int = 0) -> SubwordV
       ValueError: a file does not hold what its name says.
     """
     try:
-        vocab = json.loads(Path(vocab_file).read_bytes())
+        vocab = whole_files.read_json(Path(vocab_file))
+        if not all(type(i) is int and 0 <= i < 1 << 31 for i in vocab.values()):
+            raise TypeError("an id is no whole number from 0 on")
         lines = Path(merges_file).read_text(encoding="utf-8").split("\n")
         rules = [line.split(" ") for line in lines if line and not line.startswith("#version")]
         merges = [(left, right) for left, right in rules]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core import whole_files
 from t5x_like.core.buckets import staging, storage
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.core.spelling import alike
-from t5x_like.vocabularies import byte_bpe, files, subwords, wordpiece
+from t5x_like.vocabularies import byte_bpe, files, sentinels, subwords, wordpiece
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
-from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 
 BYTES = "bytes"
@@ -44,10 +43,10 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
     Raises:
       FileNotFoundError: nothing has this name; says what is there.
       ValueError: the file or directory is not a vocabulary, or not the saved one; or
-        `extra_ids` is negative.
+        `extra_ids` is out of range.
     """
-    if extra_ids is not None and extra_ids < 0:
-        raise ValueError(f"extra_ids is the number of sentinels to add, 0 or more, not {extra_ids}")
+    if extra_ids is not None:
+        sentinels.check_number(extra_ids, where=spec)
     path = staging.fetched(spec)
     if str(spec) == BYTES:
         return ByteVocabulary(extra_ids or 0)
@@ -71,7 +70,9 @@ def _of_file(path: Path, extra_ids: int | None) -> Vocabulary:
         return subwords.read(path, extra_ids=extra_ids or 0)
     if path.suffix == ".txt":
         return wordpiece.read(path, extra_ids=extra_ids or 0)
-    return SentencePieceVocabulary(path, USUAL_EXTRA_IDS if extra_ids is None else extra_ids)
+    return SentencePieceVocabulary(
+        path, sentinels.USUAL_EXTRA_IDS if extra_ids is None else extra_ids
+    )
 
 
 def _of_directory(directory: Path, extra_ids: int | None) -> Vocabulary:
@@ -95,22 +96,23 @@ def _of_directory(directory: Path, extra_ids: int | None) -> Vocabulary:
 
 def _saved(directory: Path, extra_ids: int | None) -> Vocabulary:
     description = directory / files.DESCRIPTION
+    fields = whole_files.read_json(description)
     try:
-        fields = json.loads(description.read_bytes())
+        saved = fields.get("extra_ids", 0)
+        sentinels.check_number(saved, where=description)
         made = _FROM_SAVED[fields["class"]](directory, fields)
-        expected = fields["fingerprint"]
-    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        fingerprint, expected = made.fingerprint, str(fields["fingerprint"])
+    except (KeyError, TypeError, UnicodeError) as error:
         raise ValueError(
             f"{description} does not describe a vocabulary of this version ({error!r}): "
             "save the vocabulary again"
         ) from error
-    if made.fingerprint != expected:
+    if fingerprint != expected:
         raise ValueError(
             f"the vocabulary in {directory} is not the one described in {files.DESCRIPTION}: its "
-            f"fingerprint is {made.fingerprint[:12]}, not {expected[:12]}; a file was replaced "
+            f"fingerprint is {fingerprint[:12]}, not {expected[:12]}; a file was replaced "
             "or damaged"
         )
-    saved = fields.get("extra_ids") or 0
     if extra_ids is not None and extra_ids > saved:
         raise ValueError(
             f"the vocabulary in {directory} was saved with {saved} extra ids, and {extra_ids} are "

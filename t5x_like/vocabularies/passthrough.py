@@ -97,4 +97,7 @@ class PassThroughVocabulary:
     def from_saved(cls, directory: Path, fields: Mapping[str, Any]) -> PassThroughVocabulary:
         """The vocabulary that `save` wrote; `fields` is its description."""
         del directory
-        return cls(fields["size"], fields["eos"])
+        size, eos = fields["size"], fields["eos"]
+        if type(size) is not int or not 0 < size < 1 << 31 or type(eos) not in (int, type(None)):
+            raise TypeError(f"size {size!r}, eos {eos!r}")
+        return cls(size, eos)

@@ -18,6 +18,7 @@ from t5x_like.vocabularies import files, sentinels, special_tokens
 from t5x_like.vocabularies.text import lower_case, pieces
 
 _WORD_START = pieces.SPACE
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _OWN_SENTINEL = re.compile(rf"{_WORD_START}?<extra_id_(\d+)>")
 
 # Serialised protobufs merge when concatenated: these four bytes are a ModelProto that sets only
@@ -44,9 +45,11 @@ class SentencePieceVocabulary:
         self._model = Path(model_file).read_bytes()
         self._extra_ids = extra_ids
         try:
-            self._processor  # noqa: B018 (loading it is the check)
-        except RuntimeError as error:
+            pieces = self._pieces
+        except (RuntimeError, UnicodeDecodeError) as error:  # an empty file opens, without pieces
             raise ValueError(f"{model_file} is not a SentencePiece model") from error
+        if not all(_BYTE.fullmatch(one) for i, one in enumerate(pieces) if self._is_byte(i)):
+            raise ValueError(f"{model_file} has pieces for bytes that name none, as <0x0A> does")
         self._own_sentinels = _own_sentinels(self._pieces, model_file)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,6 +77,9 @@ class SentencePieceVocabulary:
     @functools.cached_property
     def _pieces(self) -> list[str]:
         return [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
+
+    def _is_byte(self, i: int) -> bool:
+        return bool(self._processor.is_byte(i))
 
     @property
     def num_sentinels(self) -> int:
@@ -133,7 +139,7 @@ class SentencePieceVocabulary:
 
     def _text(self, i: int, piece: str) -> str:
         """A piece's text; that of a byte, `<0xE4>`, is a lone surrogate."""
-        if self._processor.is_byte(i):
+        if self._is_byte(i):
             return bytes([int(piece[3:5], 16)]).decode(errors="surrogateescape")
         return piece.replace(_WORD_START, " ")
 

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 USUAL_EXTRA_IDS = 100
 """T5's number of sentinels."""
 
 _WRITTEN = re.compile(r"<extra_id_(\d+)>")
+
+MOST_EXTRA_IDS = 1 << 20
+
+
+def check_number(extra_ids: Any, *, where: object) -> None:
+    """Raises ValueError where this is no number of sentinels to add; names `where` it comes from.
+
+    Files that anybody wrote name such numbers, and each sentinel costs memory.
+    """
+    whole = isinstance(extra_ids, int) and not isinstance(extra_ids, bool)
+    if not whole or not 0 <= extra_ids <= MOST_EXTRA_IDS:
+        raise ValueError(
+            f"extra_ids of {where} is the number of sentinels to add, 0 to {MOST_EXTRA_IDS}, not "
+            f"{reprlib.repr(extra_ids)}"
+        )
 
 
 def sentinel_text(n: int) -> str:

@@ -19,6 +19,9 @@ from t5x_like.vocabularies.text import byte_level, pieces
 # cores, and none of them survives a fork.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+_SKIPPED = 1000
+"""Ids that a small file may skip."""
+
 
 class SubwordVocabulary:
     """The tokens of a `tokenizer.json` with its ids, then `extra_ids` sentinels from the top.
@@ -38,6 +41,16 @@ class SubwordVocabulary:
         self._json = text
         self._extra_ids = extra_ids
         self._prefix = tokenizer_json.continuing_prefix(text, origin)
+        try:
+            ids = self._tokenizer.get_vocab(with_added_tokens=True).values()
+        except Exception as error:  # the library has no class of its own for it
+            raise ValueError(f"{origin} is not a tokenizer.json ({error})") from error
+        # Memory is needed for each id, also for those that are skipped.
+        if not ids or max(ids) >= 2 * len(ids) + _SKIPPED:
+            raise ValueError(
+                f"{origin} has {len(ids)} tokens, and the highest id is {max(ids, default=None)}: "
+                "it is damaged"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_json", "_extra_ids", "_prefix")}

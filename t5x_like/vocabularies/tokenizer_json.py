@@ -56,13 +56,14 @@ def continuing_prefix(text: str, origin: str | Path) -> str | None:
         model = fields["model"]
         # Older files do not name their model's kind.
         kind = model.get("type") or ("BPE" if "merges" in model else None)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        prefix = str(model["continuing_subword_prefix"]) if kind == "WordPiece" else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{origin} is not a tokenizer.json; for vocab.json give the directory with merges.txt "
             "that it lies in"
         ) from error
-    if kind == "WordPiece":
-        return str(model["continuing_subword_prefix"])
+    if prefix is not None:
+        return prefix
     if kind == "BPE" and '"ByteLevel"' in json.dumps(
         [fields.get("pre_tokenizer"), fields.get("decoder")]
     ):

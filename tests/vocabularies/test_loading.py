@@ -44,7 +44,7 @@ def test_replaced_model_is_refused(model_file, tmp_path):
 @pytest.mark.parametrize("content", ["{", "[]", '{"class": "Unheard"}', '{"class": "Byte"}'])
 def test_a_foreign_description_is_refused(content, tmp_path):
     (tmp_path / "vocabulary.json").write_text(content)
-    with pytest.raises(ValueError, match="does not describe a vocabulary"):
+    with pytest.raises(ValueError, match=r"vocabulary\.json (is damaged|does not describe a voc)"):
         loading.load(tmp_path)
 
 
@@ -57,7 +57,7 @@ def test_packed_files_are_to_be_unpacked(name, tmp_path):
 
 def test_there_is_no_negative_number_of_sentinels(model_file):
     for spec in ("bytes", model_file):
-        with pytest.raises(ValueError, match=r"extra_ids is .* 0 or more, not -5"):
+        with pytest.raises(ValueError, match=r"extra_ids of .* is .* 0 to \d+, not -5"):
             loading.load(spec, extra_ids=-5)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
+import reprlib
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core import whole_files
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.interop.tokenizers.to_files import SAVED
 from t5x_like.vocabularies import loading, wordpiece
 from t5x_like.vocabularies.byte import ByteVocabulary
-from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 
 _CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
@@ -50,10 +50,12 @@ def _found(folder: Path) -> tuple[Vocabulary, Path]:
     models = sorted(folder.glob("*.model"))
     if len(models) == 1:
         extra_ids = _sentinels(folder, config, model_config)
-        return SentencePieceVocabulary(models[0], extra_ids), models[0]
+        return loading.load(models[0], extra_ids=extra_ids), models[0]
     word_pieces = folder / loading.WORDPIECE
     if word_pieces.is_file() and not (folder / _TOKENIZER).is_file():
         lowercase = config.get("do_lower_case")
+        if lowercase not in (None, True, False):
+            raise ValueError(f"{folder / _CONFIG} has do_lower_case {reprlib.repr(lowercase)}")
         return wordpiece.read(word_pieces, lowercase=lowercase), word_pieces
     return loading.load(folder), folder
 
@@ -69,14 +71,10 @@ def _sentinels(folder: Path, config: dict[str, Any], model_config: dict[str, Any
     if numbers:
         return max(numbers) + 1
     usual = USUAL_EXTRA_IDS if model_config.get("model_type") == "t5" else 0
-    return int(config.get("extra_ids", usual))
+    given: int = config.get("extra_ids", usual)
+    return given
 
 
 def _json(path: Path) -> dict[str, Any]:
     """The content of a JSON file; empty where there is no file."""
-    if not path.is_file():
-        return {}
-    fields = json.loads(path.read_bytes())
-    if not isinstance(fields, dict):
-        raise ValueError(f"{path} is not a JSON object")
-    return fields
+    return whole_files.read_json(path) if path.is_file() else {}

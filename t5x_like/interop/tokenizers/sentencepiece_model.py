@@ -14,6 +14,7 @@ from typing import Any
 # Fields of the serialised ModelProto and of its parts, by number.
 _PIECE, _TRAINER, _NORMALIZER = 1, 2, 3
 _TEXT, _SCORE, _TYPE = 1, 2, 3
+_MOST_BITS = 63
 _ALGORITHM, _SPACE_AFTER, _BYTE_FALLBACK = 3, 24, 35
 _CHARACTERS, _SPACE_FIRST, _FEWER_SPACES = 2, 3, 4
 
@@ -71,7 +72,18 @@ class Model:
 
 
 def parse(content: bytes) -> Model:
-    """Parses the content of a file that the `sentencepiece` library has opened."""
+    """Parses the content of a file that the `sentencepiece` library has opened.
+
+    Raises:
+      ValueError: the library has overlooked damage.
+    """
+    try:
+        return _parsed(content)
+    except (IndexError, TypeError, AttributeError, struct.error) as error:
+        raise ValueError(f"the SentencePiece model is damaged: {error!r}") from error
+
+
+def _parsed(content: bytes) -> Model:
     pieces = []
     trainer: dict[int, Any] = {}
     normalizer: dict[int, Any] = {}
@@ -112,6 +124,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
             if byte < 0x80:
                 return value
             shift += 7
+            if shift > _MOST_BITS:
+                raise ValueError("the SentencePiece model is damaged: a number has no end")
 
     while place < len(message):
         key = number()

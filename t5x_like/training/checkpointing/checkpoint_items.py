@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 import jax
@@ -41,6 +42,28 @@ def describe(items: Mapping[str, Any]) -> dict[str, list]:
         for name, tree in items.items()
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
+
+
+def checked_document(document: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a step, which has the run's `metadata` and the result of `describe` as `leaves`.
+
+    Raises:
+      ValueError: it has not.
+    """
+    metadata, leaves = document.get("metadata"), document.get("leaves")
+    if not isinstance(metadata, dict) or not isinstance(leaves, dict):
+        raise ValueError("it has no metadata, or names no arrays")
+    for path, leaf in leaves.items():
+        try:
+            shape, dtype = leaf
+            if not all(type(length) is int and length >= 0 for length in shape):
+                raise ValueError("lengths are whole numbers from 0 on")
+            jax.ShapeDtypeStruct(tuple(shape), dtype)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path} is no array: {error}") from error
+    if {str(above) for path in leaves for above in PurePosixPath(path).parents} & leaves.keys():
+        raise ValueError("an array is inside another")
+    return document
 
 
 def abstract_arrays(leaves: Mapping[str, Any], *, item: str) -> dict[str, Any]:

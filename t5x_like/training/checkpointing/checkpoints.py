@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,6 +24,7 @@ from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
     abstract_arrays,
     check_leaves,
+    checked_document,
     describe,
     items_of,
     save_arguments,
@@ -143,8 +143,7 @@ class Checkpoints:
                 "Give another directory or fix its permissions."
             ) from error
         multihost.check_shared(self.directory)
-        steps = {step: self.directory / str(step) for step in self.steps()}
-        self._set_aside([n for n, step in steps.items() if not damage.has_readable_metrics(step)])
+        damage.set_metrics_aside(self.directory, self.steps())
         rank = self.best.rank
         best = BestN(n=1, get_metric_fn=rank, reverse=True, keep_checkpoints_without_metrics=False)
         self._manager = ocp.CheckpointManager(
@@ -359,7 +358,7 @@ class Checkpoints:
     def _document(self, step: int) -> dict[str, Any]:
         path = self.directory / str(step) / "metadata" / "metadata"
         try:
-            return json.loads(path.read_text())
+            return checked_document(whole_files.read_json(path))
         except (OSError, ValueError) as error:
             raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
 

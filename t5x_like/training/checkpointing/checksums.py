@@ -78,11 +78,10 @@ def verify(
 
 def _read(path: epath.Path) -> dict[str, list]:
     """A list; raises ValueError where it is none."""
-    found = json.loads(path.read_text())
-    if not isinstance(found, dict) or not all(
-        isinstance(pair, list) and len(pair) == 2 for pair in found.values()
-    ):
-        raise ValueError("not a list of sizes and digests")
+    found = whole_files.read_json(path)
+    for pair in found.values():
+        if not isinstance(pair, list) or [type(one) for one in pair] != [int, str]:
+            raise ValueError("not a list of sizes and digests")
     return found
 
 

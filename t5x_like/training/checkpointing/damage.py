@@ -11,7 +11,7 @@ from etils import epath
 
 from t5x_like.core.buckets import storage
 from t5x_like.training.checkpointing import checksums
-from t5x_like.training.checkpointing.ranking import saved_metrics
+from t5x_like.training.checkpointing.ranking import METRICS, saved_metrics
 from t5x_like.training.hosts import multihost
 
 logger = logging.getLogger(__name__)
@@ -29,16 +29,6 @@ def is_whole(step: epath.Path, under: str) -> bool:
             "Skipping damaged checkpoint step %s of %s: %s", step.name, step.parent, line
         )
     return bool(multihost.everywhere(not damaged).all())
-
-
-def has_readable_metrics(step: epath.Path) -> bool:
-    """Whether Orbax can read a step's metrics, as it does when it opens the directory."""
-    try:
-        saved_metrics(step)
-    except ValueError as error:
-        logger.warning("Moving damaged checkpoint aside: metrics of step %s: %s", step.name, error)
-        return False
-    return True
 
 
 def make_checkable(step: epath.Path) -> None:
@@ -60,3 +50,19 @@ def set_aside(directory: epath.Path, steps: Sequence[int]) -> None:
             storage.move(directory / str(step), target)
             logger.warning("Moved step %d to %s", step, target)
     multihost.barrier("damaged checkpoints moved")
+
+
+def set_metrics_aside(directory: epath.Path, steps: Sequence[int]) -> None:
+    """Moves damaged metrics to `damaged/`: Orbax reads all when it opens the directory.
+
+    They only rank a step, which stays.
+    """
+    if jax.process_index() == 0:
+        for step in steps:
+            try:
+                saved_metrics(directory / str(step))
+            except ValueError as error:
+                target = directory / _FOLDER / f"{step}-{METRICS}-{uuid.uuid4().hex[:8]}"
+                storage.move(directory / str(step) / METRICS, target)
+                logger.warning("Step %d has no rank: %s; moved to %s", step, error, target)
+    multihost.barrier("damaged metrics moved")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from etils import epath
 
+from t5x_like.core import whole_files
 from t5x_like.core.spelling import nearest
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+
+logger = logging.getLogger(__name__)
 
 WantedStep = int | Literal["best"] | None
 """A step by its number, the best one, or the newest one (None)."""
 
+METRICS = "metrics"
+"""The item of a step, and its file, that has the metrics to rank it by."""
 _PHASE = "phase"
 _LOW = frozenset(
     {"loss", "perplexity", "bits", "nll", "error", "errors", "wer", "cer", "ter", "mae", "mse"}
@@ -73,7 +78,7 @@ class BestMetric:
           CheckpointError: no step has a value of the metric.
         """
         steps = [*steps]
-        ranks = {step: self.rank(saved_metrics(directory / str(step))) for step in steps}
+        ranks = {step: self.rank(_known_metrics(directory / str(step))) for step in steps}
         best = min(steps, key=lambda step: ranks[step])
         if len(ranks[best]) == 1:
             raise CheckpointError(
@@ -110,14 +115,26 @@ def with_phase(metrics: Mapping[str, float], phase: int) -> dict[str, float]:
     return {**metrics, _PHASE: phase}
 
 
+def _known_metrics(directory: epath.Path) -> dict[str, float]:
+    """`saved_metrics`; none, with a message, if they are damaged: the step itself may be good."""
+    try:
+        return saved_metrics(directory)
+    except ValueError as error:
+        logger.warning("Step %s has no rank: %s", directory.name, error)
+        return {}
+
+
 def saved_metrics(directory: epath.Path) -> dict[str, float]:
     """The metrics in the directory of a step, `with_phase`; empty if there are none.
 
     Raises:
-      ValueError: they cannot be read.
+      ValueError: they are damaged.
     """
+    file = directory / METRICS / METRICS
     try:
-        found: dict[str, float] = json.loads((directory / "metrics" / "metrics").read_text())
+        found = whole_files.read_json(file)
     except FileNotFoundError:
         return {}
+    if not all(type(value) in (int, float) for value in found.values()):
+        raise ValueError(f"{file} is damaged: a metric is no number")
     return found

@@ -14,8 +14,10 @@ import jax
 import numpy as np
 import pytest
 import tiny_model as tiny
+from etils import epath
 
 from t5x_like.training import step
+from t5x_like.training.checkpointing import checksums
 from t5x_like.training.checkpointing.checkpoints import CheckpointError, Checkpoints
 from t5x_like.training.optimization import optimizers, schedules
 
@@ -154,14 +156,44 @@ def test_a_damaged_step_is_passed_over(
     assert again.step == 3
 
 
-def test_unreadable_metrics_do_not_stop_a_run(saved: Path) -> None:
+@pytest.mark.parametrize("content", ["{", "[1]", '{"loss": "low"}', "[" * 10**5])
+def test_damaged_metrics_cost_a_step_its_rank_alone(saved: Path, content: str) -> None:
     """Orbax reads every step's metrics when it opens a directory."""
-    truncate(saved / "2" / "metrics" / "metrics")
-    (saved / "2" / "metrics" / "metrics").write_text("{")
+    (saved / "2" / "metrics" / "metrics").write_text(content)
     checkpoints = Checkpoints(saved)
     checkpoints.prepare()
     checkpoints.close()
-    assert checkpoints.steps() == [1, 3]
+    assert checkpoints.steps() == [1, 2, 3]
+    (aside,) = (saved / "damaged").iterdir()
+    assert (aside / "metrics").read_text() == content
+    shutil.rmtree(saved / "3")
+    restored = Checkpoints(saved).restore_latest(lambda _: program().abstract_state)
+    assert restored is not None
+    assert restored.step == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": None},
+        {"leaves": []},
+        {"leaves": {"params/a": [[-1], "float32"]}},
+        {"leaves": {"params/a": [[1], "flaot"]}},
+        {"leaves": {"params/a": [[1], "float32"], "params/a/b": [[1], "float32"]}},
+    ],
+)
+def test_a_step_whose_metadata_are_others_is_damaged(
+    saved: Path, change: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Even with the right checksum: anybody can compute it."""
+    file = saved / "3" / "metadata" / "metadata"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    checksums.remove(epath.Path(saved / "3"))
+    restored = Checkpoints(saved).restore_latest(lambda _: program().abstract_state)
+    assert restored is not None
+    assert restored.step == 2
+    with pytest.raises(CheckpointError, match=r"damaged checkpoint: .*/3/metadata/metadata"):
+        Checkpoints(saved).metadata(3)
 
 
 def test_all_steps_damaged_is_an_error(saved: Path) -> None:
