@@ -88,6 +88,14 @@ def given_settings(args: argparse.Namespace) -> list[str]:
     return bindings(given)
 
 
+def gin_of(args: argparse.Namespace, bindings: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """Gin files, bindings and folders of the flags of `add_gin` and `add_settings`."""
+    from t5x_like.config import gin_files
+
+    recipe = [str(gin_files.find_recipe(args.recipe))] if args.recipe else []
+    return [*recipe, *args.gin_file], [*given_settings(args), *bindings], args.gin_search_paths
+
+
 def sizes(text: str) -> dict[str, int]:
     """The type of `--mesh data=4,tensor=2`; a size of -1 takes the remaining devices."""
     try:

@@ -12,6 +12,7 @@ from t5x_like.cli import errors, host_memory
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
+    "doctor": "look at a run, its hosts and its disks before it starts",
     "eval": "print held-out metrics of a run beside those of baselines",
     "predict": "ask a trained model: answers, blanks, classes, scores, ranks, vectors",
     "plan": "say whether a run fits on absent TPUs: memory, modelled time, traffic, cost",
@@ -25,7 +26,8 @@ COMMANDS = {
     "import": "turn a model of Hugging Face or T5X into a model of t5x_like",
     "export": "write a trained or imported model in Hugging Face's format",
     "launch": "start a run on TPU VMs, Kubernetes, Slurm or hosts over ssh; watch and end it",
-    "plot": "draw the loss curves of one or several runs to a PNG",
+    "plot": "draw the loss curves of one or several runs to a PNG, or other metrics",
+    "report": "write a page about one or several runs: curves, time, energy, restarts",
 }
 MODULES = {"import": "import_weights"}
 """Commands whose module has another name, because theirs is a keyword of Python."""

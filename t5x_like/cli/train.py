@@ -59,11 +59,8 @@ def _train(argv: list[str]) -> int:
 
 def _run(args: argparse.Namespace, bindings: list[str], allowed: frozenset[str]) -> int:
     from t5x_like.api.pretraining import from_gin
-    from t5x_like.config import gin_files
 
-    recipe = [str(gin_files.find_recipe(args.recipe))] if args.recipe else []
-    bindings = [*arguments.given_settings(args), *bindings]
-    run = from_gin([*recipe, *args.gin_file], bindings, args.gin_search_paths)
+    run = from_gin(*arguments.gin_of(args, bindings))
     outcome = run.train(allow_change=sorted(allowed))
     if outcome.status != "preempted" and processes.is_first():
         where = run.run.model_dir

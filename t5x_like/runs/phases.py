@@ -16,8 +16,8 @@ from t5x_like.core.buckets import staging
 from t5x_like.data import mixtures, stream
 from t5x_like.data.samples.randomness import phase_seed
 from t5x_like.evaluation.text_bytes import token_bytes
-from t5x_like.runs import preflight
 from t5x_like.runs.batches import EVALUATION_SEED, PhaseBatches
+from t5x_like.runs.checks import preflight
 from t5x_like.runs.evaluation.in_training import TaskEvaluation, task_evaluation
 from t5x_like.runs.memory.microbatches import with_microbatches
 from t5x_like.runs.run import Run
@@ -75,6 +75,13 @@ class RunPhase:
             for objective in data.task_objectives():
                 preflight.step_works(self.run, program, objective, data.lengths or {})
 
+    def check_vocabulary(self, ids: int, vocabulary: Vocabulary | None) -> None:
+        """Raises ValueError if the model or its completer cannot read so many ids."""
+        pad = None if vocabulary is None else vocabulary.token_ids.pad
+        preflight.vocabulary_fits(self.run.abstract_model, ids, pad)
+        if vocabulary is not None and self.run.completer is not None:
+            self.run.completer.check(vocabulary)
+
     def open_data(
         self,
         same: Callable[[Mapping[str, Any]], None],
@@ -88,12 +95,9 @@ class RunPhase:
         """
 
         def check(ids: int, vocabulary: Vocabulary | None) -> None:
-            pad = None if vocabulary is None else vocabulary.token_ids.pad
-            preflight.vocabulary_fits(self.run.abstract_model, ids, pad)
+            self.check_vocabulary(ids, vocabulary)
             if vocabulary is not None:
                 usable(vocabulary)
-                if self.run.completer is not None:
-                    self.run.completer.check(vocabulary)
             known = {} if vocabulary is None else {"vocabulary": vocabulary.fingerprint}
             same({**self._with_phase(self._settings()), **known})
 

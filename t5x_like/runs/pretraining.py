@@ -15,7 +15,8 @@ from etils import epath
 from t5x_like.config import gin_text
 from t5x_like.data.samples.passes import Passes
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
-from t5x_like.runs import preflight, run_directory
+from t5x_like.runs import run_directory
+from t5x_like.runs.checks import machines, preflight
 from t5x_like.runs.phases import RunPhase, run_phases
 from t5x_like.runs.run import Run
 from t5x_like.runs.run_text import run_text
@@ -72,8 +73,7 @@ def steps(
     ledger = Ledger()
     config, unsaid = _config_text(run) if config is None else (config, [])
     notes = [*notes, *unsaid]
-    agree("the configuration", config.splitlines())
-    agree("the code", [*code_version.lines(_modules(run, config))])
+    agree_on(run, config)
     model_dir = preflight.writable_directory(run.model_dir)
     with run_directory.sole_run(model_dir):
         earlier = RollBacks(model_dir)
@@ -88,8 +88,7 @@ def steps(
                         yield from loop.steps(
                             **parts,
                             safeguards=run.options,
-                            suspected=earlier.suspected,
-                            left_out=earlier.left_out,
+                            times_bad=earlier.times,
                             callback=Callbacks(callbacks),
                         )
                     )
@@ -107,6 +106,12 @@ def _config_text(run: Run) -> tuple[str, list[str]]:
     except ValueError as error:
         reason = f"eval, predict and export will not open this run: {error}"
         return f"# {reason}\n", [reason]
+
+
+def agree_on(run: Run, config: str) -> None:
+    """Raises ProcessError if processes have other configurations or other code; all call it."""
+    agree("the configuration", config.splitlines())
+    agree("the code", [*code_version.lines(_modules(run, config))])
 
 
 def _modules(run: Run, config: str) -> list[str]:
@@ -135,6 +140,11 @@ def _parts(
     programs = _programs(phases)
     for phase, program in zip(phases, programs, strict=True):
         phase.check_program(program)
+    hosts = inventory.all_hosts()
+    state = programs[0].abstract_state
+    for found in (*machines.clocks(hosts), *machines.room(model_dir, state, hosts)):
+        if found.state != "good":
+            log.message(f"Note: {found}.")
     unreached = [phase.label for phase in every if phase not in phases]
     same = functools.partial(preflight.same_run, allow_change=allow_change, unreached=unreached)
     usable = _usable(run, programs[0], fresh=fresh)
@@ -149,7 +159,6 @@ def _parts(
         preflight.evaluated(phase.run, mine)
     batches = _batches(phases, tasks, programs, log=log)
     summary = _summary(run, model_dir, batches)
-    hosts = inventory.all_hosts()
     for line in (*_devices(hosts), *summary, *notes, *_unreached_notes(every[len(phases) :])):
         log.message(line)
     checkpoints = Checkpoints(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
@@ -103,8 +103,7 @@ def steps(
     metadata: Mapping[str, Any],
     log: RunLog,
     safeguards: Safeguards,
-    suspected: Collection[int] = (),
-    left_out: Collection[int] = (),
+    times_bad: Mapping[int, int] = {},
     initial: Callable[[Any], Any] | None = None,
     before_training: Callable[[], None] | None = None,
     callback: Callback | None = None,
@@ -122,8 +121,7 @@ def steps(
       metadata: JSON values that are saved with every checkpoint.
       log: where to report; closed at the end.
       safeguards: what is done about bad numbers and about standing still.
-      suspected: steps that were bad when they were taken before from the same state.
-      left_out: steps whose batches change nothing.
+      times_bad: {step: how often it was bad before}; after the second time it is left out.
       initial: a function from initialised parameters to those of a run that is not resumed.
       before_training: called by process 0 once there is a state to train from.
       callback: an object that process 0 calls while the run trains.
@@ -145,23 +143,14 @@ def steps(
         asked = stack.enter_context(notice_of_leaving())
         stack.callback(lambda: log.close(ended))
         stack.callback(checkpoints.close)
-        dog = stack.enter_context(
-            Watchdog(log.ledger.kind, minutes=safeguards.stall_minutes, asked=asked).watching()
-        )
+        dog = Watchdog(log.ledger.kind, minutes=safeguards.stall_minutes, asked=asked)
+        stack.enter_context(dog.watching())
         checkpoints.prepare()
         health = Health(spike=safeguards.loss_spike, rise=safeguards.loss_rise)
-        state, step = _restore_or_init(
-            phases, checkpoints, key=key, log=log, initial=initial, health=health
-        )
-        if step >= periods.train_steps:
-            log.message(f"Already finished: step {step} of {periods.train_steps}.")
-            ended = Outcome("already_finished", step)
-            return ended
-        stopping = EarlyStopping(checkpoints.best, periods.early_stopping)
-        for earlier, found in log.evaluations(step):
-            stopping.add(earlier, found, phase=_phase_of(earlier - 1, phases).start)
-        if stopping.over():
-            log.message(f"{stopping} Raise EARLY_STOPPING to go on from step {step}.")
+        state, step = _restore_or_init(phases, checkpoints, key, log, initial, health)
+        stopping = _early_stopping(phases, checkpoints, periods, log, step)
+        if over := _over(step, periods, stopping):
+            log.message(over)
             ended = Outcome("already_finished", step)
             return ended
         if before_training is not None and jax.process_index() == 0:
@@ -169,11 +158,7 @@ def steps(
         log.start(step)
         listener.start(_about(checkpoints, metadata, step=step, total=periods.train_steps))
         stack.callback(lambda: listener.end(ended))
-        if health.norm is None:
-            norm = _phase_of(step, phases).program.parameter_norm(state.params)
-            health.norm = float(jax.device_get(norm))
-        vote = Vote()
-        reader = _Reader(log, periods, listener, health=health, dog=dog, suspected=suspected)
+        vote, reader = Vote(), _Reader(log, periods, listener, health, dog, times_bad)
         phase: Phase | None = None
         leaving = stopped = stopped_early = False
         while step < periods.train_steps and not leaving:
@@ -181,18 +166,16 @@ def steps(
                 reader.meter.compiling()
                 phase, stream, compiled = now, now.batches(step - now.start), False
                 if step == phase.start > 0:
-                    log.message(f"A new phase after step {step}.")
-                    health.new_phase()
-                    state = dataclasses.replace(state, carry=phase.program.initial_carry())
+                    state = _in_phase(phase, state, health, log)
             with reader.meter.spending("input_wait"):
                 batch = _next(stream, step=step, total=periods.train_steps)
+            step += 1
             metrics: Mapping[str, Any] = {}
-            if step + 1 in left_out:
-                log.message(f"Leaves out the batch of step {step + 1}, which was bad twice.")
+            if times_bad.get(step, 0) > 1:
+                log.message(f"Leaves out the batch of step {step}, which was bad twice.")
                 state = dataclasses.replace(state, step=state.step + 1)
             else:
                 state, metrics = phase.program.step(state, batch, key)
-            step += 1
             if periods.due("log", step) or periods.saving(step):
                 metrics = _with_norm(metrics, phase.program, state)
             reader.add(step, metrics, vote.cast(asked.is_set()), batch)
@@ -205,18 +188,15 @@ def steps(
             if not compiled:
                 reader.meter.compiled()
                 compiled = True
-
             evaluating = phase.evaluate is not None and periods.due("eval", step)
             if not (leaving or evaluating or periods.saving(step)):
                 continue
             # A checkpoint is saved only if all metrics up to here are finite.
             leaving = reader.read(0) or leaving
             values: Mapping[str, float] = {}
-            with reader.meter.spending("evaluation"):
-                if phase.evaluate is not None and evaluating and not leaving:
-                    values = phase.evaluate(state.eval_params)
-                    log.evaluation(step, values)
-                    listener.evaluate(step, values)
+            if phase.evaluate is not None and evaluating and not leaving:
+                with reader.meter.spending("evaluation"):
+                    reader.evaluated(step, values := phase.evaluate(state.eval_params))
                     stopping.add(step, values, phase=phase.start)
                     leaving = stopped_early = stopping.over()
             if leaving or periods.saving(step):
@@ -224,21 +204,15 @@ def steps(
                     if not periods.saving(step):
                         health.add(step, jax.device_get(_with_norm({}, phase.program, state)))
                     log.keep()
-                    checkpoints.save(
-                        step,
-                        state,
-                        metadata={**metadata, "health": health.saved()},
-                        metrics=values,
-                        phase=phase.start,
-                    )
+                    about = {**metadata, "health": health.saved()}
+                    checkpoints.save(step, state, metadata=about, metrics=values, phase=phase.start)
                     listener.save(step, str(checkpoints.directory))
         log.ledger.turn("checkpoint")  # what was saved last is waited for
         ended = Outcome(_status(step, periods, stopped_early=stopped_early), step)
-        if ended.status == "stopped_early":
-            log.message(str(stopping))
         if ended.status == "preempted":
             checkpoints.wait()
-            log.message(f"Saved step {step}; run the same command to resume.")
+        if text := _farewell(ended, stopping):
+            log.message(text)
         return ended
 
 
@@ -246,6 +220,39 @@ def _status(step: int, periods: Periods, *, stopped_early: bool) -> Status:
     if step == periods.train_steps:
         return "finished"
     return "stopped_early" if stopped_early else "preempted"
+
+
+def _early_stopping(
+    phases: Sequence[Phase], checkpoints: Checkpoints, periods: Periods, log: RunLog, step: int
+) -> EarlyStopping:
+    """What the evaluations up to `step` say."""
+    stopping = EarlyStopping(checkpoints.best, periods.early_stopping)
+    for earlier, found in log.evaluations(step):
+        stopping.add(earlier, found, phase=_phase_of(earlier - 1, phases).start)
+    return stopping
+
+
+def _in_phase(phase: Phase, state: TrainState, health: Health, log: RunLog) -> TrainState:
+    """The state at the start of a phase other than the first."""
+    log.message(f"A new phase after step {phase.start}.")
+    health.new_phase()
+    return dataclasses.replace(state, carry=phase.program.initial_carry())
+
+
+def _over(step: int, periods: Periods, stopping: EarlyStopping) -> str:
+    """Why there is nothing to train; "" if there is."""
+    if step >= periods.train_steps:
+        return f"Already finished: step {step} of {periods.train_steps}."
+    if stopping.over():
+        return f"{stopping} Raise EARLY_STOPPING to go on from step {step}."
+    return ""
+
+
+def _farewell(ended: Outcome, stopping: EarlyStopping) -> str:
+    """What is said last; "" for nothing."""
+    if ended.status == "preempted":
+        return f"Saved step {ended.step}; run the same command to resume."
+    return str(stopping) if ended.status == "stopped_early" else ""
 
 
 def _about(
@@ -268,14 +275,13 @@ class _Reader:
         log: RunLog,
         periods: Periods,
         listener: Callback,
-        *,
         health: Health,
         dog: Watchdog,
-        suspected: Collection[int],
+        times_bad: Mapping[int, int],
     ) -> None:
         self.meter = Meter(log.ledger)
         self._log, self._periods, self._callback = log, periods, listener
-        self._health, self._dog, self._suspected = health, dog, suspected
+        self._health, self._dog, self._times_bad = health, dog, times_bad
         self._unread: collections.deque[tuple[int, Any, Any, Batch]] = collections.deque()
 
     def add(self, step: int, metrics: Any, leave: Any, batch: Batch) -> None:
@@ -301,6 +307,11 @@ class _Reader:
                 self._callback.log(step, values)
         return leaving
 
+    def evaluated(self, step: int, values: Mapping[str, float]) -> None:
+        """Tells the results of an evaluation."""
+        self._log.evaluation(step, values)
+        self._callback.evaluate(step, values)
+
     def _judge(self, step: int, metrics: Mapping[str, Any], batch: Batch) -> None:
         try:
             self._health.add(step, metrics)
@@ -310,7 +321,7 @@ class _Reader:
         if was_skipped(metrics):
             self._log.message(f"Step {step} is skipped: its gradient is not finite.")
             self._keep(step, batch)
-        if step in self._suspected:
+        if self._times_bad.get(step) == 1:
             self._log.message(
                 f"Step {step} was bad and is good from the same state and batch: a chip or its "
                 "memory computes wrongly. See `t5x_like doctor`, and replace that host."
@@ -330,7 +341,6 @@ def _with_norm(metrics: Mapping[str, Any], program: Program, state: TrainState) 
 def _restore_or_init(
     phases: Sequence[Phase],
     checkpoints: Checkpoints,
-    *,
     key: jax.Array,
     log: RunLog,
     initial: Callable[[Any], Any] | None,
@@ -352,6 +362,7 @@ def _restore_or_init(
         params = initial(state.params)
         ema = None if state.ema is None else jax.tree.map(jnp.copy, params)
         state = dataclasses.replace(state, params=params, ema=ema)
+    health.norm = float(program.parameter_norm(state.params))
     return state, 0
 
 

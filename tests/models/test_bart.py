@@ -11,7 +11,7 @@ from flax import nnx
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
 from t5x_like.models import bart
-from t5x_like.runs import preflight
+from t5x_like.runs.checks import preflight
 
 PAD, EOS = 1, 2
 TINY = bart.Config(

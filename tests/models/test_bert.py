@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 from t5x_like.models import bert
-from t5x_like.runs import preflight
+from t5x_like.runs.checks import preflight
 
 TINY = bert.Config(
     vocab_size=50,

@@ -17,7 +17,7 @@ import pytest
 from t5x_like.cli import recipes
 from t5x_like.cli.main import main
 from t5x_like.config import gin_config, gin_files, presets
-from t5x_like.runs import preflight
+from t5x_like.runs.checks import preflight
 from t5x_like.runs.run import Run
 from t5x_like.training import step
 

@@ -15,7 +15,7 @@ from tiny_run import Result, Tiny, files, losses, write_text
 from tokenizers import pre_tokenizers
 
 from t5x_like.data.feature_converters import Encoder
-from t5x_like.runs import preflight
+from t5x_like.runs.checks import preflight
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
 
 

@@ -19,9 +19,11 @@ HOST = Host(
     devices=4,
     device_bytes=16_900_000_000,
     host_bytes=200_000_000_000,
+    free_bytes=190_000_000_000,
     cores=112,
     versions={"jax": "0.10.2", "libtpu": "0.0.42"},
     unused=[],
+    clock=1_800_000_000.0,
 )
 
 

@@ -15,8 +15,8 @@ from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import registry, text_pieces
 from t5x_like.data.stream import Examples
 from t5x_like.evaluation.task_metrics import FunctionMetric, decoder, exact_match
-from t5x_like.runs import preflight
 from t5x_like.runs.batches import EVALUATION_SEED
+from t5x_like.runs.checks import preflight
 from t5x_like.runs.evaluation import answers
 from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
 

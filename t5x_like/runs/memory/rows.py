@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t5x_like.runs import preflight
+from t5x_like.runs.checks import preflight
 
 if TYPE_CHECKING:
     from t5x_like.runs.run import Run

@@ -42,18 +42,13 @@ class RollBacks:
                 ) from error
 
     @property
-    def suspected(self) -> frozenset[int]:
-        """Steps that were bad once."""
-        return frozenset(step for step, times in self._times.items() if times == 1)
-
-    @property
-    def left_out(self) -> frozenset[int]:
-        """Steps that were bad again from the same state."""
-        return frozenset(step for step, times in self._times.items() if times > 1)
+    def times(self) -> dict[int, int]:
+        """{step: how often it was bad}."""
+        return dict(self._times)
 
     def add(self, error: BadStepError) -> bool:
         """Notes a bad step; False if the run must stop instead of going back. All call it."""
-        if not error.of_batch or error.step in self.left_out:
+        if not error.of_batch or self._times.get(error.step, 0) > 1:
             return False
         self._times[error.step] = self._times.get(error.step, 0) + 1
         if len(self._times) > MOST:

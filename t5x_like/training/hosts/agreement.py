@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from t5x_like.training.hosts.multihost import ProcessError
+from t5x_like.training.hosts.multihost import ProcessError, every_text
 
 
 def agree(what: str, lines: Sequence[str]) -> None:
@@ -33,7 +33,7 @@ def agree(what: str, lines: Sequence[str]) -> None:
     differ = np.flatnonzero((digests != digests[0]).any(axis=1)).tolist()
     if not differ:
         return
-    texts = _everywhere(mine)
+    texts = every_text(mine.decode())
     first, other = (texts[n].split("\n") for n in (0, differ[0]))
     pairs = itertools.zip_longest(first, other, fillvalue="nothing")
     here, there = next(pair for pair in pairs if pair[0] != pair[1])
@@ -42,12 +42,3 @@ def agree(what: str, lines: Sequence[str]) -> None:
         f"has {here!r}, process {differ[0]} {there!r}. Start all processes with the same command, "
         "files and version of the code"
     )
-
-
-def _everywhere(text: bytes) -> list[str]:
-    """The text of each process, in their order."""
-    size = np.asarray(multihost_utils.process_allgather(np.array(len(text)))).reshape(-1)
-    padded = np.zeros(int(size.max()), np.uint8)
-    padded[: len(text)] = np.frombuffer(text, np.uint8)
-    every = np.asarray(multihost_utils.process_allgather(padded)).reshape(len(size), -1)
-    return [row[:n].tobytes().decode() for row, n in zip(every, size, strict=True)]

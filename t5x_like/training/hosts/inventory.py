@@ -8,14 +8,14 @@ import importlib.metadata
 import json
 import os
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import jax
-import numpy as np
-from jax.experimental import multihost_utils
 
 from t5x_like.training.hardware import peak_flops
+from t5x_like.training.hosts import multihost
 
 _PACKAGES = ("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")
 _ACCELERATORS = {
@@ -36,9 +36,11 @@ class Host:
       devices: the number of its devices.
       device_bytes: the memory of one; 0 where it is not known.
       host_bytes: the memory of the machine; 0 where it is not known.
+      free_bytes: what is free of it; 0 where it is not known.
       cores: the cores that the process may use.
       versions: the versions of packages that differ between working and broken hosts.
       unused: accelerators of the machine that JAX does not use, each with what to do.
+      clock: its time, in seconds since 1970.
     """
 
     name: str
@@ -47,9 +49,11 @@ class Host:
     devices: int
     device_bytes: int
     host_bytes: int
+    free_bytes: int
     cores: int
     versions: dict[str, str]
     unused: list[str]
+    clock: float
 
 
 def this_host() -> Host:
@@ -63,22 +67,19 @@ def this_host() -> Host:
         devices=len(own),
         device_bytes=int(memory),
         host_bytes=_host_bytes(),
+        free_bytes=_free_bytes(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
         versions=_versions(),
         unused=_unused(jax.default_backend()),
+        clock=time.time(),
     )
 
 
 def all_hosts() -> list[Host]:
     """Those of all processes, in their order. Every process must call this."""
-    mine = this_host()
-    if jax.process_count() == 1:
-        return [mine]
-    text = json.dumps(dataclasses.asdict(mine)).encode()
-    longest = int(multihost_utils.process_allgather(np.array(len(text))).max())
-    padded = np.frombuffer(text.ljust(longest), np.uint8)
-    rows = np.asarray(multihost_utils.process_allgather(padded)).reshape(-1, longest)
-    return [Host(**json.loads(row.tobytes())) for row in rows]
+    multihost.barrier("all hosts")  # so that their clocks are read at the same time
+    texts = multihost.every_text(json.dumps(dataclasses.asdict(this_host())))
+    return [Host(**json.loads(text)) for text in texts]
 
 
 def summary(hosts: Sequence[Host]) -> str:
@@ -130,6 +131,16 @@ def _host_bytes() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return 0
+
+
+def _free_bytes() -> int:
+    """Memory that can be had without swapping, as Linux estimates it."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 0
+    (available,) = (line for line in lines if line.startswith("MemAvailable:"))
+    return int(available.split()[1]) * 1024
 
 
 def _versions() -> dict[str, str]:

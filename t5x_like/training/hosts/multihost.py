@@ -70,6 +70,18 @@ def from_first_process(text: str) -> str:
     return np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes().decode()
 
 
+def every_text(text: str) -> list[str]:
+    """The text of each process, in their order. Every process must call this."""
+    if jax.process_count() == 1:
+        return [text]
+    mine = np.frombuffer(text.encode(), np.uint8)
+    size = np.asarray(multihost_utils.process_allgather(np.array(len(mine)))).reshape(-1)
+    padded = np.zeros(int(size.max()), np.uint8)
+    padded[: len(mine)] = mine
+    every = np.asarray(multihost_utils.process_allgather(padded)).reshape(len(size), -1)
+    return [row[:n].tobytes().decode() for row, n in zip(every, size, strict=True)]
+
+
 def first_process_then_others(name: str, work: Callable[[], T], *, timeout_s: float = _DAY) -> T:
     """The result of `work`: process 0 runs it first; the others run it then, and find its results.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def program(bad_steps: str) -> step.Program:
     return tiny.build(None, tiny.layout(data=2), bad_steps=bad_steps)
 
 
-def train(directory: Path, bad_steps: str, *, left_out: Collection[int] = ()) -> str:
+def train(directory: Path, bad_steps: str, *, left_out: int = 0) -> str:
     """A run of 10 steps; step 6 has a batch of nan."""
     where, out = tiny.layout(data=2), io.StringIO()
 
@@ -105,7 +105,7 @@ def train(directory: Path, bad_steps: str, *, left_out: Collection[int] = ()) ->
         checkpoints=Checkpoints(directory / "checkpoints"),
         metadata={},
         safeguards=Safeguards(),
-        left_out=left_out,
+        times_bad={left_out: 2},
         log=RunLog(directory, total_steps=10, stream=out, tensorboard=False),
     )
     return out.getvalue()
@@ -132,7 +132,7 @@ def test_a_run_stops_skips_or_leaves_out(tmp_path: Path) -> None:
     said = train(skipped, "skip")
     assert "Step 6 is skipped" in said
     assert f"t5x_like show {skipped / bad_batches.FOLDER / 'step_6.npz'}" in said
-    assert "Leaves out the batch of step 6" in train(without, "stop", left_out=[BAD])
+    assert "Leaves out the batch of step 6" in train(without, "stop", left_out=BAD)
     tiny.assert_same(state(skipped), state(without))
     assert int(state(skipped).step) == 10
 

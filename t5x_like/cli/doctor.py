@@ -1,0 +1,54 @@
+"""`t5x_like doctor`: looks at a run, its hosts and its disks, and says what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+
+from t5x_like.cli import arguments, processes
+
+_EPILOG = """\
+examples:
+  t5x_like doctor --recipe bert_base --corpus 'data/*.jsonl.gz'
+  srun t5x_like doctor --distributed --recipe bert_base --model_dir /share/bert
+
+The arguments are those of `t5x_like train`. Nothing is made or trained. The status is 1 if the run
+cannot work.
+"""
+_MARKS = {"good": "ok", "note": "note", "bad": "WRONG"}
+
+
+def main(argv: list[str]) -> int:
+    """Prints the findings as they come."""
+    parser = argparse.ArgumentParser(
+        prog="t5x_like doctor",
+        description="Looks at a run, its hosts and its disks before it starts: devices, versions "
+        "and clocks of all hosts, same settings and code, mesh, data, directory, room.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments.add_gin(parser, default="runs/local.gin")
+    arguments.add_settings(parser)
+    arguments.add_seqio(parser)
+    processes.add_distributed(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    args, bindings = arguments.parse(parser, argv)
+    arguments.use_seqio_flags(args)
+    with processes.joined(args):
+        return _examine(args, bindings)
+
+
+def _examine(args: argparse.Namespace, bindings: list[str]) -> int:
+    from t5x_like.api.pretraining import from_gin
+    from t5x_like.runs.checks import doctor
+
+    found = from_gin(*arguments.gin_of(args, bindings))
+    findings = []
+    for one in doctor.examine(found.run, found.config or ""):
+        findings.append(one)
+        if processes.is_first() and not args.json:
+            print(f"{_MARKS[one.state]:5}  {one}", flush=True)
+    if processes.is_first() and args.json:
+        print(json.dumps([dataclasses.asdict(one) for one in findings], indent=1))
+    return int(any(one.state == "bad" for one in findings))
