@@ -54,7 +54,7 @@ def read_config(model_dir: epath.Path) -> str:
     """The resolved configuration as gin text.
 
     Raises:
-      ValueError: this is not the directory of a run.
+      ValueError: this is not the directory of a run, or its configuration is no text.
     """
     if not has_config(model_dir):
         advice = ""
@@ -66,7 +66,10 @@ def read_config(model_dir: epath.Path) -> str:
                 f"{model_dir} --to DIR`"
             )
         raise ValueError(f"{model_dir} holds no run: there is no {_CONFIG} in it{advice}")
-    return (model_dir / _CONFIG).read_text()
+    try:
+        return (model_dir / _CONFIG).read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{model_dir / _CONFIG} is damaged: {error}") from error
 
 
 def load_config(model_dir: epath.Path, modules: Collection[str] = ()) -> None:
