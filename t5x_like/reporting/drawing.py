@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _LABELS = {"loss": "loss per target (nats)"}
 _INK = "#123456"
 """Stands for the colour of the page's text."""
+_COLOURS = ("#3d8fe0", "#e0703d", "#2fa866", "#a972d6", "#c9a227", "#d6568c", "#6f8fa8", "#8a9a3b")
+"""Seen on white and on black."""
 _LONGEST = 60
 
 
@@ -55,9 +57,11 @@ def plot(
 def svg(runs: Sequence[RunCurves], names: Sequence[str]) -> str:
     """The same as an SVG element for a page, whose colour of text it takes."""
     import matplotlib
+    from matplotlib.rcsetup import cycler
 
     inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     settings: dict[str, Any] = {
+        "axes.prop_cycle": cycler("color", _COLOURS),
         **dict.fromkeys(inked, _INK),
         "grid.color": _INK,
         "legend.facecolor": "none",

@@ -85,7 +85,7 @@ def held_out_baselines(
       token_bytes: as in `evaluator.evaluate`.
     """
     counts = text_counts(tasks)
-    found = {}
+    found: Metrics = {}
     for examples in validation:
         task = examples.task
         if not counts[task.name].ndim:

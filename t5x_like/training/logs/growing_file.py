@@ -40,6 +40,15 @@ class GrowingFile:
             self._waiting.append(line + "\n")
             self._write()
 
+    def flush(self) -> None:
+        """Writes what waits.
+
+        Raises:
+          OSError: it cannot be written now.
+        """
+        with self._lock:
+            self._write()
+
     def _write(self) -> None:
         if self._whole is not None:
             whole_files.write(self._path, self._whole.encode())

@@ -38,6 +38,14 @@ class MetricsFile:
         finite = {k: (v if math.isfinite(v) else None) for k, v in values.items()}
         self._file.add(_text({"step": step, **finite}))
 
+    def flush(self) -> None:
+        """Writes lines that wait.
+
+        Raises:
+          OSError: they cannot be written now.
+        """
+        self._file.flush()
+
 
 def read_metrics(path: epath.PathLike) -> list[dict[str, Any]]:
     """The lines of a `metrics.jsonl`, without those that are damaged or incomplete."""

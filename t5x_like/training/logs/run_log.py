@@ -208,6 +208,10 @@ class RunLog:
             status = "failed" if outcome is None else outcome.status
             self._note(status=status)
             self._summarise(status)
+            with self._going_on("write the log"):
+                self._metrics.flush()
+            with self._going_on(f"write {LOG_FILE}"):
+                self._text.flush()
         self._send()
         self._sender = None
         self._closed = True

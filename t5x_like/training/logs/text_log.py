@@ -52,6 +52,15 @@ class TextLog:
         else:
             self._file.add(self._line(now, text))
 
+    def flush(self) -> None:
+        """Writes lines that could not be written before.
+
+        Raises:
+          OSError: they cannot be written now.
+        """
+        if self._file is not None:
+            self._file.flush()
+
     def _line(self, now: float, text: str) -> str:
         date = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
         body = text.strip().replace("\n", "\n    ")

@@ -1,0 +1,76 @@
+"""`t5x_like report`: writes a page about one or several runs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+
+from t5x_like.core.buckets import sending
+
+_EPILOG = """\
+examples:
+  t5x_like report runs/mine
+  t5x_like report runs/mine runs/other --output compared.html
+  t5x_like report runs/mine --pue 1.1 --kg_co2e_per_kwh 0.05 --watts_per_device 250
+
+The page needs no network and no other file. It has what the run's directory says, and names what is
+missing there. docs/reports.md says what the numbers mean.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Writes the page and prints its path."""
+    parser = argparse.ArgumentParser(
+        prog="t5x_like report",
+        description="Writes a page about one or several runs: curves beside baselines, time by "
+        "kind, restarts, checkpoints, energy, versions, configuration.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's MODEL_DIR")
+    parser.add_argument(
+        "--output", metavar="FILE", help="the page (default: report.html in the first RUN)"
+    )
+    group = parser.add_argument_group("energy")
+    for name, (metavar, what) in _GIVEN.items():
+        group.add_argument(f"--{name}", type=_amount, metavar=metavar, help=what)
+    args = parser.parse_args(argv)
+    if args.pue is not None and args.pue < 1:
+        parser.error("--pue is what a data centre takes for each watt of its machines: at least 1")
+
+    from t5x_like.reporting.report import report
+    from t5x_like.training.logs.energy import Assumptions
+
+    given = {
+        "pue": args.pue,
+        "kg_per_kwh": args.kg_co2e_per_kwh,
+        "watts_per_device": args.watts_per_device,
+    }
+    known = {name: value for name, value in given.items() if value is not None}
+    page = report(args.runs, Assumptions(**known))
+    output = args.output or f"{args.runs[0].rstrip('/')}/report.html"
+    with sending.written(output) as file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page, encoding="utf-8")
+    print(f"wrote {output}")
+    return 0
+
+
+_GIVEN = {
+    "pue": ("PUE", "power usage effectiveness of the data centre (default: 1.58)"),
+    "kg_co2e_per_kwh": ("KG", "emissions of the site's electricity (default: 0.4327)"),
+    "watts_per_device": (
+        "W",
+        "power of a device with its share of the host, in place of what was measured or assumed",
+    ),
+}
+
+
+def _amount(text: str) -> float:
+    value = math.nan
+    with contextlib.suppress(ValueError):
+        value = float(text)
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"not a number of at least 0: {text!r}")
+    return value

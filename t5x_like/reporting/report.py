@@ -1,0 +1,94 @@
+"""The report of one run or several: a page that needs no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from etils import epath
+
+from t5x_like.reporting import drawing
+from t5x_like.reporting.markup import count, duration, heading, page, share, short, table
+from t5x_like.reporting.run_files import RunFiles, read_run
+from t5x_like.reporting.sections import about_run
+from t5x_like.training.logs.energy import Assumptions, energy
+
+_CURVES = (
+    ("Learning rate", "train/learning_rate"),
+    ("Norm of the gradient", "train/grad_norm"),
+    ("Throughput", "train/tokens_per_second"),
+)
+
+
+def report(directories: Sequence[epath.PathLike], given: Assumptions) -> str:
+    """The page about runs.
+
+    Args:
+      directories: their directories.
+      given: what the site takes and emits.
+
+    Raises:
+      ValueError: a directory holds nothing of a run.
+    """
+    runs = [read_run(directory) for directory in directories]
+    title = ", ".join(run.name for run in runs)
+    parts = [heading(f"Report of {title}", 1), _numbers(runs, given), *_curves(runs)]
+    for run in runs:
+        parts += about_run(run, given)
+    return page(f"Report of {title}", parts)
+
+
+def _numbers(runs: Sequence[RunFiles], given: Assumptions) -> str:
+    """The numbers of runs beside each other."""
+    rows: dict[str, Callable[[RunFiles], str]] = {
+        "status": lambda run: str(run.numbers.get("status", "")),
+        "steps": _steps,
+        "parameters": lambda run: count(run.number("parameters")),
+        "tokens": lambda run: count(run.number("tokens")),
+        "rows": lambda run: count(run.number("rows")),
+        "FLOPs of the model": lambda run: short(run.number("flops"), "FLOPs"),
+        "wall time": lambda run: duration(run.number("wall_seconds")),
+        "goodput": lambda run: share(run.number("goodput")),
+        "tokens a second": lambda run: count(run.number("tokens_per_second")),
+        "steps a second": lambda run: short(run.number("steps_per_second")),
+        "MFU": lambda run: share(run.number("mfu")),
+        "peak memory of a device": lambda run: short(run.number("memory", "device"), "B"),
+        "peak memory of host 0": lambda run: short(run.number("memory", "host"), "B"),
+        "energy": lambda run: short(_energy(run, given, "kwh"), "Wh"),
+        "emissions": lambda run: short(_energy(run, given, "kg_co2e"), "g CO2e"),
+    }
+    cells = [(name, *(of(run) for run in runs)) for name, of in rows.items()]
+    return table(
+        [row for row in cells if any(row[1:])],
+        header=("", *(run.name for run in runs)) if len(runs) > 1 else (),
+    )
+
+
+def _steps(run: RunFiles) -> str:
+    done = run.number("steps")
+    whole = run.number("train_steps")
+    if done is None:
+        return f"{run.curves.end:,} by metrics.jsonl" if run.curves.end else ""
+    return f"{done:,.0f} of {whole:,.0f}" if whole else count(done)
+
+
+def _energy(run: RunFiles, given: Assumptions, name: str) -> float | None:
+    found = energy(run.starts, given)[name]
+    return None if found is None else 1000 * found
+
+
+def _curves(runs: Sequence[RunFiles]) -> Iterator[str]:
+    curves = [run.curves for run in runs]
+    losses = [name for run in curves for name in run.losses()]
+    compared = [name.rpartition("/")[2] for run in curves for name in run.baselines]
+    panels = {"Loss": losses}
+    for metric in dict.fromkeys(compared):
+        same = [n for run in curves for n in run.values if n.rpartition("/")[2] == metric]
+        if not {*same} & {*losses}:
+            panels[metric] = same
+    panels |= {
+        title: [n for run in curves for n in run.values if n == name] for title, name in _CURVES
+    }
+    for title, names in panels.items():
+        if names:
+            yield heading(title)
+            yield drawing.svg(curves, [*dict.fromkeys(names)])
