@@ -286,6 +286,28 @@ def test_plot_draws_one_run_and_several(run: Path, cli: Cli, tmp_path: Path) -> 
         assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_plot_draws_the_metrics_that_are_named(run: Path, cli: Cli, tmp_path: Path) -> None:
+    output = tmp_path / "accuracy.png"
+    assert cli("plot", str(run), "--metrics=*accuracy", f"--output={output}").status == 0
+    assert output.read_bytes().startswith(b"\x89PNG")
+    wrong = cli("plot", str(run), "--metrics=train/los")
+    assert "error: --metrics: no metric is named 'train/los'; nearest: train/loss" in wrong.err
+
+
+def test_report_is_a_page_about_the_run(run: Path, cli: Cli, tmp_path: Path) -> None:
+    output = tmp_path / "pages" / "run.html"
+    assert cli("report", str(run), f"--output={output}").out == f"wrote {output}\n"
+    page = output.read_text()
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["status"] == "finished"
+    assert f"{summary['tokens']:,.0f}" in page
+    assert "<svg" in page
+    assert "There is no" not in page
+    wrong = cli("report", str(run), "--pue=0.5")
+    assert wrong.status == 2
+    assert "at least 1" in wrong.err
+
+
 def test_run_says_its_whole_configuration(run: Path) -> None:
     config = (run / "config.gin").read_text()
     assert "TRAIN_STEPS = 20" in config

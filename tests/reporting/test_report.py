@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from t5x_like.reporting.report import report
 from t5x_like.reporting.markup import page
+from t5x_like.reporting.report import report
 from t5x_like.reporting.run_files import read_run
 from t5x_like.reporting.sections import about_run
 from t5x_like.training.logs.energy import Assumptions
