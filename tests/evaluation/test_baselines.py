@@ -94,6 +94,17 @@ def test_special_targets_are_as_frequent_beside_text_as_in_the_rows() -> None:
     assert baselines.with_special_targets(counts, [without], ids) == pytest.approx(counts)
 
 
+def test_sentinels_are_special_unless_the_text_has_them() -> None:
+    rows = {
+        "decoder_target_tokens": np.array([[9, 5, 8, 7]]),
+        "decoder_loss_weights": np.ones((1, 4), np.float32),
+    }
+    counts = np.array([0, 0, 0, 0, 0, 90, 0, 10, 0, 0])
+    ids = TokenIds(vocab_size=10, sentinels=3)
+    found = baselines.with_special_targets(counts, [rows], ids)
+    assert found == pytest.approx([0, 0, 0, 0, 0, 90, 0, 10, 50, 50])
+
+
 def test_unigram_of_a_language_model_has_bits_per_byte() -> None:
     rows = {
         "decoder_target_tokens": np.array([[2, 3, 1]]),

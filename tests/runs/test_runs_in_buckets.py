@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -88,6 +89,12 @@ def test_hosts_without_a_shared_disk_train_as_on_one(
         run = storage.path(f"{kind}://mine/run")
         assert_same_state(run, straight)
         assert losses(run) == losses(straight)
+        assert json.loads((run / "summary.json").read_text())["status"] == "finished"
+        said = (run / "log.txt").read_text()
+        assert said.index("start 1 ") < said.index("start 2 ")
+        page = tiny.cli("report", str(run), f"--output={tiny.root / 'report.html'}")
+        assert page.status == 0, page.err
+        assert "There is no" not in (tiny.root / "report.html").read_text()
         export = tiny.cli("export", "--from", str(run), "--to", f"{kind}://mine/exported")
         assert export.status == 0, export.err
         assert "exported/model.safetensors" in storage.files_below(f"{kind}://mine")

@@ -181,7 +181,8 @@ class RunLog:
         """
         if self._active and start not in self._baselines:
             self._baselines.add(start)
-            self._write(start, {f"baseline/{name}": value for name, value in compute().items()})
+            if found := compute():
+                self._write(start, {f"baseline/{name}": value for name, value in found.items()})
 
     def message(self, text: str) -> None:
         """Shows a line to the user."""

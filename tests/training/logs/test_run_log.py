@@ -48,6 +48,26 @@ def test_starting_at_a_step_drops_what_comes_after_it(tmp_path: Path) -> None:
     assert [(line["step"], line["train/loss"]) for line in found] == [(10, 2.5), (20, 2.5), (30, 1)]
 
 
+def test_baselines_are_logged_once_a_phase(tmp_path: Path) -> None:
+    asked = []
+
+    def compute() -> dict[str, float]:
+        asked.append(1)
+        return {"docs/loss": 3.0} if len(asked) > 1 else {}
+
+    made = log(tmp_path)
+    for phase in (0, 15, 0, 15):
+        made.baselines(phase, compute)
+    assert len(asked) == 2
+    assert metrics_file.read_metrics(tmp_path / "metrics.jsonl") == [
+        {"step": 15, "baseline/docs/loss": 3.0}
+    ]
+    log(tmp_path, step=20).baselines(15, compute)
+    assert len(asked) == 2
+    log(tmp_path, step=10).baselines(15, compute)  # the phase has not begun: its line is dropped
+    assert len(asked) == 3
+
+
 DAMAGED = [
     b'{"step": 20, "tra\xb0n/loss": 2.5}',
     b"7",
