@@ -281,7 +281,10 @@ def _note(line: str) -> None:
 
 def _is_run(directory: epath.Path) -> bool:
     """Whether the directory is a run's: imported weights have no task."""
-    parsed = gin_text.read(run_directory.read_config(directory))
+    try:
+        parsed = gin_text.read(run_directory.read_config(directory))
+    except (SyntaxError, RecursionError):  # it is damaged, which its reader says
+        return False
     return any(one.selector.rpartition(".")[2] == "Run" for one in parsed.bindings)
 
 

@@ -315,7 +315,7 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
         raise
     except (SyntaxError, tokenize.TokenError) as error:  # the second: a string without an end
         # Python's message ends with the address of what it could not read.
-        reason = str(error.args[0]).partition("malformed node")[0].partition("\n")[0].rstrip(".")
+        reason = str(error).partition("malformed node")[0].partition("\n")[0].rstrip(".")
         raise ConfigError(
             f"not a Python value {where}: {reason}{': ' * bool(reason)}a string needs its own "
             "quotes, as in NAME=\"'text'\""

@@ -88,6 +88,19 @@ def load_config(model_dir: epath.Path, modules: Collection[str] = ()) -> None:
     gin_config.load_text(text, where=f"the configuration of {model_dir}", modules=names)
 
 
+@contextlib.contextmanager
+def named(model_dir: object) -> Iterator[None]:
+    """Names the directory in errors of what its configuration makes.
+
+    Raises:
+      ConfigError: in place of that of the block.
+    """
+    try:
+        yield
+    except gin_config.ConfigError as error:
+        raise gin_config.ConfigError(f"the configuration of {model_dir}: {error}") from error
+
+
 def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
     """The vocabulary the run was trained with."""
     with tempfile.TemporaryDirectory() as local:

@@ -122,13 +122,9 @@ def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
     """
     with gin_config.temporary_configuration():
         run_directory.load_config(storage.path(directory), modules)
-        try:
+        with run_directory.named(directory):
             make: Callable[..., Any] = gin_config.without_gin(gin_config.macro("MODEL"))
             return gin_config.call(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
-        except gin_config.ConfigError as error:
-            raise gin_config.ConfigError(
-                f"the configuration of {directory} makes no model: {error}"
-            ) from error
 
 
 def _best_metric(directory: epath.Path, modules: Collection[str]) -> str:

@@ -80,7 +80,8 @@ def load(
     with gin_config.temporary_configuration():
         run_directory.load_config(directory, modules)
         gin_config.bind(bindings)
-        run = gin_run.without_gin(gin_run.build())
+        with run_directory.named(model_dir):
+            run = gin_run.without_gin(gin_run.build())
     # The caller chooses the rows: its devices may not be those that trained the model.
     shards = run.layout.batch_shards
     rows = -(-_ROWS // shards) * shards if rows is None else rows

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from pathlib import Path
 
 from hypothesis import strategies as st
 from mutations import of_bytes, of_text, one_of
 
+from t5x_like.api import loaded_model
 from t5x_like.config import gin_config
 from t5x_like.config.object_text import model_text
 from t5x_like.models import bart, bert, t5
-from t5x_like.runs import saved_model
+from t5x_like.training.checkpointing.checkpoints import CheckpointError
 
 SIZES = {"vocab_size": 9, "d_model": 4, "d_ff": 6, "num_heads": 2}
 MINE = """\
@@ -49,18 +52,24 @@ def make(folder):
         (folder / name).mkdir()
         text = model_text(model, title="A model.")
         (folder / name / "config.gin").write_text(text)
+    with gin_config.temporary_configuration():
+        given = ["MODEL_DIR='x'", "CORPUS='x.txt'"]
+        gin_config.load([str(Path(__file__).parent.parent / "runs" / "tiny.gin")], given)
+        (folder / "run").mkdir()
+        (folder / "run" / "config.gin").write_text(gin_config.config_text())
     (folder / "mine").mkdir()
     (folder / "mine" / "my.gin").write_text(MINE)
     (folder / "mine" / "part.gin").write_text("RATE = 1.0\nNAMES = ['a', ('b', {'c': None})]\n")
 
 
 def read(folder):
-    if not (folder / "my.gin").exists():
-        saved_model.abstract_model(str(folder))
+    if (folder / "my.gin").exists():
+        with gin_config.temporary_configuration():
+            gin_config.load([str(folder / "my.gin")], extra_folders=[str(folder)])
+            gin_config.config_text()
         return
-    with gin_config.temporary_configuration():
-        gin_config.load([str(folder / "my.gin")], extra_folders=[str(folder)])
-        gin_config.config_text()
+    with contextlib.suppress(CheckpointError):  # there is none
+        loaded_model.load(str(folder))
 
 
 def damage(draw, files):
