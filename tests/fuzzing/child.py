@@ -21,7 +21,7 @@ from typing import Any
 from t5x_like.cli import errors
 
 ALLOWANCE = 1 << 30
-"""Bytes that opening a small file may need."""
+"""Bytes that opening a small file may need, where a reader's tests do not say less."""
 
 
 def _memory() -> int:
@@ -44,8 +44,8 @@ def _unlimited() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (_memory() + ALLOWANCE, resource.RLIM_INFINITY))
+def _limited(allowance: int) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (_memory() + allowance, resource.RLIM_INFINITY))
 
 
 def make(reader: ModuleType, folder: Path) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def make(reader: ModuleType, folder: Path) -> dict[str, Any]:
 
 def read(reader: ModuleType, folder: Path) -> dict[str, Any]:
     """What a user of the command line sees: nothing, one message, or a traceback."""
-    _limited()
+    _limited(getattr(reader, "ALLOWANCE", ALLOWANCE))
     try:
         reader.read(folder)
     except BaseException as error:

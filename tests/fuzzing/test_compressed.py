@@ -13,6 +13,9 @@ from t5x_like.data.corpora.text_files import TextFiles
 
 TEXT = "".join(f"document {i} é\n\n" for i in range(300)).encode()
 ROWS = "".join(json.dumps({"text": f"document {i}"}) + "\n" for i in range(300)).encode()
+LARGE = 32 << 20
+ALLOWANCE = 256 << 20
+"""Less than what the streams become: they are read a part at a time."""
 
 
 def make(folder):
@@ -25,7 +28,7 @@ def make(folder):
     # Little that becomes a lot, and a line without an end.
     for suffix, compress in ways.items():
         (folder / f"large-{suffix}").mkdir()
-        content = compress(bytes(200 << 20))
+        content = compress(bytes(LARGE))
         (folder / f"large-{suffix}" / f"a.txt.{suffix}").write_bytes(content)
 
 
@@ -38,7 +41,7 @@ def read(folder):
 
 def damage(draw, files):
     def again(draw, content):
-        return content * draw(st.integers(2, 9))
+        return content * draw(st.integers(2, 12))
 
     return one_of(draw, files, draw(st.sampled_from([of_bytes, of_bytes, again])), [*files])
 

@@ -83,7 +83,7 @@ def test_a_damaged_file_is_no_vocabulary(tmp_path):
     (tmp_path / "vocab.txt").write_text(BERTS)
     assert from_files.find(tmp_path)[0] is None
     (tmp_path / "tokenizer_config.json").write_text("[]")
-    assert "tokenizer_config.json is damaged: it holds no JSON object" in from_files.find(tmp_path)[1]
+    assert "config.json is damaged: it holds no JSON object" in from_files.find(tmp_path)[1]
 
 
 @pytest.mark.parametrize("lower", [True, False])
