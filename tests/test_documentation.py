@@ -129,7 +129,8 @@ def registries_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_page_about_tasks_works(capsys: pytest.CaptureFixture[str]) -> None:
     """Its files are written and its commands run, in their order."""
     page = (DOCS / "new_task.md").read_text(encoding="utf-8")
-    few = {"train": ["--train_steps=2"], "eval": ["--batches=1"]}
+    small = ["--train_steps=2", "--batch_size=16", "--gin.EVAL_BATCHES=1"]
+    few = {"train": small, "eval": ["--batches=1", "--batch_size=16"]}
     said: dict[str, str] = {}
     for language, block in re.findall(r"```(python|sh)\n(.*?)```", page, re.DOTALL):
         if language == "python":

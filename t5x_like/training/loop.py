@@ -196,7 +196,7 @@ def steps(
             values: Mapping[str, float] = {}
             if phase.evaluate is not None and evaluating and not leaving:
                 with reader.meter.spending("evaluation"):
-                    reader.evaluated(step, values := phase.evaluate(state.eval_params))
+                    values = reader.judged(step, phase.evaluate(state.eval_params), phase.start)
                     stopping.add(step, values, phase=phase.start)
                     leaving = stopped_early = stopping.over()
             if leaving or periods.saving(step):
@@ -307,10 +307,17 @@ class _Reader:
                 self._callback.log(step, values)
         return leaving
 
-    def evaluated(self, step: int, values: Mapping[str, float]) -> None:
-        """Tells the results of an evaluation."""
+    def judged(self, step: int, values: Mapping[str, float], start: int) -> Mapping[str, float]:
+        """Tells and judges the results of an evaluation in the phase after `start` steps.
+
+        Raises:
+          BadStepError: the run has lost what it had learned.
+        """
         self._log.evaluation(step, values)
         self._callback.evaluate(step, values)
+        if warning := self._health.compare(step, values, self._log.baseline(start)):
+            self._log.message(warning)
+        return values
 
     def _judge(self, step: int, metrics: Mapping[str, Any], batch: Batch) -> None:
         try:

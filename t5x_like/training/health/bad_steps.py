@@ -8,6 +8,7 @@ from typing import Any
 
 from t5x_like.core import exit_status
 from t5x_like.core.protocols import metric_value
+from t5x_like.training.hosts import multihost
 from t5x_like.training.metrics import NonFiniteError, check_finite
 
 WAYS = ("stop", "skip", "roll_back")
@@ -22,6 +23,8 @@ NORM_RISE = 100.0
 MOST_SKIPPED = 10
 """How many steps in a row may be skipped."""
 
+_SOON = 1000
+"""After so many steps a model should know more than frequencies."""
 _WINDOW = 100
 """The steps of the mean of the loss."""
 
@@ -56,6 +59,7 @@ class Health:
       best: the lowest mean so far.
       norm: the norm of the parameters when the run began.
       skipped: the number of steps in a row that made no update.
+      learned: whether an evaluation was better than a model that knows frequencies alone.
     """
 
     spike: float | None = None
@@ -65,10 +69,11 @@ class Health:
     best: float | None = None
     norm: float | None = None
     skipped: int = 0
+    learned: bool = False
 
     def saved(self) -> dict[str, Any]:
         """What `restore` needs."""
-        names = ("steps", "mean", "best", "norm", "skipped")
+        names = ("steps", "mean", "best", "norm", "skipped", "learned")
         return {name: getattr(self, name) for name in names}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -78,7 +83,7 @@ class Health:
 
     def new_phase(self) -> None:
         """The losses of the next steps do not compare with those so far."""
-        self.steps, self.mean, self.best = 0, 0.0, None
+        self.steps, self.mean, self.best, self.learned = 0, 0.0, None, False
 
     def add(self, step: int, metrics: Mapping[str, tuple[Any, Any]]) -> None:
         """Judges a step by its metrics, {name: (sum, weight)}, which are on the host.
@@ -114,6 +119,44 @@ class Health:
                 "a checkpoint before the rise.",
                 of_batch=False,
             )
+
+    def compare(
+        self, step: int, values: Mapping[str, float], baselines: Mapping[str, float]
+    ) -> str:
+        """Judges an evaluation by what a model that knows frequencies alone would have.
+
+        All processes call it; the first, which has the baselines, decides.
+
+        Returns:
+          A warning; "" for none.
+
+        Raises:
+          BadStepError: the losses were below those of such a model, and no longer are.
+        """
+        pairs = [
+            (values[name], baselines[name])
+            for name in sorted(baselines.keys() & values.keys())
+            if name.endswith("loss")
+        ]
+        known, worse = (
+            bool(multihost.everywhere(found)[0])
+            for found in (bool(pairs), all(a >= b for a, b in pairs))
+        )
+        if not known:
+            return ""
+        if not worse:
+            self.learned = True
+            return ""
+        shown = ", ".join(f"{a:.4g} where it is {b:.4g}" for a, b in pairs)
+        what = f"the held-out loss is no better than that of words' frequencies ({shown})"
+        if self.learned:
+            raise BadStepError(
+                step,
+                f"{what}, and was better before",
+                "The run has diverged: lower the learning rate, and start from a good checkpoint.",
+                of_batch=False,
+            )
+        return f"After {step} steps {what}: nothing is learned yet." if step >= _SOON else ""
 
     def _add_skipped(self, step: int, metrics: Mapping[str, tuple[Any, Any]]) -> None:
         self.skipped = self.skipped + 1 if was_skipped(metrics) else 0

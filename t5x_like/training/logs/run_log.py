@@ -126,7 +126,7 @@ class RunLog:
         with self._going_on(f"write {STARTS_FILE}"):
             self._account.begin()
         self._started = True
-        self._baselines = {line["step"] for line in before if _has_baselines(line)}
+        self._baselines = {line["step"]: found for line in before if (found := _baselines(line))}
         if self._tensorboard:
             self._events = EventFiles(Path(self._files) / "tensorboard", first_step=step + 1)
         if self._stream.isatty():
@@ -180,9 +180,13 @@ class RunLog:
         Once a phase: `compute` is not called if the log has it already.
         """
         if self._active and start not in self._baselines:
-            self._baselines.add(start)
-            if found := compute():
+            found = self._baselines[start] = dict(compute())
+            if found:
                 self._write(start, {f"baseline/{name}": value for name, value in found.items()})
+
+    def baseline(self, start: int) -> Mapping[str, float]:
+        """What `baselines` logged for a phase; empty in other processes."""
+        return self._baselines.get(start, {})
 
     def message(self, text: str) -> None:
         """Shows a line to the user."""
@@ -285,8 +289,12 @@ class RunLog:
             self._failing.discard(what)
 
 
-def _has_baselines(line: Mapping[str, Any]) -> bool:
-    return any(name.startswith("baseline/") for name in line)
+def _baselines(line: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        name.removeprefix("baseline/"): value
+        for name, value in line.items()
+        if name.startswith("baseline/")
+    }
 
 
 def _summary(values: Mapping[str, float]) -> str:

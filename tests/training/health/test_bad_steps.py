@@ -77,6 +77,17 @@ def test_it_continues_from_what_a_checkpoint_has() -> None:
     assert fed(second, *losses[70:]) == whole
 
 
+def test_evaluations_are_compared_with_frequencies() -> None:
+    baselines = {"text/loss": 5.0, "text/accuracy": 0.1}
+    health = Health()
+    assert health.compare(20, {"text/loss": 6.0, "text/accuracy": 0.0}, baselines) == ""
+    assert "nothing is learned yet" in health.compare(2000, {"text/loss": 6.0}, baselines)
+    assert health.compare(3000, {"text/loss": 4.0}, baselines) == ""
+    assert health.compare(3000, {"text/loss": 9.0}, {}) == ""
+    with pytest.raises(BadStepError, match="and was better before"):
+        health.compare(4000, {"text/loss": 5.1}, baselines)
+
+
 def test_many_skipped_steps_in_a_row_stop_the_run() -> None:
     health = Health()
     for n in range(MOST_SKIPPED):
