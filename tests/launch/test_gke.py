@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from t5x_like.core.exit_status import FINAL
+
 DIGEST = "us-docker.pkg.dev/mine/images/t5x_like@sha256:" + "a" * 64
 CRD = Path(__file__).parent / "jobset_v1alpha2.json"
 TRAIN = ["--", "train", "--model_dir=gs://bucket/run"]
@@ -114,7 +116,7 @@ def test_final_ends_fail_the_jobset_and_others_restart_it(bench):
     (one,) = jobset["spec"]["replicatedJobs"]
     (rule,) = one["template"]["spec"]["podFailurePolicy"]["rules"]
     assert rule["action"] == "FailJob"
-    assert rule["onExitCodes"]["values"] == [2, 6, 40]
+    assert rule["onExitCodes"]["values"] == [n for n in FINAL if n]
     assert [rule["action"] for rule in jobset["spec"]["failurePolicy"]["rules"]] == [
         "FailJobSet",
         "RestartJobSet",

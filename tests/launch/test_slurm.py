@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from t5x_like.core.exit_status import FINAL
+
 TRAIN = ["--", "train", "--model_dir=/shared/run"]
 # Runs the task once for each process, as srun does.
 SRUN = r"""#!/bin/bash
@@ -137,7 +139,7 @@ def test_a_failure_queues_the_job_again(bench, words, status):
     assert queued_again(bench) == 1
 
 
-@pytest.mark.parametrize("status", [2, 6, 40])
+@pytest.mark.parametrize("status", [n for n in FINAL if n])
 def test_some_ends_are_final(bench, words, status):
     assert bench.launch("run", *words, *TRAIN) == 0, bench.err
     bench.write("statuses", str(status))

@@ -8,6 +8,8 @@ import signal
 
 import pytest
 
+from t5x_like.core.exit_status import FINAL
+
 
 @pytest.fixture
 def words(bench) -> list[str]:
@@ -72,7 +74,7 @@ def test_it_starts_again_until_it_is_done(bench, words, monkeypatch):
     assert all(line.startswith("[node1] ") for line in bench.out.splitlines())
 
 
-@pytest.mark.parametrize("status", [2, 6, 40])
+@pytest.mark.parametrize("status", [n for n in FINAL if n])
 def test_some_ends_are_final(bench, words, status):
     bench.write("statuses", str(status))
     assert bench.launch("run", *words, "--watch", *TRAIN) == 1
