@@ -35,7 +35,7 @@ def test_run_continues_on_another_mesh(tiny: Tiny) -> None:
 def test_two_processes_train_and_one_goes_on(tiny: Tiny) -> None:
     """Each has two devices; the cache is missing at first, and process 0 alone makes it."""
     argv = tiny.flags("run", f"{MESH}{ {'data': 2, 'tensor': 2} }", TRAIN_STEPS=4)
-    first, second = finish(*tiny.start_two(argv, driver=["--record"]))
+    first, second = finish(*tiny.start_many(argv, driver=["--record"]))
     assert "caching text" in first.out
     assert "caching" not in second.out
     assert "step 4/4" in first.err

@@ -46,7 +46,7 @@ def test_two_processes_train_as_one(name: str, macros: dict[str, Any], tiny: Tin
     )
     done = tiny.cli(*alone)
     assert done.status == 0, done.err
-    finish(*tiny.start_two(two))
+    finish(*tiny.start_many(two))
     want = losses(tiny.root / "alone")
     assert sorted(want) == [1, 2, 3, 4]
     assert losses(tiny.root / "two") == pytest.approx(want, rel=1e-4)

@@ -20,9 +20,9 @@ STEPS = {"TRAIN_STEPS": 16, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 8}
 WAIT_SECONDS = 300
 
 
-def start_two(tiny: Tiny, argv: Sequence[str], disks: str) -> list[subprocess.Popen[str]]:
+def start_many(tiny: Tiny, argv: Sequence[str], disks: str) -> list[subprocess.Popen[str]]:
     """Two hosts, each with a disk of its own for copies."""
-    return tiny.start_two(
+    return tiny.start_many(
         argv, env=[{"T5X_LIKE_STAGE": str(tiny.root / f"{disks}{n}")} for n in range(2)]
     )
 
@@ -32,7 +32,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
     """The run of two hosts on one disk."""
     root = tmp_path_factory.mktemp("straight")
     tiny = Tiny(root, unused, {"CORPUS": str(text)})
-    finish(*tiny.start_two(tiny.flags("run", **STEPS)))
+    finish(*tiny.start_many(tiny.flags("run", **STEPS)))
     return root / "run"
 
 
@@ -74,14 +74,14 @@ def test_hosts_without_a_shared_disk_train_as_on_one(
         }
         command = tiny.flags("unused", **STEPS, **places)
         proxy.every = 80
-        lost = start_two(tiny, command, "first")
+        lost = start_many(tiny, command, "first")
         try:
             wait_for(f"{kind}://mine/run/checkpoints/4/commit_success.txt", lost[0])
         finally:
             for process in lost:
                 process.kill()
                 process.communicate()
-        first, _ = finish(*start_two(tiny, command, "second"))
+        first, _ = finish(*start_many(tiny, command, "second"))
         assert "Resuming from step" in first.err
         assert proxy.done.keys() >= {"503", "429", "cut"}
         proxy.every = 0

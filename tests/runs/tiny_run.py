@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -77,11 +78,12 @@ class Tiny:
         devices: int = 1,
         driver: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> subprocess.Popen[str]:
-        """Starts a process of its own, with `driver` arguments for `driver.py`."""
+        """Starts a process of its own, with `driver` arguments for `driver.py`, after `prefix`."""
         paths = [str(ROOT), *filter(None, [(env or os.environ).get("PYTHONPATH")])]
         return subprocess.Popen(
-            [sys.executable, str(HERE / "driver.py"), *driver, "--", *argv],
+            [*prefix, sys.executable, str(HERE / "driver.py"), *driver, "--", *argv],
             env={
                 **os.environ,
                 **(env or {}),
@@ -93,21 +95,34 @@ class Tiny:
             text=True,
         )
 
-    def start_two(
+    def start_many(
         self,
         argv: Sequence[str],
         *,
+        count: int = 2,
         driver: Sequence[str] = (),
-        env: Sequence[Mapping[str, str]] = ({}, {}),
+        env: Sequence[Mapping[str, str]] = (),
     ) -> list[subprocess.Popen[str]]:
-        """Starts two processes that find each other, with two devices each, and `env` of each."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
-        joining = ("--distributed", f"--coordinator_address={address}", "--num_processes=2")
+        """Starts processes that find each other, with four devices in all, and `env` of each."""
+        with contextlib.ExitStack() as probes:
+            ports = [probes.enter_context(socket.socket()) for _ in range(2)]
+            for one in ports:
+                one.bind(("127.0.0.1", 0))
+            coordinator, watch = (one.getsockname()[1] for one in ports)
+        joining = [
+            "--distributed",
+            f"--coordinator_address=127.0.0.1:{coordinator}",
+            f"--watch_port={watch}",
+            f"--num_processes={count}",
+        ]
         return [
-            self.start([*argv, *joining, f"--process_id={n}"], devices=2, driver=driver, env=env[n])
-            for n in range(2)
+            self.start(
+                [*argv, *joining, f"--process_id={n}"],
+                devices=4 // count,
+                driver=driver,
+                env=env[n] if env else None,
+            )
+            for n in range(count)
         ]
 
 

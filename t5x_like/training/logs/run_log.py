@@ -62,6 +62,7 @@ class RunLog:
         self._bar: progress.Bar | None = None
         self._events: EventFiles | None = None
         self._failing: set[str] = set()
+        self._baselines: dict[int, dict[str, float]] = {}
         self._marks: collections.deque[tuple[int, float]] = collections.deque(maxlen=_MARKS)
         # Files in a bucket cannot grow: they are written here, and sent whole now and then.
         self._sender: Sender | None = None

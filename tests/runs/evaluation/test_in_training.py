@@ -106,6 +106,6 @@ def test_metrics_are_the_same_without_seqio(
 @pytest.mark.slow
 def test_two_processes_have_the_metrics_of_one(tiny: Tiny) -> None:
     tiny.trained("one", **capitals("capitals"))
-    finish(*tiny.start_two(tiny.flags("two", **capitals("capitals"))))
+    finish(*tiny.start_many(tiny.flags("two", **capitals("capitals"))))
     one, two = (evaluations(tiny.root / name) for name in ("one", "two"))
     assert two[2] == pytest.approx(one[2], rel=1e-4)
