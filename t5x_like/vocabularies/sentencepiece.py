@@ -46,8 +46,10 @@ class SentencePieceVocabulary:
         self._extra_ids = extra_ids
         try:
             pieces = self._pieces
-        except (RuntimeError, UnicodeDecodeError) as error:  # an empty file opens, without pieces
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise ValueError(f"{model_file} is not a SentencePiece model") from error
+        if not pieces:  # of an empty file
+            raise ValueError(f"{model_file} is not a SentencePiece model: it has no pieces")
         if not all(_BYTE.fullmatch(one) for i, one in enumerate(pieces) if self._is_byte(i)):
             raise ValueError(f"{model_file} has pieces for bytes that name none, as <0x0A> does")
         self._own_sentinels = _own_sentinels(self._pieces, model_file)

@@ -224,4 +224,8 @@ def read(path: Path, *, extra_ids: int = 0) -> SubwordVocabulary:
     Raises:
       FileNotFoundError, ValueError: as in `SubwordVocabulary`.
     """
-    return SubwordVocabulary(path.read_text(encoding="utf-8"), extra_ids, origin=path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8") from error
+    return SubwordVocabulary(text, extra_ids, origin=path)

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import resource
+import shutil
 import sys
 import traceback
 import warnings
@@ -52,7 +53,8 @@ def make(reader: ModuleType, folder: Path) -> dict[str, Any]:
     """Writes the valid files, and opens them, so that whatever is loaded once is loaded."""
     _unlimited()
     reader.make(folder)
-    for seed in sorted(folder.iterdir()):
+    opened = shutil.copytree(folder, folder.with_name("opened"))  # a reader may write beside
+    for seed in sorted(opened.iterdir()):
         reader.read(seed)
     return {"what": "made"}
 

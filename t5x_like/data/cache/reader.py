@@ -6,6 +6,7 @@ import bisect
 import dataclasses
 import functools
 import itertools
+import tokenize
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -345,5 +346,5 @@ class CacheSplit:
 def _map_array(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OverflowError, EOFError) as error:
+    except (ValueError, OverflowError, EOFError, SyntaxError, tokenize.TokenError) as error:
         raise CacheError(f"{path} is no array ({error}); {remake(path.parent)}") from error

@@ -58,6 +58,15 @@ def read(directory: Path, *, architecture: str | None = None) -> ImportedModel:
       FileNotFoundError: a file is not there.
       ValueError: a setting or class has no counterpart here, or the weights do not fit.
     """
+    try:
+        return _read(directory, architecture)
+    except ValueError as error:
+        if str(directory) in str(error):
+            raise
+        raise ValueError(f"{directory}: {error}") from error
+
+
+def _read(directory: Path, architecture: str | None) -> ImportedModel:
     config = Settings(read_config(directory), directory / CONFIG)
     family = families.of_config(config)
     named = [architecture] if architecture else config.get("architectures") or []

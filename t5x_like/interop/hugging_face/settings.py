@@ -12,10 +12,11 @@ _MOST = 2**31 - 1
 
 
 class _Kind(NamedTuple):
-    """What a setting may be, in words and as a test."""
+    """What a setting may be, in words and as a test; `real` if whole numbers become others."""
 
     words: str
     allows: Callable[[Any], bool]
+    real: bool = False
 
 
 def _is_whole(value: Any) -> bool:
@@ -33,7 +34,11 @@ def _number(words: str, allows: Callable[[float], bool]) -> _Kind:
     def is_number(value: Any) -> bool:
         return (_is_whole(value) and abs(value) <= _MOST) or isinstance(value, float)
 
-    return _Kind(words, lambda value: is_number(value) and math.isfinite(value) and allows(value))
+    return _Kind(
+        words,
+        lambda value: is_number(value) and math.isfinite(value) and allows(value),
+        real=True,
+    )
 
 
 _SIZE = _whole(1)
@@ -106,7 +111,7 @@ class Settings(Mapping[str, Any]):
                 f"{self._origin} has {name} {reprlib.repr(value)}, which is not {kind.words}: the "
                 "file is damaged, or of another kind of model"
             )
-        return value
+        return float(value) if kind is not None and kind.real and not unset else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
