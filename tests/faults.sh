@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-python=${PYTHON:-$(ls -d .venv-tests/*/bin/python 2>/dev/null | head -n 1)}
+python=${PYTHON:-$(ls -d .venv-tests/*/bin/python 2>/dev/null | grep -v beam | head -n 1)}
 if [ -z "$python" ]; then
   echo "tests/faults.sh: no environment: run tests/run.sh --fast once, or set PYTHON" >&2
   exit 1

@@ -93,7 +93,7 @@ def steps(
                         )
                     )
                 except BadStepError as error:
-                    if run.options.bad_steps != "roll_back" or not earlier.add(error):
+                    if run.options.bad_numbers != "roll_back" or not earlier.add(error):
                         raise
                     ledger = Ledger()
                     notes = [f"Goes back before step {error.step}: {error.what}."]

@@ -60,11 +60,13 @@ class Options(Periods, StepOptions, Safeguards):
                     f"{name.upper()} must be a whole number of at least {smallest}, not {value!r}"
                 )
         self.check_safeguards()
-        if self.bad_steps not in WAYS:
-            raise ValueError(f"BAD_STEPS must be one of {', '.join(WAYS)}, not {self.bad_steps!r}")
-        if self.loss_spike is not None and self.bad_steps == "skip":
+        if self.bad_numbers not in WAYS:
             raise ValueError(
-                "LOSS_SPIKE is for BAD_STEPS 'stop' and 'roll_back': a step is skipped only if its "
+                f"BAD_NUMBERS must be one of {', '.join(WAYS)}, not {self.bad_numbers!r}"
+            )
+        if self.loss_spike is not None and self.bad_numbers == "skip":
+            raise ValueError(
+                "LOSS_SPIKE is for BAD_NUMBERS 'stop' and 'roll_back': a step is skipped only if its "
                 "numbers are not finite"
             )
         if self.random_numbers not in (None, *RANDOM_NUMBERS):

@@ -83,7 +83,7 @@ class StepOptions:
       random_numbers: how dropout draws, one of `compilation.RANDOM_NUMBERS`; None for the default
         of the devices.
       compiler_options: XLA's options for the step, besides `compilation.compiler_options`.
-      bad_steps: what follows a step whose gradient or metrics are not finite, one of
+      bad_numbers: what follows a step whose gradient or metrics are not finite, one of
         `health.bad_steps.WAYS`; with `skip` it changes nothing.
     """
 
@@ -95,7 +95,7 @@ class StepOptions:
     layer_decay: float | None = None
     random_numbers: str | None = None
     compiler_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    bad_steps: str = "stop"
+    bad_numbers: str = "stop"
 
 
 def build(
@@ -202,7 +202,7 @@ class _Parts:
         after = TrainState(state.step + 1, params, opt_state, carry, ema)
         return (
             _if_finite(after, state, metrics)
-            if self.options.bad_steps == "skip"
+            if self.options.bad_numbers == "skip"
             else (after, metrics)
         )
 

@@ -52,20 +52,20 @@ def test_wrong_arguments_are_status_2(argv: list[str], cli: Cli) -> None:
 
 
 def test_a_bug_shows_its_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from t5x_like.training.logs import curves
+    from t5x_like.reporting import drawing
 
-    monkeypatch.setattr(curves, "plot", lambda *_: {}["missing"])
+    monkeypatch.setattr(drawing, "plot", lambda *_, **__: {}["missing"])
     with pytest.raises(KeyError, match="missing"):
         cli("plot", "run")
 
 
 def test_interrupt_is_status_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from t5x_like.training.logs import curves
+    from t5x_like.reporting import drawing
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(curves, "plot", interrupt)
+    monkeypatch.setattr(drawing, "plot", interrupt)
     result = cli("plot", "run")
     assert (result.status, result.err) == (130, "interrupted\n")
 

@@ -57,13 +57,13 @@ def test_a_bad_batch_stops_the_run_and_is_shown(tiny: Tiny, spoilt: list[int]) -
 
 def test_it_goes_back_and_leaves_out_what_is_bad_twice(tiny: Tiny, spoilt: list[int]) -> None:
     spoilt += [1, 2]
-    result = tiny.train("run", BAD_STEPS="roll_back", **STEPS)
+    result = tiny.train("run", BAD_NUMBERS="roll_back", **STEPS)
     assert result.status == 0, result.err
     assert result.err.count("Goes back before step 4") == 2
     assert result.err.count("Resuming from step 2") == 2
     assert result.err.count("Leaves out the batch of step 4") == 1
     spoilt += [1]
-    skipping = tiny.train("skipping", BAD_STEPS="skip", **STEPS)
+    skipping = tiny.train("skipping", BAD_NUMBERS="skip", **STEPS)
     assert skipping.status == 0, skipping.err
     assert "Step 4 is skipped" in skipping.err
     one, other = losses(tiny.root / "run"), losses(tiny.root / "skipping")
@@ -75,7 +75,7 @@ def test_a_step_that_is_good_the_second_time_speaks_of_a_chip(
     tiny: Tiny, spoilt: list[int]
 ) -> None:
     spoilt += [1]
-    result = tiny.train("run", BAD_STEPS="roll_back", **STEPS)
+    result = tiny.train("run", BAD_NUMBERS="roll_back", **STEPS)
     assert result.status == 0, result.err
     assert "Step 4 was bad and is good from the same state and batch" in result.err
     straight = tiny.trained("straight", **STEPS)

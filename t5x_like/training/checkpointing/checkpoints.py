@@ -146,15 +146,19 @@ class Checkpoints:
         damage.set_metrics_aside(self.directory, self.steps())
         rank = self.best.rank
         best = BestN(n=1, get_metric_fn=rank, reverse=True, keep_checkpoints_without_metrics=False)
-        self._manager = ocp.CheckpointManager(
-            self.directory,
-            options=ocp.CheckpointManagerOptions(
-                preservation_policy=AnyPreservationPolicy([LatestN(self._keep), best]),
-                best_fn=rank,  # else Orbax does not save the metrics
-                best_mode="min",
-                cleanup_tmp_directories=True,
-            ),
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=AnyPreservationPolicy([LatestN(self._keep), best]),
+            best_fn=rank,  # else Orbax does not save the metrics
+            best_mode="min",
+            cleanup_tmp_directories=True,
         )
+        try:
+            self._manager = ocp.CheckpointManager(self.directory, options=options)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"Orbax cannot open {self.directory}: {error}. A file _CHECKPOINT_METADATA of a "
+                "step is damaged, which nothing else reads: move it elsewhere."
+            ) from error
 
     def save(
         self,

@@ -11,6 +11,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+
 
 @dataclasses.dataclass(frozen=True)
 class LazyArray:
@@ -35,7 +37,11 @@ class LazyArray:
         return self.abstract.dtype
 
     def read(self) -> jax.Array:
-        """The array, with the sharding of `abstract`."""
+        """The array, with the sharding of `abstract`.
+
+        Raises:
+          CheckpointError: it cannot be read.
+        """
         wanted: Any = self.abstract
         for key in reversed(self.path):
             wanted = {key: wanted}
@@ -44,8 +50,13 @@ class LazyArray:
             restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
             partial_restore=True,
         )
-        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-            found = reader.restore(self.directory, args=arguments)
+        try:
+            with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+                found = reader.restore(self.directory, args=arguments)
+        except Exception as error:  # Orbax raises whatever its parts raise
+            raise CheckpointError(
+                f"{'/'.join(self.path)} of {self.directory} cannot be read: {error!r}"
+            ) from error
         gc.collect(1)  # Young reference cycles of Orbax hold the arrays that were read before.
         for key in self.path:
             found = found[key]

@@ -97,11 +97,11 @@ def test_many_skipped_steps_in_a_row_stop_the_run() -> None:
 
 
 @functools.cache
-def program(bad_steps: str) -> step.Program:
-    return tiny.build(None, tiny.layout(data=2), bad_steps=bad_steps)
+def program(bad_numbers: str) -> step.Program:
+    return tiny.build(None, tiny.layout(data=2), bad_numbers=bad_numbers)
 
 
-def train(directory: Path, bad_steps: str, *, left_out: int = 0) -> str:
+def train(directory: Path, bad_numbers: str, *, left_out: int = 0) -> str:
     """A run of 10 steps; step 6 has a batch of nan."""
     where, out = tiny.layout(data=2), io.StringIO()
 
@@ -110,7 +110,7 @@ def train(directory: Path, bad_steps: str, *, left_out: int = 0) -> str:
             yield {**batch, "x": batch["x"] * np.nan} if n == BAD else batch
 
     loop.train(
-        [tiny.Phase(program=program(bad_steps), batches=batches)],
+        [tiny.Phase(program=program(bad_numbers), batches=batches)],
         key=jax.random.key(7),
         periods=loop.Periods(train_steps=10, checkpoint_period=3, log_period=2),
         checkpoints=Checkpoints(directory / "checkpoints"),
