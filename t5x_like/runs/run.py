@@ -66,8 +66,8 @@ class Options(Periods, StepOptions, Safeguards):
             )
         if self.loss_spike is not None and self.bad_numbers == "skip":
             raise ValueError(
-                "LOSS_SPIKE is for BAD_NUMBERS 'stop' and 'roll_back': a step is skipped only if its "
-                "numbers are not finite"
+                "LOSS_SPIKE is for BAD_NUMBERS 'stop' and 'roll_back': a step is skipped only if "
+                "its numbers are not finite"
             )
         if self.random_numbers not in (None, *RANDOM_NUMBERS):
             raise ValueError(

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,7 @@ def test_a_run_that_is_stopped_before_its_first_step_is_to_be_started_again(tiny
 
 UNGUARDED = """
 import sys
+import time
 from pathlib import Path
 from t5x_like.data.cache import writer
 from t5x_like.data.corpora.text_files import TextFiles
@@ -118,3 +120,19 @@ def test_a_script_without_a_guard_ends(tmp_path: Path, text: Path) -> None:
     assert large.returncode == 1
     assert "put the code that trains under `if __name__ == '__main__':`" in large.stderr
     assert re.search(r"CacheError: a worker process ended", large.stderr)
+
+
+@pytest.mark.slow
+def test_where_a_process_is_lost_the_other_names_it_and_all_go_on_later(tiny: Tiny) -> None:
+    run = tiny.root / "run"
+    processes = tiny.start_many(tiny.flags("run", TRAIN_STEPS=100_000, CHECKPOINT_PERIOD=4))
+    while not (run / "checkpoints" / "4").exists():
+        assert processes[0].poll() is None, processes[0].communicate()[1]
+        time.sleep(0.1)
+    processes[1].kill()
+    (left,) = finish(processes[0], status=exit_status.LOST)
+    finish(processes[1], status=-signal.SIGKILL)
+    assert re.search(r"^error: process 1 \(.*\) is lost: its connection", left.err, re.MULTILINE)
+    step = saved_steps(run)[-1]
+    finish(*tiny.start_many(tiny.flags("run", TRAIN_STEPS=step + 1)))
+    assert saved_steps(run)[-1] == step + 1
