@@ -58,6 +58,14 @@ _LATER = {
     "run.Options.random_numbers = %RANDOM_NUMBERS",
     "COMPILER_OPTIONS = {}",
     "run.Options.compiler_options = %COMPILER_OPTIONS",
+    "BAD_NUMBERS = 'stop'",
+    "run.Options.bad_numbers = %BAD_NUMBERS",
+    "LOSS_SPIKE = None",
+    "run.Options.loss_spike = %LOSS_SPIKE",
+    "LOSS_RISE = 1.0",
+    "run.Options.loss_rise = %LOSS_RISE",
+    "STALL_MINUTES = 10",
+    "run.Options.stall_minutes = %STALL_MINUTES",
 }
 _ON_A_CPU = {
     "ATTENTION_KERNEL = @kernel_choice.automatic": "ATTENTION_KERNEL = @attention_kernels.plain",

@@ -199,7 +199,7 @@ def without_training(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(script, "run", run)
     monkeypatch.setattr(recorded, "machine", lambda: made_up("e", {})["machine"])
-    monkeypatch.setattr(script.curves, "plot", lambda runs, file: None)
+    monkeypatch.setattr(script.drawing, "plot", lambda runs, file: None)
     return begun
 
 
