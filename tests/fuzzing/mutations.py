@@ -88,7 +88,7 @@ def of_text(draw: Draw, content: bytes) -> bytes:
                     st.sampled_from(["", "'", '"', "[", ")", "%", "@", "=", "/", ".", "\\", "é"])
                 )
                 lines[at] = lines[at][:place] + new + lines[at][place + 1 :]
-    return "\n".join(lines).encode(errors="surrogateescape")
+    return "\n".join(lines).encode(errors="surrogatepass")
 
 
 def of_value(draw: Draw, value: Any) -> Any:

@@ -40,7 +40,7 @@ class LazyArray:
         """The array, with the sharding of `abstract`.
 
         Raises:
-          CheckpointError: it cannot be read.
+          CheckpointError, OSError: it cannot be read.
         """
         wanted: Any = self.abstract
         for key in reversed(self.path):
@@ -53,6 +53,8 @@ class LazyArray:
         try:
             with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
                 found = reader.restore(self.directory, args=arguments)
+        except OSError:
+            raise
         except Exception as error:  # Orbax raises whatever its parts raise
             raise CheckpointError(
                 f"{'/'.join(self.path)} of {self.directory} cannot be read: {error!r}"
