@@ -122,6 +122,8 @@ class CharacterVocabulary:
     def from_saved(cls, directory: Path, fields: Mapping[str, Any]) -> CharacterVocabulary:
         """The vocabulary that `save` wrote; `fields` is its description."""
         del directory
+        if not isinstance(fields["characters"], str):
+            raise TypeError("characters are no text")
         return cls(fields["characters"], extra_ids=fields["extra_ids"])
 
 
