@@ -30,6 +30,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "short/run.Phase.steps": 30,
     },
 }
+_ENDS = (-signal.SIGKILL, exit_status.LOST, exit_status.MISSING)
 _LEFT = (".tmp", ".orbax-checkpoint-tmp", ".partial")
 
 
@@ -75,30 +76,25 @@ def killed(tiny: Tiny, folder: Path, settings: dict[str, Any], n: int, seconds: 
         deadline = time.monotonic() + draw.uniform(0.05, 1.0) * seconds
         while time.monotonic() < deadline and all(one.poll() is None for one in processes):
             time.sleep(0.02)
-        if all(one.poll() == 0 for one in processes):
-            text = compared(tiny, folder, settings)
-            for part in ("killed", "killed-cache"):
-                shutil.rmtree(folder / part)
-            return f"finished before it was killed: {text}"
         victims = draw.choice([[0], [1], [0, 1]])
         step = last_step(folder / "killed")
         for victim in victims:
             processes[victim].send_signal(signal.SIGKILL)
         for one in processes:
             _, err = one.communicate(timeout=90)  # the others end within a minute
-            assert one.returncode in (
-                -signal.SIGKILL,
-                exit_status.LOST,
-                exit_status.MISSING,
-            ), f"{one.returncode}: {err[-2000:]}"
+            assert one.returncode in (*_ENDS, 0), f"{one.returncode}: {err[-2000:]}"
     finally:
         for one in processes:
             one.kill()
             one.communicate()
     left = orphans(folder)
     assert not left, f"processes are left: {left}"
-    stage = "before the first step" if step == 0 else "in training"
-    return f"killed {stage}"
+    if any(one.returncode == 0 for one in processes):
+        text = compared(tiny, folder, settings)
+        for part in ("killed", "killed-cache"):
+            shutil.rmtree(folder / part)
+        return f"killed at the end, {text}; begun anew"
+    return f"killed {'before the first step' if step == 0 else 'in training'}"
 
 
 def compared(tiny: Tiny, folder: Path, settings: dict[str, Any]) -> str:

@@ -94,7 +94,7 @@ def test_what_is_wrong_is_told_before_anything_runs(bench, name, words, told):
         ("ssh", "--config.hosts=", "--config.hosts is missing"),
         ("ssh", "--config.hosts=-oProxyCommand=x", "no name of a host"),
         ("ssh", "--config.hosts=a,a", "twice"),
-        ("ssh", "--config.port=0", "between 1 and 65535"),
+        ("ssh", "--config.port=0", "between 1 and 65534"),
         ("slurm", "--config.nodes=0", "at least 1"),
         ("slurm", "--config.time=soon", "1-00:00:00"),
         ("slurm", "--config.image=x.sif", "choose one"),

@@ -115,7 +115,7 @@ def test_a_job_runs_a_process_on_each_node(bench, words, hostile, secret):
         assert arguments == [
             "train",
             "--distributed",
-            "--coordinator_address=n0:22345",
+            "--coordinator_address=n0:24690",
             "--num_processes=2",
             f"--process_id={number}",
             "--model_dir=/shared/run",

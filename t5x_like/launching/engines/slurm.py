@@ -177,7 +177,7 @@ mkdir ends
 coordinator=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun --export=ALL --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --label \
   --kill-on-bad-exit=1 "${task[@]}" \
-  "--coordinator_address=$coordinator:$((20000 + SLURM_JOB_ID % 10000))" &
+  "--coordinator_address=$coordinator:$((20000 + SLURM_JOB_ID % 5000 * 2))" &
 step=$!
 trap leave TERM USR1
 wait "$step"

@@ -28,8 +28,8 @@ def problems(config: Any) -> list[str]:
             )
     if len(set(names)) < len(names):
         found.append("--config.hosts names a host twice: it runs one process")
-    if not 0 < config.port < 65536:
-        found.append(f"--config.port={config.port}: it must lie between 1 and 65535")
+    if not 0 < config.port < 65535:
+        found.append(f"--config.port={config.port}: it must lie between 1 and 65534")
     return found
 
 
