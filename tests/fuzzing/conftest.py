@@ -53,6 +53,8 @@ class Child:
         process = self.process
         assert process.stdin is not None
         assert process.stdout is not None
+        self.log.seek(0, os.SEEK_END)
+        before = self.log.tell()
         request = {"do": do, "reader": reader, "folder": str(folder)}
         print(json.dumps(request), file=process.stdin, flush=True)
         ready, _, _ = select.select([process.stdout], [], [], seconds)
@@ -63,7 +65,7 @@ class Child:
         if ready:  # it has closed its end
             process.wait(_START)
         self.end()
-        self.log.seek(0)
+        self.log.seek(before)
         said = [line for line in self.log if "Error" in line or "Fatal" in line or "abort" in line]
         what = f"crash with status {process.returncode}" if ready else "hang"
         return {"what": what, "kind": what, "text": "".join(said[-2:])}

@@ -154,7 +154,7 @@ class Checkpoints:
         )
         try:
             self._manager = ocp.CheckpointManager(self.directory, options=options)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"Orbax cannot open {self.directory}: {error}. A file _CHECKPOINT_METADATA of a "
                 "step is damaged, which nothing else reads: move it elsewhere."
