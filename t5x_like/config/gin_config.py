@@ -324,7 +324,9 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
         # Gin's message ends with the statements that it was reading.
         circle = dict.fromkeys(re.findall(r"include '([^']+)'", str(error)))
         reason = (
-            f"files include one another ({', '.join(circle)})" if circle else "too deep nesting"
+            f"files include one another ({', '.join(sorted(circle))})"
+            if circle
+            else "too deep nesting"
         )
         raise ConfigError(f"{reason} {where}") from error
     except NameError as error:
