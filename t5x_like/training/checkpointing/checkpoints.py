@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import errno
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -154,7 +155,10 @@ class Checkpoints:
         )
         try:
             self._manager = ocp.CheckpointManager(self.directory, options=options)
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError, OSError) as error:
+            # A time that is none is the one error of a step's description that has a number.
+            if isinstance(error, OSError) and error.errno != errno.EOVERFLOW:
+                raise
             raise CheckpointError(
                 f"Orbax cannot open {self.directory}: {error}. A file _CHECKPOINT_METADATA of a "
                 "step is damaged, which nothing else reads: move it elsewhere."
