@@ -60,7 +60,7 @@ def svg(runs: Sequence[RunCurves], names: Sequence[str]) -> str:
     from matplotlib.rcsetup import cycler
 
     inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-    settings: dict[str, Any] = {
+    settings: Any = {
         "axes.prop_cycle": cycler("color", _COLOURS),
         **dict.fromkeys(inked, _INK),
         "grid.color": _INK,

@@ -112,7 +112,7 @@ def test_every_token_is_transformers(both, name):
         # There a first token can be forced only where an encoder reads the text.
         settings = {k: v for k, v in settings.items() if k != "forced_bos_token_id"}
         # Their rules count padding as text: one row at a time has none.
-        rows = texts()[:16]
+        rows = texts()[:24]
         tokens, counts = padded(rows, left=True)
         whole = [np.asarray(row)[None] for row in rows]
         want = [generated(theirs, row, np.ones_like(row), eos, **settings) for row in whole]
