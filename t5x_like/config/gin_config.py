@@ -314,6 +314,8 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
     except ConfigError:
         raise
     except (SyntaxError, tokenize.TokenError) as error:  # the second: a string without an end
+        if "too many nested" in str(error):  # Python 3.12 counts parentheses
+            raise ConfigError(f"too deep nesting {where}") from error
         # Python's message ends with the address of what it could not read.
         reason = str(error).partition("malformed node")[0].partition("\n")[0].rstrip(".")
         raise ConfigError(

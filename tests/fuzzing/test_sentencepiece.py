@@ -18,7 +18,7 @@ def make(folder):
         train_sentencepiece(
             TEXTS,
             folder / kind / "a.model",
-            vocab_size=60 if kind == "unigram" else 300,
+            vocab_size=50 if kind == "unigram" else 300,
             model_type=kind,
             byte_fallback=kind == "bpe",
             progress=False,
