@@ -58,6 +58,10 @@ class Cases:
             f"{'ok ' if good else 'BAD'}  {self._part}: {name}: {text.splitlines()[0]}", flush=True
         )
 
+    def is_good(self, name: str) -> bool:
+        """Whether a case is done, and good."""
+        return name in self.done and self.done[name]["good"]
+
     def show(self) -> None:
         """Prints a table: how often each came of the cases, and what was bad."""
         counts = collections.Counter((one["good"], one["text"]) for one in self.done.values())

@@ -22,9 +22,10 @@ KILLS = 34
 STEPS = {"TRAIN_STEPS": 60, "CHECKPOINT_PERIOD": 5, "EVAL_PERIOD": 10, "LOG_PERIOD": 1}
 RUNS: dict[str, dict[str, Any]] = {
     "t5": {"VOCABULARY": None, "VOCAB_SIZE": 100, "VOCAB_TYPE": "bpe"},
-    "xlnet": {"recipe": "xlnet-mini", "BATCH_SIZE": 8, "WARMUP_STEPS": 2},
+    "xlnet": {"recipe": "xlnet-mini", "VOCAB_SIZE": 500, "BATCH_SIZE": 8, "WARMUP_STEPS": 2},
     "bert": {
         "recipe": "bert-mini",
+        "VOCAB_SIZE": 500,
         "BATCH_SIZE": 8,
         "WARMUP_STEPS": 2,
         "short/run.Phase.steps": 30,
@@ -59,7 +60,7 @@ def run(cases: Cases, name: str) -> None:
         return "undisturbed"
 
     cases.run("undisturbed", undisturbed)
-    if "undisturbed" not in cases.done:
+    if not cases.is_good("undisturbed"):
         return
     seconds = float((folder / "seconds").read_text())
     for n in range(KILLS):
