@@ -3,9 +3,9 @@
     python benchmarks/freed_memory.py
     python benchmarks/freed_memory.py --steps 6 --rounds 1 --recipe bert_base --gin.WARMUP_STEPS=1
 
-`t5x_like train` asks the C library to keep it (`t5x_like.cli.host_memory`). The two runs take
-turns, each in its own process. The ratios are of the median times of a step, without the first half
-of the steps, and of the median peaks of memory. Further flags go to `train`.
+`t5x_like train` asks the C library to keep it (`t5x_like.cli.common.host_memory`). The two runs
+take turns, each in its own process. The ratios are of the median times of a step, without the
+first half of the steps, and of the median peaks of memory. Further flags go to `train`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
 
 RUN = """
 import json, resource, sys
-from t5x_like.cli import host_memory, main
+from t5x_like.cli import main
+from t5x_like.cli.common import host_memory
 if sys.argv[1] == "returned":
     host_memory.keep_freed = lambda: None
 status = main.main(sys.argv[3:])

@@ -27,7 +27,7 @@ from typing import Any
 
 import recorded
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 from t5x_like.config import gin_config, gin_files
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 from t5x_like.data.corpora.text_files import TextFiles

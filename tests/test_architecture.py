@@ -237,8 +237,8 @@ def test_the_page_of_the_architecture_has_the_picture_of_the_imports():
     assert picture() in text(page)
 
 
-ONE_KIND = (".", "models", "objectives", "interop/hugging_face", "cli")
-"""Folders of one package of the table, one file a model, an objective, a family, a command."""
+ONE_KIND = (".", "models", "objectives", "cli")
+"""Folders of one package of the table, one file a model, an objective, a command."""
 
 
 def test_a_folder_has_at_most_15_files_and_folders():

@@ -15,8 +15,9 @@ from etils import epath
 from t5x_like.api import model_card, training_record, whole_export
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.interop.hugging_face import hub, kept_files, model_directory, safetensors_files
-from t5x_like.interop.hugging_face.settings import Settings
+from t5x_like.interop.hugging_face import model_directory
+from t5x_like.interop.hugging_face.configuration.settings import Settings
+from t5x_like.interop.hugging_face.files import hub, kept_files, safetensors_files
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.runs import run_directory, saved_model
 

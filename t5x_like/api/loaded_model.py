@@ -22,7 +22,7 @@ from t5x_like.core.spelling import nearest
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
-from t5x_like.interop.hugging_face import hub
+from t5x_like.interop.hugging_face.files import hub
 from t5x_like.runs import run_directory, saved_model, trained_run
 from t5x_like.runs.saved_model import SavedModel
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from t5x_like.api.training_record import Phase, TrainingRecord
 from t5x_like.core import whole_files
-from t5x_like.interop.hugging_face import auto_classes, kept_files
+from t5x_like.interop.hugging_face import auto_classes
+from t5x_like.interop.hugging_face.files import kept_files
 
 NAME = kept_files.CARD
 # Of the card that came with an import, word by word.

@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.core.buckets.sending import Sender
-from t5x_like.interop.hugging_face import model_directory, safetensors_files
+from t5x_like.interop.hugging_face import model_directory
+from t5x_like.interop.hugging_face.files import safetensors_files
 
 _WEIGHTS = (safetensors_files.INDEX, safetensors_files.SINGLE, safetensors_files.SHARDS)
 

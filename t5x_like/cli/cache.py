@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 from t5x_like.core.buckets import staging
 
 if TYPE_CHECKING:

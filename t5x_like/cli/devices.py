@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 
-from t5x_like.cli import processes
+from t5x_like.cli.common import processes
 
 _EPILOG = """\
 examples:

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 
-from t5x_like.cli import arguments, processes
+from t5x_like.cli.common import arguments, processes
 
 _EPILOG = """\
 examples:

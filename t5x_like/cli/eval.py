@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 
 Columns = dict[str, dict[str, float]]
 

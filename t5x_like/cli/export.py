@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 
 _EPILOG = """\
 examples:

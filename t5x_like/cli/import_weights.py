@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 
 if TYPE_CHECKING:
     from t5x_like.interop.hugging_face.model_directory import ImportedModel
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     args, bindings = arguments.parse(_parser(), argv)
 
     from t5x_like.interop import t5x_arrays
-    from t5x_like.interop.hugging_face import hub, kept_files
+    from t5x_like.interop.hugging_face.files import hub, kept_files
     from t5x_like.interop.tokenizers import from_files
     from t5x_like.runs import saved_model
     from t5x_like.vocabularies import loading

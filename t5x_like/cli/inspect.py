@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 from t5x_like.core.buckets import storage
 from t5x_like.display.tables import aligned
 

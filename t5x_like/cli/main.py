@@ -8,7 +8,7 @@ import os
 import sys
 
 from t5x_like import __version__
-from t5x_like.cli import errors, host_memory
+from t5x_like.cli.common import errors, host_memory
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",

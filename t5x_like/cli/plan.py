@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 
 if TYPE_CHECKING:
     from t5x_like.planning.plan import PhasePlan, Plan, Rates, StepTime

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 from t5x_like.core.buckets import sending, storage
 
 if TYPE_CHECKING:

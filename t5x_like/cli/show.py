@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 from t5x_like.core.buckets import sending
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from t5x_like.cli import arguments, processes
+from t5x_like.cli.common import arguments, processes
 from t5x_like.core import exit_status
 from t5x_like.training.hosts.leaving import leaving_before_training
 

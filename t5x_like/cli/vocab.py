@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 from t5x_like.core.buckets import sending
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from t5x_like.cli import host_memory
+from t5x_like.cli.common import host_memory
 
 FREES = """
 import resource, sys, threading
-from t5x_like.cli import host_memory
+from t5x_like.cli.common import host_memory
 
 if sys.argv[1] == "keep":
     host_memory.keep_freed()

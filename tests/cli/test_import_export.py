@@ -14,7 +14,7 @@ import pytest
 from tiny_run import Result, Tiny
 
 import t5x_like as t5x
-from t5x_like.interop.hugging_face.safetensors_files import Weights
+from t5x_like.interop.hugging_face.files.safetensors_files import Weights
 from t5x_like.runs import saved_model
 
 Cli = Callable[..., Result]

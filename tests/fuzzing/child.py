@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from t5x_like.cli import errors
+from t5x_like.cli.common import errors
 
 ALLOWANCE = 1 << 30
 """Bytes that opening a small file may need, where a reader's tests do not say less."""

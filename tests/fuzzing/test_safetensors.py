@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from mutations import of_bytes, of_json, of_value, one_of
 
-from t5x_like.interop.hugging_face import safetensors_files
+from t5x_like.interop.hugging_face.files import safetensors_files
 
 TENSORS = {f"layer.{i}.weight": np.full((3, 4 + i), i, np.float32) for i in range(5)}
 

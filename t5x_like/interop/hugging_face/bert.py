@@ -11,7 +11,8 @@ import numpy as np
 from flax import nnx
 
 from t5x_like.interop import mapping
-from t5x_like.interop.hugging_face import activation_names, task_heads, unsupported_settings
+from t5x_like.interop.hugging_face import task_heads
+from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import Names, Rule
 from t5x_like.layers import activations
 from t5x_like.layers.heads import label_heads

@@ -15,8 +15,9 @@ from flax import nnx
 
 from t5x_like.core import progress, whole_files
 from t5x_like.interop import mapping
-from t5x_like.interop.hugging_face import families, safetensors_files
-from t5x_like.interop.hugging_face.settings import Settings
+from t5x_like.interop.hugging_face import families
+from t5x_like.interop.hugging_face.configuration.settings import Settings
+from t5x_like.interop.hugging_face.files import safetensors_files
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import TokenIds

@@ -8,7 +8,8 @@ from typing import Any
 
 from flax import nnx
 
-from t5x_like.interop.hugging_face import activation_names, task_heads, unsupported_settings
+from t5x_like.interop.hugging_face import task_heads
+from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import TRANSPOSED, Names, Rule, linear, norm, under
 from t5x_like.layers import activations
 from t5x_like.layers.heads import label_heads

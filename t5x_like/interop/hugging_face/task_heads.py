@@ -9,7 +9,7 @@ from typing import Any
 
 from flax import nnx
 
-from t5x_like.interop.hugging_face import unsupported_settings
+from t5x_like.interop.hugging_face.configuration import unsupported_settings
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.losses import task_losses
 from t5x_like.models.answering import Answering

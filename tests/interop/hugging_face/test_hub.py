@@ -18,7 +18,8 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 import t5x_like as t5x
 from t5x_like.api.loaded_model import LoadedModel
-from t5x_like.interop.hugging_face import hub, model_directory
+from t5x_like.interop.hugging_face import model_directory
+from t5x_like.interop.hugging_face.files import hub
 from t5x_like.models import bert, electra
 from t5x_like.runs import saved_model
 
@@ -160,7 +161,7 @@ def test_an_upload_that_cannot_be_is_refused_before_any_work(
 
 WITHOUT_NETWORK = """
 from pathlib import Path
-from t5x_like.interop.hugging_face import hub
+from t5x_like.interop.hugging_face.files import hub
 for call in (
     lambda: hub.check_upload("a/b/c"),
     lambda: hub.download("a/b"),

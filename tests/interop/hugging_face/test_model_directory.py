@@ -13,7 +13,7 @@ from t5x_like.config import gin_config
 from t5x_like.config.object_text import model_text
 from t5x_like.core.protocols import TokenIds
 from t5x_like.interop.hugging_face import families, model_directory
-from t5x_like.interop.hugging_face.settings import Settings
+from t5x_like.interop.hugging_face.configuration.settings import Settings
 
 BERT = {
     "vocab_size": 9,

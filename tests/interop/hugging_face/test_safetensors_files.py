@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from t5x_like.interop.hugging_face.safetensors_files import (
+from t5x_like.interop.hugging_face.files.safetensors_files import (
     INDEX,
     SINGLE,
     Weights,

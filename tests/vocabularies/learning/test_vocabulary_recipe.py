@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from t5x_like.cli import arguments
+from t5x_like.cli.common import arguments
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.learning import vocabulary_recipe
 from t5x_like.vocabularies.learning.vocabulary_recipe import Recipe

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from t5x_like.cli import errors
+from t5x_like.cli.common import errors
 
 _FOLLOW_SECONDS = 10.0
 """A computation fails in all processes where one is lost: which one it is comes over the watch."""

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from t5x_like.interop.hugging_face import kept_files, safetensors_files
+from t5x_like.interop.hugging_face.files import kept_files, safetensors_files
 
 _OWNED = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # Those of the first models, which have no owner.

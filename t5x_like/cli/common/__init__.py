@@ -1,0 +1,1 @@
+"""What the commands share: arguments, processes, how an error ends them."""

@@ -1,0 +1,1 @@
+"""What a config.json says, and what of it has no counterpart."""

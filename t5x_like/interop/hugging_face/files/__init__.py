@@ -1,0 +1,1 @@
+"""Files of a model, at the hub and on a disk."""
