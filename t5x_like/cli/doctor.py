@@ -13,8 +13,8 @@ examples:
   t5x_like doctor --recipe bert_base --corpus 'data/*.jsonl.gz'
   srun t5x_like doctor --distributed --recipe bert_base --model_dir /share/bert
 
-The arguments are those of `t5x_like train`. Nothing is made or trained. The status is 1 if the run
-cannot work.
+The arguments are those of `t5x_like train`. No text is tokenised and nothing is trained; MODEL_DIR
+is made if it is missing. The status is 1 if the run cannot work.
 """
 _MARKS = {"good": "ok", "note": "note", "bad": "WRONG"}
 
@@ -28,10 +28,7 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arguments.add_gin(parser, default="runs/local.gin")
-    arguments.add_settings(parser)
-    arguments.add_seqio(parser)
-    processes.add_distributed(parser)
+    processes.add_run(parser)
     parser.add_argument("--json", action="store_true", help="as JSON")
     args, bindings = arguments.parse(parser, argv)
     arguments.use_seqio_flags(args)

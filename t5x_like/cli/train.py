@@ -38,10 +38,7 @@ def _train(argv: list[str]) -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arguments.add_gin(parser, default="runs/local.gin")
-    arguments.add_settings(parser)
-    arguments.add_seqio(parser)
-    processes.add_distributed(parser)
+    processes.add_run(parser)
     parser.add_argument(
         "--allow_change",
         default="",

@@ -8,10 +8,18 @@ import os
 import sys
 from collections.abc import Iterator
 
-from t5x_like.cli.common import errors
+from t5x_like.cli.common import arguments, errors
 
 _FOLLOW_SECONDS = 10.0
 """A computation fails in all processes where one is lost: which one it is comes over the watch."""
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Adds all flags that describe a run and its processes."""
+    arguments.add_gin(parser, default="runs/local.gin")
+    arguments.add_settings(parser)
+    arguments.add_seqio(parser)
+    add_distributed(parser)
 
 
 def add_distributed(parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,7 @@ MOST_SKIPPED = 10
 
 _SOON = 1000
 """After so many steps a model should know more than frequencies."""
+_SAVED = ("steps", "mean", "best", "norm", "skipped", "learned")
 _WINDOW = 100
 """The steps of the mean of the loss."""
 
@@ -73,13 +74,12 @@ class Health:
 
     def saved(self) -> dict[str, Any]:
         """What `restore` needs."""
-        names = ("steps", "mean", "best", "norm", "skipped", "learned")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _SAVED}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Continues from `saved()`."""
-        for name, value in saved.items():
-            setattr(self, name, value)
+        for name in saved.keys() & {*_SAVED}:
+            setattr(self, name, saved[name])
 
     def new_phase(self) -> None:
         """The losses of the next steps do not compare with those so far."""

@@ -94,10 +94,7 @@ class Peers:
         _hold_aborts()
 
     def fail(self, text: str, status: int) -> None:
-        """Tells the others why this process ends; they end with the same status.
-
-        If another process is already known to have ended, this one ends as the others do.
-        """
+        """Tells the others why this process ends; they end with the same status."""
         self._failing = True
         self._call(self._tell(self._named(self._process, f"failed: {text}"), status))
         self._told.wait(_TELL_SECONDS)
