@@ -10,6 +10,9 @@ from jax._src import clusters
 
 from t5x_like.training.hosts.peers import Peers
 
+_HEARTBEAT_SECONDS = 100
+"""JAX's default."""
+
 _joined: list[Peers] = []
 
 
@@ -68,6 +71,8 @@ def join(
         num_processes=count,
         process_id=process,
         initialization_timeout=int(start_seconds),
+        # JAX aborts where it misses a process for so long: after the watch, which says who it is.
+        heartbeat_timeout_seconds=max(_HEARTBEAT_SECONDS, int(2 * lost_seconds)),
     )
     return peers
 
