@@ -75,18 +75,22 @@ COUNTER = extended.define_prng_impl(
 """The kind of key, for `jax.random.key(0, impl=COUNTER)`."""
 
 
-def sixteen_bits(key: jax.Array, shape: Sequence[int]) -> jax.Array:
+def sixteen_bits(
+    key: jax.Array, shape: Sequence[int], *, columns: jax.Array | None = None
+) -> jax.Array:
     """Uniform below 2**16, uint32: `joined_halves` of the words of a key of this kind.
 
-    Each is computed from its own position, so that XLA can compute it inside what reads it.
+    Each is computed from its own position, so that XLA can compute it inside what reads it. With
+    `columns`, integers, only these of the last dimension are drawn, the same as with all others.
     """
     *leading, size = shape
-    half = -(-size // 2)
-    column = jax.lax.broadcasted_iota(jnp.uint32, (size,), 0)
+    half = jnp.uint32(-(-size // 2))
+    every = jax.lax.broadcasted_iota(jnp.uint32, (size,), 0)
+    column = every if columns is None else columns.astype(jnp.uint32)
     second = column >= half
-    place, stride = jnp.where(second, column - half, column), half
+    place, stride = jnp.where(second, column - half, column), -(-size // 2)
     for d in reversed(range(len(leading))):
-        own = jax.lax.broadcasted_iota(jnp.uint32, (*shape[d:],), 0)
+        own = jax.lax.broadcasted_iota(jnp.uint32, (*leading[d:], len(column)), 0)
         place, stride = place + own * jnp.uint32(stride % 2**32), stride * shape[d]
     words = hashed(place, *jax.random.key_data(key))
     return jnp.where(second, words >> 16, words & (2**16 - 1))

@@ -116,6 +116,22 @@ class Dropping(NamedTuple):
         shared = (2,) if self.shared else ()
         return dropout(p_BHLM, self.key, rate=self.rate, shared=shared)
 
+    def of_columns(self, p_BHLC: jax.Array, columns_C: jax.Array, *, count: int) -> jax.Array:
+        """The same for some columns of M: their numbers, and how many there are.
+
+        Raises:
+          ValueError: keys are not of the kind `counter`, which draws any part alone.
+        """
+        if not is_counter(self.key):
+            raise ValueError(
+                f"dropout of attention in blocks draws counter, not {jax.random.key_impl(self.key)}"
+                ": set RANDOM_NUMBERS to 'counter', or use attention_kernels.plain"
+            )
+        rows, heads, queries, _ = p_BHLC.shape
+        shape = (rows, heads, 1 if self.shared else queries, count)
+        drawn = sixteen_bits(self.key, shape, columns=columns_C)
+        return _kept(p_BHLC, drawn >= self.dropped, self.dropped)
+
     @property
     def dropped(self) -> int:
         """How many of 2**16 draws drop a probability."""

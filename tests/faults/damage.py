@@ -1,50 +1,61 @@
-"""Every file that a run writes is cut, flipped in one bit, or deleted, before the run goes on.
+"""Files of each kind that a run writes are cut, flipped in one bit, or deleted, before it goes on.
 
 The run goes on exactly as without the damage, or says in a sentence which file is damaged.
 """
 
 from __future__ import annotations
 
+import collections
 import random
+import re
 import shutil
+import signal
 from pathlib import Path
 
 from cases import Cases
-from tiny_run import Tiny, assert_same_state, finish, losses, write_text
+from documents import write_documents
+from kills import RUNS, command
+from tiny_run import Tiny, assert_same_state, finish, losses
 
-STEPS = {"CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 4, "LOG_PERIOD": 1, "VOCABULARY": None}
-STEPS |= {"VOCAB_SIZE": 100, "VOCAB_TYPE": "bpe", "PACK": True}
+from t5x_like.core import exit_status
+
 HOW = ("flipped", "cut", "deleted")
+OF_A_KIND = 2
+"""How many files whose names differ in numbers alone are damaged: the newest."""
 
 
 def run(cases: Cases) -> None:
     folder = cases.folder
-    tiny = Tiny(folder, None, {"CORPUS": str(write_text(folder / "text.txt", 300))})
+    tiny = Tiny(folder, None, {})
+    if not (folder / "text.txt").exists():
+        write_documents(folder / "text.txt")
 
     def undisturbed() -> str:
-        for run, total in (("straight", 12), ("half", 8)):
-            shutil.rmtree(folder / run, ignore_errors=True)
-            shutil.rmtree(folder / f"{run}-cache", ignore_errors=True)
-            finish(tiny.start(_command(tiny, run, total)))
+        finish(tiny.start(command(folder, "straight", RUNS["bert"])))
+        stopped = ("--kill_at=20", f"--signal={int(signal.SIGTERM)}")
+        half = tiny.start(command(folder, "half", RUNS["bert"]), driver=stopped)
+        finish(half, status=exit_status.SAVED)
         return "undisturbed"
 
     cases.run("undisturbed", undisturbed)
     if not cases.is_good("undisturbed"):
         return
-    for part in ("half", "half-cache"):
-        for path in sorted((folder / part).rglob("*")):
+    for path in _newest(folder):
+        for how in HOW:
+            cases.run(
+                f"{path} {how}", lambda path=path, how=how: _damaged(tiny, folder, path, how)
+            )
+
+
+def _newest(folder: Path) -> list[Path]:
+    """The newest files of each kind in a stopped run and its cache, relative to `folder`."""
+    kinds = collections.defaultdict(list)
+    paths = [path for part in ("half", "half-cache") for path in (folder / part).rglob("*")]
+    for path in sorted(paths, key=lambda path: (-path.stat().st_mtime, path)):
+        if path.is_file() and "tensorboard" not in path.parts and path.suffix != ".lock":
             name = path.relative_to(folder)
-            if path.is_file() and "tensorboard" not in path.parts and path.suffix != ".lock":
-                for how in HOW:
-                    cases.run(
-                        f"{name} {how}",
-                        lambda name=name, how=how: _damaged(tiny, folder, name, how),
-                    )
-
-
-def _command(tiny: Tiny, run: str, total: int) -> list[str]:
-    cache = str(tiny.root / f"{run}-cache")
-    return tiny.flags(run, **STEPS, CACHE_DIR=cache, TRAIN_STEPS=total)
+            kinds[re.sub(r"[0-9a-f]{8,}|\d+", "#", str(name))].append(name)
+    return sorted(name for names in kinds.values() for name in names[:OF_A_KIND])
 
 
 def _damaged(tiny: Tiny, folder: Path, name: Path, how: str) -> str:
@@ -61,7 +72,7 @@ def _damaged(tiny: Tiny, folder: Path, name: Path, how: str) -> str:
         place = random.Random(str(name)).randrange(len(content))
         content[place] ^= 1 << random.Random(how).randrange(8)
         path.write_bytes(content)
-    process = tiny.start(_command(tiny, "tried", 12))
+    process = tiny.start(command(folder, "tried", RUNS["bert"]))
     _, err = process.communicate(timeout=300)
     if process.returncode == 0:
         assert_same_state(folder / "tried", folder / "straight")

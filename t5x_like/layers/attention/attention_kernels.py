@@ -9,6 +9,7 @@ Suffixes: B batch, L queries, M keys, H heads, K d_kv; N blocks of C keys.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -108,9 +109,8 @@ def blocked(
     the backward pass computes each block's logits again. Only a `bias` of [L, M] stays large.
 
     Raises:
-      ValueError: there is dropout of the probabilities, which are not formed, or `block` < 1.
+      ValueError: dropout does not draw the random numbers `counter`, or `block` < 1.
     """
-    _no_dropout(drop)
     if block < 1:
         raise ValueError(f"attention_kernels.blocked.block must be at least 1, got {block}")
     keys = memory.keys.shape[1]
@@ -128,8 +128,12 @@ def blocked(
         exists=split(jnp.ones(keys, bool), 0) if keys % block else None,
         mask=None if mask is None else split(_broadcast(mask, (1, keys)), 3),
         bias=None if bias is None else split(_broadcast(bias, (1, keys)), 3),
+        columns=split(jnp.arange(keys), 0),
     )
-    return Attended(_over_blocks(q_BLHK, blocks).astype(memory.values.dtype), None)
+    key, draws = None, None
+    if drop is not None:
+        key, draws = drop.key, _Draws(drop.rate, drop.shared, keys)
+    return Attended(_over_blocks(q_BLHK, blocks, key, draws).astype(memory.values.dtype), None)
 
 
 class _Blocks(NamedTuple):
@@ -140,6 +144,7 @@ class _Blocks(NamedTuple):
     exists: jax.Array | None  # bool [N, C]; None where all blocks are full
     mask: jax.Array | None  # bool, broadcasts to [N, B, H, L, C]
     bias: jax.Array | None  # float, broadcasts like the mask
+    columns: Any  # integers [N, C], the numbers of the keys
 
     def logits(self, q_BLHK: jax.Array) -> jax.Array:
         """The logits of one block, float32 [B, H, L, C]."""
@@ -147,13 +152,27 @@ class _Blocks(NamedTuple):
         return logits_BHLC if self.exists is None else jnp.where(self.exists, logits_BHLC, -jnp.inf)
 
 
-@jax.custom_vjp
-def _over_blocks(q_BLHK: jax.Array, blocks: _Blocks) -> jax.Array:
+class _Draws(NamedTuple):
+    """The rate of dropout, whether queries share it, and the number of keys."""
+
+    rate: float
+    shared: bool
+    keys: int
+
+    def drop(self, p_BHLC: jax.Array, key: jax.Array, columns_C: jax.Array) -> jax.Array:
+        drop = Dropping(key, self.rate, self.shared)
+        return drop.of_columns(p_BHLC, columns_C, count=self.keys)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _over_blocks(q_BLHK: jax.Array, blocks: _Blocks, key: Any, draws: _Draws | None) -> jax.Array:
     """The values of all blocks, weighted: float32 [B, L, H, K]."""
-    return _over_blocks_fwd(q_BLHK, blocks)[0]
+    return _over_blocks_fwd(q_BLHK, blocks, key, draws)[0]
 
 
-def _over_blocks_fwd(q_BLHK: jax.Array, blocks: _Blocks) -> tuple[jax.Array, Any]:
+def _over_blocks_fwd(
+    q_BLHK: jax.Array, blocks: _Blocks, key: Any, draws: _Draws | None
+) -> tuple[jax.Array, Any]:
     def step(carry: tuple, block: _Blocks) -> tuple[tuple, None]:
         top_BHL, total_BHL, sum_BLHK = carry
         logits_BHLC = block.logits(q_BLHK)
@@ -162,6 +181,8 @@ def _over_blocks_fwd(q_BLHK: jax.Array, blocks: _Blocks) -> tuple[jax.Array, Any
         # The sums so far are relative to the largest logit so far.
         rescale_BHL = jnp.exp(top_BHL - new_top_BHL)
         total_BHL = total_BHL * rescale_BHL + p_BHLC.sum(axis=-1)
+        if draws is not None:
+            p_BHLC = draws.drop(p_BHLC, key, block.columns)
         sum_BLHK = sum_BLHK * _to_queries(rescale_BHL) + _mix(p_BHLC, block.values)
         return (new_top_BHL, total_BHL, sum_BLHK), None
 
@@ -172,11 +193,13 @@ def _over_blocks_fwd(q_BLHK: jax.Array, blocks: _Blocks) -> tuple[jax.Array, Any
     last, _ = jax.lax.scan(step, (top_BHL, total_BHL, sum_BLHK), blocks)
     top_BHL, total_BHL, sum_BLHK = last
     y_BLHK = sum_BLHK / _to_queries(total_BHL)
-    return y_BLHK, (q_BLHK, blocks, top_BHL, total_BHL, y_BLHK)
+    return y_BLHK, (q_BLHK, blocks, key, top_BHL, total_BHL, y_BLHK)
 
 
-def _over_blocks_bwd(saved: Any, g_BLHK: jax.Array) -> tuple[jax.Array, _Blocks]:
-    q_BLHK, blocks, top_BHL, total_BHL, y_BLHK = saved
+def _over_blocks_bwd(
+    draws: _Draws | None, saved: Any, g_BLHK: jax.Array
+) -> tuple[jax.Array, _Blocks, None]:
+    q_BLHK, blocks, key, top_BHL, total_BHL, y_BLHK = saved
     # The gradient of a softmax subtracts the mean of its row.
     mean_BHL = jnp.einsum("blhk,blhk->bhl", g_BLHK, y_BLHK)
     g_BLHK = g_BLHK.astype(blocks.values.dtype)
@@ -187,13 +210,15 @@ def _over_blocks_bwd(saved: Any, g_BLHK: jax.Array) -> tuple[jax.Array, _Blocks]
 
         logits_BHLC, pull = jax.vjp(logits, q_BLHK, block.keys, block.bias)
         p_BHLC = jnp.exp(logits_BHLC - top_BHL[..., None]) / total_BHL[..., None]
-        dp_BHLC = _products(g_BLHK, block.values)
-        dvalues = jnp.einsum("bhlm,blhk->bmhk", p_BHLC.astype(g_BLHK.dtype), g_BLHK)
+        dp_BHLC, dropped_BHLC = _products(g_BLHK, block.values), p_BHLC
+        if draws is not None:
+            dp_BHLC, dropped_BHLC = (draws.drop(x, key, block.columns) for x in (dp_BHLC, p_BHLC))
+        dvalues = jnp.einsum("bhlm,blhk->bmhk", dropped_BHLC.astype(g_BLHK.dtype), g_BLHK)
         dq, dkeys, dbias = pull(p_BHLC * (dp_BHLC - mean_BHL[..., None]))
-        return dq_BLHK + dq, _Blocks(dkeys, dvalues, None, None, dbias)
+        return dq_BLHK + dq, _Blocks(dkeys, dvalues, None, None, dbias, None)
 
     dq_BLHK, dblocks = jax.lax.scan(step, jnp.zeros(q_BLHK.shape), blocks)
-    return dq_BLHK.astype(q_BLHK.dtype), dblocks
+    return dq_BLHK.astype(q_BLHK.dtype), dblocks, None
 
 
 _over_blocks.defvjp(_over_blocks_fwd, _over_blocks_bwd)
@@ -251,5 +276,5 @@ def _no_dropout(drop: object) -> None:
     if drop is not None:
         raise ValueError(
             "this attention kernel forms no probabilities to drop: set attention_dropout_rate (in "
-            "T5: dropout_rate) to 0, or use attention_kernels.plain"
+            "T5: dropout_rate) to 0, or use attention_kernels.blocked or .plain"
         )

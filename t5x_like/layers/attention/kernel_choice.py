@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import jax
 
+from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
+from t5x_like.layers.attention import gpu_attention, tpu_attention
 from t5x_like.layers.attention.attention_kernels import (
     Attended,
     Kernel,
@@ -19,7 +21,8 @@ from t5x_like.layers.attention.attention_kernels import (
     plain,
     suits_cudnn,
 )
-from t5x_like.layers.attention.tpu_attention import tpu, unsuited
+from t5x_like.layers.attention.gpu_attention import gpu
+from t5x_like.layers.attention.tpu_attention import tpu
 from t5x_like.layers.dropout import Dropping
 
 _FEW = 2**14
@@ -50,24 +53,39 @@ def automatic(
     bias: jax.Array | None,
     drop: Dropping | None,
 ) -> Attended:
-    """`tpu` on TPUs, cuDNN's on GPUs, where they can compute the case; else `plain`.
+    """`tpu` on TPUs; on GPUs cuDNN's, or `gpu` where that cannot compute the case; else `plain`.
 
-    Long rows that neither can compute are taken in blocks, unless there is dropout. CPUs have
-    `plain`.
+    Long rows that none of them can compute are taken in blocks. CPUs have `plain`.
     """
-    queries, keys = q_BLHK.shape[1], memory.keys.shape[1]
-    platform = _platform()
-    few = queries * keys <= _FEW and (bias is None or queries == 1)
-    kernel = plain
-    if platform != "cpu" and not _forming.get():
-        why_not = unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
-        if platform == "tpu" and not few and why_not is None:
-            kernel = tpu
-        elif platform != "tpu" and drop is None and _for_cudnn(q_BLHK, memory):
-            kernel = fused
-        elif drop is None and queries * keys >= _LONG:
-            kernel = blocked
+    kernel: Kernel = plain
+    if _platform() != "cpu" and not _forming.get():
+        kernel = _of_accelerator(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
     return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
+
+
+def _of_accelerator(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: jax.Array | None,
+    bias: jax.Array | None,
+    drop: Dropping | None,
+) -> Kernel:
+    pairs = q_BLHK.shape[1] * memory.keys.shape[1]
+    few = pairs <= _FEW and (bias is None or q_BLHK.shape[1] == 1)
+    if _platform() == "tpu":
+        why_not = tpu_attention.unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
+        if why_not is None and not few:
+            return tpu
+    else:
+        if drop is None and _for_cudnn(q_BLHK, memory):
+            return fused
+        # Matrix units multiply 16-bit numbers: others are no faster in a kernel.
+        why_not = gpu_attention.unsuited(q_BLHK, mask=mask, drop=drop)
+        if why_not is None and not few and q_BLHK.dtype.itemsize == 2:
+            return gpu
+    drawn_in_parts = drop is None or is_counter(drop.key)
+    return blocked if pairs >= _LONG and drawn_in_parts else plain
 
 
 def _for_cudnn(q_BLHK: jax.Array, memory: KeysValues) -> bool:

@@ -18,17 +18,17 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
-from t5x_like.layers.attention import relative_kernel
 from t5x_like.layers.attention.attention_kernels import KeysValues
-from t5x_like.layers.attention.kernel_mesh import (
+from t5x_like.layers.attention.kernels import relative_kernel
+from t5x_like.layers.attention.kernels.kernel_mesh import (
     Gradient,
     Split,
     over_mesh,
     seed_words,
     usable_vmem,
 )
-from t5x_like.layers.attention.kernel_parts import LANES, lanes_of_block
-from t5x_like.layers.attention.relative_step import HIDDEN, OTHER, SEEN, Operands, Settings
+from t5x_like.layers.attention.kernels.kernel_parts import LANES, lanes_of_block
+from t5x_like.layers.attention.kernels.relative_step import HIDDEN, OTHER, SEEN, Operands, Settings
 from t5x_like.layers.dropout import Dropping
 
 _ROWS = 16
@@ -99,7 +99,7 @@ def relative_tpu(
         pairs=None if pairs is None else jnp.pad(pairs, ((0, 0), (0, 0), (0, more))),
         positions=None if positions is None else positions.astype(jnp.int32)[..., None],
         direction=direction_B,
-        seed=seed_words(drop, heads),
+        seed=seed_words(drop, heads=heads, queries=queries),
     )
     settings = Settings(
         width=width,
@@ -186,7 +186,7 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
     def specs(split: Split) -> tuple[Operands, Sequence[Gradient]]:
-        joined, pairs, positions = split.joined, operands.pairs, operands.positions
+        joined, pairs, positions = split.of_keys, operands.pairs, operands.positions
         of_operands = Operands(
             q=joined,
             k=joined,
@@ -198,7 +198,7 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
             direction=PartitionSpec(split.rows),
             seed=PartitionSpec(),
         )
-        vectors = Gradient(of_operands.vectors, summed=True)
+        vectors = Gradient(of_operands.vectors, summed=split.rows)
         return of_operands, [*[Gradient(joined)] * 3, Gradient(of_operands.r), vectors]
 
     return over_mesh(fn, settings, operands, more, specs=specs)

@@ -156,15 +156,14 @@ def test_blocks_never_hold_all_pairs(backwards):
     assert largest_array(kernel, backwards=backwards) == 2 * 48 * 6
 
 
-@each_kernel
-def test_kernels_without_probabilities_refuse_to_drop_them(kernel):
+def test_fused_refuses_dropout():
     (q, memory, _), _ = arrays((1, 1, 2, 2, 4), "float32", None, None)
     rates, key = Dropouts(hidden=0.1, attention=0.1), jax.random.key(0)
     with pytest.raises(ValueError, match="attention_dropout_rate"):
-        attend(q, memory, dropouts=rates, key=key, kernel=kernel)
+        attend(q, memory, dropouts=rates, key=key, kernel=fused)
     # Evaluation has no key, and other rates do not matter.
-    assert attend(q, memory, dropouts=rates, kernel=kernel).probabilities is None
-    attend(q, memory, dropouts=Dropouts(hidden=0.1), key=key, kernel=kernel)
+    assert attend(q, memory, dropouts=rates, kernel=fused).probabilities is None
+    attend(q, memory, dropouts=Dropouts(hidden=0.1), key=key, kernel=fused)
 
 
 def test_a_block_needs_a_key():

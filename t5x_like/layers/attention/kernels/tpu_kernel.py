@@ -12,40 +12,25 @@ Suffixes: B batch, L queries, M keys, J joined heads, H heads.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from t5x_like.layers.attention.kernel_parts import (
+from t5x_like.layers.attention.kernels.kernel_parts import (
     LANES,
     MASKED,
     Draws,
     Head,
+    Operands,
     Settings,
     dropped,
     head_blocks,
     lanes_of_step,
     product,
 )
-
-
-class Operands(NamedTuple):
-    """Arrays, or in the kernel their blocks.
-
-    `q` is [B, L, J], `k` and `v` are [B, M, J]; `mask` is int8 [B|1, L|1, M], `bias` float32
-    [B|1, H, L, M]. `seed`, int32 [5], holds both words of a key of `counter_random`, the numbers of
-    the first row and of the first head, and how many heads there are on all devices.
-    """
-
-    q: Any
-    k: Any
-    v: Any
-    mask: Any
-    bias: Any
-    seed: Any
 
 
 def forward(settings: Settings, operands: Operands) -> jax.Array:
@@ -217,4 +202,4 @@ def _kept(settings: Settings, refs: Operands, head: Head) -> jax.Array | None:
     per_step = refs.q.shape[-1] // settings.width
     number = pl.program_id(0) * per_step + head.number
     queries, keys = refs.q.shape[1], refs.k.shape[1]
-    return Draws(refs.seed, number, queries, keys).kept(settings, (queries, keys))
+    return Draws(refs.seed, number, keys).kept(settings, (queries, keys))

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from t5x_like.layers.attention import kernel_parts
-from t5x_like.layers.attention.kernel_parts import (
+from t5x_like.layers.attention.kernels import kernel_parts
+from t5x_like.layers.attention.kernels.kernel_parts import (
     MASKED,
     Draws,
     Head,
@@ -23,7 +23,7 @@ from t5x_like.layers.attention.kernel_parts import (
     head_blocks,
     product,
 )
-from t5x_like.layers.attention.relative_shift import Window, windows
+from t5x_like.layers.attention.kernels.relative_shift import Window, windows
 
 HIDDEN, SEEN, OTHER = 0, 1, 2
 """Numbers in `pairs`: a query does not see a key, it sees one of its own segment, or of another."""
@@ -185,10 +185,9 @@ def _kept(settings: Settings, refs: Operands, asking: _Queries, head: Head) -> j
     """Which probabilities stay."""
     per_step = refs.q.shape[-1] // settings.width
     number = pl.program_id(0) * per_step + head.number
-    queries, keys = refs.q.shape[1], refs.k.shape[1]
     first = asking.window.queries.start
-    shape = (asking.window.queries.stop - first, keys)
-    return Draws(refs.seed, number, queries, settings.keys).kept(settings, shape, first=first)
+    shape = (asking.window.queries.stop - first, refs.k.shape[1])
+    return Draws(refs.seed, number, settings.keys).kept(settings, shape, first=first)
 
 
 def backward_step(settings: Settings, refs: Operands, more: Any, outputs: Any) -> None:

@@ -23,6 +23,21 @@ _STEP = 2 * 512 * 512
 beside what starting a step costs."""
 
 
+class Operands(NamedTuple):
+    """Arrays, or in the kernel their blocks.
+
+    `q` is [B, L, J], `k` and `v` are [B, M, J]; `mask` is int8 [B|1, L|1, M], `bias` float32
+    [B|1, H, L, M]. `seed` is that of `Draws`.
+    """
+
+    q: Any
+    k: Any
+    v: Any
+    mask: Any
+    bias: Any
+    seed: Any
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """What stays the same from call to call.
@@ -98,16 +113,15 @@ class Draws(NamedTuple):
     """Dropout of a head's probabilities in a step, as `dropout.dropout` drops of [B, H, L, M].
 
     Attributes:
-      seed: int32 [5]: both words of a key of `counter_random`, the numbers of the first row and of
-        the first head, and how many heads there are on all devices.
+      seed: int32 [7]: both words of a key of `counter_random`; on this device, the numbers of the
+        first row and of the first head; how many heads there are on all devices; the number of the
+        first query, and how many queries there are on all.
       number: that of the head, on this device.
-      queries: L.
       keys: M.
     """
 
     seed: Any
     number: jax.Array | int
-    queries: int
     keys: int
 
     def kept(
@@ -126,12 +140,12 @@ class Draws(NamedTuple):
         if columns % LANES:
             place = jnp.where(column >= half, column - half, column)
             drawn = self._words(place, half, first, shared=settings.shared)
-            low, high = _halves(drawn)
+            low, high = halves(drawn)
             return jnp.where(column >= half, high, low) >= settings.dropped
         # Where blocks of lanes are whole, both halves are drawn at once.
         blocks, whole = -(-half // LANES) * LANES, half // LANES * LANES
         drawn = self._words(column[:, :blocks], half, first, shared=settings.shared)
-        low, high = _halves(drawn)
+        low, high = halves(drawn)
         if whole < half or columns > 2 * blocks:
             rest = ((0, 0), (0, columns - blocks))
             high = pltpu.roll(jnp.pad(high, rest), half, 1)
@@ -145,15 +159,14 @@ class Draws(NamedTuple):
 
     def _words(self, column: jax.Array, half: int, first: int, *, shared: bool) -> jax.Array:
         """Random words, uint32, for the columns below `half` of each query."""
-        low, high, row, head, heads = (self.seed[i] for i in range(5))
-        queries = 1 if shared else self.queries
-        before = ((row + pl.program_id(1)) * heads + head + self.number) * queries
+        low, high, row, head, heads, own, queries = (self.seed[i] for i in range(7))
+        before = (row + pl.program_id(1)) * heads + head + self.number
         place = column + jax.lax.broadcasted_iota(jnp.int32, column.shape, 0) * half
-        place += (before + (0 if shared else first)) * half
+        place += (before if shared else before * queries + own + first) * half
         return hashed(place.astype(jnp.uint32), low.astype(jnp.uint32), high.astype(jnp.uint32))
 
 
-def _halves(words: jax.Array) -> tuple[jax.Array, jax.Array]:
+def halves(words: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The lower and the upper 16 bits, int32."""
     return (words & jnp.uint32(2**16 - 1)).astype(jnp.int32), (words >> 16).astype(jnp.int32)
 

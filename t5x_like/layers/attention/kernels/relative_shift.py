@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas import tpu as pltpu
 
-from t5x_like.layers.attention.kernel_parts import LANES
+from t5x_like.layers.attention.kernels.kernel_parts import LANES
 
 _BITS = LANES.bit_length() - 1
 

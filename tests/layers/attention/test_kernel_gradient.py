@@ -1,4 +1,4 @@
-"""The kernel for TPUs, run as plain JAX, against `plain`: values, gradients, dropout, meshes."""
+"""Our kernels, run as plain JAX, against `plain`: values, gradients, dropout, meshes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ import numpy as np
 import pytest
 
 from t5x_like.core.counter_random import COUNTER
-from t5x_like.core.partitioning import Layout, make_layout
-from t5x_like.layers.attention import kernel_choice, masks
+from t5x_like.core.partitioning import make_layout
+from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues, blocked, plain
+from t5x_like.layers.attention.gpu_attention import gpu
 from t5x_like.layers.attention.tpu_attention import tpu
 from t5x_like.layers.dropout import Dropping
 from t5x_like.layers.stacks.remat import POLICIES
 
-interpreted = functools.partial(tpu, interpret=True)
+BACKEND = jax.default_backend()
+KERNELS: dict[str, Kernel] = {
+    "tpu": functools.partial(tpu, interpret=BACKEND != "tpu"),
+    "gpu": functools.partial(gpu, interpret=BACKEND != "gpu"),
+    "blocks": functools.partial(blocked, block=7),
+}
+each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 
 SEGMENTS = jnp.array([[1] * 9 + [2] * 11 + [0] * 4, [1] * 24, [1] * 3 + [2] * 21, [1] * 23 + [0]])
 """Of four rows of 24 tokens; 0 is padding."""
@@ -82,93 +89,68 @@ def assert_close(got: Any, want: Any, *, rtol: float, atol: float) -> None:
         )
 
 
+@each_kernel
 @pytest.mark.parametrize("name", CASES)
-def test_it_equals_plain(name: str) -> None:
+def test_it_equals_plain(name: str, kernel: Kernel) -> None:
     """Dropout too: `plain` draws the same numbers from the same key."""
     given, mask, drop = arrays(CASES[name])
     want = values_and_gradients(plain, given, mask, drop)
-    got = values_and_gradients(interpreted, given, mask, drop)
+    got = values_and_gradients(kernel, given, mask, drop)
     assert_close(got, want, rtol=2e-5, atol=2e-5)
     if drop is not None:
-        undropped = values_and_gradients(interpreted, given, mask, None)[0]
+        undropped = values_and_gradients(kernel, given, mask, None)[0]
         assert float(jnp.abs(undropped - got[0]).max()) > 0.1
 
 
-def test_in_bfloat16_it_is_as_near_to_float32_as_plain() -> None:
+@each_kernel
+def test_in_bfloat16_it_is_as_near_to_float32_as_plain(kernel: Kernel) -> None:
     given, mask, drop = arrays(CASES["packed, bias"])
     exact = values_and_gradients(plain, given, mask, drop)
     rounded = [x.astype(jnp.bfloat16) for x in given]
 
-    def errors(kernel: Kernel) -> list[float]:
-        found = jax.tree.leaves(values_and_gradients(kernel, rounded, mask, drop))
+    def errors(of: Kernel) -> list[float]:
+        found = jax.tree.leaves(values_and_gradients(of, rounded, mask, drop))
         pairs = zip(found, jax.tree.leaves(exact), strict=True)
         return [float(jnp.linalg.norm(a.astype(jnp.float32) - b)) for a, b in pairs]
 
-    for ours, usual in zip(errors(interpreted), errors(plain), strict=True):
+    for ours, usual in zip(errors(kernel), errors(plain), strict=True):
         assert ours < 1.2 * usual
 
 
 @pytest.mark.parametrize(
-    "mesh", [{"data": 4, "tensor": 2}, {"replica": 2, "fsdp": 2}, {"tensor": 2}], ids=str
+    ("mesh", "kernels"),
+    [
+        ({"data": 4, "tensor": 2}, ("tpu", "gpu")),
+        ({"replica": 2, "fsdp": 2}, ("tpu",)),
+        ({"data": 2, "sequence": 4}, ("tpu", "gpu", "blocks")),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("name", ["packed, bias", "a bias of each row, wide heads"])
-def test_on_a_mesh_it_is_the_same(name: str, mesh: dict[str, int]) -> None:
+def test_on_a_mesh_it_is_the_same(
+    name: str, mesh: dict[str, int], kernels: tuple[str, ...]
+) -> None:
+    """Where queries are split, each device draws for its own, and keys' gradients are summed."""
     given, mask, drop = arrays(CASES[name])
-    want = values_and_gradients(interpreted, given, mask, drop)
     count = int(np.prod(list(mesh.values())))
-    with make_layout(mesh, devices=jax.devices()[:count]).active():
-        got = values_and_gradients(interpreted, given, mask, drop)
-    assert_close(got, want, rtol=2e-5, atol=2e-5)
+    want = values_and_gradients(plain, given, mask, drop)
+    for kernel in kernels:
+        with make_layout(mesh, devices=jax.devices()[:count]).active():
+            got = values_and_gradients(KERNELS[kernel], given, mask, drop)
+        assert_close(got, want, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("policy", ["products", "nothing"])
 def test_under_every_policy_it_is_the_same(policy: str) -> None:
     given, mask, drop = arrays(CASES["causal, odd heads"])
+    alone = KERNELS["tpu"]
 
     def kernel(q: jax.Array, memory: KeysValues, **rest: Any) -> Attended:
         values = jax.checkpoint(
-            lambda q, memory: interpreted(q, memory, **rest).values, policy=POLICIES[policy]
+            lambda q, memory: alone(q, memory, **rest).values, policy=POLICIES[policy]
         )
         return Attended(values(q, memory), None)
 
-    want = values_and_gradients(interpreted, given, mask, drop)
+    want = values_and_gradients(alone, given, mask, drop)
     got = values_and_gradients(kernel, given, mask, drop)
     assert_close(got, want, rtol=1e-6, atol=1e-6)
-
-
-def test_what_it_cannot_compute_is_refused_and_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a TPU the choice falls on the kernel, on blocks where rows are long, or on `plain`."""
-    monkeypatch.setattr(Layout, "platform", property(lambda self: "tpu"))
-    chosen: list[str] = []
-    for kernel in (plain, blocked, tpu):
-        monkeypatch.setattr(
-            kernel_choice,
-            kernel.__name__,
-            lambda q, memory, name=kernel.__name__, **rest: chosen.append(name),
-        )
-    drop = Dropping(jax.random.key(0, impl=COUNTER), 0.1, False)
-    others = Dropping(jax.random.key(0), 0.1, False)
-    of_heads = jax.ShapeDtypeStruct((1, 2, 512, 512), bool)
-
-    def choose(queries: int, width: int = 64, **rest: Any) -> str:
-        shape = (1, queries, 2, width)
-        q = jax.ShapeDtypeStruct(shape, jnp.bfloat16)
-        kernel_choice.automatic(
-            q, KeysValues(q, q), **{"mask": None, "bias": None, "drop": None, **rest}
-        )
-        return chosen[-1]
-
-    long = KeysValues(*[jnp.zeros((1, 4096, 2, 64))] * 2)
-    with make_layout({"data": 1}, devices=jax.devices()[:1]).active():
-        assert choose(512) == choose(512, drop=drop) == choose(512, width=128) == "tpu"
-        assert choose(128) == choose(1) == choose(512, width=48) == "plain"
-        assert choose(4096) == "blocked"
-        assert choose(4096, drop=drop) == choose(512, drop=others) == "plain"
-        assert choose(512, mask=of_heads) == "plain"
-        with kernel_choice.forming_probabilities(True):
-            assert choose(512) == "plain"
-        with pytest.raises(ValueError, match=r"4096 queries by 4096 keys do not fit"):
-            tpu(long.keys, long, mask=None, bias=None, drop=None)
-        narrow = jnp.zeros((1, 8, 2, 48))
-        with pytest.raises(ValueError, match=r"width must divide 128 .* not 48"):
-            tpu(narrow, KeysValues(narrow, narrow), mask=None, bias=None, drop=None)

@@ -1,7 +1,8 @@
-"""How our Pallas kernels of attention are split over a mesh: each device has own rows and heads."""
+"""Our Pallas kernels of attention over a mesh: each device has own rows, queries and heads."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,39 +16,39 @@ from t5x_like.layers.dropout import Dropping
 
 
 class Split(NamedTuple):
-    """The mesh axes that split rows, and those that split heads."""
+    """The mesh axes that split rows, queries, and heads."""
 
     rows: tuple[str, ...]
+    queries: tuple[str, ...]
     heads: tuple[str, ...]
 
     @classmethod
     def of(cls, layout: Layout, q_BLJ: jax.Array, *, width: int) -> Split:
         """How a layout splits queries whose heads have this width."""
-        spec = layout.spec(("batch", "heads"), (len(q_BLJ), q_BLJ.shape[-1] // width))
+        rows, queries, joined = q_BLJ.shape
+        spec = layout.spec(("batch", "length", "heads"), (rows, queries, joined // width))
         return cls(*((one,) if isinstance(one, str) else tuple(one or ()) for one in spec))
 
     @property
-    def joined(self) -> PartitionSpec:
+    def of_q(self) -> PartitionSpec:
         """Of an array [B, L, J]."""
+        return PartitionSpec(self.rows, self.queries, self.heads)
+
+    @property
+    def of_keys(self) -> PartitionSpec:
+        """Of an array [B, M, J]: each query needs every key."""
         return PartitionSpec(self.rows, None, self.heads)
 
     def of_rows(self, x: jax.Array, *rest: tuple[str, ...] | None) -> PartitionSpec:
         """Of an array whose first dimension is B or 1."""
         return PartitionSpec(self.rows if len(x) > 1 else None, *rest)
 
-    def own_seed(self, seed: jax.Array, q_BLJ: jax.Array, *, width: int) -> jax.Array:
-        """`seed` with the numbers of a device's first row and first head; `q_BLJ` is its own."""
-        row = jax.lax.axis_index(self.rows) * len(q_BLJ) if self.rows else 0
-        own = q_BLJ.shape[-1] // width
-        head = jax.lax.axis_index(self.heads) * own if self.heads else 0
-        return seed.at[2:4].set(jnp.stack([row, head]).astype(jnp.int32))
-
 
 class Gradient(NamedTuple):
-    """How a gradient is split, and whether devices with other rows have other parts of its sum."""
+    """How a gradient is split, and the mesh axes whose devices have other parts of its sum."""
 
     spec: PartitionSpec
-    summed: bool = False
+    summed: tuple[str, ...] = ()
 
 
 def over_mesh(
@@ -58,45 +59,67 @@ def over_mesh(
     *,
     specs: Callable[[Split], tuple[Any, Sequence[Gradient]]],
 ) -> Any:
-    """A kernel over the active mesh: each device computes its own rows and heads.
+    """A kernel over the active mesh: each device computes its own rows, queries and heads.
 
     Args:
       fn: the kernel's forward pass, or its backward pass.
       settings: the first argument of `fn`; has the `width` of a head.
       operands: the second: a NamedTuple with arrays `q` and `seed`.
       values_and_gradient: the rest, split as the queries are; empty in the forward pass.
-      specs: how the operands are split, and the gradients that the backward pass returns.
+      specs: how the operands are split, `q` in each of its dimensions, and the gradients that the
+        backward pass returns.
     """
     layout = active_layout()
     if layout is None or layout.mesh.size == 1:
         return fn(settings, operands, *values_and_gradient)
-    split = Split.of(layout, operands.q, width=settings.width)
-    of_operands, gradients = specs(split)
+    of_operands, gradients = specs(Split.of(layout, operands.q, width=settings.width))
 
     def local(operands: Any, *more: jax.Array) -> Any:
-        seed = split.own_seed(operands.seed, operands.q, width=settings.width)
+        seed = _own_seed(operands.seed, operands.q, of_operands.q, width=settings.width)
         found = fn(settings, operands._replace(seed=seed), *more)
         if not more:
             return found
         return [
-            jax.lax.psum(one, split.rows) if gradient.summed and split.rows else one
+            jax.lax.psum(one, gradient.summed) if gradient.summed else one
             for one, gradient in zip(found, gradients, strict=True)
         ]
 
     return jax.shard_map(
         local,
         mesh=layout.mesh,
-        in_specs=(of_operands, *[split.joined for _ in values_and_gradient]),
-        out_specs=[one.spec for one in gradients] if values_and_gradient else split.joined,
+        in_specs=(of_operands, *[of_operands.q for _ in values_and_gradient]),
+        out_specs=[one.spec for one in gradients] if values_and_gradient else of_operands.q,
         check_vma=False,
     )(operands, *values_and_gradient)
 
 
-def seed_words(drop: Dropping | None, heads: int) -> jax.Array:
-    """`kernel_parts.Draws.seed` for a device with the first row and the first head."""
+def seed_words(drop: Dropping | None, *, heads: int, queries: int) -> jax.Array:
+    """`kernel_parts.Draws.seed` of a device that has the first row, head and query."""
     words = jnp.zeros(2, jnp.uint32) if drop is None else jax.random.key_data(drop.key)[:2]
     words = jax.lax.bitcast_convert_type(words, jnp.int32)
-    return jnp.concatenate([words, jnp.array([0, 0, heads], jnp.int32)])
+    return jnp.concatenate([words, jnp.array([0, 0, heads, 0, queries], jnp.int32)])
+
+
+def _own_seed(seed: jax.Array, q_BLJ: jax.Array, split: PartitionSpec, *, width: int) -> jax.Array:
+    """`seed` with the numbers of a device's first row, head and query; `q_BLJ` is its own."""
+    rows, queries, joined = q_BLJ.shape
+    first = [
+        jax.lax.axis_index(axes) * own if axes else 0
+        for axes, own in zip(
+            (split[0], split[2], split[1]), (rows, joined // width, queries), strict=True
+        )
+    ]
+    return seed.at[jnp.array([2, 3, 5])].set(jnp.stack(first).astype(jnp.int32))
+
+
+def queries_of_a_device(length: int) -> int:
+    """How many of a row's queries a device has on the active mesh."""
+    layout = active_layout()
+    if layout is None:
+        return length
+    axes = layout.spec(("length",), (length,))[0] or ()
+    sizes = (layout.mesh.shape[one] for one in ((axes,) if isinstance(axes, str) else axes))
+    return length // math.prod(sizes)
 
 
 def usable_vmem() -> int:

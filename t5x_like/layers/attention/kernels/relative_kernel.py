@@ -2,7 +2,7 @@
 
 A query's products with the vectors of relative positions are shifted to the keys that they are for
 in the chip's memory (`relative_shift`); no array of queries times keys, nor of queries times
-relative positions, leaves it. The rest is as in `pallas_kernel`.
+relative positions, leaves it. The rest is as in `tpu_kernel`.
 
 Suffixes: B batch, Q queries, J joined heads.
 """
@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from t5x_like.layers.attention.kernel_parts import lanes_of_block
-from t5x_like.layers.attention.relative_step import (
+from t5x_like.layers.attention.kernels.kernel_parts import lanes_of_block
+from t5x_like.layers.attention.kernels.relative_step import (
     Operands,
     Settings,
     backward_step,

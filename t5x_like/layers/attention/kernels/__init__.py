@@ -1,0 +1,1 @@
+"""Pallas kernels of attention, and what they share."""
