@@ -25,7 +25,9 @@ _WHOLE = 10**9
 
 @functools.cache
 def usable_bytes(mesh: Mesh) -> float | None:
-    """The bytes that arrays may take on each device of a mesh; None without such a limit (CPUs).
+    """The bytes that arrays may take on each device of a mesh; None without a limit that is known.
+
+    CPUs have none, and that of GPUs that are compiled for without being there is not known.
 
     Programs depend on it, and all processes must make the same: so it is what a TPU's compiler
     leaves, or else whole gigabytes of what this process finds on its own devices.
@@ -35,6 +37,6 @@ def usable_bytes(mesh: Mesh) -> float | None:
         return None
     if (chip := chip_of(device.device_kind)) is not None:
         return chip.hbm_bytes
-    own = [one for one in mesh.devices.flat if one.process_index == jax.process_index()]
+    own = [one for one in mesh.devices.flat if one in jax.local_devices()]
     least = min(((one.memory_stats() or {}).get("bytes_limit", 0) for one in own), default=0)
     return float(least // _WHOLE * _WHOLE) or None

@@ -195,7 +195,7 @@ def run_phases(run: Run) -> list[RunPhase]:
 
 def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
     """Has process 0 make a thing in a directory that all share; the others wait at a barrier."""
-    if multihost.everywhere(exists()).all():
+    if multihost.everywhere(f"{name}: whether it is there", exists()).all():
         return
     if staging.address(path) is None:
         multihost.check_shared(path.parent)

@@ -133,7 +133,7 @@ def sole_run(model_dir: epath.Path) -> Iterator[None]:
                 holder = str(held)
             except ValueError:  # a file system without locks
                 pass
-        if multihost.everywhere(holder is not None).any():
+        if multihost.everywhere("the run's lock", holder is not None).any():
             raise multihost.ProcessError(
                 f"another run is training in {model_dir}: {holder or 'process 0 says which'}. Two "
                 "runs would destroy each other's checkpoints: wait for it, end it, or choose "

@@ -201,7 +201,7 @@ result = {
     "made": multihost.first_process_then_others("make", make),
     "broken": failure(lambda: multihost.first_process_then_others("break", break_down)),
     "votes": [bool(vote.cast(False)), bool(vote.cast(flags.process == 1))],
-    "values": multihost.everywhere(flags.process == 1).tolist(),
+    "values": multihost.everywhere("flags", flags.process == 1).tolist(),
     "agreed": failure(lambda: agree("the configuration", ["A = 1", "B = 2"])),
     "differ": failure(lambda: agree("the configuration", ["A = 1", f"B = {flags.process}"])),
     "longer": failure(lambda: agree("the data", ["é"] * (1 + flags.process))),
@@ -239,6 +239,6 @@ def test_one_process_waits_for_nobody(tmp_path: Path) -> None:
     multihost.check_shared(tmp_path / "not made")
     assert multihost.first_process_then_others("work", lambda: 3) == 3
     assert [multihost.Vote().cast(value) for value in (True, False)] == [True, False]
-    assert multihost.everywhere(True).tolist() == [True]
+    assert multihost.everywhere("flags", True).tolist() == [True]
     with pytest.raises(KeyError):
         multihost.first_process_then_others("work", lambda: {}["missing"])

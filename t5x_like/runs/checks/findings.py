@@ -39,7 +39,8 @@ def of_all_hosts(mine: Iterable[Finding], names: Sequence[str]) -> list[Finding]
       mine: those of this process.
       names: the hosts, by the number of the process.
     """
-    texts = multihost.every_text(json.dumps([dataclasses.astuple(one) for one in mine]))
+    text = json.dumps([dataclasses.astuple(one) for one in mine])
+    texts = multihost.every_text("findings of all hosts", text)
     found: dict[Finding, list[str]] = {}
     for name, text in zip(names, texts, strict=True):
         for fields in json.loads(text):

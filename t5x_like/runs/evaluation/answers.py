@@ -64,7 +64,7 @@ class ModelAnswers:
         for prompts in self._batches(examples, self._prompt):
             with self.run.layout.active():
                 said = decode(self.model, prompts, decoding=decoding, specials=specials)
-            found += [*multihost.whole(said.tokens)[:, 0]]
+            found += [*multihost.whole("answers", said.tokens)[:, 0]]
         return found[: len(examples)]
 
     def score(self, examples: Sequence[Example]) -> list[float]:
@@ -72,7 +72,7 @@ class ModelAnswers:
         found: list[float] = []
         for batch in self.batches(examples):
             with self.run.layout.active():
-                found += multihost.whole(_scores(self.model, batch)).tolist()
+                found += multihost.whole("scores", _scores(self.model, batch)).tolist()
         return found[: len(examples)]
 
     def batches(self, examples: Sequence[Example]) -> Iterator[Batch]:

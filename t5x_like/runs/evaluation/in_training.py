@@ -63,7 +63,8 @@ class TaskEvaluation:
                 taken = [name.removeprefix(f"{task.name}/") for name in teacher_forced]
                 measured = json.dumps(measure(task.metrics, task.examples, given, taken=taken))
             # A metric may draw random numbers: all processes take the values of the first.
-            values, failures = json.loads(multihost.from_first_process(measured))
+            measured = multihost.from_first_process("metrics of tasks", measured)
+            values, failures = json.loads(measured)
             found |= {f"{task.name}/{name}": value for name, value in values.items()}
             for metric, reason in failures:
                 whole = False

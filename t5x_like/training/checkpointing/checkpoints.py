@@ -359,7 +359,12 @@ class Checkpoints:
             if checked:
                 raise
             logger.warning("Skipping damaged checkpoint step %d: %s", step, error)
-        if not checked and not multihost.everywhere(items is not None).all():
+        if checked:
+            return items
+        read = multihost.everywhere(
+            f"step {step} read", items is not None, timeout_s=multihost.LONG_S
+        )
+        if not read.all():
             return None
         return items
 

@@ -28,12 +28,15 @@ def is_whole(step: epath.Path, under: str) -> bool:
         logger.warning(
             "Skipping damaged checkpoint step %s of %s: %s", step.name, step.parent, line
         )
-    return bool(multihost.everywhere(not damaged).all())
+    found = multihost.everywhere(
+        f"files of step {step.name} checked", not damaged, timeout_s=multihost.LONG_S
+    )
+    return bool(found.all())
 
 
 def make_checkable(step: epath.Path) -> None:
     """Writes the checksums of a good step whose run was killed before it did."""
-    if multihost.everywhere(checksums.complete(step)).all():
+    if multihost.everywhere("checksums complete", checksums.complete(step)).all():
         return
     if jax.process_index() == 0:
         checksums.remove(step)

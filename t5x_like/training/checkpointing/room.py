@@ -37,7 +37,7 @@ def check(directory: epath.Path, items: Mapping[str, Any], *, step: int) -> None
         return
     needed = int(_SHARE * sum(leaf.nbytes for leaf in jax.tree.leaves(dict(items))))
     free = shutil.disk_usage(directory).free
-    if not multihost.everywhere(free >= needed).all():
+    if not multihost.everywhere("room for a checkpoint", free >= needed).all():
         raise DiskFullError(
             f"No room for step {step} in {directory}: it needs {needed / 1e9:.3g} GB, and "
             f"{free / 1e9:.3g} GB are free. {_ADVICE}"

@@ -32,7 +32,9 @@ def write(model_dir: epath.Path, step: int, batch: Mapping[str, jax.Array]) -> e
       The file; None if there are enough.
     """
     folder = model_dir / FOLDER
-    arrays: dict[str, Any] = {name: multihost.whole(value) for name, value in batch.items()}
+    arrays: dict[str, Any] = {
+        name: multihost.whole("the bad batch", value) for name, value in batch.items()
+    }
     path = folder / f"step_{step}.npz"
     if jax.process_index() or (folder.exists() and len([*folder.iterdir()]) >= MOST):
         return path if path.exists() else None

@@ -139,7 +139,7 @@ class Health:
             if name.endswith("loss")
         ]
         known, worse = (
-            bool(multihost.everywhere(found)[0])
+            bool(multihost.everywhere("baselines", found)[0])
             for found in (bool(pairs), all(a >= b for a, b in pairs))
         )
         if not known:

@@ -35,7 +35,7 @@ class EarlyStopping:
         """Whether the run ends. All processes call it: the first, which has the log, decides."""
         if not self._patience:
             return False
-        return bool(multihost.everywhere(self._since >= self._patience)[0])
+        return bool(multihost.everywhere("early stopping", self._since >= self._patience)[0])
 
     def __str__(self) -> str:
         value = self._best[-1] * (-1 if self._metric.higher else 1)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
-from t5x_like.training.hosts.multihost import ProcessError, every_text
+from t5x_like.training.hosts.multihost import ProcessError, every_text, gathered
 
 
 def agree(what: str, lines: Sequence[str]) -> None:
@@ -29,11 +28,11 @@ def agree(what: str, lines: Sequence[str]) -> None:
         return
     mine = "\n".join(lines).encode()
     digest = np.frombuffer(hashlib.sha256(mine).digest(), np.uint8)
-    digests = np.asarray(multihost_utils.process_allgather(digest)).reshape(-1, len(digest))
+    digests = gathered(what, digest)
     differ = np.flatnonzero((digests != digests[0]).any(axis=1)).tolist()
     if not differ:
         return
-    texts = every_text(mine.decode())
+    texts = every_text(what, mine.decode())
     first, other = (texts[n].split("\n") for n in (0, differ[0]))
     pairs = itertools.zip_longest(first, other, fillvalue="nothing")
     here, there = next(pair for pair in pairs if pair[0] != pair[1])

@@ -18,6 +18,8 @@ from orbax.checkpoint import multihost
 
 T = TypeVar("T")
 _DAY = 24 * 3600
+LONG_S = 2 * 3600
+"""How long processes may wait for one that reads the files of a checkpoint, or computes metrics."""
 _uses: collections.Counter[str] = collections.Counter()
 
 
@@ -46,40 +48,47 @@ def barrier(name: str, *, timeout_s: float = 600) -> None:
         ) from error
 
 
-def everywhere(value: bool) -> np.ndarray:
+def gathered(name: str, value: np.ndarray, *, timeout_s: float = 600) -> np.ndarray:
+    """Each process's `value`, in the order of the processes: [processes, ...].
+
+    JAX's exchange waits for ever, so all meet at a barrier before it.
+
+    Raises:
+      ProcessError: as from `barrier`.
+    """
+    barrier(name, timeout_s=timeout_s)
+    found = np.asarray(multihost_utils.process_allgather(value))
+    return found.reshape(jax.process_count(), *value.shape)
+
+
+def everywhere(name: str, value: bool, *, timeout_s: float = 600) -> np.ndarray:
     """Each process's `value`, in the order of the processes: bool [processes]."""
-    return np.asarray(multihost_utils.process_allgather(np.array(value))).reshape(-1)
+    return gathered(name, np.array(value), timeout_s=timeout_s)
 
 
-def whole(array: jax.Array) -> np.ndarray:
+def whole(name: str, array: jax.Array) -> np.ndarray:
     """A global array on the host, in every process."""
     if array.is_fully_addressable:
         return np.asarray(array)
+    barrier(name)
     return np.asarray(multihost_utils.process_allgather(array, tiled=True))
 
 
-def from_first_process(text: str) -> str:
-    """The text of process 0, in every process."""
-    if jax.process_count() == 1:
-        return text
-    mine = np.frombuffer(text.encode(), np.uint8)
-    size = int(multihost_utils.broadcast_one_to_all(np.array(len(mine))))
-    padded = np.zeros(size, np.uint8)
-    if jax.process_index() == 0:
-        padded[:] = mine
-    return np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes().decode()
+def from_first_process(name: str, text: str) -> str:
+    """The text of process 0, which may take long to have it, in every process."""
+    return every_text(name, text if jax.process_index() == 0 else "", timeout_s=LONG_S)[0]
 
 
-def every_text(text: str) -> list[str]:
+def every_text(name: str, text: str, *, timeout_s: float = 600) -> list[str]:
     """The text of each process, in their order. Every process must call this."""
     if jax.process_count() == 1:
         return [text]
     mine = np.frombuffer(text.encode(), np.uint8)
-    size = np.asarray(multihost_utils.process_allgather(np.array(len(mine)))).reshape(-1)
-    padded = np.zeros(int(size.max()), np.uint8)
+    sizes = gathered(name, np.array(len(mine)), timeout_s=timeout_s)
+    padded = np.zeros(int(sizes.max()), np.uint8)
     padded[: len(mine)] = mine
-    every = np.asarray(multihost_utils.process_allgather(padded)).reshape(len(size), -1)
-    return [row[:n].tobytes().decode() for row, n in zip(every, size, strict=True)]
+    every = gathered(name, padded)
+    return [row[:n].tobytes().decode() for row, n in zip(every, sizes, strict=True)]
 
 
 def first_process_then_others(name: str, work: Callable[[], T], *, timeout_s: float = _DAY) -> T:
@@ -97,7 +106,7 @@ def first_process_then_others(name: str, work: Callable[[], T], *, timeout_s: fl
         except Exception as error:
             failure = error
     barrier(name, timeout_s=timeout_s)
-    failed = jax.process_count() > 1 and bool(everywhere(failure is not None)[0])
+    failed = bool(everywhere(f"{name}: failures", failure is not None)[0])
     if failure is not None:
         raise failure
     if failed:
@@ -109,14 +118,13 @@ def check_shared(directory: epath.PathLike) -> None:
     """Raises ProcessError unless every process sees what process 0 writes to `directory`."""
     if jax.process_count() == 1:
         return
-    mine = np.uint32(secrets.randbits(32))
-    token = str(int(multihost_utils.broadcast_one_to_all(mine)))
+    token = from_first_process("shared directory", secrets.token_hex(4))
     probe = epath.Path(directory) / ".shared_directory_check"
     if jax.process_index() == 0:
         probe.parent.mkdir(parents=True, exist_ok=True)
         probe.write_text(token)
     barrier("shared directory written")
-    seen = everywhere(probe.exists() and probe.read_text() == token)
+    seen = everywhere("shared directory seen", probe.exists() and probe.read_text() == token)
     if jax.process_index() == 0:
         probe.unlink()
     if not seen.all():

@@ -86,7 +86,7 @@ def test_clocks_and_versions_of_all_hosts_are_compared() -> None:
 def test_findings_of_one_host_alone_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
     both, one = findings.Finding("a", "good", "x"), findings.Finding("b", "bad", "y")
     texts = [json.dumps([dataclasses.astuple(it) for it in its]) for its in ([both], [both, one])]
-    monkeypatch.setattr(findings.multihost, "every_text", lambda mine: texts)
+    monkeypatch.setattr(findings.multihost, "every_text", lambda name, mine: texts)
     found = findings.of_all_hosts([both], ["first", "second"])
     assert [str(it) for it in found] == ["a: x", "b: y (on second)"]
 
