@@ -86,7 +86,11 @@ RULES = {
         in_functions="libtpu",
     ),
     "display": Rule(ours="config display partitioning core training", others="flax jax numpy"),
-    "reporting": Rule(ours="core reporting training", others="etils", in_functions="matplotlib"),
+    "reporting": Rule(
+        ours="core display reporting runs training",
+        others="etils numpy",
+        in_functions="matplotlib",
+    ),
     "interop": Rule(
         ours="interop layers models core vocabularies",
         others="flax jax numpy safetensors sentencepiece tokenizers tqdm",

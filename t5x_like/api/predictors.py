@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from etils import epath
 
 from t5x_like.core.protocols import Decodable, lacking
-from t5x_like.data.feature_converters import PrefixDecoder
+from t5x_like.data.feature_converters import PrefixDecoder, start_id
 from t5x_like.inference import masked_words, replaced_tokens, text_rows
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.embeddings import Embeddings, Pooling
@@ -137,8 +137,7 @@ class Asked:
     def start(self) -> int | None:
         """The id that a decoder reads first; None for padding, or where the text is read first."""
         if self.run is not None:
-            name = getattr(self.run.feature_converter, "decoder_start", "pad")
-            return getattr(self.vocabulary.token_ids, name)
+            return start_id(self.run.feature_converter, self.vocabulary.token_ids)
         if self.alone:
             return None
         named = (self.file(name) for name in ("generation_config.json", "config.json"))

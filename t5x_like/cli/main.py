@@ -27,7 +27,7 @@ COMMANDS = {
     "export": "write a trained or imported model in Hugging Face's format",
     "launch": "start a run on TPU VMs, Kubernetes, Slurm or hosts over ssh; watch and end it",
     "plot": "draw the loss curves of one or several runs to a PNG, or other metrics",
-    "report": "write a page about one or several runs: curves, time, energy, restarts",
+    "report": "write a page about runs: curves, samples, time, energy, restarts",
 }
 MODULES = {"import": "import_weights"}
 """Commands whose module has another name, because theirs is a keyword of Python."""

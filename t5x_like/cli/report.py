@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import math
 
+from t5x_like.cli.common import arguments
 from t5x_like.core.buckets import sending
 
 _EPILOG = """\
@@ -13,9 +14,12 @@ examples:
   t5x_like report runs/mine
   t5x_like report runs/mine runs/other --output compared.html
   t5x_like report runs/mine --pue 1.1 --kg_co2e_per_kwh 0.05 --watts_per_device 250
+  t5x_like report runs/mine --samples 0
 
 The page needs no network and no other file. It has what the run's directory says, and names what is
-missing there. docs/reports.md says what the numbers mean.
+missing there. Samples need the run's text, its cache and a checkpoint, which is loaded on the
+devices of this machine: leave them out while a run trains there. docs/reports.md says what the
+numbers mean.
 """
 
 
@@ -24,7 +28,8 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="t5x_like report",
         description="Writes a page about one or several runs: curves beside baselines, time by "
-        "kind, restarts, checkpoints, energy, versions, configuration.",
+        "kind, restarts, samples with the model's answers, checkpoints, energy, versions, "
+        "configuration.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -32,6 +37,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--output", metavar="FILE", help="the page (default: report.html in the first RUN)"
     )
+    parser.add_argument(
+        "--samples",
+        type=arguments.natural,
+        default=3,
+        metavar="N",
+        help="held-out rows of each phase that are shown with the model's answers (default: 3); 0 "
+        "reads no checkpoint and uses no device",
+    )
+    arguments.add_modules(parser)
     group = parser.add_argument_group("energy")
     for name, (metavar, what) in _GIVEN.items():
         group.add_argument(f"--{name}", type=_amount, metavar=metavar, help=what)
@@ -48,7 +62,7 @@ def main(argv: list[str]) -> int:
         "watts_per_device": args.watts_per_device,
     }
     known = {name: value for name, value in given.items() if value is not None}
-    page = report(args.runs, Assumptions(**known))
+    page = report(args.runs, Assumptions(**known), samples=args.samples, modules=args.module)
     output = args.output or f"{args.runs[0].rstrip('/')}/report.html"
     with sending.written(output) as file:
         file.parent.mkdir(parents=True, exist_ok=True)

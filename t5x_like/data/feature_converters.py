@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds
+from t5x_like.core.protocols import FeatureConverter, FeatureSpec, Objective, TokenIds
 
 Example = Mapping[str, np.ndarray]
 Features = Mapping[str, FeatureSpec]
@@ -188,6 +188,12 @@ def default_converter(
                 f"{type(objective).__name__} is of kind {other!r}: known kinds are "
                 "encoder_decoder, encoder, decoder"
             )
+
+
+def start_id(converter: FeatureConverter, ids: TokenIds) -> int | None:
+    """The id that a decoder reads first; None if the vocabulary lacks it."""
+    found: int | None = getattr(ids, getattr(converter, "decoder_start", "pad"))
+    return found
 
 
 def _check(

@@ -59,6 +59,12 @@ def alone(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], 
         make()
 
 
+def never(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
+    """The `Once` that makes nothing: whatever reads the missing thing says that it is missing."""
+    del name, path, make
+    exists()  # it fetches what a bucket has
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyChoice:
     """A vocabulary as a configuration names it.

@@ -1,22 +1,27 @@
-"""Examples as one HTML page, which needs no other file."""
+"""Examples as HTML: as a page that needs no other file, or as parts of another page."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from t5x_like.display.example_view import ExampleView, Token
 
-_STYLE = """
+_PAGE_STYLE = """
 body { font: 15px/1.6 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }
 h2 { margin-top: 2em; } th { text-align: left; padding-right: 1.5em; font-weight: normal; }
-.line { font-family: ui-monospace, monospace; white-space: pre-wrap; }
-.name, th, .special, .context { color: #777; }
-.masked { background: #c33; color: #fff; } .replaced { background: #fd6; }
-.kept { background: #cfc; } .target { color: #07c; font-weight: bold; }
+th { color: #777; }
+"""
+STYLE = """
+.line { font-family: ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+.name, .special, .context { color: #777; }
+.masked { background: #c33; color: #fff; } .target { color: #07c; font-weight: bold; }
+.replaced, .kept, [class^=sentinel] { color: #000; }
+.replaced { background: #fd6; } .kept { background: #cfc; }
 .sentinel0 { background: #fbb; } .sentinel1 { background: #bfb; } .sentinel2 { background: #ffb; }
 .sentinel3 { background: #bdf; } .sentinel4 { background: #fbf; } .sentinel5 { background: #bff; }
 """
+"""How tokens look by their roles; a page with `legend`, `line` or `example` has it in its style."""
 _LEGEND = (
     Token("masked", "masked"),
     Token("replaced by a random token", "replaced"),
@@ -37,24 +42,36 @@ def page(title: str, groups: Mapping[str, Mapping[str, ExampleView]]) -> str:
     parts = [
         "<!doctype html>",
         f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>',
-        f"<style>{_STYLE}</style></head><body>",
+        f"<style>{_PAGE_STYLE}{STYLE}</style></head><body>",
         f"<h1>{html.escape(title)}</h1>",
-        f"<p>{' &nbsp; '.join(_span(token) for token in _LEGEND)}</p>",
+        legend(),
     ]
     for heading, examples in groups.items():
         parts.append(f"<h2>{html.escape(heading)}</h2>")
-        for place, example in examples.items():
-            parts.append(f"<h3>{html.escape(place.capitalize())}</h3>")
-            for name, tokens in example.lines.items():
-                body = "".join(map(_span, tokens))
-                parts.append(f'<div class="name">{html.escape(name)}</div>')
-                parts.append(f'<div class="line">{body}</div>')
-            rows = "".join(
-                f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-                for name, value in example.numbers.items()
-            )
-            parts.append(f"<table>{rows}</table>")
+        for place, one in examples.items():
+            parts += [f"<h3>{html.escape(place.capitalize())}</h3>", example(one)]
     return "\n".join([*parts, "</body></html>", ""])
+
+
+def legend() -> str:
+    """What the colours mean."""
+    return f"<p>{' &nbsp; '.join(map(_span, _LEGEND))}</p>"
+
+
+def example(shown: ExampleView) -> str:
+    """An example: its lines under their names, then its numbers."""
+    parts = [line(name, tokens) for name, tokens in shown.lines.items()]
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+        for name, value in shown.numbers.items()
+    )
+    return "\n".join([*parts, f"<table>{rows}</table>"])
+
+
+def line(name: str, tokens: Sequence[Token]) -> str:
+    """A line of tokens under its name."""
+    body = "".join(map(_span, tokens))
+    return f'<div class="name">{html.escape(name)}</div>\n<div class="line">{body}</div>'
 
 
 def _span(token: Token) -> str:

@@ -61,7 +61,7 @@ def view(
     else:
         weights = features.get("targets_loss_weights")
         lines = {
-            name: _tokens(features[name], vocabulary, ids)
+            name: line(features[name], vocabulary, ids)
             for name in ("inputs", "targets")
             if name in features
         }
@@ -86,7 +86,7 @@ def batch_view(row: Features, vocabulary: Vocabulary) -> ExampleView:
             and values.dtype.kind in "iu"
         ):
             known = (values >= 0) & (values < vocabulary.vocab_size)
-            lines[name] = _tokens(values[known], vocabulary, ids)
+            lines[name] = line(values[known], vocabulary, ids)
             if unknown := values[~known].tolist():
                 numbers[f"{name} outside the vocabulary"] = ", ".join(map(str, unknown[:_FIRST]))
         elif values.ndim == 1:
@@ -102,10 +102,14 @@ def _filled(weights: np.ndarray, length: int) -> list[float]:
     return [*weights[:length].tolist(), *[1.0] * (length - len(weights))]
 
 
-def _tokens(
+def line(
     tokens: np.ndarray, vocabulary: Vocabulary, ids: TokenIds, *, roles: Mapping[int, str] = {}
 ) -> list[Token]:
-    """Tokens with the roles of their ids, or those that `roles` has for their places."""
+    """A line of tokens, int [n], with the roles of their ids, or those of `roles` by place.
+
+    Raises:
+      IndexError: the vocabulary has no such id.
+    """
     special = set(ids.special)
     found = []
     for place, i in enumerate(tokens.tolist()):
@@ -136,12 +140,12 @@ def _masked(features: Features, vocabulary: Vocabulary, ids: TokenIds) -> dict[s
         else:
             roles[place] = "kept" if inputs[place] == originals[place] else "replaced"
     context = dict.fromkeys(range(len(inputs)), "context")
-    lines = {"inputs": _tokens(inputs, vocabulary, ids, roles=roles)}
+    lines = {"inputs": line(inputs, vocabulary, ids, roles=roles)}
     targets = context | dict.fromkeys(places.tolist(), "target")
-    lines["targets"] = _tokens(originals, vocabulary, ids, roles=targets)
+    lines["targets"] = line(originals, vocabulary, ids, roles=targets)
     if predicts_itself:
         order = places[np.argsort(features["permutation_query_order"][places], kind="stable")]
-        lines["in the order"] = _tokens(inputs[order], vocabulary, ids)
+        lines["in the order"] = line(inputs[order], vocabulary, ids)
     return lines
 
 

@@ -167,7 +167,10 @@ def guesses(model: Any) -> bool:
 
 
 def predictor(model: Any) -> Callable[[Any, Any], jax.Array]:
-    """A function from the model and a batch with `masked_positions` to logits [B, K, V]."""
+    """A function from the model and a batch with `masked_positions` to logits [B, K, V].
+
+    The batch is what `asked` makes, or rows of the model's objective.
+    """
     if not guesses(model):
         raise ValueError(
             f"a {type(model).__name__} predicts no masked tokens: encoders pretrained on them do, "
@@ -194,7 +197,9 @@ def _of_generator(model: Any, batch: Batch) -> jax.Array:
 
 @jax.jit
 def _of_two_streams(model: Any, batch: Batch) -> jax.Array:
-    """Each blank sees all of the text except the blanks."""
+    """Each blank sees all of the text except the blanks; rows of the objective have an order."""
+    if "permutation_query_order" in batch:
+        return model.logits(batch)
     tokens_BL = batch["encoder_input_tokens"]
     return model.logits(
         {

@@ -21,8 +21,13 @@ _LEAST = 0.5
 
 def marks(model: Any) -> bool:
     """Whether a model tells replaced tokens from others: an ELECTRA, or its discriminator."""
-    alone = hasattr(model, "encoder") and hasattr(model, "head")
-    return alone or hasattr(model, "discriminator")
+    part = getattr(model, "discriminator", model)
+    return hasattr(part, "encoder") and hasattr(part, "head")
+
+
+def replaces(model: Any) -> bool:
+    """Whether a model marks the tokens that its own generator replaces: an ELECTRA."""
+    return marks(model) and hasattr(model, "discriminator")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +65,18 @@ class ReplacedTokens:
                     "replaced": [token for token, chance in marked if chance > _LEAST],
                 } | ({"truncated": True} if rows[n].truncated else {})
         return found
+
+
+@jax.jit
+def marked(model: Any, batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What the discriminator of a model that `replaces` says to rows of its objective, [B, L] each.
+
+    Returns:
+      The tokens it reads and the original ones, int32; float32 probabilities of a replacement.
+    """
+    read = model.replaced(batch, model.predictions(batch))
+    chances_BL = jax.nn.sigmoid(_logits(model, read))
+    return read["encoder_input_tokens"], read["encoder_original_tokens"], chances_BL
 
 
 @jax.jit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
+from t5x_like.display import example_html
 from t5x_like.training.logs.ledger import KINDS
 
 _COLOURS = ("#2a9d58", "#c8553d", "#8d6cab", "#d9a441", "#4a8fc7", "#7a8b99", "#b5838d")
@@ -25,6 +26,9 @@ svg { width: 100%; height: auto; } .wide { overflow-x: auto; }
 .key { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
 .note { border-left: 3px solid #d9a441; padding-left: .8em; } .faint { color: var(--faint); }
 .best { font-weight: bold; } summary { cursor: pointer; }
+.sample { display: grid; grid-template-columns: 1fr 1fr; gap: 2em; font-size: 13px; }
+.sample > div { max-height: 32em; overflow: auto; }
+@media (max-width: 50em) { .sample { grid-template-columns: 1fr; } }
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Nothing of a page is fetched or run, whatever is in it."""
@@ -37,7 +41,7 @@ def page(title: str, parts: Iterable[str]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{text(title)}</title>\n<style>{_STYLE}</style></head>\n"
+        f"<title>{text(title)}</title>\n<style>{_STYLE}{example_html.STYLE}</style></head>\n"
         f"<body>\n{body}\n</body></html>\n"
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from etils import epath
 
 from t5x_like.reporting import drawing
 from t5x_like.reporting.markup import count, duration, heading, page, share, short, table
 from t5x_like.reporting.run_files import RunFiles, read_run
+from t5x_like.reporting.samples import about_samples
 from t5x_like.reporting.sections import about_run
 from t5x_like.training.logs.energy import Assumptions, energy
 
@@ -19,12 +20,21 @@ _CURVES = (
 )
 
 
-def report(directories: Sequence[epath.PathLike], given: Assumptions) -> str:
+def report(
+    directories: Sequence[epath.PathLike],
+    given: Assumptions,
+    *,
+    samples: int = 0,
+    modules: Collection[str] = (),
+) -> str:
     """The page about runs.
 
     Args:
       directories: their directories.
       given: what the site takes and emits.
+      samples: the held-out rows of a phase that are shown with the model's answers. For 0, no
+        checkpoint is read and no device is used.
+      modules: modules that the configurations may name, if there are samples.
 
     Raises:
       ValueError: a directory holds nothing of a run.
@@ -33,7 +43,8 @@ def report(directories: Sequence[epath.PathLike], given: Assumptions) -> str:
     title = ", ".join(run.name for run in runs)
     parts = [heading(f"Report of {title}", 1), _numbers(runs, given), *_curves(runs)]
     for run in runs:
-        parts += about_run(run, given)
+        shown = about_samples(run.directory, samples, modules) if samples else ()
+        parts += about_run(run, given, shown)
     return page(f"Report of {title}", parts)
 
 

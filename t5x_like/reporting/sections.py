@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from t5x_like.reporting.markup import (
     bar,
@@ -21,8 +21,8 @@ from t5x_like.training.logs.summary import utc
 _LOG_LINES = 200
 
 
-def about_run(run: RunFiles, given: Assumptions) -> Iterator[str]:
-    """All parts about a run, as HTML."""
+def about_run(run: RunFiles, given: Assumptions, samples: Iterable[str] = ()) -> Iterator[str]:
+    """All parts about a run, as HTML; `samples` are the parts about samples."""
     yield heading(run.name, 1)
     yield f'<p class="faint">{text(run.directory)}</p>'
     yield from (f'<p class="note">{text(line)}</p>' for line in run.missing)
@@ -31,6 +31,7 @@ def about_run(run: RunFiles, given: Assumptions) -> Iterator[str]:
     yield from _energy(run, given)
     yield from _starts(run)
     yield from _evaluation(run)
+    yield from samples
     yield from _checkpoints(run)
     yield from _versions(run)
     if run.config is not None:

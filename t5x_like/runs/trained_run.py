@@ -47,11 +47,13 @@ class TrainedRun:
         """The model as a module that holds its parameters."""
         return nnx.merge(self.program.graphdef, self.params)
 
+    def begun_phases(self) -> list[Run]:
+        """The run with the settings of each phase, up to that of the checkpoint's last step."""
+        return [run for start, run in self.run.in_phases() if start <= max(self.step - 1, 0)]
+
     def in_phase(self) -> TrainedRun:
         """The same with the settings of the phase of the checkpoint's last step."""
-        phases = reversed(self.run.in_phases())
-        run = next(run for start, run in phases if start <= max(self.step - 1, 0))
-        return dataclasses.replace(self, run=run)
+        return dataclasses.replace(self, run=self.begun_phases()[-1])
 
 
 def load(

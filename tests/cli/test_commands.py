@@ -14,6 +14,7 @@ from tiny_run import Result, Tiny, finish, losses
 
 from t5x_like.cli import main
 from t5x_like.data.cache.reader import Cache
+from t5x_like.reporting.samples import about_samples
 from t5x_like.runs import trained_run
 from t5x_like.vocabularies import loading
 
@@ -303,9 +304,20 @@ def test_report_is_a_page_about_the_run(run: Path, cli: Cli, tmp_path: Path) -> 
     assert f"{summary['tokens']:,.0f}" in page
     assert "<svg" in page
     assert "There is no" not in page
+    assert page.count("the model writes") == 3
+    assert "Samples of held-out text, after 20 steps" in page
     wrong = cli("report", str(run), "--pue=0.5")
     assert wrong.status == 2
     assert "at least 1" in wrong.err
+
+
+def test_a_report_makes_no_cache(run: Path, shared: Path) -> None:
+    gone = (shared / "cache").rename(shared / "gone")
+    said = "".join(about_samples(str(run), 3))
+    assert "There are no samples: " in said
+    assert "holds no cache" in said
+    assert not (shared / "cache").exists()
+    gone.rename(shared / "cache")
 
 
 def test_run_says_its_whole_configuration(run: Path) -> None:

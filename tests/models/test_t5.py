@@ -8,7 +8,11 @@ import optax
 import pytest
 from flax import nnx
 
+from t5x_like.core.counter_random import COUNTER
 from t5x_like.core.partitioning import make_layout, map_parameters
+from t5x_like.layers.attention.attention_kernels import blocked, plain
+from t5x_like.layers.attention.gpu_attention import gpu
+from t5x_like.layers.attention.tpu_attention import tpu
 from t5x_like.layers.mlp import GatedMlp
 from t5x_like.models import t5
 
@@ -244,29 +248,45 @@ def test_flops_count_what_a_row_without_padding_computes(tiny):
     assert model.flops(padded) == flops
 
 
+KERNELS = {
+    "tpu": functools.partial(tpu, interpret=True),
+    "gpu": functools.partial(gpu, interpret=True),
+    "blocks": functools.partial(blocked, block=6),
+}
+
+
 @pytest.mark.slow
-def test_every_mesh_gives_the_same_loss_and_gradients(tiny):
-    config = dataclasses.replace(tiny, vocab_size=64, dropout_rate=0.1)
+@pytest.mark.parametrize(
+    ("mesh", "kernels"),
+    [
+        ({"fsdp": 4, "tensor": 2}, ["plain"]),
+        ({"data": 2, "sequence": 2, "tensor": 2}, ["plain", *KERNELS]),
+    ],
+    ids=["fsdp", "sequence"],
+)
+def test_every_mesh_and_kernel_gives_the_same_loss_and_gradients(tiny, mesh, kernels):
+    config = dataclasses.replace(tiny, vocab_size=64, d_kv=16, dropout_rate=0.1)
     tokens = jax.random.randint(jax.random.key(0), (8, 16), 1, 64)
     names = ("encoder_input_tokens", "decoder_input_tokens", "decoder_target_tokens")
     batch = dict.fromkeys(names, tokens) | {"decoder_loss_weights": jnp.ones((8, 16))}
-    graph, state = nnx.split(make(config))
+    state = nnx.state(make(config))
     params = nnx.to_pure_dict(state)
 
-    def step(params, batch):
+    def step(params, batch, graph):
         return jax.value_and_grad(
-            lambda params: loss_of(nnx.merge(graph, params), batch, jax.random.key(1))
+            lambda params: loss_of(nnx.merge(graph, params), batch, jax.random.key(1, impl=COUNTER))
         )(params)
 
-    want = jax.jit(step)(params, batch)
-    for mesh in ({"fsdp": 4, "tensor": 2}, {"data": 2, "sequence": 2, "tensor": 2}):
-        layout = make_layout(mesh)
-        shardings = map_parameters(layout.sharding, state)
-        rows = {k: layout.sharding(("batch", "length"), x.shape) for k, x in batch.items()}
+    want = jax.jit(step)(params, batch, nnx.graphdef(make(config)))
+    layout = make_layout(mesh)
+    shardings = map_parameters(layout.sharding, state)
+    rows = {k: layout.sharding(("batch", "length"), x.shape) for k, x in batch.items()}
+    given = jax.device_put(params, shardings), jax.device_put(batch, rows)
+    for name in kernels:
+        graph = nnx.graphdef(make(config, kernel=KERNELS.get(name, plain)))
         with layout.active():
             # A separate program: a layout is read when tracing.
-            program = jax.jit(functools.partial(step))
-            got = program(jax.device_put(params, shardings), jax.device_put(batch, rows))
+            got = jax.jit(functools.partial(step, graph=graph))(*given)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), got, want)
 
 

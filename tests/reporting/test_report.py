@@ -5,16 +5,21 @@ from __future__ import annotations
 import html.parser
 import json
 import re
+import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from t5x_like.reporting import samples
 from t5x_like.reporting.markup import page
 from t5x_like.reporting.report import report
 from t5x_like.reporting.run_files import read_run
 from t5x_like.reporting.sections import about_run
+from t5x_like.runs.evaluation.samples import Guesses, Marks, PhaseSamples, Sample, Writing
 from t5x_like.training.logs.energy import Assumptions
+from t5x_like.vocabularies.characters import CharacterVocabulary
 
 NASTY = "<script>alert('&')</script>"
 HOST = {
@@ -192,6 +197,49 @@ def test_the_best_checkpoint_of_an_older_run_is_by_its_configuration(run: Path) 
     assert read_run(run).best is None
     (run / "config.gin").write_text("BEST_METRIC = 'loss'\n")
     assert read_run(run).best == 20
+
+
+def test_a_page_without_samples_says_why(run: Path) -> None:
+    text = seen(checked(report([run], Assumptions(), samples=3)))
+    assert "There are no samples: " in text
+    assert "30 of 30" in text
+
+
+def test_samples_are_text(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = CharacterVocabulary("".join(sorted({*NASTY})))
+    tokens = np.array(vocabulary.encode(NASTY), np.int32)
+    places = np.arange(3)
+    masked = {
+        "inputs": tokens,
+        "masked_positions": places,
+        "masked_targets": tokens[:3],
+        "masked_loss_weights": np.ones(3, np.float32),
+        NASTY: np.ones(3),
+    }
+    pair = {"inputs": tokens, "targets": tokens}
+    best = np.stack([tokens[:3]] * 3, axis=1)
+    guesses = Guesses(tokens[:3], np.full(3, 0.25), best, np.full((3, 3), 0.125))
+    read = np.concatenate([tokens[1:2], tokens[1:]])
+    marks = Marks(read, tokens, np.linspace(0.875, 0, len(tokens)))
+    answers = [(masked, guesses), (masked, marks), (pair, Writing(tokens)), (masked, None)]
+    shown = [Sample(NASTY, row, {}, answer) for row, answer in answers]
+    opened = types.SimpleNamespace(
+        vocabulary=vocabulary, step=7, run=types.SimpleNamespace(in_phases=lambda: [0, 1])
+    )
+    monkeypatch.setattr(samples.trained_run, "load", lambda *_, **__: opened)
+    monkeypatch.setattr(samples, "samples", lambda *_: [PhaseSamples(2, {NASTY: 64}, shown)])
+    text = seen(checked(page("samples", samples.about_samples(str(run), 4))))
+    for said in (
+        "after 7 steps",
+        f"Phase 2: {NASTY} of 64 tokens",
+        "3 of 3 right",
+        "< 25.0% < 12.5%",
+        "1 of 1 replaced tokens found; 11 others suspected",
+        "< s 87.5%",
+        f"the model writes {NASTY}",
+        "gives no answer",
+    ):
+        assert said in text, said
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

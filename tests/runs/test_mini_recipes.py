@@ -16,13 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 from documents import write_documents
 from tiny_run import Result, assert_evaluated, assert_same_state, losses
 
 from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout
-from t5x_like.runs import saved_model
+from t5x_like.runs import saved_model, trained_run
+from t5x_like.runs.evaluation.samples import Continuation, Guesses, Marks, samples
 from t5x_like.runs.pretraining import pretrain
 from t5x_like.runs.run import Run
 
@@ -123,6 +125,40 @@ def test_it_is_evaluated_and_goes_out_and_comes_back(
         assert saved_model.read(str(back)).vocabulary is not None
         if importlib.util.find_spec("transformers"):
             opens(config.parent, architecture)
+
+
+@pytest.mark.parametrize("family", ["bert", "electra", "gpt2", "xlnet"])
+def test_its_samples_have_the_answers_of_the_model(family: str, minis: Minis) -> None:
+    trained = trained_run.load(str(minis.trained(f"{family}-mini")))
+    (phase,) = samples(trained, 2)
+    assert phase.number == len(trained.run.in_phases())
+    assert len({sample.place for sample in phase.samples}) == 2
+    for sample in phase.samples:
+        row = sample.features
+        match sample.answer:
+            case Guesses(truths, chances, best, best_chances):
+                other = {"inputs": "encoder_input_tokens"}
+                other["token_type_ids"] = "encoder_token_type_ids"
+                alone = {other.get(name, name): value[None] for name, value in row.items()}
+                alone["encoder_attention_mask"] = np.ones_like(alone["encoder_input_tokens"])
+                logits = jax.jit(lambda model, batch: model.logits(batch))(trained.model, alone)[0]
+                if family == "bert":
+                    logits = logits[row["masked_positions"]]
+                p = np.asarray(jax.nn.softmax(logits[:, : trained.vocabulary.vocab_size]))
+                np.testing.assert_array_equal(truths, row["masked_targets"])
+                np.testing.assert_allclose(chances, p[np.arange(len(p)), truths], rtol=1e-3)
+                np.testing.assert_allclose(best_chances[:, 0], p.max(axis=1), rtol=1e-3)
+                assert best.shape == best_chances.shape == (len(truths), 3)
+            case Marks(read, originals, chances):
+                places = row["masked_positions"]
+                np.testing.assert_array_equal(originals[places], row["masked_targets"])
+                np.testing.assert_array_equal(np.delete(read - row["inputs"], places), 0)
+                np.testing.assert_array_equal(np.delete(read - originals, places), 0)
+                assert ((chances > 0) & (chances < 1)).all()
+            case Continuation(tokens):
+                assert 0 < len(tokens) <= len(row["targets"]) <= len(row["inputs"])
+            case other:
+                raise AssertionError(f"no answer: {other}")
 
 
 def opens(directory: Path, architecture: str) -> None:

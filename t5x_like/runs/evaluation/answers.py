@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_like.core.protocols import Decodable, FeatureSpec, TokenIds, lacking
-from t5x_like.data.feature_converters import PrefixDecoder
+from t5x_like.data.feature_converters import PrefixDecoder, start_id
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
 from t5x_like.runs.batches import ToDevice
@@ -92,7 +92,7 @@ class ModelAnswers:
     def _prompt(self, examples: Sequence[Example]) -> Row:
         """What the model has read before it writes an answer, as `Decodable.prefill` reads it."""
         rows = self.run.feature_converter
-        start = getattr(self.ids, getattr(rows, "decoder_start", "pad"))
+        start = start_id(rows, self.ids)
         first = np.array([self.ids.pad if start is None else start], np.int32)
         if not isinstance(rows, PrefixDecoder):
             inputs = self._row(examples)["encoder_input_tokens"]
