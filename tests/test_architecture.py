@@ -123,7 +123,8 @@ JAX_IN_CORE = {
 }
 
 FOR_LAYERS = {
-    f"core.partitioning.{name}" for name in ("Layout", "active_layout", "constrain", "gathered")
+    f"core.partitioning.{name}"
+    for name in ("Layout", "active_device", "active_layout", "constrain", "gathered")
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,15 @@ def on_devices(found: Sequence[jax.Device]) -> Iterator[None]:
         yield
     finally:
         _DEVICES.reset(token)
+
+
+def is_ampere(device: jax.Device) -> bool:
+    """Whether it is an NVIDIA GPU of compute capability 8.0 (Ampere, 2020) or later.
+
+    Kernels of Triton and the attention of cuDNN need one.
+    """
+    capability = str(getattr(device, "compute_capability", ""))
+    return bool(re.fullmatch(r"\d+\.\d+", capability)) and float(capability) >= 8
 
 
 def devices() -> list[jax.Device]:

@@ -231,6 +231,12 @@ def active_layout() -> Layout | None:
     return _ACTIVE.get()
 
 
+def active_device() -> jax.Device:
+    """One of those that what is traced will run on; they are alike."""
+    layout = _ACTIVE.get()
+    return jax.devices()[0] if layout is None else layout.mesh.devices.flat[0]
+
+
 def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
     """Pins the layout of an activation, one name a dimension. Does nothing outside a layout."""
     layout = _ACTIVE.get()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import gpu
+import gpu_compiled
 import gpu_steps
 import pytest
 
@@ -30,6 +32,12 @@ def test_without_a_gpu_nothing_is_measured(monkeypatch, capsys):
     assert asked == [gpu_steps.platform]
     output = capsys.readouterr()
     assert (output.out, output.err) == ("", "JAX finds no GPU on this machine, only a CPU.\n")
+
+
+def test_without_a_plug_in_for_cuda_nothing_is_compiled():
+    if importlib.util.find_spec("jax_cuda12_plugin"):
+        pytest.skip("the plug-in is there")
+    assert gpu_compiled.compiled("h100", "bert-mini", 0, "automatic") is None
 
 
 def test_batch_is_halved_until_it_fits():

@@ -42,9 +42,7 @@ def run(cases: Cases) -> None:
         return
     for path in _newest(folder):
         for how in HOW:
-            cases.run(
-                f"{path} {how}", lambda path=path, how=how: _damaged(tiny, folder, path, how)
-            )
+            cases.run(f"{path} {how}", lambda path=path, how=how: _damaged(tiny, folder, path, how))
 
 
 def _newest(folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from t5x_like.core.devices import is_ampere
 from t5x_like.layers.dropout import Dropping
 
 _MASKED = -1e10  # finite: a row that sees no key at all gets a uniform softmax, not NaN
@@ -73,7 +74,8 @@ def fused(
 ) -> Attended:
     """cuDNN's flash attention through JAX where it can compute it; elsewhere the same as `plain`.
 
-    It can on a GPU, for 16-bit floats, d_kv a multiple of 8 up to 128, and even lengths.
+    It can on NVIDIA's Ampere and later, for 16-bit floats, d_kv a multiple of 8 up to 128, and even
+    lengths.
 
     Raises:
       ValueError: the probabilities, which are not formed, would need dropout.
@@ -264,7 +266,7 @@ def suits_cudnn(q_BLHK: jax.Array, keys_BMHK: jax.Array) -> bool:
     """Whether cuDNN can compute it, on this machine's device."""
     width, lengths = q_BLHK.shape[-1], (q_BLHK.shape[1], keys_BMHK.shape[1])
     return (
-        jax.default_backend() == "gpu"
+        is_ampere(jax.devices()[0])
         and q_BLHK.dtype in (jnp.bfloat16, jnp.float16)
         and width % 8 == 0
         and width <= 128

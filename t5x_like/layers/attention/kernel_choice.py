@@ -22,12 +22,13 @@ from t5x_like.layers.attention.attention_kernels import (
     suits_cudnn,
 )
 from t5x_like.layers.attention.gpu_attention import gpu
+from t5x_like.layers.attention.kernels.kernel_mesh import parts_of_queries
 from t5x_like.layers.attention.tpu_attention import tpu
 from t5x_like.layers.dropout import Dropping
 
 _FEW = 2**14
 """Queries times keys up to which XLA's own fusions are as fast as a kernel on a TPU, unless a bias
-has a gradient: rows of 128, and decoding."""
+has a gradient: rows of 128, and decoding. GPUs were not measured."""
 
 _LONG = 2**22
 """Queries times keys from which logits are formed in blocks where no kernel can compute them."""
@@ -55,7 +56,8 @@ def automatic(
 ) -> Attended:
     """`tpu` on TPUs; on GPUs cuDNN's, or `gpu` where that cannot compute the case; else `plain`.
 
-    Long rows that none of them can compute are taken in blocks. CPUs have `plain`.
+    Long rows that none of them computes are taken in blocks, unless their dropout draws other
+    random numbers than `counter`. CPUs have `plain`.
     """
     kernel: Kernel = plain
     if _platform() != "cpu" and not _forming.get():
@@ -90,10 +92,9 @@ def _of_accelerator(
 
 def _for_cudnn(q_BLHK: jax.Array, memory: KeysValues) -> bool:
     """Whether cuDNN can compute it; JAX cannot split its rows by a map, nor its queries."""
-    if (layout := active_layout()) is not None:
-        length = layout.spec(("length",), q_BLHK.shape[1:2])[0]
-        if layout.is_replica or length is not None:
-            return False
+    layout = active_layout()
+    if (layout is not None and layout.is_replica) or parts_of_queries(*q_BLHK.shape[:3]) > 1:
+        return False
     return suits_cudnn(q_BLHK, memory.keys)
 
 

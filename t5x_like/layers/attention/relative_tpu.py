@@ -24,6 +24,7 @@ from t5x_like.layers.attention.kernels.kernel_mesh import (
     Gradient,
     Split,
     over_mesh,
+    parts_of_queries,
     seed_words,
     usable_vmem,
 )
@@ -118,13 +119,12 @@ def relative_tpu(
 
 def unsuited(queries: int, memory: KeysValues, drop: Dropping | None) -> str | None:
     """Why the kernel cannot compute it; None if it can."""
-    _, keys, heads, width = memory.keys.shape
+    rows_of_batch, keys, heads, width = memory.keys.shape
     if LANES % width and width % LANES:
         return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
     if drop is not None and not is_counter(drop.key):
         return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
-    layout = active_layout()
-    if layout is not None and layout.spec(("length",), (queries,))[0] is not None:
+    if parts_of_queries(rows_of_batch, queries, heads) > 1:
         return "queries are split over devices"
     lanes = lanes_of_block(heads * width, width)
     # Rows of keys and relative positions with their gradients, twice; arrays of 128 queries.

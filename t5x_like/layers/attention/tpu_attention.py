@@ -10,7 +10,7 @@ import jax
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
 from t5x_like.layers.attention.kernels import kernel_gradient, tpu_kernel
 from t5x_like.layers.attention.kernels.kernel_gradient import Passes, attend_by
-from t5x_like.layers.attention.kernels.kernel_mesh import queries_of_a_device, usable_vmem
+from t5x_like.layers.attention.kernels.kernel_mesh import parts_of_queries, usable_vmem
 from t5x_like.layers.attention.kernels.kernel_parts import LANES
 from t5x_like.layers.dropout import Dropping
 
@@ -49,8 +49,9 @@ def unsuited(
     drop: Dropping | None,
 ) -> str | None:
     """Why the kernel cannot compute it; None if it can."""
-    _, length, heads, width = q_BLHK.shape
-    queries, keys = queries_of_a_device(length), memory.keys.shape[1]
+    rows, queries, heads, width = q_BLHK.shape
+    queries //= parts_of_queries(rows, queries, heads)
+    keys = memory.keys.shape[1]
     if LANES % width and width % LANES:
         return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
     of_a_block = max(LANES // width, 1) if heads * width % LANES == 0 else heads

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +12,9 @@ import jax.numpy as jnp
 import pytest
 
 from t5x_like.core.counter_random import COUNTER
+from t5x_like.core.devices import is_ampere
 from t5x_like.core.partitioning import Layout, make_layout
-from t5x_like.layers.attention import kernel_choice
+from t5x_like.layers.attention import attention_kernels, gpu_attention, kernel_choice
 from t5x_like.layers.attention.attention_kernels import KeysValues, blocked, fused, plain
 from t5x_like.layers.attention.gpu_attention import gpu
 from t5x_like.layers.attention.tpu_attention import tpu
@@ -53,6 +56,7 @@ def test_on_tpus_it_is_their_kernel_or_blocks_where_rows_are_long(
         assert choose(4096) == choose(4096, drop=DROP) == "blocked"
         assert choose(4096, drop=OTHERS) == choose(512, drop=OTHERS) == "plain"
         assert choose(512, mask=OF_HEADS) == "plain"
+        assert choose(512, mask=jax.ShapeDtypeStruct(OF_HEADS.shape[1:], bool)) == "plain"
         with kernel_choice.forming_probabilities(True):
             assert choose(512) == choose(4096) == "plain"
     with make_layout({"sequence": 8}).active():
@@ -63,7 +67,8 @@ def test_on_gpus_it_is_cudnn_s_or_their_kernel_where_there_is_dropout(
     choose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Layout, "platform", property(lambda self: "gpu"))
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    for module in (attention_kernels, gpu_attention):
+        monkeypatch.setattr(module, "is_ampere", lambda device: True)
     with make_layout({"data": 1}, devices=jax.devices()[:1]).active():
         assert choose(512) == choose(128) == choose(4096, mask=OF_HEADS) == "fused"
         assert choose(512, drop=DROP) == choose(4096, drop=DROP) == choose(511) == "gpu"
@@ -76,6 +81,23 @@ def test_on_gpus_it_is_cudnn_s_or_their_kernel_where_there_is_dropout(
         assert choose(512) == "gpu"  # cuDNN's cannot have its queries split
 
 
+def test_older_gpus_and_those_of_others_form_logits_or_take_blocks(
+    choose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Layout, "platform", property(lambda self: "gpu"))
+    with make_layout({"data": 1}, devices=jax.devices()[:1]).active():
+        assert choose(512) == choose(512, drop=DROP) == "plain"
+        assert choose(4096) == choose(4096, drop=DROP) == "blocked"
+
+
+@pytest.mark.parametrize(
+    ("capability", "suits"), [("8.0", True), ("12.0", True), ("7.5", False), ("gfx942", False)]
+)
+def test_kernels_are_for_ampere_and_later(capability: str, suits: bool) -> None:
+    assert is_ampere(types.SimpleNamespace(compute_capability=capability)) is suits
+    assert not is_ampere(jax.devices("cpu")[0])
+
+
 def test_what_our_kernels_cannot_compute_they_refuse() -> None:
     def attend(kernel: Any, queries: int, width: int, drop: Any = None) -> None:
         q = jnp.zeros((1, queries, 2, width))
@@ -86,7 +108,10 @@ def test_what_our_kernels_cannot_compute_they_refuse() -> None:
     with pytest.raises(ValueError, match=r"width must divide 128 .* not 48"):
         attend(tpu, 8, 48)
     with pytest.raises(ValueError, match=r"on GPUs: .* one of \(16, 32, 64, 128\), not 48"):
-        attend(gpu, 8, 48)
-    for kernel in (tpu, gpu, blocked):
+        attend(functools.partial(gpu, interpret=True), 8, 48)
+    with pytest.raises(ValueError, match=r"on GPUs: they must be NVIDIA's Ampere"):
+        attend(gpu, 8, 64)
+    interpreted = functools.partial(gpu, interpret=True)
+    for kernel in (tpu, interpreted, blocked):
         with pytest.raises(ValueError, match=r"counter.*attention_kernels"):
             attend(kernel, 8, 64, OTHERS)

@@ -47,6 +47,12 @@ CASES: dict[str, dict[str, Any]] = {
     "many heads in a block, nothing else": {"heads": 8, "width": 16},
     # A word decides about two keys: about those of both halves at once, and about the middle one.
     "keys that fill two blocks": {"heads": 2, "queries": 5, "keys": 256, "drop": 0.3},
+    "a mask of each query, a bias of each key": {
+        "heads": 2,
+        "mask": masks.causal(24)[0],
+        "bias": (4, 1, 1, 24),
+        "drop": 0.1,
+    },
     "an odd number of keys": {"heads": 2, "keys": 23, "drop": 0.1},
 }
 

@@ -23,7 +23,8 @@ from t5x_like.layers.attention.kernels.gpu_step import Lengths
 from t5x_like.layers.attention.kernels.kernel_parts import Operands, Settings
 
 _LEAST, _MOST = 16, 64
-"""Positions of a block: the least that matrix units multiply, and what registers have room for."""
+"""Positions of a block: the least that matrix units multiply; how many of 16-bit numbers there is
+room for."""
 
 
 def forward(settings: Settings, operands: Operands) -> jax.Array:
@@ -55,7 +56,7 @@ def backward(
     )
     given = [given[1], _Array(statistics, by_head=True)]
     dk, dv = calls.over_rows(
-        gpu_step.key_gradients, calls.blocks[1], given, [calls.given[1]] * 2, "attend_backward_keys"
+        gpu_step.key_gradients, calls.blocks[1], given, calls.given[1:3], "attend_backward_keys"
     )
     if shared:
         dbias = calls.over_heads(gpu_step.bias_gradient, given, bias, "attend_backward_bias")
@@ -67,9 +68,9 @@ def backward(
     ]
 
 
-def _block(length: int) -> int:
+def _block(length: int, most: int) -> int:
     """How many queries or keys a program takes at once."""
-    return min(_MOST, max(_LEAST, pl.next_power_of_2(length)))
+    return min(most, max(_LEAST, pl.next_power_of_2(length)))
 
 
 class _Array(NamedTuple):
@@ -85,7 +86,9 @@ class _Calls:
     def __init__(self, settings: Settings, operands: Operands) -> None:
         self.settings = settings
         queries, keys = operands.q.shape[1], operands.k.shape[1]
-        self.lengths = Lengths(keys, _block(queries), _block(keys))
+        # Blocks of all have as many bytes: the chip's memory is small.
+        most = _MOST * 2 // max(2, operands.q.dtype.itemsize)
+        self.lengths = Lengths(keys, _block(queries, most), _block(keys, most))
         q = self.heads(operands.q, self.lengths.of_queries)
         k, v = (self.heads(x, self.lengths.of_keys) for x in (operands.k, operands.v))
         self.blocks = q.shape[1] // self.lengths.of_queries, k.shape[1] // self.lengths.of_keys

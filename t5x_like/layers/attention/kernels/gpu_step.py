@@ -85,8 +85,8 @@ def query_gradient(
         statistics[0, n, block] = one
 
     def step(j: Any, total: jax.Array) -> jax.Array:
-        k = head.keys(refs.k, j)
-        _, dlogits = head.gradient(q, g_block, (top, summed, along), i, j)
+        k, v = head.keys(refs.k, j), head.keys(refs.v, j)
+        _, dlogits = head.gradient(q, k, v, g_block, (top, summed, along), i, j)
         if dbias is not None:
             dbias[0, block, head.block(j, lengths.of_keys)] = dlogits
         return total + product(dlogits.astype(k.dtype), k, (1, 0))
@@ -106,10 +106,11 @@ def key_gradients(
     """Writes the gradients of a block of keys and of its values."""
     head = _Head(settings, lengths, refs, head=pl.program_id(1), row=pl.program_id(0))
     j = pl.program_id(2)
+    k, v = head.keys(refs.k, j), head.keys(refs.v, j)
 
     def step(i: Any, totals: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         q, g_block = head.queries(refs.q, i), head.queries(g, i)
-        p, dlogits = head.gradient(q, g_block, head.statistics(statistics, i), i, j)
+        p, dlogits = head.gradient(q, k, v, g_block, head.statistics(statistics, i), i, j)
         p = dropped(p * settings.scale, head.kept(i, j)).astype(g_block.dtype)
         return (
             totals[0] + product(dlogits.astype(q.dtype), q, (0, 0)),
@@ -132,7 +133,8 @@ def bias_gradient(
     def step(row: Any, total: jax.Array) -> jax.Array:
         head = _Head(settings, lengths, refs, head=number, row=row, index=row)
         q, g_block = head.queries(refs.q, i), head.queries(g, i)
-        return total + head.gradient(q, g_block, head.statistics(statistics, i), i, j)[1]
+        k, v = head.keys(refs.k, j), head.keys(refs.v, j)
+        return total + head.gradient(q, k, v, g_block, head.statistics(statistics, i), i, j)[1]
 
     zero = jnp.zeros((lengths.of_queries, lengths.of_keys), jnp.float32)
     rows = pl.ds(i * lengths.of_queries, lengths.of_queries)
@@ -195,13 +197,20 @@ class _Head:
         return logits, seen
 
     def gradient(
-        self, q: jax.Array, g: jax.Array, statistics: tuple[jax.Array, ...], i: Any, j: Any
+        self,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        g: jax.Array,
+        statistics: tuple[jax.Array, ...],
+        i: Any,
+        j: Any,
     ) -> tuple[jax.Array, jax.Array]:
         """The probabilities before dropout, and the gradient of the logits: float32."""
         top, summed, along = (x[:, None] for x in statistics)
-        logits, seen = self.logits(q, self.keys(self.refs.k, j), i, j)
+        logits, seen = self.logits(q, k, i, j)
         p = jnp.exp(logits - top) / summed
-        dp = product(g, self.keys(self.refs.v, j), (1, 1)) * self.settings.scale
+        dp = product(g, v, (1, 1)) * self.settings.scale
         dlogits = p * (dropped(dp, self.kept(i, j)) - along)
         return p, dlogits if seen is None else jnp.where(seen, dlogits, 0.0)
 

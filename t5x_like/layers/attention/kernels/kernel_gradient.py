@@ -69,12 +69,13 @@ def attend_by(
         vmem=usable_vmem(),
         interpret=interpret,
     )
-    return Attended(_attend(operands, passes, settings).reshape(q_BLHK.shape), None)
+    values = _attend(operands, passes, settings).reshape(q_BLHK.shape)
+    return Attended(values.astype(memory.values.dtype), None)
 
 
 def unsuited(mask: jax.Array | None, drop: Dropping | None) -> str | None:
     """Why none of our kernels can compute it; None if they can."""
-    if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:
+    if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
         return "heads have different masks"
     if drop is not None and not is_counter(drop.key):
         return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"

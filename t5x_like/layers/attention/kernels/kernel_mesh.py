@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from t5x_like.core.accelerators import CHIPS, chip_of
-from t5x_like.core.partitioning import Layout, active_layout
+from t5x_like.core.partitioning import Layout, active_device, active_layout
 from t5x_like.layers.dropout import Dropping
 
 
@@ -23,10 +23,9 @@ class Split(NamedTuple):
     heads: tuple[str, ...]
 
     @classmethod
-    def of(cls, layout: Layout, q_BLJ: jax.Array, *, width: int) -> Split:
-        """How a layout splits queries whose heads have this width."""
-        rows, queries, joined = q_BLJ.shape
-        spec = layout.spec(("batch", "length", "heads"), (rows, queries, joined // width))
+    def of(cls, layout: Layout, rows: int, queries: int, heads: int) -> Split:
+        """How a layout splits so many of them."""
+        spec = layout.spec(("batch", "length", "heads"), (rows, queries, heads))
         return cls(*((one,) if isinstance(one, str) else tuple(one or ()) for one in spec))
 
     @property
@@ -72,7 +71,8 @@ def over_mesh(
     layout = active_layout()
     if layout is None or layout.mesh.size == 1:
         return fn(settings, operands, *values_and_gradient)
-    of_operands, gradients = specs(Split.of(layout, operands.q, width=settings.width))
+    rows, queries, joined = operands.q.shape
+    of_operands, gradients = specs(Split.of(layout, rows, queries, joined // settings.width))
 
     def local(operands: Any, *more: jax.Array) -> Any:
         seed = _own_seed(operands.seed, operands.q, of_operands.q, width=settings.width)
@@ -112,18 +112,14 @@ def _own_seed(seed: jax.Array, q_BLJ: jax.Array, split: PartitionSpec, *, width:
     return seed.at[jnp.array([2, 3, 5])].set(jnp.stack(first).astype(jnp.int32))
 
 
-def queries_of_a_device(length: int) -> int:
-    """How many of a row's queries a device has on the active mesh."""
-    layout = active_layout()
-    if layout is None:
-        return length
-    axes = layout.spec(("length",), (length,))[0] or ()
-    sizes = (layout.mesh.shape[one] for one in ((axes,) if isinstance(axes, str) else axes))
-    return length // math.prod(sizes)
+def parts_of_queries(rows: int, queries: int, heads: int) -> int:
+    """Among how many devices of the active mesh the queries of a row are split."""
+    if (layout := active_layout()) is None:
+        return 1
+    axes = Split.of(layout, rows, queries, heads).queries
+    return math.prod(layout.mesh.shape[one] for one in axes)
 
 
 def usable_vmem() -> int:
     """Bytes of the chip's memory that a kernel may take."""
-    layout = active_layout()
-    device = jax.devices()[0] if layout is None else layout.mesh.devices.flat[0]
-    return int((chip_of(device.device_kind) or CHIPS["v5e"]).vmem_bytes)
+    return int((chip_of(active_device().device_kind) or CHIPS["v5e"]).vmem_bytes)
