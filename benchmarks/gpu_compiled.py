@@ -7,7 +7,7 @@
 XLA compiles for a card that a text describes. A line says how much memory a step needs of it, with
 the attention kernel that is chosen and with all logits formed (`plain`), and how many of Triton's
 kernels the program calls. The kernel of our own is chosen everywhere: cuDNN's needs a GPU to be
-compiled. No time is known. Lines go to docs/results/gpu_compiled.jsonl; of two for one step the last
+compiled. No time is known. Lines go to docs/results/gpu_compiled.jsonl, where the newest of a step
 counts.
 """
 

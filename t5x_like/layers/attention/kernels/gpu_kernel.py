@@ -132,13 +132,16 @@ class _Calls:
         outputs: Sequence[_Array],
         name: str,
     ) -> list[jax.Array]:
-        """A program for each block of positions of a head of a row."""
+        """A program for each block of positions of a head of a row.
+
+        Those of a head are neighbours: they read the same keys and values.
+        """
 
         def place(x: _Array) -> pl.BlockSpec:
-            return self._place(x, 1, lambda n: (n[0], n[1]))
+            return self._place(x, 1, lambda n: (n[2], n[1]))
 
         rows, _, heads, _ = self.of_q.value.shape
-        return self._call(kernel, (rows, heads, blocks), given, outputs, name, place)
+        return self._call(kernel, (blocks, heads, rows), given, outputs, name, place)
 
     def over_heads(
         self,
@@ -150,10 +153,10 @@ class _Calls:
         """A program for each block of queries and keys of a head of all rows."""
 
         def place(x: _Array) -> pl.BlockSpec:
-            return self._place(x, len(x.value), lambda n: (0, n[0]))
+            return self._place(x, len(x.value), lambda n: (0, n[2]))
 
         heads = self.of_q.value.shape[2]
-        return self._call(kernel, (heads, *self.blocks), given, outputs, name, place)
+        return self._call(kernel, (*self.blocks, heads), given, outputs, name, place)
 
     def _place(self, x: _Array, rows: int, of: Callable[[Any], tuple[Any, Any]]) -> pl.BlockSpec:
         """What a program sees: `rows` rows, one head, all positions; `of` its row and its head."""

@@ -35,8 +35,8 @@ class Lengths(NamedTuple):
 
 def values(settings: Settings, lengths: Lengths, refs: Operands, o: Any) -> None:
     """Writes the values of a block of queries."""
-    head = _Head(settings, lengths, refs, head=pl.program_id(1), row=pl.program_id(0))
-    i = pl.program_id(2)
+    head = _Head(settings, lengths, refs, head=pl.program_id(1), row=pl.program_id(2))
+    i = pl.program_id(0)
     q = head.queries(refs.q, i)
 
     def step(j: Any, carry: tuple) -> tuple:
@@ -69,8 +69,8 @@ def query_gradient(
     `statistics`, float32 [1, 3, L], are the largest logit of each query, the sum of exponentials
     below it, and what the gradient of a softmax subtracts. `dbias` is that of a bias of this row.
     """
-    head = _Head(settings, lengths, refs, head=pl.program_id(1), row=pl.program_id(0))
-    i = pl.program_id(2)
+    head = _Head(settings, lengths, refs, head=pl.program_id(1), row=pl.program_id(2))
+    i = pl.program_id(0)
     block = head.block(i, lengths.of_queries)
     q, g_block = head.queries(refs.q, i), head.queries(g, i)
 
@@ -104,8 +104,8 @@ def key_gradients(
     dv: Any,
 ) -> None:
     """Writes the gradients of a block of keys and of its values."""
-    head = _Head(settings, lengths, refs, head=pl.program_id(1), row=pl.program_id(0))
-    j = pl.program_id(2)
+    head = _Head(settings, lengths, refs, head=pl.program_id(1), row=pl.program_id(2))
+    j = pl.program_id(0)
     k, v = head.keys(refs.k, j), head.keys(refs.v, j)
 
     def step(i: Any, totals: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -128,7 +128,7 @@ def bias_gradient(
     settings: Settings, lengths: Lengths, refs: Operands, g: Any, statistics: Any, dbias: Any
 ) -> None:
     """Writes the sum over rows of the gradient of a block of the bias."""
-    number, i, j = (pl.program_id(n) for n in range(3))
+    i, j, number = (pl.program_id(n) for n in range(3))
 
     def step(row: Any, total: jax.Array) -> jax.Array:
         head = _Head(settings, lengths, refs, head=number, row=row, index=row)
