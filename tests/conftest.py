@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -137,7 +138,7 @@ def bucket(
     stores: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-) -> str:
+) -> Iterator[str]:
     """The address of an empty bucket, such as `gs://b1f0`; copies go to `tmp_path / "stage"`."""
     import emulators
 
@@ -151,7 +152,10 @@ def bucket(
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("T5X_LIKE_STAGE", str(tmp_path / "stage"))
     emulators.forget()
-    return f"{kind}://{name}"
+    yield f"{kind}://{name}"
+    for thread in threading.enumerate():
+        if thread.name.startswith("stage "):  # it copies to where the test has said
+            thread.join(timeout=60)
 
 
 @pytest.fixture(scope="session")
