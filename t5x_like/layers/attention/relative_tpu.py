@@ -102,11 +102,9 @@ def relative_tpu(
         direction=direction_B,
         seed=seed_words(drop, heads=heads, queries=queries),
     )
-    settings = Settings(
-        width=width,
-        dropped=0 if drop is None else drop.dropped,
-        shared=drop is not None and drop.shared,
-        vmem=usable_vmem(),
+    settings = Settings.of(
+        width,
+        drop,
         interpret=interpret,
         queries=queries,
         factor=factor,

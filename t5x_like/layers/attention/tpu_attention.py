@@ -30,7 +30,8 @@ def tpu(
 ) -> Attended:
     """A kernel for TPUs that keeps all arrays [B, H, L, M] on the chip, in both passes.
 
-    It supports bias, dropout and every mask. With `interpret` it runs anywhere, slowly.
+    It supports bias, dropout, and every mask that heads share. With `interpret` it runs anywhere,
+    slowly.
 
     Raises:
       ValueError: it cannot compute these shapes (`unsuited`).

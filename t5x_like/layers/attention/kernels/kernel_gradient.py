@@ -21,7 +21,6 @@ from t5x_like.layers.attention.kernels.kernel_mesh import (
     Split,
     over_mesh,
     seed_words,
-    usable_vmem,
 )
 from t5x_like.layers.attention.kernels.kernel_parts import Operands, Settings
 from t5x_like.layers.dropout import Dropping
@@ -62,13 +61,7 @@ def attend_by(
         bias=None if bias is None else _bias(bias, (heads, *pairs)),
         seed=seed_words(drop, heads=heads, queries=pairs[0]),
     )
-    settings = Settings(
-        width=width,
-        dropped=0 if drop is None else drop.dropped,
-        shared=drop is not None and drop.shared,
-        vmem=usable_vmem(),
-        interpret=interpret,
-    )
+    settings = Settings.of(width, drop, interpret=interpret)
     values = _attend(operands, passes, settings).reshape(q_BLHK.shape)
     return Attended(values.astype(memory.values.dtype), None)
 

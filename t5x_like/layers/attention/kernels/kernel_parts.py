@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from t5x_like.core.counter_random import hashed
+from t5x_like.layers.attention.kernels.kernel_mesh import usable_vmem
+from t5x_like.layers.dropout import Dropping
 
 LANES = 128
 MASKED = -1e10
@@ -55,6 +57,18 @@ class Settings:
     shared: bool = False
     vmem: int = 64 * 2**20
     interpret: bool = False
+
+    @classmethod
+    def of(cls, width: int, drop: Dropping | None, *, interpret: bool, **more: Any) -> Self:
+        """Those of heads of this width with this dropout, on the active devices."""
+        return cls(
+            width=width,
+            dropped=0 if drop is None else drop.dropped,
+            shared=drop is not None and drop.shared,
+            vmem=usable_vmem(),
+            interpret=interpret,
+            **more,
+        )
 
     @property
     def scale(self) -> float:
