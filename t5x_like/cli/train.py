@@ -7,7 +7,7 @@ import sys
 
 from t5x_like.cli.common import arguments, processes
 from t5x_like.core import exit_status
-from t5x_like.training.hosts.leaving import leaving_before_training
+from t5x_like.training.hosts.leaving import leaving_outside_training
 
 _EPILOG = """\
 examples:
@@ -27,7 +27,7 @@ The run's resolved configuration is saved as MODEL_DIR/config.gin.
 
 def main(argv: list[str]) -> int:
     """Parses the arguments, joins the other processes if there are any, and trains."""
-    with leaving_before_training():
+    with leaving_outside_training():
         return _train(argv)
 
 

@@ -24,9 +24,14 @@ def _move() -> None:
 
 
 class Bar(tqdm):
-    """tqdm's bar. One that a signal ends while it is being made is closed without a word."""
+    """tqdm's bar. One that a signal ends while it is being made is closed without a word.
+
+    tqdm's monitor, which a signal may end while its thread starts, is not used: without steps
+    that a bar skips (`miniters`) there is nothing for it to do.
+    """
 
     disable = True
+    monitor_interval = 0
 
     def update(self, n: float | None = 1) -> bool | None:
         _move()
@@ -40,7 +45,7 @@ class Bar(tqdm):
 
 def bar(things: Iterable[Any] | None = None, *, shown: bool = True, **options: Any) -> Bar:
     """A bar on standard error, over `things` or moved by `update`; options are tqdm's."""
-    return Bar(things, disable=None if shown else True, **options)
+    return Bar(things, disable=None if shown else True, miniters=1, **options)
 
 
 def line(text: str) -> None:

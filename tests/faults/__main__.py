@@ -34,6 +34,7 @@ def main() -> int:
 
     parts = {
         **{f"kills-{name}": lambda cases, name=name: kills.run(cases, name) for name in kills.RUNS},
+        "leaving": lambda cases: kills.run(cases, "t5", kills.ASKING),
         "hosts": hosts.run,
         "damage": damage.run,
         "turns": turns.run,

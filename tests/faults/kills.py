@@ -1,4 +1,4 @@
-"""SIGKILL at random moments of runs of two processes; the end equals an undisturbed run."""
+"""Signals at random moments of runs of two processes; the end equals an undisturbed run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,14 @@ RUNS: dict[str, dict[str, Any]] = {
         "short/run.Phase.steps": 30,
     },
 }
-_ENDS = (-signal.SIGKILL, exit_status.LOST, exit_status.MISSING)
+ASKING = (signal.SIGTERM, signal.SIGINT)
+_ENDS = {
+    signal.SIGKILL: (-signal.SIGKILL,),
+    signal.SIGTERM: (-signal.SIGTERM, exit_status.SAVED),
+    signal.SIGINT: (-signal.SIGINT, exit_status.SAVED, exit_status.INTERRUPTED),
+}
+"""Of processes that get a signal; Python itself handles one that comes while it starts."""
+_OTHER_ENDS = (exit_status.DONE, exit_status.LOST, exit_status.MISSING)
 _LEFT = (".tmp", ".orbax-checkpoint-tmp", ".partial")
 
 
@@ -45,7 +53,7 @@ def command(folder: Path, run: str, settings: dict[str, Any]) -> list[str]:
     return ["train", source, *(f"--gin.{name}={value!r}" for name, value in given.items())]
 
 
-def run(cases: Cases, name: str) -> None:
+def run(cases: Cases, name: str, signals: Sequence[signal.Signals] = (signal.SIGKILL,)) -> None:
     folder, settings = cases.folder, RUNS[name]
     tiny = Tiny(folder, None, {})
     text = folder / "text.txt"
@@ -64,12 +72,23 @@ def run(cases: Cases, name: str) -> None:
         return
     seconds = float((folder / "seconds").read_text())
     for n in range(KILLS):
-        cases.run(f"kill {n}", lambda n=n: killed(tiny, folder, settings, n, seconds))
+        number = signals[n % len(signals)]
+        cases.run(
+            f"{number.name} {n}",
+            lambda n=n, s=number: killed(tiny, folder, settings, n, seconds, s),
+        )
     cases.run("the end", lambda: compared(tiny, folder, settings))
 
 
-def killed(tiny: Tiny, folder: Path, settings: dict[str, Any], n: int, seconds: float) -> str:
-    """Kills one process or both; the run that is killed is begun anew when it is finished."""
+def killed(
+    tiny: Tiny,
+    folder: Path,
+    settings: dict[str, Any],
+    n: int,
+    seconds: float,
+    number: signal.Signals,
+) -> str:
+    """Ends one process or both; the run that is ended is begun anew when it is finished."""
     draw = random.Random(n)
     argv = command(folder, "killed", settings)
     processes = tiny.start_many(argv)
@@ -80,10 +99,12 @@ def killed(tiny: Tiny, folder: Path, settings: dict[str, Any], n: int, seconds: 
         victims = draw.choice([[0], [1], [0, 1]])
         step = last_step(folder / "killed")
         for victim in victims:
-            processes[victim].send_signal(signal.SIGKILL)
+            processes[victim].send_signal(number)
         for one in processes:
             _, err = one.communicate(timeout=90)  # the others end within a minute
-            assert one.returncode in (*_ENDS, 0), f"{one.returncode}: {err[-2000:]}"
+            ends = (*_ENDS[number], *_OTHER_ENDS)
+            assert one.returncode in ends, f"{one.returncode}: {err[-2000:]}"
+            assert number == signal.SIGINT or "Traceback" not in err, err[-2000:]
     finally:
         for one in processes:
             one.kill()
@@ -94,8 +115,8 @@ def killed(tiny: Tiny, folder: Path, settings: dict[str, Any], n: int, seconds: 
         text = compared(tiny, folder, settings)
         for part in ("killed", "killed-cache"):
             shutil.rmtree(folder / part)
-        return f"killed at the end, {text}; begun anew"
-    return f"killed {'before the first step' if step == 0 else 'in training'}"
+        return f"{number.name} at the end, {text}; begun anew"
+    return f"{number.name} {'before the first step' if step == 0 else 'in training'}"
 
 
 def compared(tiny: Tiny, folder: Path, settings: dict[str, Any]) -> str:

@@ -18,8 +18,6 @@ def is_mendable(error: BaseException) -> bool:
 
 def status_of(error: BaseException) -> int:
     """The exit status after an error."""
-    if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else exit_status.ERROR
     if isinstance(error, KeyboardInterrupt):
         return exit_status.INTERRUPTED
     return getattr(error, "exit_status", exit_status.ERROR)
@@ -27,15 +25,11 @@ def status_of(error: BaseException) -> int:
 
 def text_of(error: BaseException) -> str:
     """What other processes are told of an error."""
-    if isinstance(error, SystemExit):
-        return "it was asked to leave"
     return str(error) if is_mendable(error) else f"{type(error).__name__}: {error}"
 
 
 def show(error: BaseException) -> None:
     """Prints an error: a line if that is enough, or the traceback of a bug."""
-    if isinstance(error, SystemExit):
-        return
     if isinstance(error, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
     elif is_mendable(error):

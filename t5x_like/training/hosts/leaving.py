@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_like.core import exit_status
@@ -19,40 +19,48 @@ def notice_of_leaving() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield asked  # only the main thread may set handlers
         return
-    before: dict[int, Any] = {}
+    second: dict[signal.Signals, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
 
     def on_signal(signum: int, frame: Any) -> None:
         asked.set()
-        for one, usual in before.items():
-            signal.signal(one, usual)
+        for one, handler in second.items():
+            signal.signal(one, handler)
         # Not through the log: the signal may arrive while the log writes.
         os.write(2, b"\nStopping: this step will be saved. A second signal stops without saving.\n")
 
-    with _handling(signal.SIGINT, on_signal) as usual, _handling(signal.SIGTERM, on_signal):
-        before |= {signal.SIGINT: usual, signal.SIGTERM: signal.SIG_DFL}
+    with _handling(dict.fromkeys(second, on_signal)):
         yield asked
 
 
 @contextlib.contextmanager
-def leaving_before_training() -> Iterator[None]:
-    """Until `notice_of_leaving`, SIGTERM ends the process with the status that starts it again."""
+def leaving_outside_training() -> Iterator[None]:
+    """Outside of `notice_of_leaving`, a signal ends the process at once, with its exit status.
+
+    Nothing is unwound, as with SIGTERM's own handler: an exception that a signal raises is lost in
+    a finalizer, where Python drops it, and in a library's import, which makes another one of it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    statuses = {signal.SIGINT: exit_status.INTERRUPTED, signal.SIGTERM: exit_status.SAVED}
 
     def on_signal(signum: int, frame: Any) -> None:
-        os.write(2, b"\nStopping before the first step: there is nothing to save.\n")
-        raise SystemExit(exit_status.SAVED)
+        os.write(2, b"\nStopping: outside of training there is nothing to save.\n")
+        os._exit(statuses[signal.Signals(signum)])
 
-    with _handling(signal.SIGTERM, on_signal):
+    with _handling(dict.fromkeys(statuses, on_signal)):
         yield
 
 
 @contextlib.contextmanager
-def _handling(number: signal.Signals, handler: Any) -> Iterator[Any]:
-    """Has a handler for a signal for a while; gives the one before it."""
-    before = signal.signal(number, handler) or signal.SIG_DFL
+def _handling(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    """Has handlers for signals for a while."""
+    before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
     try:
-        yield before
+        yield
     finally:
-        signal.signal(number, before)
+        for one, handler in before.items():
+            signal.signal(one, handler or signal.SIG_DFL)
