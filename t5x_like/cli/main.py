@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
 
 from t5x_like import __version__
 from t5x_like.cli.common import errors, host_memory
+from t5x_like.cli.common.lasting_output import lasting_output
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
@@ -29,6 +31,8 @@ COMMANDS = {
     "plot": "draw the loss curves of one or several runs to a PNG, or other metrics",
     "report": "write a page about runs: curves, samples, time, energy, restarts",
 }
+MAKING_FILES = ("train", "vocab", "cache", "import", "export")
+"""Commands that end their work where nobody reads what they say of it."""
 MODULES = {"import": "import_weights"}
 """Commands whose module has another name, because theirs is a keyword of Python."""
 
@@ -61,9 +65,16 @@ def main(argv: list[str] | None = None) -> int:
     command = parser().parse_args(argv[:1] or ["--help"]).command
     if command in ("train", "eval"):
         host_memory.keep_freed()
+    lasting = lasting_output if command in MAKING_FILES else contextlib.nullcontext
+    with lasting():
+        return _run(command, argv[1:])
+
+
+def _run(command: str, argv: list[str]) -> int:
+    """The exit status of a subcommand."""
     module = importlib.import_module(f"t5x_like.cli.{MODULES.get(command, command)}")
     try:
-        status = module.main(argv[1:]) or 0
+        status = module.main(argv) or 0
         sys.stdout.flush()
         return status
     except BrokenPipeError:

@@ -44,7 +44,7 @@ def _as_it_is(batch: Batch) -> Batch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhaseBatches:
-    """A `loop.Phase`: global batches of a phase of a run, and the program that reads them.
+    """A `periods.Phase`: global batches of a phase of a run, and the program that reads them.
 
     Attributes:
       start: the steps of the run before it.

@@ -6,7 +6,7 @@ import collections
 import contextlib
 import dataclasses
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +14,17 @@ import jax.numpy as jnp
 from t5x_like.core.protocols import metric_value
 from t5x_like.training.callbacks import Callback, Outcome, Status
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.checkpointing.ranking import has_metrics
 from t5x_like.training.health import bad_batches
 from t5x_like.training.health.bad_steps import BadStepError, Health, was_skipped
 from t5x_like.training.health.early_stopping import EarlyStopping
 from t5x_like.training.health.safeguards import Safeguards
 from t5x_like.training.hosts.leaving import notice_of_leaving
-from t5x_like.training.hosts.multihost import Vote
+from t5x_like.training.hosts.multihost import Vote, everywhere
 from t5x_like.training.hosts.watchdog import Watchdog
 from t5x_like.training.logs.run_log import RunLog
 from t5x_like.training.metrics import TOTALS, Meter
-from t5x_like.training.periods import Periods
+from t5x_like.training.periods import Periods, Phase, phase_of
 from t5x_like.training.step import Program, TrainState
 
 if TYPE_CHECKING:
@@ -31,28 +32,6 @@ if TYPE_CHECKING:
 
 _IN_FLIGHT = 2
 """Steps whose metrics may be unread, so that the device always has the next step queued."""
-
-
-class Phase(Protocol):
-    """Steps of a run with batches of one kind. The carry of a model ends with the phase.
-
-    Attributes:
-      program: the result of `step.build`; all phases have the same parameters and optimizer.
-      start: the steps of the run before it; it lasts until the next phase starts.
-      evaluate: maps parameters to {"<task>/<metric>": value}; None if there is no held-out text.
-    """
-
-    @property
-    def program(self) -> Program: ...
-
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def evaluate(self) -> Callable[[Any], Mapping[str, float]] | None: ...
-
-    def batches(self, start_step: int, /) -> Iterator[Batch]:
-        """Global batches from a step on, which is counted from the start of the phase."""
 
 
 class Step(NamedTuple):
@@ -149,7 +128,8 @@ def steps(
         health = Health(spike=safeguards.loss_spike, rise=safeguards.loss_rise)
         state, step = _restore_or_init(phases, checkpoints, key, log, initial, health)
         stopping = _early_stopping(phases, checkpoints, periods, log, step)
-        if over := _over(step, periods, stopping):
+        left = _is_left(phases, checkpoints, periods, log, step)
+        if not left and (over := _over(step, periods, stopping)):
             log.message(over)
             ended = Outcome("already_finished", step)
             return ended
@@ -161,14 +141,15 @@ def steps(
         vote, reader = Vote(), _Reader(log, periods, listener, health, dog, times_bad)
         phase: Phase | None = None
         leaving = stopped = stopped_early = False
+        if left:
+            _make_up(phase_of(step - 1, phases), step, state, reader, stopping, checkpoints)
+            left, leaving = False, (stopped_early := stopping.over())
         while step < periods.train_steps and not leaving:
-            if phase is not (now := _phase_of(step, phases)):
+            if phase is not (now := phase_of(step, phases)):
                 reader.meter.compiling()
                 phase, stream, compiled = now, now.batches(step - now.start), False
-                if step == phase.start > 0:
-                    state = _in_phase(phase, state, health, log)
-            with reader.meter.spending("input_wait"):
-                batch = _next(stream, step=step, total=periods.train_steps)
+                state = _in_phase(phase, step, state, health, log)
+            batch = _next(stream, reader.meter, step=step, total=periods.train_steps)
             step += 1
             metrics: Mapping[str, Any] = {}
             if times_bad.get(step, 0) > 1:
@@ -183,7 +164,7 @@ def steps(
                 yield Step(step, batch, state, metrics)
             except GeneratorExit:
                 stopped = True  # the caller has stopped iterating
-            ending = phase is not _phase_of(step, phases)
+            ending = phase is not phase_of(step, phases)
             leaving = reader.read(_IN_FLIGHT if compiled and not ending else 0) or stopped
             if not compiled:
                 reader.meter.compiled()
@@ -194,11 +175,9 @@ def steps(
             # A checkpoint is saved only if all metrics up to here are finite.
             leaving = reader.read(0) or leaving
             values: Mapping[str, float] = {}
-            if phase.evaluate is not None and evaluating and not leaving:
-                with reader.meter.spending("evaluation"):
-                    values = reader.judged(step, phase.evaluate(state.eval_params), phase.start)
-                    stopping.add(step, values, phase=phase.start)
-                    leaving = stopped_early = stopping.over()
+            if evaluating and not (left := leaving):
+                values = reader.evaluated(phase, step, state, stopping)
+                leaving = stopped_early = stopping.over()
             if leaving or periods.saving(step):
                 with reader.meter.spending("checkpoint"):
                     if not periods.saving(step):
@@ -208,7 +187,7 @@ def steps(
                     checkpoints.save(step, state, metadata=about, metrics=values, phase=phase.start)
                     listener.save(step, str(checkpoints.directory))
         log.ledger.turn("checkpoint")  # what was saved last is waited for
-        ended = Outcome(_status(step, periods, stopped_early=stopped_early), step)
+        ended = Outcome(_status(step, periods, stopped_early=stopped_early, left=left), step)
         if ended.status == "preempted":
             checkpoints.wait()
         if text := _farewell(ended, stopping):
@@ -216,8 +195,8 @@ def steps(
         return ended
 
 
-def _status(step: int, periods: Periods, *, stopped_early: bool) -> Status:
-    if step == periods.train_steps:
+def _status(step: int, periods: Periods, *, stopped_early: bool, left: bool) -> Status:
+    if step == periods.train_steps and not left:
         return "finished"
     return "stopped_early" if stopped_early else "preempted"
 
@@ -228,12 +207,41 @@ def _early_stopping(
     """What the evaluations up to `step` say."""
     stopping = EarlyStopping(checkpoints.best, periods.early_stopping)
     for earlier, found in log.evaluations(step):
-        stopping.add(earlier, found, phase=_phase_of(earlier - 1, phases).start)
+        stopping.add(earlier, found, phase=phase_of(earlier - 1, phases).start)
     return stopping
 
 
-def _in_phase(phase: Phase, state: TrainState, health: Health, log: RunLog) -> TrainState:
-    """The state at the start of a phase other than the first."""
+def _is_left(
+    phases: Sequence[Phase], checkpoints: Checkpoints, periods: Periods, log: RunLog, step: int
+) -> bool:
+    """Whether a run that was asked to leave has saved `step` without its evaluation."""
+    if not step or phase_of(step - 1, phases).evaluate is None or not periods.due("eval", step):
+        return False
+    if has_metrics(checkpoints.directory / str(step)):
+        return False
+    logged = any(earlier == step for earlier, _ in log.evaluations(step))
+    return not everywhere("evaluation left out", logged)[0]
+
+
+def _make_up(
+    phase: Phase,
+    step: int,
+    state: TrainState,
+    reader: _Reader,
+    stopping: EarlyStopping,
+    checkpoints: Checkpoints,
+) -> None:
+    """Evaluates a step that was saved without its evaluation."""
+    values = reader.evaluated(phase, step, state, stopping)
+    checkpoints.rank(step, values, phase=phase.start)
+
+
+def _in_phase(
+    phase: Phase, step: int, state: TrainState, health: Health, log: RunLog
+) -> TrainState:
+    """The state in a phase after `step` steps; the carry is a new one where it starts."""
+    if step == 0 or step > phase.start:
+        return state
     log.message(f"A new phase after step {phase.start}.")
     health.new_phase()
     return dataclasses.replace(state, carry=phase.program.initial_carry())
@@ -307,16 +315,22 @@ class _Reader:
                 self._callback.log(step, values)
         return leaving
 
-    def judged(self, step: int, values: Mapping[str, float], start: int) -> Mapping[str, float]:
-        """Tells and judges the results of an evaluation in the phase after `start` steps.
+    def evaluated(
+        self, phase: Phase, step: int, state: TrainState, stopping: EarlyStopping
+    ) -> Mapping[str, float]:
+        """The results of an evaluation, which are told, judged and counted.
 
         Raises:
           BadStepError: the run has lost what it had learned.
         """
-        self._log.evaluation(step, values)
-        self._callback.evaluate(step, values)
-        if warning := self._health.compare(step, values, self._log.baseline(start)):
-            self._log.message(warning)
+        assert phase.evaluate is not None
+        with self.meter.spending("evaluation"):
+            values = phase.evaluate(state.eval_params)
+            self._log.evaluation(step, values)
+            self._callback.evaluate(step, values)
+            if warning := self._health.compare(step, values, self._log.baseline(phase.start)):
+                self._log.message(warning)
+            stopping.add(step, values, phase=phase.start)
         return values
 
     def _judge(self, step: int, metrics: Mapping[str, Any], batch: Batch) -> None:
@@ -355,7 +369,7 @@ def _restore_or_init(
 ) -> tuple[TrainState, int]:
     # A checkpoint belongs to the phase of its last step, also if the next phase follows.
     restored = checkpoints.restore_latest(
-        lambda step: _phase_of(max(step - 1, 0), phases).program.abstract_state
+        lambda step: phase_of(max(step - 1, 0), phases).program.abstract_state
     )
     if restored is not None:
         log.message(f"Resuming from step {restored.step} in {checkpoints.directory}.")
@@ -373,13 +387,9 @@ def _restore_or_init(
     return state, 0
 
 
-def _phase_of(step: int, phases: Sequence[Phase]) -> Phase:
-    """The phase of the step that follows `step` steps."""
-    return next(phase for phase in reversed(phases) if phase.start <= step)
-
-
-def _next(stream: Iterator[Batch], *, step: int, total: int) -> Batch:
+def _next(stream: Iterator[Batch], meter: Meter, *, step: int, total: int) -> Batch:
     try:
-        return next(stream)
+        with meter.spending("input_wait"):
+            return next(stream)
     except StopIteration:
         raise ValueError(f"The batches ended after step {step} of {total}.") from None

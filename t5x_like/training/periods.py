@@ -1,9 +1,15 @@
-"""How long a run is, and how often it evaluates, saves and logs."""
+"""How long a run and its phases are, and how often it evaluates, saves and logs."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from t5x_like.training.step import Program
+
+if TYPE_CHECKING:
+    from t5x_like.core.protocols import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,3 +34,30 @@ class Periods:
     def saving(self, step: int) -> bool:
         """Whether a checkpoint is saved after `step` steps."""
         return step == self.train_steps or self.due("checkpoint", step)
+
+
+class Phase(Protocol):
+    """Steps of a run with batches of one kind. The carry of a model ends with the phase.
+
+    Attributes:
+      program: the result of `step.build`; all phases have the same parameters and optimizer.
+      start: the steps of the run before it; it lasts until the next phase starts.
+      evaluate: maps parameters to {"<task>/<metric>": value}; None if there is no held-out text.
+    """
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def evaluate(self) -> Callable[[Any], Mapping[str, float]] | None: ...
+
+    def batches(self, start_step: int, /) -> Iterator[Batch]:
+        """Global batches from a step on, which is counted from the start of the phase."""
+
+
+def phase_of(step: int, phases: Sequence[Phase]) -> Phase:
+    """The phase of the step that follows `step` steps."""
+    return next(phase for phase in reversed(phases) if phase.start <= step)

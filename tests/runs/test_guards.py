@@ -85,6 +85,16 @@ def test_a_run_that_is_stopped_before_its_first_step_is_to_be_started_again(tiny
     assert "Traceback" not in stopped.err
 
 
+@pytest.mark.slow
+def test_a_run_goes_on_where_nobody_reads_what_it_says(tiny: Tiny) -> None:
+    process = tiny.start(tiny.flags("run", TRAIN_STEPS=4, LOG_PERIOD=1))
+    for stream in (process.stdout, process.stderr):
+        assert stream is not None
+        stream.close()
+    assert process.wait(timeout=400) == 0
+    assert max(losses(tiny.root / "run")) == 4
+
+
 UNGUARDED = """
 import sys
 import time

@@ -26,7 +26,11 @@ with leaving_outside_training():
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGTERM, exit_status.SAVED), (signal.SIGINT, exit_status.INTERRUPTED)],
+    [
+        (signal.SIGTERM, exit_status.SAVED),
+        (signal.SIGHUP, exit_status.SAVED),
+        (signal.SIGINT, exit_status.INTERRUPTED),
+    ],
 )
 def test_a_signal_in_a_finalizer_ends_the_process(number: signal.Signals, status: int) -> None:
     """Python drops an exception that is raised there."""
@@ -38,3 +42,10 @@ def test_a_signal_in_a_finalizer_ends_the_process(number: signal.Signals, status
     )
     assert done.returncode == status
     assert done.stderr == "\nStopping: outside of training there is nothing to save.\n"
+
+
+def test_under_nohup_a_closed_terminal_is_nothing() -> None:
+    command = ["nohup", sys.executable, "-c", IN_A_FINALIZER, str(int(signal.SIGHUP))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Stopping" not in done.stderr

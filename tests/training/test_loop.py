@@ -18,10 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_model as tiny
+from etils import epath
 
 from t5x_like.core import global_batches
 from t5x_like.training import loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.checkpointing.ranking import saved_metrics
 from t5x_like.training.health.bad_steps import BadStepError
 from t5x_like.training.health.safeguards import Safeguards
 from t5x_like.training.logs.metrics_file import read_metrics
@@ -174,6 +176,22 @@ def test_sigterm_saves_and_leaves(tmp_path: Path, uninterrupted: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) == handler
     assert train(tmp_path, 10)[0] == loop.Outcome("finished", 10)
     tiny.assert_same(final_state(tmp_path), final_state(uninterrupted))
+
+
+@pytest.mark.parametrize("number", [8, 10])
+def test_an_evaluation_that_leaving_left_out_is_made_up(
+    tmp_path: Path, uninterrupted: Path, number: int
+) -> None:
+    """That of the last step too: without it the run is not finished."""
+    ask = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
+    outcome, _ = train(tmp_path, 10, batches=calls_at(number - 1, ask))
+    assert outcome == loop.Outcome("preempted", number)
+    assert (number, "eval/tiny/loss") not in losses(tmp_path)
+    assert train(tmp_path, 10)[0] == loop.Outcome("finished", 10)
+    assert losses(tmp_path) == losses(uninterrupted)
+    ranked = saved_metrics(epath.Path(tmp_path / "checkpoints" / str(number)))
+    assert ranked["tiny/loss"] == losses(tmp_path)[number, "eval/tiny/loss"]
+    assert train(tmp_path, 10)[0] == loop.Outcome("already_finished", 10)
 
 
 def test_a_loss_that_is_not_finite_is_never_saved(tmp_path: Path) -> None:

@@ -83,10 +83,12 @@ def joined(args: argparse.Namespace) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, jax.errors.JaxRuntimeError):
             peers.follow(_FOLLOW_SECONDS)
-        errors.show(error)
+        with contextlib.suppress(OSError):  # nobody may read it any more
+            errors.show(error)
         peers.fail(errors.text_of(error), errors.status_of(error))
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(errors.status_of(error))  # the usual end would wait for the others
     peers.leave()
 

@@ -46,7 +46,7 @@ class Relative(NamedTuple):
       vectors: float32 [4, J]; `relative_step.Operands.vectors`.
       mask: bool [B|1, 1, Q, T], or None.
       differs: bool [B, 1, Q, T], true where segments differ, or None.
-      positions: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
+      positions: int32 [B|1, Q], the queries' positions in the row; None: they are the whole row.
       pairs: what `pairs_of` gives; None: it is not computed yet.
     """
 
@@ -83,11 +83,16 @@ def relative_tpu(
     length = relative.keys.shape[2] - keys
     more = -keys % LANES
     k, v = (x.reshape(*x.shape[:2], heads * width) for x in memory)
-    if queries % _ROWS:
-        q_BSJ = q_BSJ[:, :queries]  # the kernel reads whole tiles, or a whole array
+    # The kernel reads whole tiles, or a whole array; devices split the queries that ask.
+    split = functools.partial(parts_of_queries, len(q_BSJ), heads=heads)
+    if queries % _ROWS or split(q_BSJ.shape[1]) > 1 or split(queries) > 1:
+        q_BSJ = q_BSJ[:, :queries]
+    parts = split(q_BSJ.shape[1])
     pairs, positions = relative.pairs, relative.positions
     if pairs is None:
         pairs = pairs_of(relative.mask, relative.differs)
+    if positions is None and parts > 1:
+        positions = jnp.arange(queries)[None]
     direction_B = jnp.zeros(len(q_BSJ), jnp.int32)
     if relative.backward is not None:
         direction_B = relative.backward.astype(jnp.int32)
@@ -106,7 +111,7 @@ def relative_tpu(
         width,
         drop,
         interpret=interpret,
-        queries=queries,
+        queries=queries // parts,
         factor=factor,
         keys=keys,
         masked=relative.mask is not None,
@@ -122,8 +127,7 @@ def unsuited(queries: int, memory: KeysValues, drop: Dropping | None) -> str | N
         return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
     if drop is not None and not is_counter(drop.key):
         return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
-    if parts_of_queries(rows_of_batch, queries, heads) > 1:
-        return "queries are split over devices"
+    queries //= parts_of_queries(rows_of_batch, queries, heads)
     lanes = lanes_of_block(heads * width, width)
     # Rows of keys and relative positions with their gradients, twice; arrays of 128 queries.
     rows = 2 * lanes * (4 * 4 * keys + 3 * 4 * (keys + max(queries, LANES)))
@@ -184,19 +188,25 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
     def specs(split: Split) -> tuple[Operands, Sequence[Gradient]]:
-        joined, pairs, positions = split.of_keys, operands.pairs, operands.positions
+        pairs, positions = operands.pairs, operands.positions
         of_operands = Operands(
-            q=joined,
-            k=joined,
-            v=joined,
+            q=split.of_q,
+            k=split.of_keys,
+            v=split.of_keys,
             r=PartitionSpec(split.rows, None, None, split.heads),
             vectors=PartitionSpec(None, split.heads),
-            pairs=None if pairs is None else split.of_rows(pairs),
-            positions=None if positions is None else split.of_rows(positions),
+            pairs=None if pairs is None else split.of_rows(pairs, split.queries),
+            positions=None if positions is None else split.of_rows(positions, split.queries),
             direction=PartitionSpec(split.rows),
             seed=PartitionSpec(),
         )
-        vectors = Gradient(of_operands.vectors, summed=split.rows)
-        return of_operands, [*[Gradient(joined)] * 3, Gradient(of_operands.r), vectors]
+        of_keys = Gradient(split.of_keys, summed=split.queries)
+        return of_operands, [
+            Gradient(split.of_q),
+            of_keys,
+            of_keys,
+            Gradient(of_operands.r, summed=split.queries),
+            Gradient(of_operands.vectors, summed=(*split.rows, *split.queries)),
+        ]
 
     return over_mesh(fn, settings, operands, more, specs=specs)

@@ -20,7 +20,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.training.checkpointing import checksums, damage, orbax_buckets, room
+from t5x_like.training.checkpointing import checksums, damage, orbax_buckets, ranking, room
 from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
     abstract_arrays,
@@ -31,11 +31,7 @@ from t5x_like.training.checkpointing.checkpoint_items import (
     save_arguments,
 )
 from t5x_like.training.checkpointing.lazy_arrays import lazy_tree
-from t5x_like.training.checkpointing.ranking import (
-    BestMetric,
-    WantedStep,
-    with_phase,
-)
+from t5x_like.training.checkpointing.ranking import BestMetric, WantedStep, with_phase
 from t5x_like.training.hosts import multihost
 from t5x_like.training.state import TrainState
 
@@ -189,6 +185,15 @@ class Checkpoints:
         """
         ranked = with_phase(metrics or {}, phase)
         self._save(step, items_of(state), metadata=metadata, metrics=ranked)
+
+    def rank(self, step: int, metrics: Mapping[str, float], *, phase: int) -> None:
+        """Gives a step that was saved without an evaluation its metrics, as `save` has them.
+
+        All processes call it, after `prepare`.
+        """
+        ranking.write_metrics(self.directory / str(step), with_phase(metrics, phase))
+        assert self._manager is not None  # for the type checker
+        self._manager.reload()
 
     def save_params(self, step: int, params: Any, *, metadata: Metadata) -> None:
         """Saves parameters alone, a plain dict, for inference; a run cannot resume from them."""

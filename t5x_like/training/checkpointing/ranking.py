@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import math
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+import jax
 from etils import epath
 
 from t5x_like.core import whole_files
 from t5x_like.core.spelling import nearest
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+from t5x_like.training.hosts import multihost
 
 logger = logging.getLogger(__name__)
 
@@ -138,3 +141,16 @@ def saved_metrics(directory: epath.Path) -> dict[str, float]:
     if not all(type(value) in (int, float) for value in found.values()):
         raise ValueError(f"{file} is damaged: a metric is no number")
     return found
+
+
+def has_metrics(directory: epath.Path) -> bool:
+    """Whether there was an evaluation before a step was saved in a directory."""
+    return not saved_metrics(directory).keys() <= {_PHASE}
+
+
+def write_metrics(directory: epath.Path, metrics: Mapping[str, float]) -> None:
+    """Writes metrics, `with_phase`, where `saved_metrics` and Orbax read them; all call it."""
+    if jax.process_index() == 0:
+        (directory / METRICS).mkdir(exist_ok=True)
+        whole_files.write(directory / METRICS / METRICS, json.dumps(dict(metrics)).encode())
+    multihost.barrier("metrics of a saved step written")

@@ -1,4 +1,4 @@
-"""Signals that ask a run to leave: SIGTERM, as clouds send it, and Ctrl-C."""
+"""Signals that ask a run to leave: SIGTERM, as clouds send it, Ctrl-C, and a closed terminal's."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from typing import Any
 
 from t5x_like.core import exit_status
 
+_USUAL: Mapping[signal.Signals, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+
 
 @contextlib.contextmanager
 def notice_of_leaving() -> Iterator[threading.Event]:
-    """An event that SIGTERM or Ctrl-C sets without ending the process. A second signal ends it."""
+    """An event that a signal sets without ending the process. A second signal ends it."""
     asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked  # only the main thread may set handlers
-        return
-    second: dict[signal.Signals, Any] = {
-        signal.SIGINT: signal.default_int_handler,
-        signal.SIGTERM: signal.SIG_DFL,
-    }
 
     def on_signal(signum: int, frame: Any) -> None:
         asked.set()
-        for one, handler in second.items():
-            signal.signal(one, handler)
-        # Not through the log: the signal may arrive while the log writes.
-        os.write(2, b"\nStopping: this step will be saved. A second signal stops without saving.\n")
+        for one in signals:
+            signal.signal(one, _USUAL[one])
+        _say("Stopping: this step will be saved. A second signal stops without saving.")
 
-    with _handling(dict.fromkeys(second, on_signal)):
+    with _handling(on_signal) as signals:
         yield asked
 
 
@@ -42,25 +40,33 @@ def leaving_outside_training() -> Iterator[None]:
     Nothing is unwound, as with SIGTERM's own handler: an exception that a signal raises is lost in
     a finalizer, where Python drops it, and in a library's import, which makes another one of it.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    statuses = {signal.SIGINT: exit_status.INTERRUPTED, signal.SIGTERM: exit_status.SAVED}
 
     def on_signal(signum: int, frame: Any) -> None:
-        os.write(2, b"\nStopping: outside of training there is nothing to save.\n")
-        os._exit(statuses[signal.Signals(signum)])
+        _say("Stopping: outside of training there is nothing to save.")
+        os._exit(exit_status.INTERRUPTED if signum == signal.SIGINT else exit_status.SAVED)
 
-    with _handling(dict.fromkeys(statuses, on_signal)):
+    with _handling(on_signal):
         yield
 
 
 @contextlib.contextmanager
-def _handling(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
-    """Has handlers for signals for a while."""
-    before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
+def _handling(handler: Any) -> Iterator[list[signal.Signals]]:
+    """Has a handler for signals for a while; gives those, which are none in a thread."""
+    signals = []
+    if threading.current_thread() is threading.main_thread():  # no other may set handlers
+        # Under nohup a terminal may close.
+        signals = [
+            one for one in _USUAL if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN
+        ]
+    before = {one: signal.signal(one, handler) for one in signals}
     try:
-        yield
+        yield signals
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler or signal.SIG_DFL)
+        for one, earlier in before.items():
+            signal.signal(one, earlier or signal.SIG_DFL)
+
+
+def _say(text: str) -> None:
+    """Writes to standard error, not through the log: the signal may come while the log writes."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"\n{text}\n".encode())

@@ -159,10 +159,15 @@ def test_it_equals_the_usual_way(name: str, on_tpu: list[int]) -> None:
         ("the row", {"data": 2, "tensor": 2}),
         ("predicted positions", {"data": 2, "tensor": 2}),
         ("the row", {"tensor": 2}),
+        ("the row", {"data": 2, "sequence": 2, "tensor": 2}),
+        ("two blocks of queries", {"sequence": 2}),
+        ("predicted positions", {"sequence": 3}),
+        ("nothing but positions", {"sequence": 4}),
     ],
     ids=str,
 )
 def test_on_a_mesh_it_is_the_same(name: str, mesh: dict[str, int], on_tpu: list[int]) -> None:
+    """Where queries are split, each device has its own; 5 are not, though 8 of both streams are."""
     attention, biases, given = case(name)
     want = found(attention, biases, given)
     count = math.prod(mesh.values())

@@ -59,8 +59,8 @@ class Operands(NamedTuple):
     [1, F, C, J], of which int32 `direction`, [B], chooses one for each row; on a mesh it is
     [N, F, C, J], one for each part of the batch. `vectors`, float32 [4, J], are added to queries
     that look at content, at positions and at segments; the last is what the third are multiplied
-    with where segments differ. `pairs` is int8 [B|1, Q, T]; `positions`, int32 [B, Q, 1], are those
-    of the queries; None where they are the whole row. `seed` is that of `kernel_parts.Draws`.
+    with where segments differ. `pairs` is int8 [B|1, Q, T]; `positions`, int32 [B|1, Q, 1], are
+    those of the queries; None where they are the whole row. `seed` is that of `kernel_parts.Draws`.
     """
 
     q: Any
