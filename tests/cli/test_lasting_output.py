@@ -28,6 +28,11 @@ def test_a_closed_pipe_stops_nothing() -> None:
     assert process.wait() == 7
 
 
+def test_output_that_was_closed_stops_nothing() -> None:
+    command = ["sh", "-c", 'exec "$0" -c "$1" >&- 2>&-', sys.executable, WRITES]
+    assert subprocess.call(command) == 7
+
+
 def test_a_full_disk_stops_nothing() -> None:
     with Path("/dev/full").open("w") as full:
         assert subprocess.call([sys.executable, "-c", WRITES], stdout=full, stderr=full) == 7

@@ -8,6 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TextIO
 
 
@@ -29,8 +30,6 @@ class _Lasting(io.FileIO):
 def lasting_output() -> Iterator[None]:
     """In the block, no write to this process's own standard output or error fails."""
     before = sys.stdout, sys.stderr
-    for stream in before:
-        stream.flush()
     sys.stdout = _lasting(sys.stdout, own=sys.stdout is sys.__stdout__)
     sys.stderr = _lasting(sys.stderr, own=sys.stderr is sys.__stderr__)
     try:
@@ -42,8 +41,11 @@ def lasting_output() -> Iterator[None]:
 
 
 def _lasting(stream: Any, *, own: bool) -> TextIO:
+    if stream is None:  # it was closed before Python began
+        return Path(os.devnull).open("w")
     if not own:
         return stream  # a notebook's or a test's
+    stream.flush()
     return io.TextIOWrapper(
         io.BufferedWriter(_Lasting(stream.fileno(), "wb", closefd=False)),
         encoding=stream.encoding,
