@@ -56,6 +56,8 @@ def test_the_newest_whole_step_is_restored_and_damage_set_aside(bucket: str) -> 
     assert again.steps() == [1]
     assert any(name.startswith("damaged/3-") for name in storage.files_below(directory))
     state, _ = tiny.run(program(), where, 1, state=restored.state)
-    again.save(2, state, metadata={"position": 2})
+    again.prepare()
+    again.rank(1, {"a/loss": 1.0}, phase=0)
+    again.save(2, state, metadata={"position": 2}, metrics={"a/loss": 2.0})
     again.close()
-    assert Checkpoints(directory).steps() == [1, 2]
+    assert Checkpoints(directory).saved() == {"steps": [1, 2], "best": 1}

@@ -100,6 +100,20 @@ def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
     assert again.steps() == [2, 6]
 
 
+def test_a_step_that_was_evaluated_after_it_was_saved_is_kept_as_the_best(tmp_path: Path) -> None:
+    state = program().init(jax.random.key(0))
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(1, state, metadata={})
+    checkpoints.close()
+    again = Checkpoints(tmp_path, keep=1)
+    again.prepare()
+    again.rank(1, {"a/loss": 1.0}, phase=0)
+    for n in (2, 3):
+        again.save(n, state, metadata={}, metrics={"a/loss": 2.0})
+    again.close()
+    assert again.saved() == {"steps": [1, 3], "best": 1}
+
+
 def test_the_best_is_of_the_last_phase_that_was_evaluated(tmp_path: Path) -> None:
     state = program().init(jax.random.key(0))
     checkpoints = Checkpoints(tmp_path, keep=1)
