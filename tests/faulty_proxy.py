@@ -1,7 +1,8 @@
 """A server before an object store that now and then fails as stores do.
 
 A request in so many is answered with 503 or 429, or its answer is cut in the middle. If wanted, as
-many listings are stale: the answer is the one that the same request had a moment ago.
+many listings are stale: the answer is the one that the same request had a moment ago. Those of the
+steps of a checkpoint are not: Orbax counts on them, as GCS and S3 promise.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 _FAULTS = ("503", "cut", "429", "cut", "503")
 _LISTING = re.compile(r"/storage/v1/b/[^/]+/o/?\?|[?&](list-type|delimiter|prefix)=")
+_OF_A_STEP = re.compile(r"checkpoints(/|%2F)\d", re.IGNORECASE)
 _STALE_SECONDS = 3
 _HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
@@ -97,7 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
             length = answer.getheader("content-length")
             if self.command == "HEAD" and length is not None:
                 kept["content-length"] = length
-        if self.command == "GET" and answer.status == 200 and _LISTING.search(self.path):
+        listing = _LISTING.search(self.path) and not _OF_A_STEP.search(self.path)
+        if self.command == "GET" and answer.status == 200 and listing:
             _, kept, content = self.proxy.listed(self.path, (answer.status, kept, content))
         if fault == "cut" and len(content) > 1:
             self._answer(answer.status, kept, content, sent=len(content) // 2)

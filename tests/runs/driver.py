@@ -1,6 +1,6 @@
 """The command line in a process of its own, which records the rows it trains on or kills itself.
 
-driver.py [--record] [--kill_at STEP --delay SECONDS] -- train ...
+driver.py [--record] [--fail_save] [--kill_at STEP --delay SECONDS] -- train ...
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def main() -> int:
     own, argv = sys.argv[1 : sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", action="store_true", help="rows-*.jsonl in the run's directory")
+    parser.add_argument("--fail_save", action="store_true", help="where a checkpoint is committed")
     parser.add_argument("--kill_at", type=int, help="SIGKILL once so many steps are logged")
     parser.add_argument("--signal", type=int, default=signal.SIGKILL)
     parser.add_argument("--delay", type=float, default=0.0, help="and so many seconds later")
@@ -33,6 +34,8 @@ def main() -> int:
         watch.start()
     if args.record:
         _record(run)
+    if args.fail_save:
+        _fail_save()
     from t5x_like.cli import main as command_line
 
     return command_line.main(argv)
@@ -48,6 +51,15 @@ def _kill(run: Path, args: argparse.Namespace) -> None:
 
 def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
+
+
+def _fail_save() -> None:
+    from orbax.checkpoint._src.metadata import array_metadata_store
+
+    async def read(*args: Any, **kwargs: Any) -> Any:
+        raise OSError("the disk does not answer")
+
+    array_metadata_store.Store.read = read
 
 
 def _record(run: Path) -> None:

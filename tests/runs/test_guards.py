@@ -95,6 +95,18 @@ def test_a_run_goes_on_where_nobody_reads_what_it_says(tiny: Tiny) -> None:
     assert max(losses(tiny.root / "run")) == 4
 
 
+@pytest.mark.slow
+def test_a_checkpoint_that_one_process_cannot_save_ends_all(tiny: Tiny) -> None:
+    """Orbax's processes would wait for each other."""
+    steps = {"TRAIN_STEPS": 8, "CHECKPOINT_PERIOD": 4}
+    processes = tiny.start_many(tiny.flags("run", **steps), driver=["--fail_save"])
+    ended = finish(*processes, status=1)
+    assert "the disk does not answer. Those before it are whole" in ended[0].err
+    assert all("Step 4 could not be saved in " in one.err for one in ended)
+    finish(*tiny.start_many(tiny.flags("run", **steps)))
+    assert saved_steps(tiny.root / "run") == [4, 8]
+
+
 UNGUARDED = """
 import sys
 import time

@@ -31,6 +31,7 @@ from t5x_like.training.checkpointing.checkpoint_items import (
     save_arguments,
 )
 from t5x_like.training.checkpointing.lazy_arrays import lazy_tree
+from t5x_like.training.checkpointing.manager import Manager
 from t5x_like.training.checkpointing.ranking import BestMetric, WantedStep, with_phase
 from t5x_like.training.hosts import multihost
 from t5x_like.training.state import TrainState
@@ -79,7 +80,7 @@ class Checkpoints:
             self.directory = path.expanduser().resolve()
         self.best = BestMetric.parse(best_metric)
         self._keep, self._check = keep, check
-        self._manager: ocp.CheckpointManager | None = None
+        self._manager: Manager | None = None
         self._background = concurrent.futures.ThreadPoolExecutor(1, "checksums")
         self._unfinished: concurrent.futures.Future[None] | None = None
 
@@ -150,7 +151,7 @@ class Checkpoints:
             cleanup_tmp_directories=True,
         )
         try:
-            self._manager = ocp.CheckpointManager(self.directory, options=options)
+            self._manager = Manager(self.directory, options=options)
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError, OSError) as error:
             # A time that is none is the one error of a step's description that has a number.
             if isinstance(error, OSError) and error.errno != errno.EOVERFLOW:
@@ -241,10 +242,10 @@ class Checkpoints:
             self.wait()
         finally:
             self._background.shutdown()
-            if self._manager is not None:
+            manager, self._manager = self._manager, None
+            if manager is not None and not manager.is_stuck:
                 with room.explained(self.directory):
-                    self._manager.close()
-                self._manager = None
+                    manager.close()
 
     def restore_latest(self, abstract_state: Callable[[int], TrainState]) -> RestoredState | None:
         """The newest undamaged step n, laid out as `abstract_state(n)`; None if nothing was saved.
@@ -386,9 +387,9 @@ class Checkpoints:
             # The manager still counts them, and declines to save a step that is not after them.
             self._manager.reload()
 
-    def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
+    def _finish(self, manager: Manager, step: int) -> None:
         """Waits in the background for the commit, and writes this process's checksums."""
-        manager.wait_until_finished()
+        manager.finish(step)
         checksums.write(
             self.directory / str(step), process=jax.process_index(), processes=jax.process_count()
         )

@@ -1,0 +1,48 @@
+"""Orbax's manager of checkpoints, with errors of a save that are known as soon as they happen."""
+
+from __future__ import annotations
+
+import time
+
+import jax
+import orbax.checkpoint as ocp
+
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+
+_SECONDS = 0.05
+
+
+class Manager(ocp.CheckpointManager):
+    """Where a process fails to save, Orbax's waits for the others, which wait for it: minutes.
+
+    If a release of Orbax calls `_wait_for_checkpointers` no more, errors come after these minutes.
+    """
+
+    _failure: BaseException | None = None
+
+    def _wait_for_checkpointers(self) -> None:
+        try:
+            super()._wait_for_checkpointers()
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether its threads wait for processes that wait for this one."""
+        return self._failure is not None and jax.process_count() > 1
+
+    def finish(self, step: int) -> None:
+        """Waits until a step is saved.
+
+        Raises:
+          CheckpointError: it cannot be.
+        """
+        while self.is_saving_in_progress() and not self._failure:
+            time.sleep(_SECONDS)
+        if self._failure:
+            raise CheckpointError(
+                f"Step {step} could not be saved in {self.directory}: {self._failure}. Those "
+                "before it are whole: the same command resumes."
+            ) from self._failure
+        self.wait_until_finished()
