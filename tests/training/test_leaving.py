@@ -10,6 +10,12 @@ import pytest
 
 from t5x_like.core import exit_status
 
+AS_USUAL = """
+import signal
+import sys
+
+signal.signal(int(sys.argv[1]), signal.SIG_DFL)  # the tests themselves may run under nohup
+"""
 IN_A_FINALIZER = """
 import os
 import sys
@@ -35,7 +41,7 @@ with leaving_outside_training():
 def test_a_signal_in_a_finalizer_ends_the_process(number: signal.Signals, status: int) -> None:
     """Python drops an exception that is raised there."""
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_FINALIZER, str(int(number))],
+        [sys.executable, "-c", AS_USUAL + IN_A_FINALIZER, str(int(number))],
         capture_output=True,
         text=True,
         check=False,
