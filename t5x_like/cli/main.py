@@ -32,7 +32,7 @@ COMMANDS = {
     "report": "write a page about runs: curves, samples, time, energy, restarts",
 }
 MAKING_FILES = ("train", "vocab", "cache", "import", "export")
-"""Commands that end their work where nobody reads what they say of it."""
+"""Commands that write files: they go on when nobody reads their output any more."""
 MODULES = {"import": "import_weights"}
 """Commands whose module has another name, because theirs is a keyword of Python."""
 

@@ -128,8 +128,8 @@ def steps(
         health = Health(spike=safeguards.loss_spike, rise=safeguards.loss_rise)
         state, step = _restore_or_init(phases, checkpoints, key, log, initial, health)
         stopping = _early_stopping(phases, checkpoints, periods, log, step)
-        left = _is_left(phases, checkpoints, periods, log, step)
-        if not left and (over := _over(step, periods, stopping)):
+        missing = _is_unevaluated(phases, checkpoints, periods, log, step)
+        if not missing and (over := _over(step, periods, stopping)):
             log.message(over)
             ended = Outcome("already_finished", step)
             return ended
@@ -141,9 +141,9 @@ def steps(
         vote, reader = Vote(), _Reader(log, periods, listener, health, dog, times_bad)
         phase: Phase | None = None
         leaving = stopped = stopped_early = False
-        if left:
+        if missing:
             _make_up(phase_of(step - 1, phases), step, state, reader, stopping, checkpoints)
-            left, leaving = False, (stopped_early := stopping.over())
+            missing, leaving = False, (stopped_early := stopping.over())
         while step < periods.train_steps and not leaving:
             if phase is not (now := phase_of(step, phases)):
                 reader.meter.compiling()
@@ -175,7 +175,7 @@ def steps(
             # A checkpoint is saved only if all metrics up to here are finite.
             leaving = reader.read(0) or leaving
             values: Mapping[str, float] = {}
-            if evaluating and not (left := leaving):
+            if evaluating and not (missing := leaving):
                 values = reader.evaluated(phase, step, state, stopping)
                 leaving = stopped_early = stopping.over()
             if leaving or periods.saving(step):
@@ -187,7 +187,7 @@ def steps(
                     checkpoints.save(step, state, metadata=about, metrics=values, phase=phase.start)
                     listener.save(step, str(checkpoints.directory))
         log.ledger.turn("checkpoint")  # what was saved last is waited for
-        ended = Outcome(_status(step, periods, stopped_early=stopped_early, left=left), step)
+        ended = Outcome(_status(step, periods, stopped_early=stopped_early, missing=missing), step)
         if ended.status == "preempted":
             checkpoints.wait()
         if text := _farewell(ended, stopping):
@@ -195,8 +195,8 @@ def steps(
         return ended
 
 
-def _status(step: int, periods: Periods, *, stopped_early: bool, left: bool) -> Status:
-    if step == periods.train_steps and not left:
+def _status(step: int, periods: Periods, *, stopped_early: bool, missing: bool) -> Status:
+    if step == periods.train_steps and not missing:
         return "finished"
     return "stopped_early" if stopped_early else "preempted"
 
@@ -211,7 +211,7 @@ def _early_stopping(
     return stopping
 
 
-def _is_left(
+def _is_unevaluated(
     phases: Sequence[Phase], checkpoints: Checkpoints, periods: Periods, log: RunLog, step: int
 ) -> bool:
     """Whether a run that was asked to leave has saved `step` without its evaluation."""

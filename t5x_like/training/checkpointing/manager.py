@@ -13,9 +13,10 @@ _SECONDS = 0.05
 
 
 class Manager(ocp.CheckpointManager):
-    """Where a process fails to save, Orbax's waits for the others, which wait for it: minutes.
+    """Orbax's, without its wait of minutes after an error of one process.
 
-    If a release of Orbax calls `_wait_for_checkpointers` no more, errors come after these minutes.
+    There the process waits for the others before it raises, and they wait for its part of the step.
+    `_wait_for_checkpointers` is private to Orbax: if a release does not call it, the wait is back.
     """
 
     _failure: BaseException | None = None
