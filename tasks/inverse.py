@@ -183,6 +183,10 @@ def solved(targets: Sequence[Pair], predictions: Sequence[str]) -> dict[str, flo
     return {"solved": float(np.mean(right))}
 
 
+METRICS = (exact_match, solved, with_problem)
+"""What the record of a task may name (`data.cache.records.metric_names`)."""
+
+
 def chance(task: str, *, drawn: int = DRAWN) -> dict[str, float]:
     """The share of validation problems that are solved without a look at them.
 

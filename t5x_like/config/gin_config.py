@@ -302,10 +302,29 @@ def call(make: Callable[[], Any]) -> Any:
     """
     try:
         return make()
+    except RecursionError as error:
+        raise ConfigError(f"settings refer to each other in a circle{_circle()}") from error
     except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:
         # Gin appends the function that it called, with its address in memory.
         message = str(error).partition("\n  In call to configurable")[0].strip()
         raise ConfigError(message) from error
+
+
+def _circle() -> str:
+    """The macros of a circle, such as ": A = %B, B = %A"; "" if none is found."""
+    refers = {
+        name: re.findall(r"%(\w+)", repr(values.get("value")))
+        for (name, selector), values in gin.config._CONFIG.items()
+        if selector == "gin.macro"
+    }
+    for start in refers:
+        path = [start]
+        while (following := next(iter(refers.get(path[-1], ())), None)) not in (None, *path):
+            path.append(str(following))
+        if following == start:
+            pairs = zip(path, [*path[1:], start], strict=True)
+            return ": " + ", ".join(f"{one} = %{other}" for one, other in pairs)
+    return ""
 
 
 def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
@@ -313,11 +332,12 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
         parse(what)
     except ConfigError:
         raise
-    except (SyntaxError, tokenize.TokenError) as error:  # the second: a string without an end
+    except (SyntaxError, TypeError, tokenize.TokenError) as error:
+        # TypeError: a key that is a list. TokenError: a string without an end.
         if "too many nested" in str(error):  # Python 3.12 counts parentheses
             raise ConfigError(f"too deep nesting {where}") from error
         # Python's message ends with the address of what it could not read.
-        reason = str(error).partition("malformed node")[0].partition("\n")[0].rstrip(".")
+        reason = str(error).partition("malformed node")[0].partition("\n")[0].strip().rstrip(".")
         raise ConfigError(
             f"not a Python value {where}: {reason}{': ' * bool(reason)}a string needs its own "
             "quotes, as in NAME=\"'text'\""

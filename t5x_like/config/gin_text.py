@@ -43,6 +43,7 @@ class GinText:
       bindings: the left sides of the bindings.
       values: literals of bindings; a `Macro` for `%NAME`, a `Reference` for `@NAME`.
       references: what values refer to by `@`, without scopes.
+      calls: those of them that are called when the value is made: `@NAME()`.
       includes: the files that are included.
     """
 
@@ -51,6 +52,7 @@ class GinText:
     bindings: list[Binding] = dataclasses.field(default_factory=list)
     values: dict[Binding, Any] = dataclasses.field(default_factory=dict)
     references: list[str] = dataclasses.field(default_factory=list)
+    calls: list[str] = dataclasses.field(default_factory=list)
     includes: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -75,7 +77,10 @@ class _Recorder(config_parser.ParserDelegate):
         self._text = text
 
     def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Any:
-        self._text.references.append(scoped_configurable_name.rpartition("/")[2])
+        name = scoped_configurable_name.rpartition("/")[2]
+        self._text.references.append(name)
+        if evaluate:
+            self._text.calls.append(name)
         return Reference(scoped_configurable_name)
 
     def macro(self, macro_name: str) -> Any:
@@ -86,7 +91,7 @@ def read(text: str) -> GinText:
     """The statements of gin text.
 
     Raises:
-      SyntaxError: this is no gin text.
+      SyntaxError: this is not gin text.
     """
     found = GinText()
     for statement in _statements(text, _Recorder(found)):
@@ -111,8 +116,8 @@ def read(text: str) -> GinText:
 
 
 def _statements(text: str, recorder: _Recorder) -> Iterator[Any]:
-    """The statements that gin parses; the tokenizer's error becomes a SyntaxError."""
+    """The statements that gin parses; errors of what it calls become SyntaxErrors."""
     try:
         yield from config_parser.ConfigParser(text, recorder)
-    except tokenize.TokenError as error:
+    except (tokenize.TokenError, TypeError) as error:  # the second: a key that is a list
         raise SyntaxError(str(error.args[0])) from error

@@ -36,6 +36,12 @@ _MODULES = frozenset(
     ]
 )
 """Modules whose public classes and functions make parts of a run and run no other code."""
+_MAKERS = ("t5x_like.training.optimization.", "t5x_like.core.partitioning.")
+"""The beginnings of the paths of functions that a configuration may call.
+
+Others it may only refer to, as a model does to its activation: some take time and memory by their
+arguments.
+"""
 
 _INITIALIZERS = ("flax.nnx.initializers", "jax.nn.initializers", "jax._src.nn.initializers")
 """Three names of one module; a configuration imports it as `nnx.initializers`."""
@@ -83,6 +89,16 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
                 f"{where} names {path!r}, which is no public class or function of the parts of a "
                 "run: it is not one that this version of t5x_like wrote"
             )
+
+    for path in map(parsed.full_path, parsed.calls):
+        module, _, name = path.rpartition(".")
+        if module not in (*modules, *_INITIALIZERS) and not path.startswith(_MAKERS):
+            found = getattr(importlib.import_module(module), name)
+            if not isinstance(found, type):
+                raise UntrustedError(
+                    f"{where} calls the function {path!r}, which makes no part of a run: it is not "
+                    "one that this version of t5x_like wrote"
+                )
 
 
 def modules() -> list[str]:

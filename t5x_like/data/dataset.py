@@ -10,9 +10,10 @@ from typing import Any
 from t5x_like.core.buckets import sending, staging
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data import task, user_modules
-from t5x_like.data.cache import evaluation_files, location, task_records
+from t5x_like.data.cache import location
 from t5x_like.data.cache.format import MANIFEST
 from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.records import evaluation_files, task_records
 from t5x_like.data.corpora import languages
 from t5x_like.data.dataset_names import DataNames
 from t5x_like.data.seqio import registered_tasks

@@ -14,8 +14,9 @@ from t5x_like.core.buckets import staging, storage
 from t5x_like.core.protocols import Objective
 from t5x_like.core.spelling import alike
 from t5x_like.data import task, user_modules
-from t5x_like.data.cache import location, task_records
+from t5x_like.data.cache import location
 from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.records import task_records
 from t5x_like.data.corpora import registry, sentences
 from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.user_corpus import TFDS, user_corpus

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
 from t5x_like.data.cache import location, writer
-from t5x_like.data.cache.metric_names import MetricNames
 from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.records.metric_names import MetricNames
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.sentences import DEFAULT

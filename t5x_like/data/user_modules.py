@@ -1,4 +1,7 @@
-"""The user's modules, imported so that they register their tasks."""
+"""The user's modules, imported so that they register their tasks.
+
+Only the user's own command and code name modules here. What a file says names none.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import importlib
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
+
+_named: set[str] = set()
 
 
 def import_module(module: str) -> str:
@@ -21,10 +27,16 @@ def import_module(module: str) -> str:
       ValueError: there is no such module or file.
     """
     name = _import(module)
+    _named.add(name)
     register = getattr(sys.modules[name], "register_tasks", None)
     if register is not None:
         register()
     return name
+
+
+def named(name: str) -> ModuleType | None:
+    """The module with this name in Python, if `import_module` was asked for it; None otherwise."""
+    return sys.modules.get(name) if name in _named else None
 
 
 def _import(module: str) -> str:

@@ -101,6 +101,10 @@ def exact_match(targets: Sequence[str], predictions: Sequence[str]) -> dict[str,
     return {"exact_match": float(np.mean([target == said for target, said in pairs]))}
 
 
+METRICS = (exact_match,)
+"""What the record of a task may name (`data.cache.records.metric_names`)."""
+
+
 def target_text(example: Example, decode: Decode) -> Any:
     """The target of an example before it was tokenised, or else its decoded ids."""
     if "targets_pretokenized" not in example:

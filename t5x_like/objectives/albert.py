@@ -14,7 +14,7 @@ from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.drawing import thresholds
 from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
-from t5x_like.objectives.parts.probabilities import check_share
+from t5x_like.objectives.parts.probabilities import check_count, check_share
 from t5x_like.objectives.parts.sentence_order import in_random_order
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
 from t5x_like.objectives.parts.words import word_bounds, word_starts
@@ -101,15 +101,13 @@ class ALBERT(MaskedTokens):
 
     def __post_init__(self) -> None:
         check_share(self, "masked_rate", zero=False)
-        if self.ngram < 1:
-            raise ValueError(f"ALBERT: ngram is at least 1 word, got {self.ngram}")
+        check_count(self, "ngram", of="words")
         if self.max_predictions is not None and self.max_predictions < 1:
             raise ValueError(
                 f"ALBERT: max_predictions is at least 1, or None for no limit but masked_rate, "
                 f"got {self.max_predictions}"
             )
-        if self.dupe_factor < 1:
-            raise ValueError(f"ALBERT: dupe_factor is at least 1, got {self.dupe_factor}")
+        check_count(self, "dupe_factor", of="passes")
 
     def _budget(self, tokens: int) -> int:
         budget = masking.budget(tokens, self.masked_rate)

@@ -12,7 +12,7 @@ from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, Duplicated
-from t5x_like.objectives.parts.probabilities import check_share
+from t5x_like.objectives.parts.probabilities import check_count, check_share
 from t5x_like.objectives.parts.sentence_order import in_random_order
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
 from t5x_like.objectives.parts.words import word_bounds, word_starts
@@ -51,8 +51,7 @@ class MaskedLM(MaskedTokens):
                 f"{name}: max_predictions is at least 1, or None for as many as the rate gives, "
                 f"got {self.max_predictions}"
             )
-        if self.dupe_factor < 1:
-            raise ValueError(f"{name}: dupe_factor is at least 1, got {self.dupe_factor}")
+        check_count(self, "dupe_factor", of="passes")
         if self.whole_words:
             object.__setattr__(self, "needs", (*type(self).needs, "word_starts"))
 

@@ -15,7 +15,7 @@ from t5x_like.core.protocols import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.drawing import corpus_tokens, thresholds
 from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
-from t5x_like.objectives.parts.probabilities import check_share
+from t5x_like.objectives.parts.probabilities import check_count, check_share
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 from t5x_like.objectives.parts.words import word_bounds, word_starts
 
@@ -103,12 +103,8 @@ class SpanBERT(MaskedTokens):
                 f"SpanBERT: p, with which a span ends after a word, is between 0 and 1 (both "
                 f"excluded), got {self.p}"
             )
-        if self.max_span_length < 1 or self.max_pair_targets < 1:
-            raise ValueError(
-                f"SpanBERT: spans have a word at least, and a target for their boundaries, got "
-                f"max_span_length {self.max_span_length} and max_pair_targets "
-                f"{self.max_pair_targets}"
-            )
+        check_count(self, "max_span_length", of="words")
+        check_count(self, "max_pair_targets", of="targets of a span's boundaries")
 
     def _budget(self, tokens: int) -> int:
         return math.ceil(self.masked_rate * tokens)

@@ -16,6 +16,7 @@ from t5x_like.objectives.noise.permutation import visibility
 from t5x_like.objectives.parts.carried_rows import SPECIALS, CarriedRows
 from t5x_like.objectives.parts.drawing import thresholds, uniforms
 from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
+from t5x_like.objectives.parts.probabilities import check_count
 from t5x_like.objectives.parts.words import word_starts
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class XLNet(MaskedTokens):
     needs = ("cls", "sep", "word_starts")
 
     def __post_init__(self) -> None:
-        for name in ("partial_prediction", "max_ngram", "perm_size", "reuse_length"):
+        check_count(self, "max_ngram", of="tokens")
+        for name in ("partial_prediction", "perm_size", "reuse_length"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"XLNet: {name} is a number of tokens, at least 1, got {value}")

@@ -118,6 +118,20 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+_PARTS = {
+    "model": ("MODEL", "__call__", "the class of a model, such as @t5.T5"),
+    "feature_converter": (
+        *("FEATURE_CONVERTER", "kind"),
+        "a feature converter, such as @feature_converters.Encoder()",
+    ),
+    "layout": ("LAYOUT", "mesh", "a layout, such as @partitioning.make_layout()"),
+    "init_from": ("INIT_FROM", "directory", "None, or @init_from.InitFrom()"),
+    "completer": ("TEACHER", "check_model", "None, or a teacher, such as @teacher.Teacher()"),
+}
+"""The macros of parts of a run, an attribute that each part has, and what the part is."""
+_OPTIONAL = ("init_from", "completer")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """One run: everything `t5x_like train` needs, each part named in gin.
@@ -148,12 +162,20 @@ class Run:
     completer: BatchCompleter | None = None
 
     def __post_init__(self) -> None:
+        for name, (macro, needed, example) in _PARTS.items():
+            part = getattr(self, name)
+            if not (part is None and name in _OPTIONAL) and not hasattr(part, needed):
+                raise ValueError(f"{macro} must be {example} in a gin file, not {part!r}")
         parts = [getattr(self.optimizer, name, None) for name in ("init", "update")]
         if self.optimizer is not None and not all(map(callable, parts)):
             raise ValueError(
                 "OPTIMIZER must be an optimizer, such as @optimizers.adamw() in a gin file, not "
                 f"{self.optimizer!r}"
             )
+        if not isinstance(self.phases, list | tuple) or not all(
+            isinstance(phase, Phase) for phase in self.phases
+        ):
+            raise ValueError(f"PHASES must be a list of @run.Phase(), not {self.phases!r}")
         *earlier, last = self.phases or (Phase(),)
         if last.steps is not None or not all(
             isinstance(phase.steps, int) and phase.steps > 0 for phase in earlier
@@ -165,8 +187,15 @@ class Run:
 
     @functools.cached_property
     def abstract_model(self) -> Model:
-        """The model, with shapes and dtypes as its parameters."""
-        made: Model = nnx.eval_shape(lambda: self.model(rngs=nnx.Rngs(0)))
+        """The model, with shapes and dtypes as its parameters.
+
+        Raises:
+          ValueError: it cannot be made of its settings.
+        """
+        try:
+            made: Model = nnx.eval_shape(lambda: self.model(rngs=nnx.Rngs(0)))
+        except TypeError as error:
+            raise ValueError(f"MODEL cannot be made with these settings: {error}") from error
         return made
 
     def in_phases(self) -> list[tuple[int, Run]]:

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from t5x_like.data import feature_converters, mixtures
-from t5x_like.data.cache import location, task_records
+from t5x_like.data.cache import location
 from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.records import task_records
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.core import progress as bars
-from t5x_like.data.cache import evaluation_files
+from t5x_like.data.cache.records import evaluation_files
 from t5x_like.data.extras import require
 from t5x_like.data.seqio.task_cache import is_cached, task_fingerprint
 

@@ -19,6 +19,8 @@ from t5x_like.layers.stacks.stack import Body, gathered_layers
 
 Sharing = Literal["all", "attention", "ffn", "none"]
 SHARING: tuple[str, ...] = get_args(Sharing)
+MOST_LAYERS = 10_000
+"""Far above any that was trained; sizes may come from files of strangers."""
 _ATTENTION, _FFN = ("attention", "attention_norm"), ("mlp", "mlp_norm")
 _ONE_PART = {"attention": _ATTENTION, "ffn": _FFN}
 
@@ -28,7 +30,15 @@ def copies_in_groups(num_layers: int, *, num_groups: int, inner_layers: int) -> 
 
     `num_layers` falls into `num_groups` equal parts. Each has a group of `inner_layers` copies that
     run one after another: N is num_layers * inner_layers.
+
+    Raises:
+      ValueError: there are more than `MOST_LAYERS`.
     """
+    if num_layers * inner_layers > MOST_LAYERS:
+        raise ValueError(
+            f"a stack has at most {MOST_LAYERS:,} layers, not num_layers={num_layers} times "
+            f"inner_layers={inner_layers}"
+        )
     groups = [i * num_groups // num_layers for i in range(num_layers)]
     return tuple(group * inner_layers + j for group in groups for j in range(inner_layers))
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.core.task_answers import TaskMetric
-from t5x_like.data.cache import evaluation_files
-from t5x_like.data.cache.metric_names import MetricNames
+from t5x_like.data.cache.records import evaluation_files
+from t5x_like.data.cache.records.metric_names import MetricNames
 from t5x_like.data.seqio.registered_tasks import registered_task
 from t5x_like.data.vocabulary_choice import Once, alone
 from t5x_like.evaluation.task_metrics import Decode, FunctionMetric, decoder

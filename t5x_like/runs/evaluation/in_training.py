@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from t5x_like.data.cache.evaluation_files import NoExamplesError
+from t5x_like.data.cache.records.evaluation_files import NoExamplesError
 from t5x_like.evaluation.task_metrics import ask, fields_read, measure
 from t5x_like.runs.evaluation import answers
 from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task

@@ -15,7 +15,7 @@ import seqio
 import tensorflow_datasets as tfds
 
 from t5x_like.core.task_answers import Answers
-from t5x_like.data.cache.evaluation_files import NoExamplesError
+from t5x_like.data.cache.records.evaluation_files import NoExamplesError
 from t5x_like.data.dataset import Data
 from t5x_like.evaluation.task_metrics import ask, measure
 from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task

@@ -1,18 +1,29 @@
-"""The names of a task's metric functions, which find them again where SeqIO is not installed."""
+"""The names of a task's metric functions, which find them again where SeqIO is not installed.
+
+A record of them may come from anybody. It names only functions that a module of this package lists
+as `METRICS`, and those of modules that the user has named (`user_modules`).
+"""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import importlib
 import inspect
 import json
+import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from t5x_like.data import user_modules
+from t5x_like.data.cache import typed_json
+
 Function = Callable[..., Any]
+
+_TASKS = "t5x_like.tasks"
+_LISTED = "t5x_like.evaluation.task_metrics"
+"""Besides modules of `_TASKS`, the module of this package whose `METRICS` a record may name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,18 +61,21 @@ class MetricNames:
             return cls(unnamed=tuple(every))
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> MetricNames:
+    def from_json(cls, value: Any, where: str) -> MetricNames:
         """The names in `dataclasses.asdict(names)`, after JSON.
 
         Raises:
-          KeyError, TypeError: these are not such fields.
+          ValueError: these are not such fields; `where` names them.
         """
-        return cls(tuple(fields["metric_fns"]), fields["postprocess_fn"], tuple(fields["unnamed"]))
+        read = typed_json.read(_Record, value, f"{where}: its metrics")
+        calls = tuple(dataclasses.asdict(one) for one in read.metric_fns)
+        post = None if read.postprocess_fn is None else dataclasses.asdict(read.postprocess_fn)
+        return cls(calls, post, read.unnamed)
 
     def functions(self) -> tuple[list[Function], Function | None, list[str]]:
         """The metric functions, `postprocess_fn`, and what is missing, each with the reason.
 
-        A function is found only if its module belongs to t5x_like or has been imported.
+        A function is found only if a module of t5x_like lists it, or the user has named its module.
         """
         missing = list(self.unnamed)
         postprocess_fn = None
@@ -82,6 +96,24 @@ class MetricNames:
             except ValueError as error:
                 missing.append(f"{_shown(one)} ({error})")
         return found, postprocess_fn, missing
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A function in JSON."""
+
+    name: str
+    args: list
+    kwargs: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class _Record:
+    """`MetricNames` in JSON."""
+
+    metric_fns: tuple[_Call, ...]
+    postprocess_fn: _Call | None
+    unnamed: tuple[str, ...]
 
 
 def function_name(function: Any) -> str:
@@ -140,13 +172,8 @@ def _with_tuples(value: Any) -> Any:
 
 
 def _attribute(address: str) -> Any:
-    """The function that an imported module has under a name; None if it has none.
-
-    The modules of Python itself have none: a record that names one is not to be trusted.
-    """
+    """The function that an imported module defines under a name; None if it defines none."""
     module, _, name = address.partition(":")
-    if module.partition(".")[0] in {*sys.stdlib_module_names, "__main__"}:
-        return None
     found = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -154,21 +181,36 @@ def _attribute(address: str) -> Any:
 
 
 def _find(call: Mapping[str, Any]) -> Function:
-    address = call["name"]
-    module = address.partition(":")[0]
-    # A file may only name modules of this package, and modules that have been imported.
-    if module.startswith("t5x_like."):
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module(module)
-    if module not in sys.modules:
-        raise ValueError(f"add --module {module}, if you trust it")
-    function = _attribute(address)
-    if function is None:
-        raise ValueError(f"{module} has no such function")
+    function = _allowed(call["name"])
     if not call["args"] and not call["kwargs"]:
         return function
     args, kwargs = _with_tuples([call["args"], call["kwargs"]])
     return functools.partial(function, *args, **kwargs)
+
+
+def _allowed(address: str) -> Function:
+    """The function of an address in a record; raises ValueError where it may not be named."""
+    module, _, name = address.partition(":")
+    if user_modules.named(module) is not None:
+        if (function := _attribute(address)) is None:
+            raise ValueError(f"{module} has no such function")
+        return function
+    if not module.startswith("t5x_like."):
+        raise ValueError(f"add --module {module}, if you trust it")
+    for one in _listed(module):
+        if one.__qualname__ == name:
+            return one
+    raise ValueError(f"{module} lists no such metric")
+
+
+def _listed(module: str) -> Sequence[Function]:
+    """The `METRICS` of a module of this package; none of modules that are not for metrics."""
+    if module != _LISTED:
+        tasks = importlib.import_module(_TASKS)
+        if module not in {one.name for one in pkgutil.iter_modules(tasks.__path__, f"{_TASKS}.")}:
+            return ()
+    listed: Sequence[Function] = getattr(importlib.import_module(module), "METRICS", ())
+    return listed
 
 
 def _shown(call: Mapping[str, Any]) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from t5x_like.data.cache import evaluation_files
 from t5x_like.data.cache.format import CacheError
+from t5x_like.data.cache.records import evaluation_files
 
 EXAMPLE = {
     "targets": np.array([5, 1], np.int32),
@@ -47,3 +50,37 @@ def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(CacheError, match=r"test\.jsonl\.gz cannot be read .* delete it"):
         evaluation_files.read(file)
     assert evaluation_files.fingerprint_of(file) is None
+
+
+HEADER = {"format": 1, "fingerprint": "f", "examples": 2, "dtypes": {"targets": "int32"}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [b'{"targets": "' + b"0" * (evaluation_files.MOST_LINE + 1)],
+        [b" " * (1 << 20) + b"\n"] * 400,
+        [b"[" * 100_000],
+    ],
+    ids=["a line", "the whole", "brackets"],
+)
+def test_a_small_file_of_much_content_is_refused(content: list[bytes], tmp_path: Path) -> None:
+    file = tmp_path / "test.jsonl.gz"
+    with gzip.open(file, "wb", compresslevel=1) as out:
+        out.write(json.dumps(HEADER).encode() + b"\n")
+        out.writelines(content)
+    tracemalloc.start()
+    with pytest.raises(CacheError, match=r"test\.jsonl\.gz cannot be read"):
+        evaluation_files.read(file)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * evaluation_files.MOST_LINE
+
+
+@pytest.mark.parametrize("dtype", ["O", "S1000000000", "V8", "M8[s]", 7, "int32,int32"])
+def test_other_dtypes_than_those_of_numbers_are_refused(dtype: object, tmp_path: Path) -> None:
+    file = tmp_path / "test.jsonl.gz"
+    with gzip.open(file, "wt") as out:
+        out.write(json.dumps({**HEADER, "dtypes": {"targets": dtype}}) + '\n{"targets": ["a"]}\n')
+    with pytest.raises(CacheError, match="is not a dtype of numbers"):
+        evaluation_files.read(file)

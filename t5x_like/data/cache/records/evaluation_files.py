@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,21 @@ from t5x_like.data.cache.format import CacheError
 
 _FORMAT = 1
 _TEXT = "bytes"
+MOST_LINE = 1 << 26
+"""The bytes of a line. A small file may hold a long one: DEFLATE packs zeros a thousandfold."""
+MOST_TIMES = 200
+"""How many times as large as its file the content may be, beyond `MOST_LINE`.
+
+Rows of text become a tenth, those that repeat each other a fiftieth.
+"""
 _DAMAGE = (
     *(OSError, EOFError, KeyError, ValueError, StopIteration, zlib.error),
     *(AttributeError, IndexError, OverflowError, RecursionError, TypeError),
 )
 """What reading a damaged file raises, or one of other JSON."""
+
+_NUMBERS = frozenset(["bfloat16", *(np.dtype(code).name for code in "?bhilqBHILQefd")])
+"""The dtypes of features that are numbers."""
 
 Example = Mapping[str, Any]
 
@@ -88,9 +98,8 @@ def fingerprint_of(file: Path) -> str | None:
     if not file.is_file():
         return None
     try:
-        with gzip.open(file, "rt", encoding="utf-8") as lines:
-            header = json.loads(next(lines))
-            return header["fingerprint"] if header["format"] == _FORMAT else None
+        header = json.loads(next(_lines(file)))
+        return header["fingerprint"] if header["format"] == _FORMAT else None
     except _DAMAGE:
         return None
 
@@ -102,20 +111,43 @@ def read(file: Path, *, at_most: int | None = None) -> EvaluationExamples:
       CacheError: the file is damaged or of another format.
     """
     try:
-        with gzip.open(file, "rt", encoding="utf-8") as lines:
-            header = json.loads(next(lines))
-            if header["format"] != _FORMAT:
-                raise ValueError(f"format {header['format']}, not {_FORMAT}")
-            dtypes = header["dtypes"]
-            found = [
-                {name: _from_json(value, dtypes[name]) for name, value in json.loads(line).items()}
-                for line in itertools.islice(lines, at_most)
-            ]
+        lines = _lines(file)
+        header = json.loads(next(lines))
+        if header["format"] != _FORMAT:
+            raise ValueError(f"format {header['format']}, not {_FORMAT}")
+        dtypes = {name: _dtype(dtype) for name, dtype in header["dtypes"].items()}
+        found = [
+            {name: _from_json(value, dtypes[name]) for name, value in json.loads(line).items()}
+            for line in itertools.islice(lines, at_most)
+        ]
+        total = int(header["examples"])
     except _DAMAGE as error:
         raise CacheError(
             f"{file} cannot be read ({error!r}): delete it, and it is made again"
         ) from error
-    return EvaluationExamples(found, header["examples"])
+    return EvaluationExamples(found, total)
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    """The lines of a compressed file.
+
+    Raises:
+      ValueError: a line is longer, or all are, than `MOST_LINE` and `MOST_TIMES` allow.
+    """
+    left = MOST_LINE + MOST_TIMES * file.stat().st_size
+    with gzip.open(file, "rb") as packed:
+        while line := packed.readline(min(MOST_LINE, left) + 1):
+            left -= len(line)
+            if len(line) > MOST_LINE or left < 0:
+                raise ValueError(f"a line, or the whole, is larger than {file.name} may be")
+            yield line
+
+
+def _dtype(name: Any) -> str:
+    """The name of a dtype; raises ValueError unless it is of numbers, or `_TEXT`."""
+    if name != _TEXT and name not in _NUMBERS:
+        raise ValueError(f"{name!r} is not a dtype of numbers")
+    return str(name)
 
 
 def _to_json(value: Any) -> Any:
