@@ -42,6 +42,10 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
+# With which paths a test has trained is nobody else's business.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="t5x_like-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
 TESTS = Path(__file__).parent
 # For `import_graph`, and for `tiny_run`, which tests of commands share.
 sys.path[:0] = [str(TESTS), str(TESTS / "runs")]

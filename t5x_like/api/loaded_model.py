@@ -17,6 +17,7 @@ from flax import nnx
 from t5x_like.api import predictors
 from t5x_like.api.predictors import Asked
 from t5x_like.config import gin_text
+from t5x_like.core import whole_files
 from t5x_like.core.buckets import sending, staging, storage
 from t5x_like.core.spelling import nearest
 from t5x_like.inference.decoding.settings import Decoding
@@ -98,6 +99,8 @@ class LoadedModel:
             at_most = None if batches is None else batches * rows
             named = Named(task=task, corpus=corpus, split=split, at_most=at_most)
             folder = f"{self.directory}/predictions" if predictions is None else predictions
+            if predictions is None:
+                whole_files.check_no_link(Path(folder), inside=Path(self.directory))
             with sending.written(folder) as path:
                 return task_evaluation.columns(self.run, named, predictions=path, report=_note)
         found = baseline_comparison.columns(
@@ -245,6 +248,7 @@ def load(
     gin: Sequence[str] = (),
     modules: Collection[str] = (),
     rows: int | None = None,
+    allow_paths: bool = False,
 ) -> LoadedModel:
     """The model of a directory, with its parameters and its vocabulary.
 
@@ -256,6 +260,8 @@ def load(
       modules: modules or `.py` files that the directory's configuration may name, because you
         trust them: nothing else is imported or run but t5x_like itself.
       rows: the rows of a batch of a run; None for 32, or as many as the mesh divides.
+      allow_paths: whether text (and a teacher) that a run's configuration names outside of its
+        directory may be read. Those with which this account has trained always may.
 
     Raises:
       ValueError, OSError: it holds no model that can be read, or no such step.
@@ -267,7 +273,14 @@ def load(
     if not run_directory.has_config(path) and (path / "config.json").exists():
         return _from_hugging_face(staging.fetched(directory), named=str(directory))
     if _is_run(path):
-        run = trained_run.load(str(directory), step=step, bindings=gin, rows=rows, modules=modules)
+        run = trained_run.load(
+            str(directory),
+            step=step,
+            bindings=gin,
+            rows=rows,
+            modules=modules,
+            allow_paths=allow_paths,
+        )
         return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run)
     saved = saved_model.read(str(directory), step=step, modules=modules)
     params = jax.tree.map(lambda one: one.read(), saved.params)

@@ -47,6 +47,7 @@ def main(argv: list[str]) -> int:
         gin=bindings,
         modules=args.module,
         rows=args.batch_size,
+        allow_paths=args.allow_paths,
     )
     results = model.evaluate(
         task=args.task,
@@ -106,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         "the same command goes on where it was killed",
     )
     arguments.add_modules(parser)
+    arguments.add_allow_paths(parser)
     return parser
 
 

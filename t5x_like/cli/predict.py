@@ -60,7 +60,13 @@ def main(argv: list[str]) -> int:
     records: list[dict[str, Any]] = [{"inputs": text} for text in args.texts]
     if args.input:
         records += input_files.read(args.input, field=args.field)
-    model = load(args.model_dir, step=args.step, gin=bindings, modules=args.module)
+    model = load(
+        args.model_dir,
+        step=args.step,
+        gin=bindings,
+        modules=args.module,
+        allow_paths=args.allow_paths,
+    )
     if args.held_out:
         records += _held_out(model, args.held_out)
     ask, options = args.ask or model.usual_ask(records), _options(args)
@@ -146,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     writing.add_argument("--do_sample", action="store_true", help="draw tokens")
     writing.add_argument("--early_stopping", choices=("true", "false", "never"))
     arguments.add_modules(parser)
+    arguments.add_allow_paths(parser)
     return parser
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+from pathlib import Path
 
 from t5x_like.cli.common import arguments
+from t5x_like.core import whole_files
 from t5x_like.core.buckets import sending
 
 _EPILOG = """\
@@ -46,6 +48,7 @@ def main(argv: list[str]) -> int:
         "reads no checkpoint and uses no device",
     )
     arguments.add_modules(parser)
+    arguments.add_allow_paths(parser)
     group = parser.add_argument_group("energy")
     for name, (metavar, what) in _GIVEN.items():
         group.add_argument(f"--{name}", type=_amount, metavar=metavar, help=what)
@@ -62,11 +65,19 @@ def main(argv: list[str]) -> int:
         "watts_per_device": args.watts_per_device,
     }
     known = {name: value for name, value in given.items() if value is not None}
-    page = report(args.runs, Assumptions(**known), samples=args.samples, modules=args.module)
     output = args.output or f"{args.runs[0].rstrip('/')}/report.html"
+    if args.output is None:
+        whole_files.check_no_link(Path(output), inside=Path(args.runs[0]))
+    page = report(
+        args.runs,
+        Assumptions(**known),
+        samples=args.samples,
+        modules=args.module,
+        allow_paths=args.allow_paths,
+    )
     with sending.written(output) as file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(page, encoding="utf-8")
+        whole_files.write(file, page.encode())
     print(f"wrote {output}")
     return 0
 

@@ -52,7 +52,7 @@ class PartialFile:
 
     def add(self, results: Iterable[Any]) -> None:
         """Appends results."""
-        with self.path.open("ab") as file:
+        with open(self.path, "ab", opener=whole_files.not_through_link) as file:
             file.write(b"".join(map(_line, results)))
 
     def remove(self) -> None:

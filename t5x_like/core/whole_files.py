@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -20,6 +21,11 @@ from t5x_like.core.buckets import storage
 
 SUFFIX = ".tmp"
 """The name ending of a file that a killed writer leaves; no other file has it."""
+
+
+class LinkError(OSError):
+    """What is to be written would leave its directory through a link."""
+
 
 _LEFT = re.compile(rf"\.\d+-[0-9a-f]{{8}}{re.escape(SUFFIX)}")
 
@@ -141,6 +147,37 @@ def read_json(path: Path | epath.Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path} is damaged: it holds no JSON object")
     return found
+
+
+def check_no_link(path: Path | epath.Path, *, inside: Path | epath.Path) -> None:
+    """Checks that writing to a path stays inside of a folder, whose content may be a stranger's.
+
+    Raises:
+      LinkError: the path, or a folder between the two, is a link.
+    """
+    if storage.is_url(path):
+        return
+    below = Path(path).relative_to(inside).parts
+    for end in range(1, len(below) + 1):
+        if (place := Path(inside, *below[:end])).is_symlink():
+            raise LinkError(
+                f"{place} is a link to {os.readlink(place)}: nothing is written through links in "
+                "a directory that is opened. Remove the link, or name the place where it leads"
+            )
+
+
+def not_through_link(path: str, flags: int) -> int:
+    """An `opener` of `open` that refuses a link in place of a file.
+
+    Raises:
+      LinkError: the path is a link.
+    """
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise LinkError(f"{path} is a link: nothing is written through it") from error
+        raise
 
 
 def check_writable(directory: Path | epath.Path) -> None:

@@ -128,6 +128,7 @@ class Data(DataNames):
             return
         assert self.mixture_or_task_name is not None
         file = location.record_file(self.root, self.mixture_or_task_name)
+        location.check_place(self.root, file)
 
         def exists() -> bool:
             staging.fetch(file)
@@ -182,6 +183,7 @@ class Data(DataNames):
                 return evaluation_files.fingerprint_of(file) == digest
 
             def make() -> None:
+                location.check_place(self.root, file)
                 with sending.to_bucket(file):
                     evaluation_examples.write(file, registered, split=split, lengths=lengths)
 
@@ -234,6 +236,7 @@ class Data(DataNames):
 
     def _write(self, one: Task, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
         """Writes a cache; one in a bucket goes on with the shards that are there."""
+        location.check_place(self.root, directory)
         if not options.get("overwrite"):
             staging.fetch(directory)
         with sending.to_bucket(directory, last=[MANIFEST]):
@@ -260,8 +263,12 @@ class Data(DataNames):
         return task.of_cache(cache, self.objective_for(cache))
 
     def _cache(self, one: Task, vocabulary: Vocabulary | None) -> Cache:
+        # Plans are written into it.
+        directory = self.root / one.directory
+        if not Path(one.directory).is_absolute():
+            location.check_place(self.root, directory)
         return Cache.open(
-            self.root / one.directory,
+            directory,
             corpus_fingerprint=None if one.text is None else one.text.fingerprint(),
             vocabulary_fingerprint=None if vocabulary is None else vocabulary.fingerprint,
         )

@@ -34,6 +34,13 @@ class CorpusMaker(Protocol):
     def __call__(self, named: Any) -> Corpus: ...
 
 
+@dataclasses.dataclass(frozen=True)
+class Withheld:
+    """In place of the names of a corpus: why it may not be read."""
+
+    reason: str
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataNames:
     """The names of a run's data in its configuration, and methods that resolve them.
@@ -46,6 +53,7 @@ class DataNames:
       mixture_or_task_module: the module or `.py` file that registers the task or mixture.
       corpus: files (a path or glob, or several), `tfds:<name>`, or one directory that holds a
         cache; where set, it replaces `mixture_or_task_name`. A dict {name: files} is a mixture.
+        Text that is `Withheld` is an error where it is looked for.
       corpus_exponent: the exponent of the numbers of documents in such a mixture
         (`languages.temper`).
       read_corpus: makes a corpus from `corpus`.
@@ -62,7 +70,7 @@ class DataNames:
     lengths: Mapping[str, int] | None = None
     mixture_or_task_name: str | None = None
     mixture_or_task_module: str | None = None
-    corpus: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None
+    corpus: str | Sequence[str] | Mapping[str, str | Sequence[str]] | Withheld | None = None
     corpus_exponent: float = 1.0
     read_corpus: CorpusMaker = user_corpus
     objective: Objective | str | None = None
@@ -135,6 +143,8 @@ class DataNames:
         Raises:
           ValueError: nothing is named, or files do not exist.
         """
+        if isinstance(self.corpus, Withheld):
+            raise ValueError(self.corpus.reason)
         if isinstance(self.corpus, Mapping):
             return tuple(
                 dataclasses.replace(self._files(files, name), name=name)
@@ -160,7 +170,7 @@ class DataNames:
 
     def _files(self, named: str | Sequence[str], name: str | None = None) -> Task:
         corpus = self.read_corpus(named)
-        digest = hashlib.sha256(json.dumps(_absolute_names(named)).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(json.dumps(absolute_names(named)).encode()).hexdigest()[:8]
         language = sentences.language(self.sentences, name)
         label = f"{corpus.name}-{digest}"
         return task.of_corpus(corpus, self.chosen_objective, label=label, sentences=language)
@@ -241,7 +251,7 @@ class DataNames:
         )
 
 
-def _absolute_names(corpus: str | Sequence[str]) -> list[str]:
+def absolute_names(corpus: str | Sequence[str]) -> list[str]:
     """The names of a corpus with absolute paths, so that they mean the same in every folder."""
     several = [corpus] if isinstance(corpus, str) else corpus
     return [p if p.startswith(TFDS) else storage.absolute(p) for p in several]

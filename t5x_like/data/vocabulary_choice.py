@@ -162,6 +162,7 @@ class VocabularyChoice:
             return path.is_file() or (path / files.DESCRIPTION).is_file()
 
         def make() -> None:
+            location.check_place(root, path)
             with sole_writer(path.parent, lock=f".{path.name}.writing"):
                 if exists():  # another run has made it
                     return

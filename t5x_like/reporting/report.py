@@ -26,6 +26,7 @@ def report(
     *,
     samples: int = 0,
     modules: Collection[str] = (),
+    allow_paths: bool = False,
 ) -> str:
     """The page about runs.
 
@@ -35,6 +36,8 @@ def report(
       samples: the held-out rows of a phase that are shown with the model's answers. For 0, no
         checkpoint is read and no device is used.
       modules: modules that the configurations may name, if there are samples.
+      allow_paths: whether text outside of the directories may be read for samples, although this
+        account has not trained with it.
 
     Raises:
       ValueError: a directory holds nothing of a run.
@@ -43,7 +46,9 @@ def report(
     title = ", ".join(run.name for run in runs)
     parts = [heading(f"Report of {title}", 1), _numbers(runs, given), *_curves(runs)]
     for run in runs:
-        shown = about_samples(run.directory, samples, modules) if samples else ()
+        shown: Sequence[str] = ()
+        if samples:
+            shown = about_samples(run.directory, samples, modules=modules, allow_paths=allow_paths)
         parts += about_run(run, given, shown)
     return page(f"Report of {title}", parts)
 

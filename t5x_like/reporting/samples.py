@@ -29,16 +29,19 @@ _OWN = (ValueError, OSError, RuntimeError)
 """The errors whose message is a sentence."""
 
 
-def about_samples(directory: str, n: int, modules: Collection[str] = ()) -> list[str]:
+def about_samples(
+    directory: str, n: int, *, modules: Collection[str] = (), allow_paths: bool = False
+) -> list[str]:
     """Rows with the answers of the newest checkpoint, as HTML; or a sentence why there are none.
 
     Args:
       directory: the run's directory, which anybody may have written.
       n: the most rows of a phase.
       modules: modules that its configuration may name, as for `trained_run.load`.
+      allow_paths: whether text that its configuration names may be read, as there.
     """
     try:
-        trained = trained_run.load(directory, modules=modules)
+        trained = trained_run.load(directory, modules=modules, allow_paths=allow_paths)
         found = samples(trained, n)
         several = len(trained.run.in_phases()) > 1
         shown = [part for one in found for part in _phase(one, trained.vocabulary, named=several)]

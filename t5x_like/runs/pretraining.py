@@ -16,7 +16,7 @@ from t5x_like.config import gin_text
 from t5x_like.data.samples.passes import Passes
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 from t5x_like.runs import run_directory
-from t5x_like.runs.checks import machines, preflight
+from t5x_like.runs.checks import machines, outside_paths, preflight
 from t5x_like.runs.phases import RunPhase, run_phases
 from t5x_like.runs.run import Run
 from t5x_like.runs.run_text import run_text
@@ -157,6 +157,7 @@ def _parts(
     same_whole(saved)
     for phase, mine in zip(phases, tasks, strict=True):
         preflight.evaluated(phase.run, mine)
+    outside_paths.remember(run)
     batches = _batches(phases, tasks, programs, log=log)
     summary = _summary(run, model_dir, batches)
     for line in (*_devices(hosts), *summary, *notes, *_unreached_notes(every[len(phases) :])):

@@ -15,12 +15,14 @@ from t5x_like.core.buckets import storage
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.runs import batches, gin_run, pretraining, run_directory
+from t5x_like.runs.checks import outside_paths
 from t5x_like.runs.run import Run
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.step import Program
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
+    from t5x_like.data.dataset import Data
     from t5x_like.training.checkpointing.ranking import WantedStep
 
 
@@ -63,6 +65,7 @@ def load(
     bindings: Sequence[str] = (),
     rows: int | None = None,
     modules: Collection[str] = (),
+    allow_paths: bool = False,
 ) -> TrainedRun:
     """A run with the parameters of a checkpoint, averaged ones if the run keeps them.
 
@@ -74,6 +77,8 @@ def load(
         number that the mesh divides.
       modules: modules that its configuration may name (`run_directory.load_config`). The module
         that registers its tasks is imported only if it is one of them.
+      allow_paths: whether text and a teacher outside of the directory may be read though this
+        account has not trained with them (`outside_paths`).
 
     Raises:
       ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
@@ -94,20 +99,34 @@ def load(
     )
     restored = checkpoints.restore_params(program.abstract_state.params, step=step)
     vocabulary = run_directory.read_vocabulary(directory)
+    run = dataclasses.replace(run, data=_data(run, vocabulary, modules), init_from=None)
+    run = outside_paths.withhold(
+        run,
+        model_dir,
+        bindings=bindings,
+        allow=allow_paths,
+        report=_note,
+    )
+    return TrainedRun(run, program, restored.state, vocabulary, restored.step, rows)
+
+
+def _data(run: Run, vocabulary: Vocabulary, modules: Collection[str]) -> Data:
+    """The run's data with the vocabulary of its directory, and its module if that is allowed."""
     registers = run.data.mixture_or_task_module
     if registers is not None and registers not in modules:
-        print(
+        _note(
             f"note: module {registers!r} registered the run's task. Opening a directory runs no "
-            f"code that it names; if you trust it, add --module {registers}",
-            file=sys.stderr,
+            f"code that it names; if you trust it, add --module {registers}"
         )
         registers = None
     # The vocabulary file that the configuration names may no longer exist.
-    data = dataclasses.replace(
+    return dataclasses.replace(
         run.data, vocabulary=KnownVocabulary(vocabulary), mixture_or_task_module=registers
     )
-    run = dataclasses.replace(run, data=data)
-    return TrainedRun(run, program, restored.state, vocabulary, restored.step, rows)
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def batch_to_device(trained: TrainedRun, batch: Mapping[str, np.ndarray]) -> Batch:

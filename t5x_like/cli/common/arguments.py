@@ -145,6 +145,16 @@ def add_modules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_allow_paths(parser: argparse.ArgumentParser) -> None:
+    """Adds `--allow_paths` to commands that read the text of a run that they open."""
+    parser.add_argument(
+        "--allow_paths",
+        action="store_true",
+        help="read text and a teacher that the run's configuration names outside of its directory, "
+        "although this account has not trained with them",
+    )
+
+
 def add_step(parser: argparse.ArgumentParser) -> None:
     """Adds `--step` to commands that open a directory."""
     parser.add_argument(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from t5x_like.core import whole_files
 from t5x_like.core.buckets import staging
 from t5x_like.core.protocols import Vocabulary
 
@@ -59,6 +60,12 @@ def evaluation_file(
 def record_file(root: Path, task_name: str) -> Path:
     """The JSON file that lets a cached task or mixture train where SeqIO is not installed."""
     return root / "tasks" / f"{_file_name(task_name)}.json"
+
+
+def check_place(root: Path, path: Path) -> Path:
+    """A place below a cache root; raises LinkError if it leads out of the root by a link."""
+    whole_files.check_no_link(path, inside=root)
+    return path
 
 
 def _file_name(name: str) -> str:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from t5x_like.core import whole_files
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.workers import check_main_guard
 
@@ -36,11 +37,12 @@ def sole_writer(directory: Path, *, lock: str = ".writing", wait: bool = True) -
     check_main_guard()
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        file = (directory / lock).open("a+")
+        opener = whole_files.not_through_link
+        file = open(directory / lock, "a+", opener=opener)  # noqa: SIM115
     except OSError as error:
         raise CacheError(
-            f"cannot write the cache directory {directory} ({error.strerror}); name a directory "
-            "that you can write"
+            f"cannot write the cache directory {directory} ({error.strerror or error}); name a "
+            "directory that you can write"
         ) from error
     with file:
         try:

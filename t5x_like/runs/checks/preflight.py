@@ -46,7 +46,7 @@ def writable_directory(model_dir: str | None) -> epath.Path:
 
     Raises:
       ValueError: no directory is named.
-      OSError: it cannot be written.
+      OSError: it cannot be written, or a file or folder that training writes is a link.
     """
     if not model_dir:
         raise ValueError(
@@ -55,6 +55,9 @@ def writable_directory(model_dir: str | None) -> epath.Path:
     try:
         directory = storage.path(model_dir)
         whole_files.check_writable(directory)
+        if not storage.is_url(directory):
+            for place in (*directory.iterdir(), *directory.glob("*/*")):
+                whole_files.check_no_link(place, inside=directory)
     except OSError as error:
         raise OSError(
             f"MODEL_DIR {model_dir!r} cannot be written ({error}): choose another with --model_dir"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from t5x_like.core.buckets import staging
+from t5x_like.data.cache import location
 from t5x_like.data.cache.beam import cache_writer
 from t5x_like.data.cache.beam.pipelines import Pipelines
 from t5x_like.data.cache.reader import Cache
@@ -37,6 +38,7 @@ def make_caches(data: Data, options: Sequence[str], *, overwrite: bool = False) 
     caches = []
     for task, corpus in found:
         directory = data.root / task.with_directory(vocabulary).directory
+        location.check_place(data.root, directory)
         print(f"caching {task.name} in {staging.known_as(directory)}", flush=True)
         manifest = cache_writer.write_cache(
             directory,
