@@ -100,7 +100,7 @@ class LoadedModel:
             named = Named(task=task, corpus=corpus, split=split, at_most=at_most)
             folder = f"{self.directory}/predictions" if predictions is None else predictions
             if predictions is None:
-                whole_files.check_no_link(Path(folder), inside=Path(self.directory))
+                whole_files.check_no_link(folder, inside=self.directory)
             with sending.written(folder) as path:
                 return task_evaluation.columns(self.run, named, predictions=path, report=_note)
         found = baseline_comparison.columns(

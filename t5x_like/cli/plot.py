@@ -36,9 +36,12 @@ def main(argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
 
+    from t5x_like.core import whole_files
     from t5x_like.reporting import drawing
 
     output = epath.Path(args.output) if args.output else epath.Path(args.runs[0]) / "loss.png"
+    if not args.output:
+        whole_files.check_no_link(output, inside=args.runs[0])
     drawing.plot(args.runs, output, metrics=args.metrics)
     print(output)
     return 0

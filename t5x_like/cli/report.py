@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-from pathlib import Path
 
 from t5x_like.cli.common import arguments
 from t5x_like.core import whole_files
@@ -67,7 +66,7 @@ def main(argv: list[str]) -> int:
     known = {name: value for name, value in given.items() if value is not None}
     output = args.output or f"{args.runs[0].rstrip('/')}/report.html"
     if args.output is None:
-        whole_files.check_no_link(Path(output), inside=Path(args.runs[0]))
+        whole_files.check_no_link(output, inside=args.runs[0])
     page = report(
         args.runs,
         Assumptions(**known),
@@ -77,7 +76,7 @@ def main(argv: list[str]) -> int:
     )
     with sending.written(output) as file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        whole_files.write(file, page.encode())
+        file.write_text(page, encoding="utf-8")
     print(f"wrote {output}")
     return 0
 

@@ -149,7 +149,7 @@ def read_json(path: Path | epath.Path) -> dict[str, Any]:
     return found
 
 
-def check_no_link(path: Path | epath.Path, *, inside: Path | epath.Path) -> None:
+def check_no_link(path: epath.PathLike, *, inside: epath.PathLike) -> None:
     """Checks that writing to a path stays inside of a folder, whose content may be a stranger's.
 
     Raises:

@@ -13,6 +13,7 @@ import numpy as np
 from t5x_like.data import late_steps, mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import registry, text_pieces
+from t5x_like.data.dataset_names import Withheld
 from t5x_like.data.stream import Examples
 from t5x_like.evaluation.task_metrics import FunctionMetric, decoder, exact_match
 from t5x_like.runs.batches import EVALUATION_SEED
@@ -95,9 +96,12 @@ def _own(model: TrainedRun, named: Named) -> list[Task]:
 
 def _data(model: TrainedRun, named: Named) -> Data:
     """The run's data, with other names."""
-    data = model.run.data.with_lengths()
+    data = model.run.data
+    if not isinstance(data.corpus, Withheld):
+        data = data.with_lengths()
     if named.task is not None:
-        return dataclasses.replace(data, mixture_or_task_name=named.task, corpus=None)
+        named_task = dataclasses.replace(data, mixture_or_task_name=named.task, corpus=None)
+        return named_task.with_lengths()
     read: Any = data.read_corpus
     objective = _objective(data)
     found = dataclasses.replace(
@@ -112,7 +116,7 @@ def _data(model: TrainedRun, named: Named) -> Data:
             f"{named.corpus} is plain text, but the run has learned from inputs and targets: give "
             "files whose rows have both (.tsv or .jsonl)"
         )
-    return found
+    return found.with_lengths()
 
 
 def _objective(data: Data) -> Objective | str | None:
