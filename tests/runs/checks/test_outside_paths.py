@@ -1,0 +1,121 @@
+"""What a run's configuration says about paths outside of its directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny_run import Result, Tiny, write_text
+
+from t5x_like.api.loaded_model import load
+from t5x_like.data.dataset import Data
+from t5x_like.data.dataset_names import Withheld
+from t5x_like.runs.checks import outside_paths
+from t5x_like.runs.completers.teacher import Teacher
+from t5x_like.runs.run import Run
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this account notes with what it has trained."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "t5x_like"
+
+
+def run_of(completer: object = None, **data: object) -> Run:
+    """A run of which only the paths count."""
+    made = object.__new__(Run)
+    object.__setattr__(made, "data", Data(**data))
+    object.__setattr__(made, "completer", completer)
+    return made
+
+
+def withheld(run: Run, *bindings: str, allow: bool = False) -> tuple[Run, list[str]]:
+    said: list[str] = []
+
+    def replace(one: Run, **changes: object) -> Run:
+        return run_of(changes["completer"], **vars(changes["data"]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            dataclasses,
+            "replace",
+            lambda one, **new: (
+                replace(one, **new) if isinstance(one, Run) else type(one)(**{**vars(one), **new})
+            ),
+        )
+        found = outside_paths.withhold(
+            run, "theirs", bindings=bindings, allow=allow, report=said.append
+        )
+    return found, said
+
+
+def test_paths_with_which_this_account_has_trained_may_be_named() -> None:
+    mine = run_of(corpus=["a.txt", "gs://b/c.txt"], cache_dir="cache")
+    outside_paths.remember(mine)
+    outside_paths.remember(mine)
+    assert len(outside_paths.known_paths().read_text().splitlines()) == 1
+    for run in (mine, run_of(corpus=["a.txt", "gs://b/c.txt"]), run_of(cache_dir="cache")):
+        assert withheld(run) == (run, [])
+    # Together alone: text of one run does not go into the cache of another.
+    outside_paths.remember(run_of(corpus="b.txt", cache_dir="s3://theirs/cache"))
+    other, said = withheld(run_of(corpus=["a.txt", "gs://b/c.txt"], cache_dir="s3://theirs/cache"))
+    assert isinstance(other.data.corpus, Withheld)
+    assert other.data.cache_dir is None
+    assert "CACHE_DIR='s3://theirs/cache', which is not used" in said[0]
+
+
+def test_other_paths_are_named_by_the_command_or_allowed() -> None:
+    teacher = Teacher(directory="teacher")
+    run = run_of(teacher, corpus="/home/me/*.txt", cache_dir="/elsewhere")
+    found, said = withheld(run)
+    assert len(said) == 1
+    with pytest.raises(ValueError, match=r"CORPUS='/home/me/\*\.txt' and TEACHER=.*--allow_paths"):
+        found.data.open()
+    with pytest.raises(outside_paths.OutsidePathError, match=r"TEACHER='.*/teacher'"):
+        found.completer.open(None)
+    given = ("CORPUS='x'", "teacher.Teacher.directory='x'", "dataset.Data.cache_dir='x'")
+    assert withheld(run, *given) == (run, [])
+    allowed, said = withheld(run, allow=True)
+    assert (allowed.data.corpus, allowed.completer) == ("/home/me/*.txt", teacher)
+    assert allowed.data.cache_dir is None, "caches are written"
+    assert "reads CORPUS='/home/me/*.txt' and TEACHER=" in said[1]
+
+
+@pytest.mark.parametrize("content", ["[1]\n", "{\n", "\xff\n", "null\n" * 3, '{"CORPUS": 1}\n'])
+def test_a_damaged_list_allows_nothing(content: str, state: Path) -> None:
+    state.mkdir(parents=True)
+    (state / "known_paths.jsonl").write_text(content, encoding="latin-1")
+    assert isinstance(withheld(run_of(corpus="a.txt"))[0].data.corpus, Withheld)
+
+
+@pytest.mark.slow
+def test_the_text_of_a_run_of_mine_is_read_and_that_of_a_stranger_is_not(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tiny.trained("run", TRAIN_STEPS=1)
+    shutil.move(run, tmp_path / "moved")
+    run = tmp_path / "moved"
+
+    def evaluated(*flags: str) -> Result:
+        return tiny.cli("eval", str(run), "--batches=1", *flags)
+
+    mine = evaluated()
+    assert mine.status == 0, mine.err
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of somebody else"))
+    refused = evaluated()
+    assert refused.status == 1
+    assert "--allow_paths" in refused.err
+    assert tiny.cli("predict", str(run), "a ___").status == 0
+    assert tiny.cli("predict", str(run), "--held_out=1").status == 1
+    allowed = evaluated("--allow_paths")
+    assert (allowed.status, allowed.out.splitlines()[-5:]) == (0, mine.out.splitlines()[-5:])
+    text = write_text(tmp_path / "other.txt", 90)
+    for flags in (["--corpus", str(text)], [f"--gin.CORPUS={str(text)!r}"]):
+        named = evaluated(*flags)
+        assert named.status == 0, named.err
+    with pytest.raises(ValueError, match="allow_paths=True"):
+        load(run).evaluate(batches=1)
+    assert load(run, allow_paths=True).evaluate(batches=1)
