@@ -46,20 +46,28 @@ def check(directory: epath.Path, items: Mapping[str, Any], *, step: int) -> None
 
 @contextlib.contextmanager
 def explained(directory: epath.Path) -> Iterator[None]:
-    """Turns errors of a full disk into one sentence.
+    """Turns errors of writing into one sentence.
 
     Raises:
-      DiskFullError: in place of such an error.
+      DiskFullError: in place of an error of a full disk.
+      CheckpointError: in place of another error of the operating system.
     """
     try:
         yield
     except DiskFullError:
         raise
     except Exception as error:
-        if not _is_of_full_disk(error):
+        chain = [*_chain(error)]
+        if any(map(_is_full, chain)):
+            raise DiskFullError(
+                f"No room for a checkpoint in {directory}: the disk was full. {_ADVICE}"
+            ) from error
+        failed = next((one for one in chain if isinstance(one, OSError)), None)
+        if isinstance(error, CheckpointError) or failed is None:
             raise
-        raise DiskFullError(
-            f"No room for a checkpoint in {directory}: the disk was full. {_ADVICE}"
+        raise CheckpointError(
+            f"Cannot write a checkpoint in {directory} ({failed.strerror or failed}). Earlier "
+            "checkpoints are whole: once it can be written, the same command resumes."
         ) from error
 
 
@@ -69,10 +77,15 @@ _ADVICE = (
 )
 
 
-def _is_of_full_disk(error: BaseException | None) -> bool:
-    while error is not None:
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if full or any(text in str(error) for text in _TEXTS):
-            return True
+def _is_full(error: BaseException) -> bool:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or any(text in str(error) for text in _TEXTS)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those behind it, which are a circle where threads raise one again."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
         error = error.__cause__ or error.__context__
-    return False

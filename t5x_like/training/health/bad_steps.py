@@ -25,7 +25,10 @@ MOST_SKIPPED = 10
 
 _SOON = 1000
 """After so many steps a model should know more than frequencies."""
-_SAVED = ("steps", "mean", "best", "norm", "skipped", "learned")
+_SAVED = ("steps", "mean", "best", "norm", "skipped")
+_OF_EVALUATIONS = ("learned", "evaluations", "lowest")
+_EVALUATIONS = 2
+"""How many evaluations in a row say that a loss is learned, or lost."""
 _WINDOW = 100
 """The steps of the mean of the loss."""
 
@@ -60,30 +63,47 @@ class Health:
       best: the lowest mean so far.
       norm: the norm of the parameters when the run began.
       skipped: the number of steps in a row that made no update.
-      learned: whether an evaluation was better than a model that knows frequencies alone.
+      margin: the share of its baseline by which an evaluation must be better or worse to count;
+        None for no comparison.
+      warming: whether the learning rate rises, from step to step.
+      rate: the learning rate of the last step.
+      learned: the held-out losses that were better than those of a model that knows frequencies.
+      evaluations: {loss: evaluations in a row that were (better, worse) than such a model}.
+      lowest: the lowest sum of the held-out losses so far.
     """
 
     spike: float | None = None
     rise: float | None = None
+    margin: float | None = None
     steps: int = 0
     mean: float = 0.0
     best: float | None = None
     norm: float | None = None
     skipped: int = 0
-    learned: bool = False
+    warming: bool = False
+    rate: float = 0.0
+    learned: list[str] = dataclasses.field(default_factory=list)
+    evaluations: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    lowest: float | None = None
 
     def saved(self) -> dict[str, Any]:
         """What `restore` needs."""
-        return {name: getattr(self, name) for name in _SAVED}
+        evaluations = {name: getattr(self, name) for name in _OF_EVALUATIONS}
+        return {**{name: getattr(self, name) for name in _SAVED}, "held_out": evaluations}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Continues from `saved()`."""
+        """Continues from `saved()`; earlier versions saved nothing of evaluations that counts."""
         for name in saved.keys() & {*_SAVED}:
             setattr(self, name, saved[name])
+        held_out = saved.get("held_out") or {}
+        self.learned = list(held_out.get("learned", ()))
+        self.evaluations = {n: (a, b) for n, (a, b) in held_out.get("evaluations", {}).items()}
+        self.lowest = held_out.get("lowest")
 
     def new_phase(self) -> None:
         """The losses of the next steps do not compare with those so far."""
-        self.steps, self.mean, self.best, self.learned = 0, 0.0, None, False
+        self.steps, self.mean, self.best = 0, 0.0, None
+        self.learned, self.evaluations, self.lowest = [], {}, None
 
     def add(self, step: int, metrics: Mapping[str, tuple[Any, Any]]) -> None:
         """Judges a step by its metrics, {name: (sum, weight)}, which are on the host.
@@ -97,6 +117,9 @@ class Health:
         except NonFiniteError as error:
             raise BadStepError(step, str(error), lower, of_batch=True) from error
         self._add_skipped(step, metrics)
+        if "learning_rate" in metrics:
+            before, self.rate = self.rate, float(metrics["learning_rate"][0])
+            self.warming = self.rate > before
         if "param_norm" in metrics:
             self._add_norm(step, float(metrics["param_norm"][0]))
         loss = metric_value("loss", *metrics["loss"]) if "loss" in metrics else float("nan")
@@ -125,38 +148,63 @@ class Health:
     ) -> str:
         """Judges an evaluation by what a model that knows frequencies alone would have.
 
+        A loss is learned once two evaluations in a row are below its baseline by `margin`, and lost
+        once two are above by as much: one may be so by chance, and a loss that starts at its
+        baseline, as that of sentence pairs does, crosses it often. A loss that overfits while the
+        others fall does not end a run. Nothing is judged while the learning rate rises.
+
         All processes call it; the first, which has the baselines, decides.
 
         Returns:
           A warning; "" for none.
 
         Raises:
-          BadStepError: the losses were below those of such a model, and no longer are.
+          BadStepError: a loss that was learned is lost, and all together are above their best.
         """
-        pairs = [
-            (values[name], baselines[name])
+        pairs = {
+            name: (values[name], baselines[name])
             for name in sorted(baselines.keys() & values.keys())
             if name.endswith("loss")
-        ]
-        known, worse = (
-            bool(multihost.everywhere("baselines", found)[0])
-            for found in (bool(pairs), all(a >= b for a, b in pairs))
+        }
+        lost = [] if self.margin is None or self.warming else self._lost(pairs, self.margin)
+        unlearned = bool(pairs) and not self.learned and all(a >= b for a, b in pairs.values())
+        ends, warns = (
+            bool(multihost.everywhere("baselines", found)[0]) for found in (bool(lost), unlearned)
         )
-        if not known:
-            return ""
-        if not worse:
-            self.learned = True
-            return ""
-        shown = ", ".join(f"{a:.4g} where it is {b:.4g}" for a, b in pairs)
-        what = f"the held-out loss is no better than that of words' frequencies ({shown})"
-        if self.learned:
+        if ends:
+            shown = ", ".join(f"{n} {pairs[n][0]:.4g}, {pairs[n][1]:.4g}" for n in lost)
             raise BadStepError(
                 step,
-                f"{what}, and was better before",
+                f"a held-out loss is above that of words' frequencies ({shown}), and was below "
+                "before, by BASELINE_MARGIN and twice in a row each time",
                 "The run has diverged: lower the learning rate, and start from a good checkpoint.",
                 of_batch=False,
             )
-        return f"After {step} steps {what}: nothing is learned yet." if step >= _SOON else ""
+        if not warns or step < _SOON:
+            return ""
+        shown = ", ".join(f"{a:.4g} where it is {b:.4g}" for a, b in pairs.values())
+        return (
+            f"After {step} steps the held-out loss is no better than that of words' frequencies "
+            f"({shown}): nothing is learned yet."
+        )
+
+    def _lost(self, pairs: Mapping[str, tuple[float, float]], margin: float) -> list[str]:
+        """The losses that were learned and are lost, with this evaluation; none if others fall."""
+        for name, (value, baseline) in pairs.items():
+            below, above = self.evaluations.get(name, (0, 0))
+            below = below + 1 if value < (1 - margin) * baseline else 0
+            above = above + 1 if value > (1 + margin) * baseline else 0
+            self.evaluations[name] = (below, above)
+            if below >= _EVALUATIONS and name not in self.learned:
+                self.learned.append(name)
+        if not pairs:
+            return []
+        total = sum(value for value, _ in pairs.values())
+        room = margin * sum(baseline for _, baseline in pairs.values())
+        self.lowest = total if self.lowest is None else min(self.lowest, total)
+        if total <= self.lowest + room:
+            return []
+        return [n for n in pairs if n in self.learned and self.evaluations[n][1] >= _EVALUATIONS]
 
     def _add_skipped(self, step: int, metrics: Mapping[str, tuple[Any, Any]]) -> None:
         self.skipped = self.skipped + 1 if was_skipped(metrics) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from etils import epath
 
 from t5x_like.core import exit_status
 from t5x_like.training.checkpointing import room
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 
 ITEMS = {"params": {"kernel": jnp.zeros((1000, 1000))}}
 
@@ -43,3 +45,23 @@ def test_a_disk_that_becomes_full_meanwhile_is_one_sentence(tmp_path: Path, fail
         saved(failure)
     with pytest.raises(RuntimeError, match="cannot schedule"):
         saved(ValueError("something else"))
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE])
+def test_another_failure_is_one_sentence_though_its_causes_are_a_circle(
+    tmp_path: Path, code: int
+) -> None:
+    first, second = OSError(code, os.strerror(code)), RuntimeError("a thread raised it again")
+    first.__context__, second.__context__ = second, first
+    with (
+        pytest.raises(CheckpointError, match=rf"{os.strerror(code)}.* Earlier .* are whole"),
+        room.explained(epath.Path(tmp_path)),
+    ):
+        raise second
+
+
+def test_errors_that_are_no_failures_of_writing_stay(tmp_path: Path) -> None:
+    first, second = KeyError("a"), RuntimeError("b")
+    first.__context__, second.__context__ = second, first
+    with pytest.raises(RuntimeError, match="b"), room.explained(epath.Path(tmp_path)):
+        raise second

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +78,63 @@ def test_it_continues_from_what_a_checkpoint_has() -> None:
     assert fed(second, *losses[70:]) == whole
 
 
+def evaluated(health: Health, *rows: Mapping[str, float], first: int = 2000) -> None:
+    """Gives evaluations in turn; each has the loss of text and that of sentences."""
+    baselines = {"a/loss": 5.0, "a/sentence_loss": 0.6931, "a/accuracy": 0.1}
+    for number, row in enumerate(rows):
+        health.compare(first + number, {f"a/{name}": x for name, x in row.items()}, baselines)
+
+
 def test_evaluations_are_compared_with_frequencies() -> None:
+    health = Health(margin=0.1)
     baselines = {"text/loss": 5.0, "text/accuracy": 0.1}
-    health = Health()
     assert health.compare(20, {"text/loss": 6.0, "text/accuracy": 0.0}, baselines) == ""
     assert "nothing is learned yet" in health.compare(2000, {"text/loss": 6.0}, baselines)
-    assert health.compare(3000, {"text/loss": 4.0}, baselines) == ""
-    assert health.compare(3000, {"text/loss": 9.0}, {}) == ""
-    with pytest.raises(BadStepError, match="and was better before"):
-        health.compare(4000, {"text/loss": 5.1}, baselines)
+    for loss in (4.0, 4.1, 9.0):
+        assert health.compare(3000, {"text/loss": loss}, baselines) == ""
+    second = Health(margin=0.1)
+    second.restore(json.loads(json.dumps(health.saved())))
+    for resumed in (health, second):
+        assert resumed.compare(3500, {"text/loss": 9.0}, {}) == ""
+        with pytest.raises(BadStepError, match=r"text/loss 5.6, 5\), and was below before"):
+            resumed.compare(4000, {"text/loss": 5.6}, baselines)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        # One loss below its baseline by a hair, then both above: both have fallen all the time.
+        [(6.659, 0.6924), (6.032, 0.6968), (5.732, 0.6968), (5.6, 0.71)],
+        [(4.9998, 0.6935), (5.011, 0.7), (5.02, 0.7)],
+        # Well below by chance, once.
+        [(6.5, 0.5), (6.2, 0.8), (5.9, 0.8), (5.7, 0.8)],
+        # One overfits while the other falls.
+        [(6.0, 0.5), (5.8, 0.5), (5.7, 0.9), (5.6, 1.0), (5.5, 1.1)],
+    ],
+)
+def test_a_run_that_learns_goes_on(losses: list[tuple[float, float]]) -> None:
+    rows = [{"loss": loss, "sentence_loss": sentence} for loss, sentence in losses]
+    evaluated(Health(margin=0.1), *rows)
+
+
+def test_nothing_is_compared_while_the_rate_rises_or_without_a_margin() -> None:
+    rows = [{"loss": loss, "sentence_loss": 0.7} for loss in (4.0, 4.0, 9.0, 9.0)]
+    with pytest.raises(BadStepError):
+        evaluated(Health(margin=0.1), *rows)
+    evaluated(Health(margin=None), *rows)
+    warming = Health(margin=0.1)
+    for number, rate in enumerate((0.1, 0.2, 0.3), 1):
+        warming.add(number, {**metrics(6.0), "learning_rate": (rate, 1.0)})
+    evaluated(warming, *rows)
+    warming.add(4, {**metrics(6.0), "learning_rate": (0.2, 1.0)})
+    with pytest.raises(BadStepError):
+        evaluated(warming, *rows)
+
+
+def test_what_an_earlier_version_saved_ends_no_run() -> None:
+    health = Health(margin=0.1)
+    health.restore({"steps": 1, "mean": 6.0, "learned": True})
+    evaluated(health, *[{"loss": 9.0, "sentence_loss": 0.7}] * 3)
 
 
 def test_many_skipped_steps_in_a_row_stop_the_run() -> None:
