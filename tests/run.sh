@@ -91,7 +91,7 @@ echo "== mypy" && "$bin/mypy"
 if [ -z "$fast" ]; then
   echo "== mkdocs"
   site=$(mktemp -d)
-  NO_MKDOCS_2_WARNING=1 "$bin/mkdocs" build --strict --quiet --site-dir "$site"
+  NO_MKDOCS_2_WARNING=1 "$bin/mkdocs" build --strict --site-dir "$site" 2>&1 | { grep -v '^INFO' || true; }
   rm -rf "$site"
 fi
 echo "== pytest"

@@ -16,7 +16,12 @@ T = TypeVar("T")
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 """What Compute Engine, Kubernetes and Slurm all accept, with room for the numbers of hosts."""
 
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.I)
+_SECRET = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|PHRASE|CREDENTIAL|(^|_)(PASS|PAT|PWD|PW|AUTH)(_|\d*$)", re.I
+)
+"""Names of variables whose values are secrets."""
+_CREDENTIALS = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+"""A user and a password in an address."""
 _OURS = ("--distributed", "--coordinator_address", "--num_processes", "--process_id")
 
 
@@ -114,6 +119,12 @@ def _argument_problems(arguments: Sequence[str]) -> Iterator[str]:
     for word in arguments:
         if word.partition("=")[0] in _OURS:
             yield f"{word}: leave it out; the launcher adds it on every host"
+        if found := _CREDENTIALS.search(word):
+            shown = word.replace(found.group(), "://...@")
+            yield (
+                f"{shown}: it has a password in an address, and would be printed and stored; let "
+                "the hosts find credentials as docs/buckets.md says"
+            )
     where = option(arguments[1:], "model_dir", "MODEL_DIR")
     if not where:
         yield (
@@ -133,8 +144,8 @@ def _env_problems(text: str) -> Iterator[str]:
     if len(names) < len(pairs) or not all(re.fullmatch(r"[A-Za-z_]\w*", n, re.A) for n in names):
         yield "--config.env: write it as A=1 B='two words'"
         return
-    for name in names:
-        if _SECRET.search(name):
+    for name, pair in zip(names, pairs, strict=True):
+        if _SECRET.search(name) or _CREDENTIALS.search(pair):
             yield (
                 f"--config.env: {name} looks like a secret, and would be printed and stored; "
                 f"export {name}=... here and give --config.secrets={name}"

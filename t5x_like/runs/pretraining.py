@@ -337,7 +337,7 @@ def _initial(run: Run, program: step.Program, log: RunLog) -> Callable[[Any], An
 def build_program(run: Run) -> step.Program:
     """The program of a run, made of its parts."""
     # A run that was made in Python and is opened again may have no optimizer.
-    return step.build(run.model, run.optimizer or optax.identity(), run.layout, run.options)
+    return step.build(run.make, run.optimizer or optax.identity(), run.layout, run.options)
 
 
 def _programs(phases: Sequence[RunPhase]) -> list[step.Program]:

@@ -185,17 +185,22 @@ class Run:
                 f"of TRAIN_STEPS: {[phase.steps for phase in self.phases]}"
             )
 
-    @functools.cached_property
-    def abstract_model(self) -> Model:
-        """The model, with shapes and dtypes as its parameters.
+    def make(self, *, rngs: nnx.Rngs) -> Model:
+        """The model.
 
         Raises:
           ValueError: it cannot be made of its settings.
         """
         try:
-            made: Model = nnx.eval_shape(lambda: self.model(rngs=nnx.Rngs(0)))
+            return self.model(rngs=rngs)
         except TypeError as error:
-            raise ValueError(f"MODEL cannot be made with these settings: {error}") from error
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"MODEL cannot be made with these settings: {reason}") from error
+
+    @functools.cached_property
+    def abstract_model(self) -> Model:
+        """The model, with shapes and dtypes as its parameters."""
+        made: Model = nnx.eval_shape(lambda: self.make(rngs=nnx.Rngs(0)))
         return made
 
     def in_phases(self) -> list[tuple[int, Run]]:

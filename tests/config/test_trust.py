@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+import tiny_run
 
 from t5x_like.api.loaded_model import load
 from t5x_like.config import gin_config, trust
@@ -27,6 +28,9 @@ HOSTILE = {
     "a block": "import subprocess\nsubprocess.run:\n  args = 'x'",
     "in a list": "import subprocess\nX = [{'a': (@s/subprocess.run(),)}]",
     "builtins": "X = @gin.config.open()",
+    "a function that makes no part": "from t5x_like.layers.attention import masks\n"
+    "MODEL = @masks.causal()\nmasks.causal.length = 1000000",
+    "a key that is a list": "X = {[]: 1}",
     "no gin at all": "MODEL = open('PWNED', 'w')",
 }
 
@@ -118,3 +122,35 @@ def test_a_model_of_the_users_opens_with_its_module(tiny, cli, evil):
     assert "add --module mine" in result.err
     shown = cli("inspect", str(run), "--count", "--module", "mine")
     assert shown.status == 0, shown.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("MODEL = None", "MODEL must be the class of a model"),
+        ("MODEL = 5", "MODEL must be the class of a model"),
+        ("MODEL = 'x'", "MODEL must be the class of a model"),
+        ("DTYPE = %DTYPE", "settings refer to each other in a circle: DTYPE = %DTYPE"),
+        ("DTYPE = %SEED\nSEED = %DTYPE", "in a circle: "),
+        ("TEACHER = 3", "TEACHER must be None, or a teacher"),
+        ("INIT_FROM = 3", "INIT_FROM must be None, or"),
+        ("PHASES = 3", "PHASES must be a list"),
+        ("FEATURE_CONVERTER = 3", "FEATURE_CONVERTER must be a feature converter"),
+        ("LAYOUT = None", "LAYOUT must be a layout"),
+        ("t5.Config.d_ff = '64'", "MODEL"),
+        ("t5.Config.d_ff = 1j", "MODEL"),
+        ("X = {[1]: 2}", "damaged: "),
+    ],
+)
+def test_settings_of_another_kind_are_one_line(tiny, cli, tmp_path, setting, said):
+    run = tmp_path / "run"
+    run.mkdir()
+    macros = [f"{name}={value!r}" for name, value in tiny.macros.items()]
+    with gin_config.temporary_configuration():
+        gin_config.load([str(tiny_run.HERE / "tiny.gin")], macros)
+        saved = gin_config.config_text()
+    (run / "config.gin").write_text(f"{saved}\n{setting}\n")
+    result = cli("eval", str(run))
+    assert result.status == 1
+    assert said in result.err.splitlines()[-1], result.err

@@ -64,6 +64,12 @@ def test_secrets_are_shown_nowhere(bench, name, secret):
         (["--config.env=A", *TRAIN], "write it as A=1 B='two words'"),
         (["--config.env=A='x", *TRAIN], "write it as A=1 B='two words'"),
         (["--config.env=WANDB_API_KEY=hunter2", *TRAIN], "--config.secrets=WANDB_API_KEY"),
+        *(
+            ([f"--config.env={name}=hunter2", *TRAIN], f"--config.secrets={name}")
+            for name in ("GITHUB_PAT", "DB_PWD", "MY_PASS", "PASSPHRASE", "PAT_2", "http_auth")
+        ),
+        (["--config.env=PROXY=http://me:hunter2@h", *TRAIN], "PROXY looks like a secret"),
+        ([*TRAIN, "--corpus=https://me:hunter2@h/a.txt"], "https://...@h/a.txt: it has a password"),
         (["--config.hours=-1", *TRAIN], "it must not be negative"),
         (["--config.zoen=1", *TRAIN], "--config"),
         (["--config.hours=many", *TRAIN], "--config"),

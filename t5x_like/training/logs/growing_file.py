@@ -9,6 +9,8 @@ from etils import epath
 
 from t5x_like.core import whole_files
 
+_CHUNK = 1 << 16
+
 
 class GrowingFile:
     """A file on a disk; several threads may add lines."""
@@ -56,7 +58,7 @@ class GrowingFile:
         if not self._waiting:
             return
         if not self._checked:
-            self._end_line()
+            self._cut_back()
         try:
             with self._path.open("a") as file:
                 file.write("".join(self._waiting))
@@ -65,14 +67,17 @@ class GrowingFile:
             raise
         self._waiting = []
 
-    def _end_line(self) -> None:
-        """Ends the last line, of which a killed process or a full disk took only a part."""
-        begun = False
-        if self._path.exists():
-            with self._path.open("rb") as file:
-                if file.seek(0, os.SEEK_END):
-                    file.seek(-1, os.SEEK_END)
-                    begun = file.read(1) != b"\n"
-        if begun and not self._waiting[0].startswith("\n"):
-            self._waiting[0] = "\n" + self._waiting[0]
+    def _cut_back(self) -> None:
+        """Removes a last line of which a killed process or a full disk took only a part."""
+        if self._path.exists() and os.path.isfile(self._path):
+            with open(self._path, "rb+") as file:
+                end = file.seek(0, os.SEEK_END)
+                place, found = end, -1
+                while place > 0 and found < 0:
+                    begin = max(place - _CHUNK, 0)
+                    file.seek(begin)
+                    found = file.read(place - begin).rfind(b"\n")
+                    place = begin
+                if (whole := place + found + 1) < end:
+                    file.truncate(whole)
         self._checked = True
