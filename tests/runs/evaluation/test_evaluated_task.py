@@ -111,14 +111,15 @@ def test_examples_are_those_of_seqios_evaluator(tmp_path: Path) -> None:
 WITHOUT_SEQIO = """
 import json, sys
 sys.path[:0] = sys.argv[2:]
-import capital_metrics
 import numpy as np
 from t5x_like.data.dataset import Data
+from t5x_like.data.user_modules import import_module
 from t5x_like.evaluation.task_metrics import measure
 from t5x_like.core.task_answers import Answers
 from t5x_like.runs.evaluation.evaluated_task import open_task
 from t5x_like.vocabularies.byte import ByteVocabulary
 
+import_module("capital_metrics")  # as --module does
 given = json.load(sys.stdin)
 name, root = "capitals_by_name", sys.argv[1]
 data = Data(mixture_or_task_name=name, lengths=given["lengths"], cache_dir=root)
