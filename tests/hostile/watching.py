@@ -7,6 +7,7 @@ import dataclasses
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,13 @@ class Watch:
       writable: folders that it may write.
       private: folders of which it may read nothing.
       seen: what it did against this.
+      others: threads that ran before, such as those of other tests.
     """
 
     writable: Sequence[Path]
     private: Sequence[Path]
     seen: list[str] = dataclasses.field(default_factory=list)
+    others: frozenset[int | None] = frozenset()
 
     def event(self, name: str, args: tuple[Any, ...]) -> None:
         if name == "subprocess.Popen" and args[1][:3] == ["git", "-C", str(ROOT)]:
@@ -67,7 +70,8 @@ _watches: list[Watch] = []
 
 def _hook(name: str, args: tuple[Any, ...]) -> None:
     for watch in _watches:
-        watch.event(name, args)
+        if threading.get_ident() not in watch.others:
+            watch.event(name, args)
 
 
 @contextlib.contextmanager
@@ -78,7 +82,10 @@ def watched(*, writable: Sequence[Path], private: Sequence[Path]) -> Iterator[Wa
         sys._t5x_like_hook = True
     scratch = {Path("/dev"), Path("/proc"), Path(os.environ["JAX_COMPILATION_CACHE_DIR"])}
     scratch |= {Path(tempfile.gettempdir()) / "pytest-cache"}
-    watch = Watch([*writable, *map(_real, scratch)], [*map(_real, private)])
+    running = {one.ident for one in threading.enumerate()} - {threading.get_ident()}
+    watch = Watch(
+        [*writable, *map(_real, scratch)], [*map(_real, private)], others=frozenset(running)
+    )
     _watches.append(watch)
     try:
         yield watch
