@@ -76,7 +76,8 @@ def main(argv: list[str]) -> int:
     )
     with sending.written(output) as file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(page, encoding="utf-8")
+        with whole_files.naming(output):
+            file.write_text(page, encoding="utf-8")
     print(f"wrote {output}")
     return 0
 

@@ -53,13 +53,28 @@ def writing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
         return
     temporary = temporary_name(path)
     try:
-        with temporary.open("wb") as file:
+        with naming(path), temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def naming(path: epath.PathLike) -> Iterator[None]:
+    """Names a path in errors of the operating system that name none, such as of a full disk.
+
+    Raises:
+      OSError: in place of that of the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
 
 
 def write(path: Path | epath.Path, content: bytes) -> None:

@@ -22,6 +22,7 @@ from t5x_like.runs.evaluation.in_training import TaskEvaluation, task_evaluation
 from t5x_like.runs.memory.microbatches import with_microbatches
 from t5x_like.runs.run import Run
 from t5x_like.training.hosts import multihost
+from t5x_like.training.hosts.agreement import agree
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
@@ -194,7 +195,13 @@ def run_phases(run: Run) -> list[RunPhase]:
 
 
 def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:
-    """Has process 0 make a thing in a directory that all share; the others wait at a barrier."""
+    """Has process 0 make a thing in a directory that all share; the others wait at a barrier.
+
+    Raises:
+      ProcessError: in all processes, if the names differ, as those of other texts do.
+    """
+    # The name has a fingerprint of the text: each process would wait at a barrier of its own.
+    agree("the text (or its vocabulary)", [name])
     if multihost.everywhere(f"{name}: whether it is there", exists()).all():
         return
     if staging.address(path) is None:

@@ -11,8 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+import emulators
 import pytest
-from tiny_run import ROOT, Tiny, finish, losses, saved_steps
+from tiny_run import ROOT, Tiny, finish, losses, saved_steps, write_text
 
 from t5x_like.core import exit_status
 from t5x_like.data.cache.lock import sole_writer
@@ -93,6 +94,25 @@ def test_a_run_goes_on_where_nobody_reads_what_it_says(tiny: Tiny) -> None:
         stream.close()
     assert process.wait(timeout=400) == 0
     assert max(losses(tiny.root / "run")) == 4
+
+
+@pytest.mark.slow
+def test_other_text_under_one_name_is_refused_by_all(tiny: Tiny) -> None:
+    """The vocabulary is to be trained on it: its name has the text's fingerprint."""
+    coordinator, watch = emulators.free_port(), emulators.free_port()
+    command = tiny.flags("run", CORPUS="text.txt", VOCABULARY=None, VOCAB_SIZE=200)
+    started = []
+    for n in range(2):
+        folder = tiny.root / f"host{n}"
+        folder.mkdir()
+        write_text(folder / "text.txt", 60 + n)
+        joining = [
+            *("--distributed", f"--coordinator_address=127.0.0.1:{coordinator}"),
+            *(f"--watch_port={watch}", "--num_processes=2", f"--process_id={n}"),
+        ]
+        started.append(tiny.start([*command, *joining], prefix=["env", "-C", str(folder)]))
+    for result in finish(*started, status=1):
+        assert "the text (or its vocabulary) of process(es) 1 is not that of" in result.err
 
 
 @pytest.mark.slow

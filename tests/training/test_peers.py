@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import emulators
 import pytest
 
 from t5x_like.core import exit_status
+from t5x_like.training.hosts import joining
 
 MEMBER = """
 import sys
@@ -54,6 +56,22 @@ def start() -> Iterator[Start]:
             return process
 
         yield one
+
+
+def test_ports_in_use_are_named_with_their_flags() -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf"port {port} as the coordinator .*--coordinator_addr"):
+            joining.check_free(port)
+        numbers = map(str, (port, 2, 0, 30))
+        first = subprocess.run(
+            [sys.executable, "-c", MEMBER, *numbers], capture_output=True, text=True, check=False
+        )
+        assert f"port {port}, over which processes watch each other" in first.stderr
+        assert "--watch_port" in first.stderr
+    joining.check_free(port)
 
 
 def order(process: subprocess.Popen[str], text: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import Any, NamedTuple
 
 import jax
 from jax._src import clusters
 
+from t5x_like.core import exit_status
 from t5x_like.training.hosts.peers import Peers
 
 _HEARTBEAT_SECONDS = 100
@@ -66,6 +68,12 @@ def join(
         )
         peers.join()
         _joined[:] = [peers]
+    if process == 0 and address:
+        try:
+            check_free(int(address.rpartition(":")[2]))
+        except OSError as error:
+            tell(str(error), exit_status.ERROR)
+            raise
     jax.distributed.initialize(
         coordinator_address=address,
         num_processes=count,
@@ -75,6 +83,20 @@ def join(
         heartbeat_timeout_seconds=max(_HEARTBEAT_SECONDS, int(2 * lost_seconds)),
     )
     return peers
+
+
+def check_free(port: int) -> None:
+    """Raises OSError if another program listens on the coordinator's port; JAX would crash."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise OSError(
+                f"process 0 cannot listen on port {port} as the coordinator ({error.strerror}): "
+                "end the program that uses it, or name another port with --coordinator_address, "
+                "the same on all hosts"
+            ) from error
 
 
 def tell(text: str, status: int) -> None:

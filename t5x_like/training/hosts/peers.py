@@ -125,7 +125,14 @@ class Peers:
 
     async def _listen(self) -> None:
         """Process 0: takes connections until all are here, then watches them."""
-        await asyncio.start_server(self._serve, None, self._port)
+        try:
+            await asyncio.start_server(self._serve, None, self._port)
+        except OSError as error:
+            raise OSError(
+                f"process 0 cannot listen on port {self._port}, over which processes watch each "
+                f"other ({os.strerror(error.errno or 0)}): end the program that uses it, or name "
+                "another port with --watch_port, the same on all hosts"
+            ) from error
         deadline = self._loop.time() + self._start_seconds
         reminded = self._loop.time()
         while len(self._members) < self._count - 1:
