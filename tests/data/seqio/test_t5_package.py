@@ -16,7 +16,7 @@ import sentencepiece
 import seqio
 
 from t5x_like.core.task_answers import Answers
-from t5x_like.data import mixtures
+from t5x_like.data import mixtures, user_modules
 from t5x_like.data.corpora import registry
 from t5x_like.data.dataset import Data
 from t5x_like.data.feature_converters import default_converter
@@ -363,6 +363,8 @@ def of_evaluator(name: str) -> dict[str, float]:
 def test_metrics_are_those_of_the_evaluator_of_seqio(
     root: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in ("t5.evaluation.metrics", "t5.data.postprocessors"):
+        user_modules.import_module(module)  # as --module does
     names = [name for name in seqio.TaskRegistry.names() if name.startswith(kind)]
     measured = 0
     for name in names:
