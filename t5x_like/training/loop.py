@@ -125,8 +125,7 @@ def steps(
         dog = Watchdog(log.ledger.kind, minutes=safeguards.stall_minutes, asked=asked)
         stack.enter_context(dog.watching())
         checkpoints.prepare()
-        limits = safeguards.loss_spike, safeguards.loss_rise, safeguards.baseline_margin
-        health = Health(*limits)
+        health = Health(*safeguards.limits)
         state, step = _restore_or_init(phases, checkpoints, key, log, initial, health)
         stopping = _early_stopping(phases, checkpoints, periods, log, step)
         missing = _is_unevaluated(phases, checkpoints, periods, log, step)

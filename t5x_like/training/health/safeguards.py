@@ -25,6 +25,11 @@ class Safeguards:
     baseline_margin: float | None = 0.1
     stall_minutes: float = 10.0
 
+    @property
+    def limits(self) -> tuple[float | None, float | None, float | None]:
+        """The first fields of `bad_steps.Health`: spike, rise, margin."""
+        return self.loss_spike, self.loss_rise, self.baseline_margin
+
     def check_safeguards(self) -> None:
         """Raises ValueError if a value is none of those above."""
         if self.loss_spike is not None and not self.loss_spike > 1:
