@@ -255,8 +255,8 @@ def packed_documents(
     if not hasattr(objective, "sizes") or not isinstance(shape, SplitDocuments):
         raise ValueError(
             f"{type(objective).__name__} cannot be packed: packing needs samples of one document "
-            "each, and a method `sizes` that gives the lengths of their examples. Leave "
-            "out PACK=True (--pack of `show`)"
+            "each, and a method `sizes` that gives the lengths of their examples. Choose a "
+            "converter with pack=False: leave out PACK=True, or --pack of `show`"
         )
     samples = split_documents(TokenStream(split), shape.length)
     features = objective.features(lengths)
