@@ -27,6 +27,10 @@ class LinkError(OSError):
     """What is to be written would leave its directory through a link."""
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The numbers of errors that say that there is no room."""
+_TOLD = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.EFBIG)
+
 _LEFT = re.compile(rf"\.\d+-[0-9a-f]{{8}}{re.escape(SUFFIX)}")
 
 
@@ -71,10 +75,20 @@ def naming(path: epath.PathLike) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
-        if error.errno is None or error.filename is not None:
+    except (OSError, RuntimeError) as error:
+        number = failure_of(error)
+        if number is None or getattr(error, "filename", None) is not None:
             raise
-        raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
+        raise OSError(number, os.strerror(number), os.fspath(path)) from error
+
+
+def failure_of(error: BaseException) -> int | None:
+    """The number of an error of the operating system; None for other errors.
+
+    Libraries in C++, such as ArrayRecord and TensorStore, have only its words in their texts.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    return number or next((one for one in _TOLD if os.strerror(one) in str(error)), None)
 
 
 def write(path: Path | epath.Path, content: bytes) -> None:

@@ -169,20 +169,21 @@ class ShardPlan:
         lengths = [np.zeros([0, len(self.features)], np.int64)]
         new_document = [np.zeros(0, bool)]
         counts = np.zeros([len(self.features), self.vocab_size], np.int64)
-        writer = ArrayRecordWriter(str(temporary), _OPTIONS)
         try:
-            for part in parts:
-                for data in part.data:
-                    writer.write(data)
-                lengths.append(part.lengths)
-                new_document.append(part.new_document)
-                counts += part.counts
-            writer.close()
+            with whole_files.naming(path):
+                writer = ArrayRecordWriter(str(temporary), _OPTIONS)
+                try:
+                    for part in parts:
+                        for data in part.data:
+                            writer.write(data)
+                        lengths.append(part.lengths)
+                        new_document.append(part.new_document)
+                        counts += part.counts
+                finally:
+                    writer.close()
             whole = FileSum.of(temporary)
             temporary.rename(path)
         finally:
-            if writer.is_open():
-                writer.close()
             temporary.unlink(missing_ok=True)
         index = {
             "lengths": np.concatenate(lengths),

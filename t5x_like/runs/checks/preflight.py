@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +47,18 @@ def writable_directory(model_dir: str | None) -> epath.Path:
     """The run's directory; makes it if it is missing.
 
     Raises:
-      ValueError: no directory is named.
+      ValueError: no directory is named, or Orbax cannot find checkpoints in it.
       OSError: it cannot be written, or a file or folder that training writes is a link.
     """
     if not model_dir:
         raise ValueError(
             "the run has no directory: add --model_dir runs/my_run (a run that is there is resumed)"
+        )
+    absolute = os.path.abspath(model_dir)
+    if not storage.is_url(model_dir) and not fnmatch.fnmatchcase(absolute, absolute):
+        raise ValueError(
+            f"MODEL_DIR {model_dir!r} has brackets, which Orbax takes for a pattern: it would not "
+            "find the checkpoints that it writes there. Name a directory without them"
         )
     try:
         directory = storage.path(model_dir)

@@ -149,6 +149,8 @@ class Checkpoints:
             best_fn=rank,  # else Orbax does not save the metrics
             best_mode="min",
             cleanup_tmp_directories=True,
+            # Else threads wait for minutes for a folder that could not be made.
+            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
         )
         try:
             self._manager = Manager(self.directory, options=options)

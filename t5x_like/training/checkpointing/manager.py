@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 
+from t5x_like.training.checkpointing import quiet_saves
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 
 _SECONDS = 0.05
@@ -20,6 +22,10 @@ class Manager(ocp.CheckpointManager):
     """
 
     _failure: BaseException | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        quiet_saves.quieten()
+        super().__init__(*arguments, **options)
 
     def _wait_for_checkpointers(self) -> None:
         try:

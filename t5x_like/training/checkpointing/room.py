@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,12 +13,12 @@ from etils import epath
 
 from t5x_like.core import exit_status
 from t5x_like.core.buckets import storage
+from t5x_like.core.whole_files import FULL, failure_of
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.training.hosts import multihost
 
 _SHARE = 0.9
 """Of the bytes of a state, what its files take at least: they are compressed a little."""
-_TEXTS = ("No space left on device", "Disk quota exceeded")
 
 
 class DiskFullError(CheckpointError):
@@ -57,16 +57,15 @@ def explained(directory: epath.Path) -> Iterator[None]:
     except DiskFullError:
         raise
     except Exception as error:
-        chain = [*_chain(error)]
-        if any(map(_is_full, chain)):
+        failures = [number for one in _chain(error) if (number := failure_of(one))]
+        if any(number in FULL for number in failures):
             raise DiskFullError(
                 f"No room for a checkpoint in {directory}: the disk was full. {_ADVICE}"
             ) from error
-        failed = next((one for one in chain if isinstance(one, OSError)), None)
-        if isinstance(error, CheckpointError) or failed is None:
+        if isinstance(error, CheckpointError) or not failures:
             raise
         raise CheckpointError(
-            f"Cannot write a checkpoint in {directory} ({failed.strerror or failed}). Earlier "
+            f"Cannot write a checkpoint in {directory} ({os.strerror(failures[0])}). Earlier "
             "checkpoints are whole: once it can be written, the same command resumes."
         ) from error
 
@@ -75,11 +74,6 @@ _ADVICE = (
     "Earlier checkpoints are whole. Make room, or keep fewer (CHECKPOINTS_KEPT), and run the same "
     "command again."
 )
-
-
-def _is_full(error: BaseException) -> bool:
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return full or any(text in str(error) for text in _TEXTS)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

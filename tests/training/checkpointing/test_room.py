@@ -60,6 +60,17 @@ def test_another_failure_is_one_sentence_though_its_causes_are_a_circle(
         raise second
 
 
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EPERM, errno.EIO, errno.EFBIG])
+def test_a_failure_that_tensorstore_tells_in_words_is_one_sentence(
+    tmp_path: Path, code: int
+) -> None:
+    with (
+        pytest.raises(CheckpointError, match=rf"{tmp_path} \({os.strerror(code)}\)\. Earlier"),
+        room.explained(epath.Path(tmp_path)),
+    ):
+        raise ValueError(f"UNKNOWN: Error writing local file: {os.strerror(code)} [sources=...]")
+
+
 def test_errors_that_are_no_failures_of_writing_stay(tmp_path: Path) -> None:
     first, second = KeyError("a"), RuntimeError("b")
     first.__context__, second.__context__ = second, first
