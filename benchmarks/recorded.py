@@ -64,6 +64,8 @@ _LATER = {
     "run.Options.loss_spike = %LOSS_SPIKE",
     "LOSS_RISE = 1.0",
     "run.Options.loss_rise = %LOSS_RISE",
+    "BASELINE_MARGIN = 0.1",
+    "run.Options.baseline_margin = %BASELINE_MARGIN",
     "STALL_MINUTES = 10",
     "run.Options.stall_minutes = %STALL_MINUTES",
 }
