@@ -196,7 +196,7 @@ def steps(
 
 
 def _status(step: int, periods: Periods, *, stopped_early: bool, missing: bool) -> Status:
-    if step == periods.train_steps and not missing:
+    if step >= periods.train_steps and not missing:  # fewer steps may be asked for than before
         return "finished"
     return "stopped_early" if stopped_early else "preempted"
 

@@ -300,3 +300,18 @@ def test_a_run_starts_from_given_parameters_and_its_average_too(tmp_path: Path) 
     saved = Checkpoints(tmp_path / "checkpoints").restore_latest(lambda _: averaging.abstract_state)
     assert saved is not None
     tiny.assert_same(saved.state, state)
+
+
+@pytest.mark.parametrize(
+    ("step", "missing", "status"),
+    [
+        (6, False, "finished"),
+        (9, False, "finished"),
+        (5, False, "preempted"),
+        (6, True, "preempted"),
+    ],
+)
+def test_a_run_is_finished_at_its_last_step_and_beyond(step, missing, status):
+    """Beyond: fewer steps are asked for than the run has, and an evaluation was made up."""
+    periods = loop.Periods(train_steps=6, checkpoint_period=3, log_period=2)
+    assert loop._status(step, periods, stopped_early=False, missing=missing) == status
