@@ -131,21 +131,11 @@ def _function(name: str, **arguments: Any) -> Callable[[World], None]:
     return change
 
 
-def _files(world: World) -> None:
-    world.link("report.html", world.home / "rc")
-    world.link("loss.png", world.home / "rc")
-    world.link("predictions", world.elsewhere)
+def _links(world: World) -> None:
+    for name in ("report.html", "loss.png", ".training"):
+        world.link(name, world.home / "rc")
     world.link("metrics.jsonl", world.elsewhere / "rc")
-
-
-def _locks(world: World) -> None:
-    world.link(".training", world.home / "rc")
-    for folder in (world.theirs / "cache" / "tokens").iterdir():
-        (folder / ".writing").unlink(missing_ok=True)
-        (folder / ".writing").symlink_to(world.home / "rc")
-
-
-def _folders(world: World) -> None:
+    world.link("predictions", world.elsewhere)
     cache = world.theirs / "cache"
     for name in ("tokens", "evaluation"):
         (cache / name).rename(cache / f"moved_{name}")
@@ -179,9 +169,5 @@ OF_CACHE: Mapping[str, Callable[[World], None]] = {
     "examples that unpack": _bombs,
 }
 """Kinds of caches."""
-LINKS: Mapping[str, Callable[[World], None]] = {
-    "links in place of files": _files,
-    "links in place of locks": _locks,
-    "links in place of folders": _folders,
-}
+OF_BOTH: Mapping[str, Callable[[World], None]] = {"links in place of files and folders": _links}
 """Kinds of runs with caches in them."""

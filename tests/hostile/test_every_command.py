@@ -25,7 +25,7 @@ from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 sys.path.insert(0, str(Path(__file__).parent))
-from directories import LINKS, OF_CACHE, OF_RUN, World
+from directories import OF_BOTH, OF_CACHE, OF_RUN, World
 from watching import contents, memory, watched
 
 pytestmark = pytest.mark.slow
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.slow
 LENGTHS = {"inputs": 64, "targets": 24}
 CACHE = "--gin.CACHE_DIR={theirs}/cache"
 TRAIN = (
-    *(f"--gin_file={HERE / 'tiny.gin'}", "--gin.TRAIN_STEPS=1", "--gin.CORPUS={out}/mine.txt"),
-    CACHE,
+    *(f"--gin_file={HERE / 'tiny.gin'}", "--gin.TRAIN_STEPS=1", "--gin.EVAL_PERIOD=1"),
+    *("--gin.MIXTURE_OR_TASK_NAME='hello'", CACHE),
 )
 ON_RUN: Mapping[str, tuple[str, ...]] = {
     "inspect": ("inspect", "{theirs}"),
@@ -66,30 +66,35 @@ WITHOUT_DIRECTORY = ("plan", "devices", "recipes", "objectives", "launch")
 """Commands that open no directory of a run, an import or a cache."""
 MEMORY = 1 << 30
 """Bytes that a command may take beyond those of the process before."""
-_PATHS, _CALLS, _LINK = (
-    ("eval", "--allow_paths"),
-    ("inspect", "makes no part of a run"),
-    "is a link",
-)
-SAYS: Mapping[str, tuple[str, str]] = {
+_PATHS, _CALLS = {"eval": "--allow_paths"}, {"inspect": "makes no part of a run"}
+SAYS: Mapping[str, Mapping[str, str]] = {
     "text of my home, cache elsewhere": _PATHS,
-    "text of my home, cache in a bucket": ("predict", "CACHE_DIR='s3://attacker/loot'"),
+    "text of my home, cache in a bucket": {"predict": "CACHE_DIR='s3://attacker/loot'"},
     "a mixture of my home and the web": _PATHS,
-    "a task of their cache": ("eval with my text", "cache', which is not used"),
-    "a module": ("predict", "runs no code that it names"),
-    "a program": ("export", "names module 'subprocess'"),
+    "a task of their cache": {"eval with my text": "cache', which is not used"},
+    "a module": {"predict": "runs no code that it names"},
+    "a program": {"export": "names module 'subprocess'"},
     "a huge table": _CALLS,
     "huge copies": _CALLS,
     "huge n-grams": _CALLS,
-    "a record with a function of a library": ("eval with their task", "add --module pygments"),
-    "a record with a function of ours": ("eval with their task", "lists no such metric"),
-    "a record with a lazy module": ("show", "if you trust its module"),
-    "examples that unpack": ("eval with their task", "is larger than"),
-    "links in place of files": ("report", _LINK),
-    "links in place of locks": ("train there", _LINK),
-    "links in place of folders": ("train with their cache", _LINK),
+    "a record with a function of a library": {
+        "eval with their task": "add --module pygments",
+        "train with their cache": "add --module pygments",
+    },
+    "a record with a function of ours": {"eval with their task": "lists no such metric"},
+    "a record with a lazy module": dict.fromkeys(
+        ("eval with their task", "show", "train with their cache"), "if you trust its module"
+    ),
+    "examples that unpack": {"eval with their task": "is larger than"},
+    "links in place of files and folders": dict.fromkeys(
+        (
+            *("eval with my text", "report", "plot"),
+            *("cache", "train with their cache", "train there"),
+        ),
+        "is a link",
+    ),
 }
-"""For each kind, a command and words of what it says."""
+"""For each kind, commands and words of what they say."""
 
 
 def _argv(command: tuple[str, ...], **places: Path) -> list[str]:
@@ -205,7 +210,7 @@ def test_a_run_without_malice_opens(without_malice: Mapping[str, Result]) -> Non
         assert "--allow_paths" in refused[name].err
 
 
-@pytest.mark.parametrize("kind", [*OF_RUN, *OF_CACHE, *LINKS])
+@pytest.mark.parametrize("kind", [*OF_RUN, *OF_CACHE, *OF_BOTH])
 def test_nothing_outside_is_touched(
     kind: str, theirs: Path, without_malice: Mapping[str, Result], tmp_path: Path
 ) -> None:
@@ -215,10 +220,10 @@ def test_nothing_outside_is_touched(
     }
     imported = {*sys.modules}
     with _world(tmp_path, theirs) as world:
-        {**OF_RUN, **OF_CACHE, **LINKS}[kind](world)
+        {**OF_RUN, **OF_CACHE, **OF_BOTH}[kind](world)
         found = _run_all(world, commands)
     added = {name for name in {*sys.modules} - imported if not name.startswith("t5x_like.")}
     assert not added
     assert {one.status for one in found.values()} <= {0, 1}
-    command, words = SAYS[kind]
-    assert words in found[command].err
+    for command, words in SAYS[kind].items():
+        assert words in found[command].out + found[command].err, command

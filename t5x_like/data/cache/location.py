@@ -62,10 +62,9 @@ def record_file(root: Path, task_name: str) -> Path:
     return root / "tasks" / f"{_file_name(task_name)}.json"
 
 
-def check_place(root: Path, path: Path) -> Path:
-    """A place below a cache root; raises LinkError if it leads out of the root by a link."""
+def check_place(root: Path, path: Path) -> None:
+    """Raises LinkError if a place below a cache root leads out of it by a link."""
     whole_files.check_no_link(path, inside=root)
-    return path
 
 
 def _file_name(name: str) -> str:

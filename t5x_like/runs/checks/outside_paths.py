@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from t5x_like.config import gin_text
-from t5x_like.core.buckets import storage
 from t5x_like.data.dataset_names import Withheld, absolute_names
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 Paths = Mapping[str, Any]
 """{macro: JSON value} of paths; relative ones are made absolute."""
 
-_FIELDS = {"corpus": "CORPUS", "cache_dir": "CACHE_DIR", "directory": "TEACHER"}
-"""The macros by the fields that they set."""
 _MOST = 1 << 24
 """The bytes of the list of known paths that are read."""
 
@@ -38,17 +35,16 @@ class OutsidePathError(ValueError):
 
 def of_run(run: Run) -> dict[str, Any]:
     """The paths that a run names outside of its directory."""
-    data, teacher = run.data, getattr(run.completer, "directory", None)
-    found: dict[str, Any] = {}
-    if isinstance(data.corpus, Mapping):
-        found["CORPUS"] = {name: absolute_names(files) for name, files in data.corpus.items()}
-    elif data.corpus and not isinstance(data.corpus, Withheld):
-        found["CORPUS"] = absolute_names(data.corpus)
-    if data.cache_dir:
-        found["CACHE_DIR"] = storage.absolute(data.cache_dir)
-    if teacher:
-        found["TEACHER"] = storage.absolute(str(teacher))
-    return found
+    named = {
+        "CORPUS": run.data.corpus,
+        "CACHE_DIR": run.data.cache_dir,
+        "TEACHER": getattr(run.completer, "directory", None),
+    }
+    return {
+        macro: _absolute(value)
+        for macro, value in named.items()
+        if value and not isinstance(value, Withheld)
+    }
 
 
 def remember(run: Run) -> None:
@@ -91,15 +87,16 @@ def withhold(
       allow: whether the user allows to read what the configuration names.
       report: shows a line to the user.
     """
-    theirs = {name: one for name, one in of_run(run).items() if name not in _given(bindings)}
+    given = _given(bindings)
+    theirs = {name: one for name, one in of_run(run).items() if one not in given}
     if not theirs or any(_includes(known, theirs) for known in _known()):
         return run
     data, completer = run.data, run.completer
     if "CACHE_DIR" in theirs:
+        cache = _shown(theirs["CACHE_DIR"])
         report(
-            f"note: {directory} names CACHE_DIR={theirs['CACHE_DIR']!r}, which is not used: this "
-            "account has not trained with it. To use it, add "
-            f'--gin.CACHE_DIR="{theirs["CACHE_DIR"]!r}"'
+            f"note: {directory} names CACHE_DIR={cache}, which is not used: this account has not "
+            f'trained with it. To use it, add --gin.CACHE_DIR="{cache}"'
         )
         data = dataclasses.replace(data, cache_dir=None)
     reads = {name: one for name, one in theirs.items() if name != "CACHE_DIR"}
@@ -143,10 +140,22 @@ def _shown(value: Any) -> str:
     return repr(value[0] if isinstance(value, list) and len(value) == 1 else value)
 
 
-def _given(bindings: Iterable[str]) -> Collection[str]:
-    """The macros of paths that settings of the command set, by their macro or their field."""
-    parsed = [one for text in bindings for one in gin_text.read(text).bindings]
-    return {_FIELDS.get(one.parameter, one.selector) for one in parsed}
+def _absolute(value: Any) -> Any:
+    """Paths as JSON: a list of absolute ones, or a dict of such lists."""
+    if isinstance(value, Mapping):
+        return {str(name): _absolute(files) for name, files in value.items()}
+    several = [value] if isinstance(value, str | os.PathLike) else value
+    return absolute_names([os.fspath(one) for one in several])
+
+
+def _given(bindings: Iterable[str]) -> list[Any]:
+    """The paths among the values that settings of the command have, whatever they set."""
+    values = [value for text in bindings for value in gin_text.read(text).values.values()]
+    found = []
+    for value in values:
+        with contextlib.suppress(TypeError):  # a number, or a reference
+            found.append(_absolute(value))
+    return found
 
 
 def _known() -> Iterable[Paths]:

@@ -172,7 +172,7 @@ class Health:
             bool(multihost.everywhere("baselines", found)[0]) for found in (bool(lost), unlearned)
         )
         if ends:
-            shown = ", ".join(f"{n} {pairs[n][0]:.4g}, {pairs[n][1]:.4g}" for n in lost)
+            shown = ", ".join(f"{n} {pairs[n][0]:.4g} where it is {pairs[n][1]:.4g}" for n in lost)
             raise BadStepError(
                 step,
                 f"a held-out loss is above that of words' frequencies ({shown}), and was below "

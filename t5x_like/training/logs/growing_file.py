@@ -69,7 +69,7 @@ class GrowingFile:
 
     def _cut_back(self) -> None:
         """Removes a last line of which a killed process or a full disk took only a part."""
-        if self._path.exists() and os.path.isfile(self._path):
+        if os.path.isfile(self._path):
             with open(self._path, "rb+") as file:
                 end = file.seek(0, os.SEEK_END)
                 place, found = end, -1

@@ -57,3 +57,14 @@ def test_directory_that_cannot_be_made_is_refused(tmp_path: Path):
         sole_writer(tmp_path / "file" / "cache"),
     ):
         pass
+
+
+def test_a_link_in_place_of_a_lock_is_refused(tmp_path):
+    """Who holds a lock writes its name into it: a link would lose another file's content."""
+    victim = tmp_path / "rc"
+    victim.write_text("mine")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / ".writing").symlink_to(victim)
+    with pytest.raises(CacheError, match="is a link"), sole_writer(tmp_path / "cache"):
+        pass
+    assert victim.read_text() == "mine"

@@ -96,7 +96,7 @@ def test_evaluations_are_compared_with_frequencies() -> None:
     second.restore(json.loads(json.dumps(health.saved())))
     for resumed in (health, second):
         assert resumed.compare(3500, {"text/loss": 9.0}, {}) == ""
-        with pytest.raises(BadStepError, match=r"text/loss 5.6, 5\), and was below before"):
+        with pytest.raises(BadStepError, match=r"text/loss 5.6 where it is 5\), and was below"):
             resumed.compare(4000, {"text/loss": 5.6}, baselines)
 
 
