@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,14 +34,18 @@ class Safeguards:
 
     def check_safeguards(self) -> None:
         """Raises ValueError if a value is none of those above."""
-        if self.loss_spike is not None and not self.loss_spike > 1:
-            raise ValueError(f"LOSS_SPIKE must be None or above 1, not {self.loss_spike!r}")
-        if self.loss_rise is not None and not self.loss_rise > 0:
-            raise ValueError(f"LOSS_RISE must be None or above 0, not {self.loss_rise!r}")
-        if self.baseline_margin is not None and not 0 < self.baseline_margin < 1:
-            raise ValueError(
-                "BASELINE_MARGIN must be None, or above 0 and below 1, not "
-                f"{self.baseline_margin!r}"
-            )
-        if not self.stall_minutes >= 0:
+        limits = {
+            "loss_spike": (1.0, math.inf, "None or above 1"),
+            "loss_rise": (0.0, math.inf, "None or above 0"),
+            "baseline_margin": (0.0, 1.0, "None, or above 0 and below 1"),
+        }
+        for name, (low, high, needed) in limits.items():
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and low < value < high):
+                raise ValueError(f"{name.upper()} must be {needed}, not {value!r}")
+        if not (_is_number(self.stall_minutes) and self.stall_minutes >= 0):
             raise ValueError(f"STALL_MINUTES must be at least 0, not {self.stall_minutes!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -204,3 +204,10 @@ def test_a_damaged_batch_is_refused(tmp_path: Path) -> None:
         bad_batches.read(path)
     with pytest.raises(ValueError, match="is no batch of a bad step"):
         bad_batches.step_of(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize("name", ["loss_spike", "loss_rise", "baseline_margin", "stall_minutes"])
+@pytest.mark.parametrize("value", ["x", True, -1, float("nan"), (1,)])
+def test_limits_of_another_kind_are_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name.upper()} must be "):
+        Safeguards(**{name: value}).check_safeguards()
