@@ -21,8 +21,8 @@ class Stack(nnx.Module):
     """N layers whose parameters are always stored stacked, [N, ...].
 
     `unroll` layers are compiled one after another: 1 scans (fast to compile), 0 or N unrolls all
-    (compiles longer; results of layers are not copied into stacks). None unrolls all on a TPU,
-    where these copies take a quarter of a step, and scans elsewhere. `remat` says which results of
+    (compiles longer; results of layers are not copied into stacks). None unrolls all on TPUs
+    and GPUs, where these copies take up to a quarter of a step, and scans on CPUs. `remat` says which results of
     a layer are stored for the backward pass (`remat.policy`); None chooses by the memory of the
     devices (`remat.fitting_policy`).
     """
@@ -83,7 +83,7 @@ class Stack(nnx.Module):
         unroll = self.unroll
         if unroll is None:
             layout = active_layout()
-            unroll = 0 if layout is not None and layout.platform == "tpu" else 1
+            unroll = 1 if layout is None or layout.platform == "cpu" else 0
         return min(unroll or self.num_layers, self.num_layers)
 
     def keys(self, key: jax.Array | None) -> jax.Array | None:

@@ -28,7 +28,7 @@ class Transformer:
     num_heads: int
     dropout_rate: float = 0.1  # dropout of the residual stream
     dtype: DTypeLike = "float32"  # computation's dtype; parameters are float32
-    scan_unroll: int | None = None  # layers compiled in a row: 1 scans, 0: all; None: all on a TPU
+    scan_unroll: int | None = None  # layers compiled in a row: 1 scans, 0: all; None: `Stack`
     remat: str | Policy | None = None  # what is stored for the backward pass; None: what fits
     kernel: Kernel = automatic  # how attention is computed
 
