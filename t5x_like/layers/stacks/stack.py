@@ -22,9 +22,9 @@ class Stack(nnx.Module):
 
     `unroll` layers are compiled one after another: 1 scans (fast to compile), 0 or N unrolls all
     (compiles longer; results of layers are not copied into stacks). None unrolls all on TPUs
-    and GPUs, where these copies take up to a quarter of a step, and scans on CPUs. `remat` says which results of
-    a layer are stored for the backward pass (`remat.policy`); None chooses by the memory of the
-    devices (`remat.fitting_policy`).
+    and GPUs, where these copies take up to a quarter of a step, and scans on CPUs. `remat` says
+    which results of a layer are stored for the backward pass (`remat.policy`); None chooses by the
+    memory of the devices (`remat.fitting_policy`).
     """
 
     def __init__(
