@@ -26,6 +26,7 @@ def main() -> int:
     """Returns 0 if all cases are done and good, 1 if one is bad, 3 if some are left."""
     import damage
     import fuzz
+    import healthy
     import hosts
     import kills
     import soak
@@ -39,6 +40,7 @@ def main() -> int:
         "damage": damage.run,
         "turns": turns.run,
         "fuzz": fuzz.run,
+        "healthy": healthy.run,
         "soak": soak.run,
     }
     parser = argparse.ArgumentParser(description=__doc__)
