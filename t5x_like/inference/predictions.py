@@ -105,7 +105,8 @@ def predict_to_file(
         done |= dict(some)
     with whole_files.writing(path) as output:
         if path.suffix == ".npy":
-            np.save(output, np.array([done[n]["embedding"] for n in range(len(records))], "f4"))
+            rows = [done[n]["embedding"] for n in range(len(records))]
+            whole_files.write_array(output, np.array(rows, "f4"))
         else:
             for n, record in enumerate(records):
                 line = json.dumps({**record, **done[n]}, ensure_ascii=False)
