@@ -124,8 +124,13 @@ def naming(path: epath.PathLike) -> Iterator[None]:
             raise
         names = [getattr(error, name, None) for name in ("filename2", "filename")]
         named = next(filter(None, names), os.fspath(path))
-        known = _LEFT.sub("", os.fsdecode(named)) if isinstance(named, str | bytes) else path
-        raise OSError(number, os.strerror(number), str(known)) from error
+        known = os.fsdecode(named) if isinstance(named, str | bytes) else str(path)
+        raise OSError(number, os.strerror(number), with_lasting_names(known)) from error
+
+
+def with_lasting_names(text: str) -> str:
+    """A text in which files and folders in the making have the names that they are to get."""
+    return _LEFT.sub("", text)
 
 
 def error_number(error: BaseException | None) -> int | None:
@@ -139,10 +144,12 @@ def error_number(error: BaseException | None) -> int | None:
     return None
 
 
-def refusal(error: OSError) -> str:
-    """What the system says, and what to do: `File too large: raise the limit ...`."""
-    said = error.strerror or str(error)
-    return f"{said}: {ADVICE[number]}" if (number := error_number(error)) else said
+def refusal(error: OSError, *, otherwise: str = "") -> str:
+    """What the system says, and what to do: its advice, or else another one, if there is any."""
+    number = error_number(error)
+    advice = otherwise if number is None else ADVICE[number]
+    said = str(error) if number is None else os.strerror(number)
+    return ": ".join(filter(None, [said, advice]))
 
 
 def _number(error: BaseException) -> int | None:

@@ -43,6 +43,7 @@ def _train(**macros: object) -> tuple[str, ...]:
 
 _SAVING = _train(TRAIN_STEPS=6, CHECKPOINT_PERIOD=2)
 _CACHE = ("cache", "--corpus", "{text}", "--vocabulary=bytes", "--separator=line")
+_SHOW = ("show", "--vocabulary=bytes", "--cache_dir={out}/cache", "--corpus")
 WRITERS: Mapping[str, Writer] = {
     "vocabulary": Writer(
         ("vocab", "--corpus", "{text}", "--size=40", "--output={out}/v.model"), "{out}/v.model"
@@ -55,9 +56,9 @@ WRITERS: Mapping[str, Writer] = {
     "cache by workers": Writer((*_CACHE, "--workers=2", "--cache_dir={out}/cache"), "{out}/cache"),
     "cache by a run": Writer(_train(CACHE_DIR="{out}/cache"), "{out}/cache", where="{out}/cache/*"),
     "plan of samples": Writer(
-        _train(TASK_FEATURE_LENGTHS={"inputs": 48, "targets": 20}),
+        (*_SHOW, "{rows}", "--pack", "--lengths=inputs=64,targets=16"),
         "plans for this cache cannot be kept",
-        where="{cache}/*.plan-*",
+        where="{out}/cache/*.plan-*",
         goes_on=True,
     ),
     "run's folder": Writer(_train(), "{out}/run"),
@@ -92,15 +93,7 @@ WRITERS: Mapping[str, Writer] = {
     ),
     "plot": Writer(("plot", "{run}", "--output={out}/loss.png"), "{out}/loss.png"),
     "page of examples": Writer(
-        (
-            "show",
-            "--corpus",
-            "{text}",
-            "--vocabulary=bytes",
-            "--cache_dir={cache}",
-            "--html={out}/s.html",
-        ),
-        "{out}/s.html",
+        (*_SHOW, "{text}", "--html={out}/s.html"), "{out}/s.html", where="{out}/s.html*"
     ),
 }
 

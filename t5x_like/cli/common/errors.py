@@ -40,7 +40,9 @@ def text_of(error: BaseException) -> str:
     from t5x_like.core import whole_files
 
     number = None if _is_ours(error) else whole_files.error_number(error)
-    return str(error) if number is None else f"{error}: {whole_files.ADVICE[number]}"
+    advice = "" if number is None else whole_files.ADVICE[number]
+    text = whole_files.with_lasting_names(str(error))
+    return text if advice in text else f"{text}: {advice}"
 
 
 def show(error: BaseException) -> None:

@@ -41,8 +41,8 @@ def sole_writer(directory: Path, *, lock: str = ".writing", wait: bool = True) -
         file = open(directory / lock, "a+", opener=opener)  # noqa: SIM115
     except OSError as error:
         raise CacheError(
-            f"cannot write the cache directory {directory} ({whole_files.refusal(error)}): name a "
-            "directory that you can write"
+            f"cannot write the cache directory {directory}: "
+            + whole_files.refusal(error, otherwise="name a directory that you can write")
         ) from error
     with file:
         try:

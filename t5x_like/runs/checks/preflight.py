@@ -68,8 +68,8 @@ def writable_directory(model_dir: str | None) -> epath.Path:
                 whole_files.check_no_link(place, inside=directory)
     except OSError as error:
         raise OSError(
-            f"MODEL_DIR {model_dir!r} cannot be written ({whole_files.refusal(error)}): choose "
-            "another with --model_dir"
+            f"MODEL_DIR {model_dir!r} cannot be written: "
+            + whole_files.refusal(error, otherwise="choose another with --model_dir")
         ) from error
     return directory
 

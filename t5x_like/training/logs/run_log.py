@@ -61,7 +61,7 @@ class RunLog:
         self._active = jax.process_index() == 0
         self._bar: progress.Bar | None = None
         self._events: EventFiles | None = None
-        self._failing: dict[str, str] = {}
+        self._failing: set[str] = set()
         self._baselines: dict[int, dict[str, float]] = {}
         self._marks: collections.deque[tuple[int, float]] = collections.deque(maxlen=_MARKS)
         # Files in a bucket cannot grow: they are written here, and sent whole now and then.
@@ -276,22 +276,18 @@ class RunLog:
 
     @contextlib.contextmanager
     def _going_on(self, what: str) -> Iterator[None]:
-        """Says what failed, once until it works again: a log never stops a run that trains.
-
-        What fails for the same reason as something else is not said again.
-        """
+        """Says what failed, once until it works again: a log never stops a run that trains."""
         try:
             yield
         except OSError as error:
-            said, known = whole_files.refusal(error), set(self._failing.values())
-            self._failing[what] = said
-            if said not in known:
+            if what not in self._failing:
+                self._failing.add(what)
                 self.message(
-                    f"Cannot {what} in {self.directory}: {said}. Training goes on; the next line "
-                    "tries again."
+                    f"Cannot {what} in {self.directory}: {whole_files.refusal(error)}. Training "
+                    "goes on; the next line tries again."
                 )
         else:
-            self._failing.pop(what, None)
+            self._failing.discard(what)
 
 
 def _baselines(line: Mapping[str, Any]) -> dict[str, float]:
