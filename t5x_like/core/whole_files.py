@@ -36,7 +36,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """The numbers of errors that say that there is no room."""
 _PERMISSIONS = "mend the permissions, or name another place"
 _DISK = "that disk fails (`dmesg` says how): mend it, or name another place"
-_OPEN = "raise the limit of open files (`ulimit -n`), or take fewer processes (DATA_WORKERS)"
+_OPEN = "raise the limit of open files (`ulimit -n`), or take fewer DATA_WORKERS or --workers"
 ADVICE: Mapping[int, str] = {
     errno.ENOSPC: "make room on that disk (`df -h` and `df -i` show it), and run the command again",
     errno.EDQUOT: "make room in your quota on that disk (`quota -s`), and run the command again",

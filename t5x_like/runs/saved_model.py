@@ -83,7 +83,7 @@ def write(
 
 @contextlib.contextmanager
 def _appearing(directory: str) -> Iterator[epath.Path]:
-    """A folder to write, which on a disk appears whole, so that the same command may be repeated."""
+    """A folder to write. On a disk it appears whole: a command that fails may be repeated."""
     if storage.is_url(directory):
         yield storage.path(directory)
     else:

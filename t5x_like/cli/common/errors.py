@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import traceback
+from typing import Any
 
 from t5x_like.core import exit_status
 
@@ -51,8 +53,21 @@ def show(error: BaseException) -> None:
         print("interrupted", file=sys.stderr)
     elif is_mendable(error):
         print(f"error: {text_of(error)}", file=sys.stderr)
+        _leave_quietly()
     else:
         traceback.print_exception(error)
+
+
+@functools.cache
+def _leave_quietly() -> None:
+    """Shows no errors of finalisers any more: what an error has left half made has some, too."""
+    shown = sys.unraisablehook
+
+    def show(unraisable: Any) -> None:
+        if getattr(unraisable.object, "__name__", "") != "__del__":
+            shown(unraisable)
+
+    sys.unraisablehook = show
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -99,7 +99,7 @@ def load_or_make(
             with sending.to_bucket(path):
                 _write(path, planned())
     except OSError as error:
-        _warn(split.directory, whole_files.refusal(error))
+        _warn(split.directory, error.strerror or str(error))
         return _in_memory(planned(), columns)
     return _open_existing(path, columns)
 

@@ -15,7 +15,7 @@ import jax
 from etils import epath
 from tqdm import tqdm
 
-from t5x_like.core import progress, whole_files
+from t5x_like.core import progress
 from t5x_like.core.buckets import storage
 from t5x_like.core.buckets.sending import Sender
 from t5x_like.training.callbacks import Outcome
@@ -283,8 +283,8 @@ class RunLog:
             if what not in self._failing:
                 self._failing.add(what)
                 self.message(
-                    f"Cannot {what} in {self.directory}: {whole_files.refusal(error)}. Training "
-                    "goes on; the next line tries again."
+                    f"Cannot {what} in {self.directory}: {error.strerror or error}. Training goes "
+                    "on; the next line tries again."
                 )
         else:
             self._failing.discard(what)
