@@ -163,7 +163,14 @@ int mkdirat(int folder, const char *name, mode_t mode) {
         if (!real) real = (type(*) parameters)dlsym(RTLD_NEXT, #function); \
         return real arguments; \
     }
-CHANGES(ssize_t, write, WRITE, (int file, const void *data, size_t size), (file, data, size))
+/* A disk that becomes full takes the begin of what is written, and fails at the next call. */
+ssize_t write(int file, const void *data, size_t size) {
+    REAL(ssize_t, "write", int, const void *, size_t);
+    if (!fails_for(WRITE, file)) return real(file, data, size);
+    int torn = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+    return torn && size > 1 ? real(file, data, size / 2) : -1;
+}
+
 CHANGES(ssize_t, pwrite, WRITE, (int file, const void *data, size_t size, off_t place),
         (file, data, size, place))
 CHANGES(ssize_t, pwrite64, WRITE, (int file, const void *data, size_t size, off64_t place),

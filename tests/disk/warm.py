@@ -58,7 +58,7 @@ def warm(folder: Path, environment: Mapping[str, str]) -> Iterator[Warm]:
         yield Warm(process, folder)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def _import_all() -> None:
