@@ -56,7 +56,11 @@ _LEFT = re.compile(rf"\.\d+-[0-9a-f]{{8}}{re.escape(SUFFIX)}")
 
 def temporary_name(path: Any) -> Any:
     """A name beside `path` that no other process takes."""
-    return path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{SUFFIX}")
+    return path.with_name(path.name + _ending())
+
+
+def _ending() -> str:
+    return f".{os.getpid()}-{uuid.uuid4().hex[:8]}{SUFFIX}"
 
 
 @contextlib.contextmanager
@@ -301,7 +305,7 @@ def check_writable(directory: Path | epath.Path) -> None:
         storage.check_writable(str(directory))
         return
     directory.mkdir(parents=True, exist_ok=True)
-    probe = temporary_name(directory)
+    probe = directory / _ending()
     with naming(directory):
         probe.write_bytes(b"")
         probe.unlink()

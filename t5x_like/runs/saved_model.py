@@ -44,7 +44,8 @@ class SavedModel:
 
 
 def check_new(directory: str) -> None:
-    """Raises ValueError if a directory is not empty."""
+    """Raises ValueError if a directory is not empty, or no checkpoint can be read from it."""
+    run_directory.check_name(directory)
     path = storage.path(directory)
     if path.exists() and any(path.iterdir()):
         raise ValueError(f"{directory} is not empty: name a new directory with --to")
