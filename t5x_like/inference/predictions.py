@@ -103,7 +103,7 @@ def predict_to_file(
     for some in predict(predictor, records, done=done, shown=True):
         partial.add(some)
         done |= dict(some)
-    with whole_files.writing(path) as output:
+    with whole_files.output(path) as output:
         if path.suffix == ".npy":
             rows = [done[n]["embedding"] for n in range(len(records))]
             whole_files.write_array(output, np.array(rows, "f4"))
