@@ -7,8 +7,8 @@ usage() {
 usage: tests/faults.sh [--folder DIR] [PART...]
 
   --folder DIR  where runs and results are kept (default: .faults); a part that is called again goes on
-  PART          kills-t5 kills-xlnet kills-bert leaving hosts damage turns fuzz healthy soak (default:
-                all but soak)
+  PART          kills-t5 kills-xlnet kills-bert leaving hosts damage disk turns fuzz healthy soak
+                (default: all but soak)
 
 Each part ends within 20 minutes. One that says that cases are left is to be called again: those that are done are
 in DIR/results.jsonl. The soak lasts an hour, in pieces. PYTHON names another interpreter than .venv-tests has.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 from t5x_like.cli.common import arguments
+from t5x_like.core import whole_files
 
 Columns = dict[str, dict[str, float]]
 
@@ -61,8 +63,9 @@ def main(argv: list[str]) -> int:
     for name, columns in results.items():
         print("\n".join([f"{name}:", *_table(columns)]))
     if args.output:
-        with open(args.output, "w") as file:
-            json.dump({"step": model.step, "tasks": _finite(results)}, file, indent=1)
+        text = json.dumps({"step": model.step, "tasks": _finite(results)}, indent=1)
+        with whole_files.output(Path(args.output)) as file:
+            file.write(text.encode())
     return 0
 
 

@@ -74,10 +74,10 @@ def main(argv: list[str]) -> int:
         modules=args.module,
         allow_paths=args.allow_paths,
     )
-    with sending.written(output) as file:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_files.naming(output):
-            file.write_text(page, encoding="utf-8")
+    with sending.written(output) as path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_files.output(path) as file:
+            file.write(page.encode())
     print(f"wrote {output}")
     return 0
 

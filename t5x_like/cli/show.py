@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from t5x_like.cli.common import arguments
+from t5x_like.core import whole_files
 from t5x_like.core.buckets import sending
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ def main(argv: list[str]) -> int:
     if args.html:
         title = args.task or ", ".join(args.corpus)
         headings = {f"{name}: {summaries[name]}": group for name, group in groups.items()}
-        with sending.written(args.html) as file:
-            file.write_text(example_html.page(title, headings), encoding="utf-8")
+        page = example_html.page(title, headings)
+        with sending.written(args.html) as path, whole_files.output(path) as file:
+            file.write(page.encode())
         print(f"wrote {args.html}")
         return 0
     colour = _colour(args.color)

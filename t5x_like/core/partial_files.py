@@ -52,8 +52,10 @@ class PartialFile:
 
     def add(self, results: Iterable[Any]) -> None:
         """Appends results."""
-        with open(self.path, "ab", opener=whole_files.not_through_link) as file:
-            file.write(b"".join(map(_line, results)))
+        lines = b"".join(map(_line, results))
+        opener = whole_files.not_through_link
+        with whole_files.naming(self.path), open(self.path, "ab", opener=opener) as file:
+            file.write(lines)
 
     def remove(self) -> None:
         """Removes the file, once the results are elsewhere."""

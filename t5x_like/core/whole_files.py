@@ -1,4 +1,7 @@
-"""Files and folders that are absent or complete, whenever their writer is killed; damaged JSON."""
+"""Files and folders that are absent or complete, whenever their writer is killed or fails.
+
+Also what an error of the system says: which file it was, and what its user can do.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 from etils import epath
+from numpy.lib import format as npy
 
 from t5x_like.core.buckets import storage
 
@@ -29,14 +34,33 @@ class LinkError(OSError):
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The numbers of errors that say that there is no room."""
-_TOLD = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.EFBIG)
+_PERMISSIONS = "mend the permissions, or name another place"
+_DISK = "that disk fails (`dmesg` says how): mend it, or name another place"
+_OPEN = "raise the limit of open files (`ulimit -n`), or take fewer DATA_WORKERS or --workers"
+ADVICE: Mapping[int, str] = {
+    errno.ENOSPC: "make room on that disk (`df -h` and `df -i` show it), and run the command again",
+    errno.EDQUOT: "make room in your quota on that disk (`quota -s`), and run the command again",
+    errno.EROFS: "that disk is read-only, often after an error (`dmesg`): mend it, or name another",
+    errno.EACCES: _PERMISSIONS,
+    errno.EPERM: _PERMISSIONS,
+    errno.EIO: _DISK,
+    errno.ESTALE: _DISK,
+    errno.EMFILE: _OPEN,
+    errno.ENFILE: _OPEN,
+    errno.EFBIG: "raise the limit of the size of files (`ulimit -f`), or name another disk",
+}
+"""What to do about an error of the system, by its number."""
 
 _LEFT = re.compile(rf"\.\d+-[0-9a-f]{{8}}{re.escape(SUFFIX)}")
 
 
 def temporary_name(path: Any) -> Any:
     """A name beside `path` that no other process takes."""
-    return path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{SUFFIX}")
+    return path.with_name(path.name + _ending())
+
+
+def _ending() -> str:
+    return f".{os.getpid()}-{uuid.uuid4().hex[:8]}{SUFFIX}"
 
 
 @contextlib.contextmanager
@@ -57,38 +81,91 @@ def writing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
         return
     temporary = temporary_name(path)
     try:
-        with naming(path), temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with naming(path):
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
+
+
+@contextlib.contextmanager
+def output(path: Path | epath.Path) -> Iterator[IO[bytes]]:
+    """Like `writing`, for a file that a user names: links and devices are written where they are.
+
+    Such as /dev/stdout, whose place no file may take.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
+        with naming(path), open(path, "wb") as file:
+            yield file
+    else:
+        with writing(path) as file:
+            yield file
+
+
+def remove(path: Path | epath.Path) -> None:
+    """Removes a file that is not whole, if it is there and the disk still allows it."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def naming(path: epath.PathLike) -> Iterator[None]:
-    """Names a path in errors of the operating system that name none, such as of a full disk.
+    """Names a path in errors of the system that name none, or one that is there for a moment only.
 
     Raises:
-      OSError: in place of that of the block.
+      OSError: in place of that of the block, or of a library's own error that tells of one.
     """
     try:
         yield
-    except (OSError, RuntimeError) as error:
-        number = failure_of(error)
-        if number is None or getattr(error, "filename", None) is not None:
+    except Exception as error:
+        if (number := _number(error)) is None:
             raise
-        raise OSError(number, os.strerror(number), os.fspath(path)) from error
+        names = [getattr(error, name, None) for name in ("filename2", "filename")]
+        named = next(filter(None, names), os.fspath(path))
+        known = os.fsdecode(named) if isinstance(named, str | bytes) else str(path)
+        raise OSError(number, os.strerror(number), with_lasting_names(known)) from error
 
 
-def failure_of(error: BaseException) -> int | None:
-    """The number of an error of the operating system; None for other errors.
+def with_lasting_names(text: str) -> str:
+    """A text in which files and folders in the making have the names that they are to get."""
+    return _LEFT.sub("", text)
 
-    Libraries in C++, such as ArrayRecord and TensorStore, have only its words in their texts.
+
+def error_number(error: BaseException | None) -> int | None:
+    """The number in `ADVICE` of the error of the system that an error is, tells of, or follows."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))  # threads that raise one error again make circles of causes
+        if (number := _number(error)) in ADVICE:
+            return number
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return None
+
+
+def refusal(error: OSError, *, otherwise: str = "") -> str:
+    """What the system says, and what to do: its advice, or else another one, if there is any."""
+    number = error_number(error)
+    advice = otherwise if number is None else ADVICE[number]
+    said = str(error) if number is None else os.strerror(number)
+    return ": ".join(filter(None, [said, advice]))
+
+
+def _number(error: BaseException) -> int | None:
+    """The number of an error of the system; that of its words, where a library gives no number.
+
+    Libraries in C++ and Rust, such as ArrayRecord and TensorStore, raise errors of other kinds.
     """
-    number = error.errno if isinstance(error, OSError) else None
-    return number or next((one for one in _TOLD if os.strerror(one) in str(error)), None)
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    if type(error).__module__.partition(".")[0] == "t5x_like":
+        return None
+    return next((one for one in ADVICE if os.strerror(one) in str(error)), None)
 
 
 def write(path: Path | epath.Path, content: bytes) -> None:
@@ -99,6 +176,13 @@ def write(path: Path | epath.Path, content: bytes) -> None:
     """
     with writing(path) as file:
         file.write(content)
+
+
+def write_array(file: IO[bytes], array: np.ndarray) -> None:
+    """Writes an array as `.npy`, like `np.save`, whose errors do not say what the system said."""
+    array = np.ascontiguousarray(array)
+    npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(array))
+    file.write(array.data)
 
 
 @contextlib.contextmanager
@@ -113,10 +197,11 @@ def temporary_folder(path: Path) -> Iterator[Path]:
         if _LEFT.fullmatch(left.name.removeprefix(path.name)) and not _is_held(left):
             shutil.rmtree(left, ignore_errors=True)
     folder: Path = temporary_name(path)
-    folder.mkdir()
     try:
-        with _held(folder):
-            yield folder
+        with naming(path):
+            folder.mkdir()
+            with _held(folder):
+                yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -220,6 +305,7 @@ def check_writable(directory: Path | epath.Path) -> None:
         storage.check_writable(str(directory))
         return
     directory.mkdir(parents=True, exist_ok=True)
-    probe = temporary_name(directory / ".writable")
-    probe.write_bytes(b"")
-    probe.unlink()
+    probe = directory / _ending()
+    with naming(directory):
+        probe.write_bytes(b"")
+        probe.unlink()

@@ -8,6 +8,7 @@ import os
 import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing import resource_tracker
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,8 @@ def _in_processes(iterable: Any, num_workers: int) -> Any:
     import grain
     from absl import flags
 
+    _keep_tracker_quiet()
+
     # Grain reads absl flags, which a program without absl.app never parses.
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()
@@ -249,6 +252,18 @@ def _in_processes(iterable: Any, num_workers: int) -> Any:
         grain.MultiprocessingOptions(num_workers=num_workers, per_worker_buffer_size=2),
         worker_init_fn=_start_worker,
     )
+
+
+def _keep_tracker_quiet() -> None:
+    """Starts Python's tracker of shared memory so that it does not speak after our last line.
+
+    It removes what processes leave that end early, as it should, and warns of it.
+    """
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.pop()
 
 
 def _checked_rows(rows: Sequence[int] | np.ndarray | None, batch_size: int) -> list[int]:

@@ -103,9 +103,10 @@ def predict_to_file(
     for some in predict(predictor, records, done=done, shown=True):
         partial.add(some)
         done |= dict(some)
-    with whole_files.writing(path) as output:
+    with whole_files.output(path) as output:
         if path.suffix == ".npy":
-            np.save(output, np.array([done[n]["embedding"] for n in range(len(records))], "f4"))
+            rows = [done[n]["embedding"] for n in range(len(records))]
+            whole_files.write_array(output, np.array(rows, "f4"))
         else:
             for n, record in enumerate(records):
                 line = json.dumps({**record, **done[n]}, ensure_ascii=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
+from t5x_like.core import whole_files
 from t5x_like.reporting.curves import RunCurves, choose, read_curves
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def plot(
     figure = draw(runs, names)
     output = epath.Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
-    with output.open("wb") as file:
+    with whole_files.output(output) as file:
         figure.savefig(file, format="png", dpi=120)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from etils import epath
 
 from t5x_like.config import gin_config
 from t5x_like.core import whole_files
+from t5x_like.core.buckets import storage
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache.lock import HeldError, sole_writer
 from t5x_like.data.user_modules import import_module
@@ -26,6 +29,17 @@ _LOCK = ".training"
 def checkpoints(model_dir: epath.Path) -> epath.Path:
     """The directory of the checkpoints."""
     return model_dir / "checkpoints"
+
+
+def check_name(model_dir: str) -> None:
+    """Raises ValueError if Orbax would not find checkpoints that it writes in a directory."""
+    absolute = os.path.abspath(model_dir)
+    if not storage.is_url(model_dir) and not fnmatch.fnmatchcase(absolute, absolute):
+        raise ValueError(
+            f"the directory {model_dir!r} has brackets in its path, which Orbax takes for a "
+            "pattern: it would not find the checkpoints that it writes there. Name a directory "
+            "without them"
+        )
 
 
 def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary | None) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from etils import epath
 from flax import nnx
 
 from t5x_like.config import gin_config, object_text
+from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.runs import run_directory
 from t5x_like.runs.run import Options
@@ -42,7 +44,8 @@ class SavedModel:
 
 
 def check_new(directory: str) -> None:
-    """Raises ValueError if a directory is not empty."""
+    """Raises ValueError if a directory is not empty, or no checkpoint can be read from it."""
+    run_directory.check_name(directory)
     path = storage.path(directory)
     if path.exists() and any(path.iterdir()):
         raise ValueError(f"{directory} is not empty: name a new directory with --to")
@@ -67,16 +70,26 @@ def write(
       vocabulary: the vocabulary; None if it is unknown.
       files: files to copy unchanged, for an export.
     """
-    path = storage.path(directory)
     text = object_text.model_text(make, title=title)
-    checkpoints = Checkpoints(run_directory.checkpoints(path))
     _move(params, jax.devices("cpu")[0])
-    try:
-        checkpoints.save_params(0, params, metadata={"config": text, "title": title})
-    finally:
-        checkpoints.close()
-    run_directory.copy(files, path / _ORIGINAL)
-    run_directory.write(path, config=text, vocabulary=vocabulary)
+    with _appearing(directory) as path:
+        checkpoints = Checkpoints(run_directory.checkpoints(path))
+        try:
+            checkpoints.save_params(0, params, metadata={"config": text, "title": title})
+        finally:
+            checkpoints.close()
+        run_directory.copy(files, path / _ORIGINAL)
+        run_directory.write(path, config=text, vocabulary=vocabulary)
+
+
+@contextlib.contextmanager
+def _appearing(directory: str) -> Iterator[epath.Path]:
+    """A folder to write. On a disk it appears whole: a command that fails may be repeated."""
+    if storage.is_url(directory):
+        yield storage.path(directory)
+    else:
+        with whole_files.writing_folder(Path(directory)) as made:
+            yield epath.Path(made)
 
 
 def read(directory: str, *, step: WantedStep = None, modules: Collection[str] = ()) -> SavedModel:

@@ -25,6 +25,7 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 def main() -> int:
     """Returns 0 if all cases are done and good, 1 if one is bad, 3 if some are left."""
     import damage
+    import disk
     import fuzz
     import healthy
     import hosts
@@ -38,6 +39,7 @@ def main() -> int:
         "leaving": lambda cases: kills.run(cases, "t5", kills.ASKING),
         "hosts": hosts.run,
         "damage": damage.run,
+        "disk": disk.run,
         "turns": turns.run,
         "fuzz": fuzz.run,
         "healthy": healthy.run,

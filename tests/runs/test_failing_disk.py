@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_run import Tiny, saved_steps
+from disks import disk, fill
+from tiny_run import Result, Tiny, finish, saved_steps
 
 from t5x_like.core import exit_status
 
 EVERY = 8
-
-
-@contextlib.contextmanager
-def disk(where: Path, *, options: str) -> Iterator[Path]:
-    """A small disk in memory; skips the test where it cannot be made."""
-    where.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "none", str(where)],
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode:
-        pytest.skip("only root may mount a disk")
-    try:
-        yield where
-    finally:
-        subprocess.run(["umount", "--lazy", str(where)], check=True)
-
-
-def fill(where: Path) -> None:
-    """Takes all bytes of a disk."""
-    with contextlib.suppress(OSError), (where / "filling").open("wb", buffering=0) as file:
-        while file.write(bytes(1 << 16)):
-            pass
 
 
 @pytest.mark.slow
@@ -80,12 +55,59 @@ def test_brackets_in_the_directory_are_refused_before_any_work(tiny: Tiny) -> No
     assert [path.name for path in tiny.root.iterdir()] == []
 
 
+def test_an_import_is_not_written_to_brackets(tmp_path: Path, cli: Callable[..., Result]) -> None:
+    target = tmp_path / "im[port]"
+    result = cli("import", "--from", str(tmp_path / "nothing"), "--to", str(target))
+    assert result.status == 1
+    assert "has brackets" in result.err
+    assert not target.exists()
+
+
+@pytest.mark.slow
+def test_brackets_elsewhere_change_nothing(tiny: Tiny, tmp_path: Path) -> None:
+    """In the folders of caches, vocabularies, exports and files."""
+    place = tmp_path / "[a-c]"
+    vocabulary = place / "v[o].model"
+    text = tiny.macros["CORPUS"]
+    size = "--size=40"
+    assert tiny.cli("vocab", f"--corpus={text}", size, f"--output={vocabulary}").status == 0
+    given = {"CACHE_DIR": str(place / "cache"), "VOCABULARY": str(vocabulary), "TRAIN_STEPS": 1}
+    run = tiny.trained("run", **given)
+    tiny.trained("run", **{**given, "TRAIN_STEPS": 2})
+    for argv in (
+        ("export", f"--from={run}", f"--to={place / 'hf'}"),
+        ("export", f"--from={run}", f"--to={place / 'hf'}", "--overwrite"),
+        ("import", f"--from={place / 'hf'}", f"--to={tmp_path / 'imported'}"),
+        ("export", f"--from={tmp_path / 'imported'}", f"--to={place / 'again'}"),
+        ("eval", str(run), "--batches=1", f"--output={place / 'metrics.json'}"),
+        ("report", str(run), "--samples=1", f"--output={place / 'page.html'}"),
+        ("plot", str(run), f"--output={place / 'plot.png'}"),
+    ):
+        result = tiny.cli(*argv)
+        assert result.status == 0, result.err
+    weights = {(place / name / "model.safetensors").read_bytes() for name in ("hf", "again")}
+    assert len(weights) == 1
+
+
+@pytest.mark.slow
+def test_too_few_open_files_for_data_workers_are_one_sentence(tiny: Tiny) -> None:
+    limited = ("sh", "-c", 'ulimit -n 72; exec "$@"', "sh")
+    process = tiny.start(tiny.flags("run", DATA_WORKERS=3), prefix=limited)
+    (result,) = finish(process, status=exit_status.ERROR)
+    last = result.err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert "Too many open files" in last
+    assert "`ulimit -n`" in last
+    assert "DATA_WORKERS" in last
+    assert "Traceback" not in result.err
+
+
 @pytest.mark.slow
 def test_a_cache_on_a_full_disk_is_one_sentence(tiny: Tiny, text: Path) -> None:
     with disk(tiny.root / "disk", options="size=16k") as where:
         command = ("cache", "--corpus", str(text), "--vocabulary", "bytes")
         result = tiny.cli(*command, "--cache_dir", str(where))
-        assert result.status == 1
+        assert result.status == exit_status.NO_ROOM
         last = result.err.splitlines()[-1]
         assert last.startswith("error: [Errno 28] No space left on device: ")
         assert str(where) in last

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import traceback
+from typing import Any
 
 from t5x_like.core import exit_status
 
@@ -13,19 +15,36 @@ def is_mendable(error: BaseException) -> bool:
     """Whether a message is enough: errors that users can mend are of these classes or of ours."""
     if os.environ.get("T5X_LIKE_TRACEBACK"):
         return False
-    return isinstance(error, ValueError | OSError | RecursionError) or _is_ours(error)
+    if isinstance(error, ValueError | OSError | RecursionError) or _is_ours(error):
+        return True
+
+    from t5x_like.core import whole_files
+
+    return whole_files.error_number(error) is not None
 
 
 def status_of(error: BaseException) -> int:
     """The exit status after an error."""
     if isinstance(error, KeyboardInterrupt):
         return exit_status.INTERRUPTED
-    return getattr(error, "exit_status", exit_status.ERROR)
+
+    from t5x_like.core import whole_files
+
+    full = whole_files.error_number(error) in whole_files.FULL
+    return getattr(error, "exit_status", exit_status.NO_ROOM if full else exit_status.ERROR)
 
 
 def text_of(error: BaseException) -> str:
-    """What other processes are told of an error."""
-    return str(error) if is_mendable(error) else f"{type(error).__name__}: {error}"
+    """What an error says; that of the system, which has no sentence of its own, also what to do."""
+    if not is_mendable(error):
+        return f"{type(error).__name__}: {error}"
+
+    from t5x_like.core import whole_files
+
+    number = None if _is_ours(error) else whole_files.error_number(error)
+    advice = "" if number is None else whole_files.ADVICE[number]
+    text = whole_files.with_lasting_names(str(error))
+    return text if advice in text else f"{text}: {advice}"
 
 
 def show(error: BaseException) -> None:
@@ -33,9 +52,22 @@ def show(error: BaseException) -> None:
     if isinstance(error, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
     elif is_mendable(error):
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {text_of(error)}", file=sys.stderr)
+        _leave_quietly()
     else:
         traceback.print_exception(error)
+
+
+@functools.cache
+def _leave_quietly() -> None:
+    """Shows no errors of finalisers any more: what an error has left half made has some, too."""
+    shown = sys.unraisablehook
+
+    def show(unraisable: Any) -> None:
+        if getattr(unraisable.object, "__name__", "") != "__del__":
+            shown(unraisable)
+
+    sys.unraisablehook = show
 
 
 def _is_ours(error: BaseException) -> bool:

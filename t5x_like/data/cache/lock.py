@@ -41,8 +41,8 @@ def sole_writer(directory: Path, *, lock: str = ".writing", wait: bool = True) -
         file = open(directory / lock, "a+", opener=opener)  # noqa: SIM115
     except OSError as error:
         raise CacheError(
-            f"cannot write the cache directory {directory} ({error.strerror or error}); name a "
-            "directory that you can write"
+            f"cannot write the cache directory {directory}: "
+            + whole_files.refusal(error, otherwise="name a directory that you can write")
         ) from error
     with file:
         try:
@@ -59,7 +59,8 @@ def sole_writer(directory: Path, *, lock: str = ".writing", wait: bool = True) -
                 f"cannot lock {directory / lock} ({error.strerror}); name a directory on a file "
                 "system that has locks with --cache_dir, $T5X_LIKE_CACHE or --gin.CACHE_DIR"
             ) from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+        with whole_files.naming(directory / lock):
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
         yield

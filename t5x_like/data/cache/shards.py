@@ -7,16 +7,18 @@ the content of the shard.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
+from numpy.lib import format as npy
 
 from t5x_like.core import whole_files
 from t5x_like.core.protocols import Vocabulary
@@ -170,21 +172,19 @@ class ShardPlan:
         new_document = [np.zeros(0, bool)]
         counts = np.zeros([len(self.features), self.vocab_size], np.int64)
         try:
-            with whole_files.naming(path):
-                writer = ArrayRecordWriter(str(temporary), _OPTIONS)
-                try:
-                    for part in parts:
+            with _record_writer(temporary) as writer:
+                for part in parts:
+                    with whole_files.naming(path):
                         for data in part.data:
                             writer.write(data)
-                        lengths.append(part.lengths)
-                        new_document.append(part.new_document)
-                        counts += part.counts
-                finally:
-                    writer.close()
-            whole = FileSum.of(temporary)
-            temporary.rename(path)
+                    lengths.append(part.lengths)
+                    new_document.append(part.new_document)
+                    counts += part.counts
+            with whole_files.naming(path):
+                whole = FileSum.of(temporary)
+                temporary.rename(path)
         finally:
-            temporary.unlink(missing_ok=True)
+            whole_files.remove(temporary)
         index = {
             "lengths": np.concatenate(lengths),
             "new_document": np.concatenate(new_document),
@@ -197,10 +197,8 @@ class ShardPlan:
         self, path: Path, index: Mapping[str, Any], whole: FileSum, *, content: str
     ) -> None:
         """Writes the two files beside a shard."""
-        temporary = whole_files.temporary_name(path)
-        with temporary.open("wb") as file:
+        with whole_files.writing(_sidecar(path, ".npz")) as file:
             np.savez_compressed(file, **index)
-        temporary.rename(_sidecar(path, ".npz"))
         made_of = {
             "recipe": self.recipe,
             "content": content,
@@ -210,6 +208,21 @@ class ShardPlan:
             "documents": int(index["new_document"].sum()),
         }
         whole_files.write(_sidecar(path, ".json"), json.dumps(made_of).encode())
+
+
+@contextlib.contextmanager
+def _record_writer(temporary: Path) -> Iterator[ArrayRecordWriter]:
+    """A writer of records; what it has not written yet it writes when the block ends."""
+    with whole_files.naming(temporary):
+        writer = ArrayRecordWriter(str(temporary), _OPTIONS)
+    try:
+        yield writer
+    except BaseException:
+        with contextlib.suppress(Exception):
+            writer.close()
+        raise
+    with whole_files.naming(temporary):
+        writer.close()
 
 
 def _sidecar(shard: Path, suffix: str) -> Path:
@@ -263,11 +276,42 @@ def _save_vocabulary(vocabulary: Vocabulary, directory: Path) -> dict[str, FileS
         vocabulary.save(Path(made))
         for name in FLAGS:
             if (flags := getattr(vocabulary.token_ids, name)) is not None:
-                np.save(Path(made) / flags_name(name), flags)
+                with (Path(made) / flags_name(name)).open("wb") as file:
+                    whole_files.write_array(file, flags)
         found = sorted(Path(made).iterdir())
-        for file in found:
-            whole_files.write(directory / file.name, file.read_bytes())
-        return {file.name: FileSum.of(file) for file in found}
+        for one in found:
+            whole_files.write(directory / one.name, one.read_bytes())
+        return {one.name: FileSum.of(one) for one in found}
+
+
+class _Offsets:
+    """The offsets of all records in a file, which a large corpus has billions of.
+
+    They are written and not mapped: a full disk would kill a process that writes to its memory.
+
+    Attributes:
+      records: the number of records so far.
+      last: int64 [features], the tokens in them.
+    """
+
+    def __init__(self, file: IO[bytes], *, features: int, records: int) -> None:
+        self._file, self._shape = file, (features, records + 1)
+        header = {"descr": "<i8", "fortran_order": False, "shape": self._shape}
+        npy.write_array_header_1_0(file, header)
+        self._begin = file.tell()
+        self.records = -1
+        self.last = np.zeros(features, np.int64)
+        self.add(np.zeros([1, features], np.int64))
+
+    def add(self, lengths: np.ndarray) -> None:
+        """Appends records with these lengths: int64 [records, features]."""
+        ends = self.last + np.cumsum(lengths, axis=0)
+        for feature, column in enumerate(ends.T):
+            place = feature * self._shape[1] + self.records + 1
+            self._file.seek(self._begin + place * column.itemsize)
+            self._file.write(np.ascontiguousarray(column).data)
+        self.records += len(lengths)
+        self.last = ends[-1] if len(ends) else self.last
 
 
 def _index_split(
@@ -283,28 +327,20 @@ def _index_split(
         digest.update(f"{split} {sidecar['content']}\n".encode())
     records = sum(sidecar["records"] for sidecar in sidecars)
     directory = Path(plan.directory)
-    names = [offsets_name(split), new_document_name(split), counts_name(split)]
-    temporary = [whole_files.temporary_name(directory / name) for name in names]
     rows = len(plan.features)
-    # The offsets are mapped from disk, because a large corpus has billions of records.
-    offsets = np.lib.format.open_memmap(temporary[0], "w+", np.int64, (rows, records + 1))
     new_document = np.zeros(records, bool)
     counts = np.zeros([rows, plan.vocab_size], np.int64)
-    offsets[:, 0] = 0
-    done = 0
-    for path in paths:
-        with np.load(_sidecar(path, ".npz"), allow_pickle=False) as arrays:
-            end = done + len(arrays["lengths"])
-            lengths = np.cumsum(arrays["lengths"], axis=0).T
-            offsets[:, done + 1 : end + 1] = offsets[:, done : done + 1] + lengths
-            new_document[done:end] = arrays["new_document"]
-            counts += arrays["counts"]
-            done = end
-    offsets.flush()
-    np.lib.format.open_memmap(temporary[1], "w+", bool, (records,))[:] = new_document
-    np.lib.format.open_memmap(temporary[2], "w+", np.int64, counts.shape)[:] = counts
-    for path, name in zip(temporary, names, strict=True):
-        path.rename(directory / name)
+    with whole_files.writing(directory / offsets_name(split)) as file:
+        offsets = _Offsets(file, features=rows, records=records)
+        for path in paths:
+            with np.load(_sidecar(path, ".npz"), allow_pickle=False) as arrays:
+                new_document[offsets.records :][: len(arrays["lengths"])] = arrays["new_document"]
+                offsets.add(arrays["lengths"])
+                counts += arrays["counts"]
+    for name, array in ((new_document_name(split), new_document), (counts_name(split), counts)):
+        with whole_files.writing(directory / name) as file:
+            whole_files.write_array(file, array)
+    names = [offsets_name(split), new_document_name(split), counts_name(split)]
     return SplitInfo(
         shards=tuple(
             Shard(path.name, sidecar["records"], sidecar["bytes"], sidecar["sha256"])
@@ -312,7 +348,7 @@ def _index_split(
         ),
         records=records,
         documents=sum(sidecar["documents"] for sidecar in sidecars),
-        tokens=dict(zip(plan.features, offsets[:, -1].tolist(), strict=True)),
+        tokens=dict(zip(plan.features, offsets.last.tolist(), strict=True)),
         skipped_documents=skipped,
         index={name: FileSum.of(directory / name) for name in names},
     )

@@ -176,7 +176,7 @@ def max_length(model: nnx.Module) -> int | None:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    whole_files.write(path, (json.dumps(content, indent=2, sort_keys=True) + "\n").encode())
 
 
 def _config(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from t5x_like.core.protocols import (
 )
 from t5x_like.core.spelling import nearest
 from t5x_like.objectives import presets
+from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
 from t5x_like.training.checkpointing.ranking import BestMetric
 
@@ -54,12 +53,7 @@ def writable_directory(model_dir: str | None) -> epath.Path:
         raise ValueError(
             "the run has no directory: add --model_dir runs/my_run (a run that is there is resumed)"
         )
-    absolute = os.path.abspath(model_dir)
-    if not storage.is_url(model_dir) and not fnmatch.fnmatchcase(absolute, absolute):
-        raise ValueError(
-            f"MODEL_DIR {model_dir!r} has brackets, which Orbax takes for a pattern: it would not "
-            "find the checkpoints that it writes there. Name a directory without them"
-        )
+    run_directory.check_name(model_dir)
     try:
         directory = storage.path(model_dir)
         whole_files.check_writable(directory)
@@ -68,7 +62,8 @@ def writable_directory(model_dir: str | None) -> epath.Path:
                 whole_files.check_no_link(place, inside=directory)
     except OSError as error:
         raise OSError(
-            f"MODEL_DIR {model_dir!r} cannot be written ({error}): choose another with --model_dir"
+            f"MODEL_DIR {model_dir!r} cannot be written: "
+            + whole_files.refusal(error, otherwise="choose another with --model_dir")
         ) from error
     return directory
 

@@ -137,8 +137,7 @@ class Checkpoints:
             whole_files.check_writable(self.directory)
         except OSError as error:
             raise CheckpointError(
-                f"Cannot write checkpoints to {self.directory}: {error.strerror or error}. "
-                "Give another directory or fix its permissions."
+                f"Cannot write checkpoints to {self.directory}: {whole_files.refusal(error)}."
             ) from error
         multihost.check_shared(self.directory)
         damage.set_metrics_aside(self.directory, self.steps())

@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 import sys
+import warnings
 from typing import Any
 
 _RAISING = ("async_checkpointer", "checkpoint", "checkpoint_manager", "future")
@@ -23,6 +24,7 @@ def quieten() -> None:
         return
     logging.getLogger("absl").addFilter(_is_news)
     logging.getLogger("asyncio").addFilter(_is_of_others)
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     shown = sys.unraisablehook
 
     def show(unraisable: Any) -> None:

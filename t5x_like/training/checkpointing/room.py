@@ -13,7 +13,7 @@ from etils import epath
 
 from t5x_like.core import exit_status
 from t5x_like.core.buckets import storage
-from t5x_like.core.whole_files import FULL, failure_of
+from t5x_like.core.whole_files import ADVICE, FULL, error_number
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.training.hosts import multihost
 
@@ -57,16 +57,17 @@ def explained(directory: epath.Path) -> Iterator[None]:
     except DiskFullError:
         raise
     except Exception as error:
-        failures = [number for one in _chain(error) if (number := failure_of(one))]
-        if any(number in FULL for number in failures):
-            raise DiskFullError(
-                f"No room for a checkpoint in {directory}: the disk was full. {_ADVICE}"
-            ) from error
-        if isinstance(error, CheckpointError) or not failures:
+        number = error_number(error)
+        if number is None:
             raise
+        said = os.strerror(number)
+        if number in FULL:
+            raise DiskFullError(
+                f"No room for a checkpoint in {directory} ({said}). {_ADVICE}"
+            ) from error
         raise CheckpointError(
-            f"Cannot write a checkpoint in {directory} ({os.strerror(failures[0])}). Earlier "
-            "checkpoints are whole: once it can be written, the same command resumes."
+            f"Cannot write a checkpoint in {directory} ({said}): {ADVICE[number]}. Earlier "
+            "checkpoints are whole: the same command resumes."
         ) from error
 
 
@@ -74,12 +75,3 @@ _ADVICE = (
     "Earlier checkpoints are whole. Make room, or keep fewer (CHECKPOINTS_KEPT), and run the same "
     "command again."
 )
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those behind it, which are a circle where threads raise one again."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

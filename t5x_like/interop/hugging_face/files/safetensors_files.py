@@ -178,7 +178,8 @@ def write(
     total = 0
     try:
         for number, shard in enumerate(_shards(tensors, shard_bytes)):
-            save_file(shard, _partial(folder, number), metadata={"format": "pt"})
+            with whole_files.naming(folder):
+                save_file(shard, _partial(folder, number), metadata={"format": "pt"})
             weight_map |= dict.fromkeys(shard, number)
             total += sum(tensor.nbytes for tensor in shard.values())
             shard.clear()  # otherwise it is held while the next one is filled
@@ -223,9 +224,7 @@ def _publish(folder: Path, weight_map: dict[str, int], total: int) -> None:
         "metadata": {"total_size": total},
         "weight_map": {name: names[number] for name, number in sorted(weight_map.items())},
     }
-    unfinished = folder / f"{INDEX}{_PARTIAL}"
-    unfinished.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
-    unfinished.rename(folder / INDEX)
+    whole_files.write(folder / INDEX, (json.dumps(index, indent=2) + "\n").encode())
 
 
 def _umask() -> int:
