@@ -11,7 +11,7 @@ DIVERGED = 4
 LOST = 5
 """Another process of the run ended or is silent: start all again."""
 NO_ROOM = 6
-"""A disk has no room for a checkpoint: make room, then start the run again."""
+"""A disk has no room for a checkpoint or another file: make room, then start it again."""
 STALLED = 7
 """No step was finished in many times the usual time: start all again."""
 MISSING = 8
