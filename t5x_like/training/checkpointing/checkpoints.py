@@ -10,7 +10,7 @@ import concurrent.futures
 import dataclasses
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -33,13 +33,14 @@ from t5x_like.training.checkpointing.checkpoint_items import (
 from t5x_like.training.checkpointing.lazy_arrays import lazy_tree
 from t5x_like.training.checkpointing.manager import Manager
 from t5x_like.training.checkpointing.ranking import BestMetric, WantedStep, with_phase
+from t5x_like.training.checkpointing.reading import read_items
 from t5x_like.training.hosts import multihost
 from t5x_like.training.state import TrainState
 
 logger = logging.getLogger(__name__)
 
 Metadata = Mapping[str, Any]
-_Read = Callable[[int, Mapping[str, Any]], dict[str, Any] | None]
+_Read = Callable[[epath.Path, Mapping[str, Any]], dict[str, Any] | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,15 +107,8 @@ class Checkpoints:
         """
         if step is not None:
             return self._document(step)["metadata"]
-        failure: CheckpointError | None = None
-        for newest in reversed(self.steps()):
-            try:
-                return self._document(newest)["metadata"]
-            except CheckpointError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        return None
+        steps = self.steps()[::-1]
+        return self._newest_document(steps)[1]["metadata"] if steps else None
 
     def saved(self) -> dict[str, Any]:
         """The saved `steps`, and which of them is the `best`; None where that is not known."""
@@ -212,7 +206,7 @@ class Checkpoints:
         self.prepare()
         self.wait()
         assert self._manager is not None  # for the type checker: prepare() made it
-        document = {"metadata": dict(metadata), "leaves": describe(items)}
+        document = {"step": step, "metadata": dict(metadata), "leaves": describe(items)}
         room.check(self.directory, items, step=step)
         with room.explained(self.directory):
             saved = self._manager.save(
@@ -265,6 +259,7 @@ class Checkpoints:
                 bad.append(step)
                 continue
             self._set_aside(bad)
+            self._remove_surplus()
             damage.make_checkable(self.directory / str(step))
             tree, metadata = found
             state = dataclasses.replace(
@@ -284,14 +279,13 @@ class Checkpoints:
         Raises:
           CheckpointError: there is no such step, it is damaged, or it is another model's.
         """
-        return self._first_good(abstract_params, self._read, step=step)
+        return self._first_good(abstract_params, read_items, step=step)
 
     def open_params(self, abstract_params: Any, *, step: WantedStep = None) -> RestoredState:
         """Like `restore_params`; each parameter is a `LazyArray`, read when it is needed."""
 
-        def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
-            directory = self.directory / str(step)
-            return {name: lazy_tree(directory / name, tree) for name, tree in wanted.items()}
+        def unread_items(step: epath.Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: lazy_tree(step / name, tree) for name, tree in wanted.items()}
 
         return self._first_good(abstract_params, unread_items, step=step)
 
@@ -310,10 +304,8 @@ class Checkpoints:
         Raises:
           CheckpointError: there is no such step, or its metadata is damaged.
         """
-        newest = self._candidates(step)[0]
-        return abstract_arrays(
-            self._document(newest)["leaves"], item=self._item_to_infer_with(newest)
-        )
+        newest, document = self._newest_document(self._candidates(step))
+        return abstract_arrays(document["leaves"], item=self._item_to_infer_with(newest))
 
     def _candidates(self, step: WantedStep) -> list[int]:
         """The wanted step, or all steps if none is named, the newest first."""
@@ -345,40 +337,24 @@ class Checkpoints:
         check_leaves(str(directory), document["leaves"], leaves=describe(wanted))
         if not all(damage.is_whole(directory, f"{name}/") for name in wanted):
             return None
-        items = (read or self._read)(step, wanted)
+        items = (read or read_items)(directory, wanted)
         return None if items is None else (items, document["metadata"])
 
-    def _read(self, step: int, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The wanted items; None, with a message, if they are unreadable and had no checksums."""
-        directory = self.directory / str(step)
-        checked = checksums.complete(directory)
-        if not checked:
-            logger.warning(
-                "Step %d of %s cannot be checked: the run ended before its checksums were saved.",
-                step,
-                self.directory,
-            )
-        items: dict[str, Any] | None = None
-        try:
-            with ocp.StandardCheckpointer() as reader:
-                items = {k: reader.restore(directory / k, tree) for k, tree in wanted.items()}
-        except Exception as error:
-            if checked:
-                raise
-            logger.warning("Skipping damaged checkpoint step %d: %s", step, error)
-        if checked:
-            return items
-        read = multihost.everywhere(
-            f"step {step} read", items is not None, timeout_s=multihost.LONG_S
-        )
-        if not read.all():
-            return None
-        return items
+    def _newest_document(self, steps: Sequence[int]) -> tuple[int, dict[str, Any]]:
+        """The first step whose metadata is readable; raises the error of the first if none is."""
+        failure: CheckpointError | None = None
+        for step in steps:
+            try:
+                return step, self._document(step)
+            except CheckpointError as error:
+                failure = failure or error
+        assert failure is not None, "steps are given"
+        raise failure
 
     def _document(self, step: int) -> dict[str, Any]:
         path = self.directory / str(step) / "metadata" / "metadata"
         try:
-            return checked_document(whole_files.read_json(path))
+            return checked_document(whole_files.read_json(path), step=step)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
 
@@ -387,6 +363,13 @@ class Checkpoints:
         if self._manager is not None and steps:
             # The manager still counts them, and declines to save a step that is not after them.
             self._manager.reload()
+
+    def _remove_surplus(self) -> None:
+        """Removes the steps that Orbax would have, had the run not been killed before."""
+        if self._manager is not None:
+            for step in ranking.surplus(self.directory, self.steps(), self.best, keep=self._keep):
+                logger.info("Removes step %d, which is neither new nor the best.", step)
+                self._manager.delete(step)
 
     def _finish(self, manager: Manager, step: int) -> None:
         """Waits in the background for the commit, and writes this process's checksums."""
