@@ -36,6 +36,16 @@ elif order:
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+def started(port: int, *, of: int, n: int, seconds: int = 60) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", MEMBER, *map(str, (port, of, n, seconds))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.fixture
 def start() -> Iterator[Start]:
     """`start(n, of=3)` starts process n of 3; all end with the test."""
@@ -43,14 +53,7 @@ def start() -> Iterator[Start]:
     with contextlib.ExitStack() as ending:
 
         def one(n: int, *, of: int, seconds: int = 60) -> subprocess.Popen[str]:
-            numbers = map(str, (port, of, n, seconds))
-            process = subprocess.Popen(
-                [sys.executable, "-c", MEMBER, *numbers],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            process = started(port, of=of, n=n, seconds=seconds)
             ending.callback(process.communicate)
             ending.callback(process.kill)
             return process
@@ -65,12 +68,18 @@ def test_ports_in_use_are_named_with_their_flags() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=rf"port {port} as the coordinator .*--coordinator_addr"):
             joining.check_free(port)
-        numbers = map(str, (port, 2, 0, 30))
-        first = subprocess.run(
-            [sys.executable, "-c", MEMBER, *numbers], capture_output=True, text=True, check=False
-        )
-        assert f"port {port}, over which processes watch each other" in first.stderr
-        assert "--watch_port" in first.stderr
+        with started(port, of=2, n=0) as first:
+            _, said = first.communicate(timeout=60)
+        assert f"port {port}, over which processes watch each other" in said
+        assert "--watch_port" in said
+        taken.settimeout(60)
+        with started(port, of=2, n=1) as second:
+            connection, _ = taken.accept()
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            _, said = second.communicate(timeout=60)
+            connection.close()
+        assert f"what listens at 127.0.0.1:{port} is not process 0" in said
+        assert "--watch_port" in said
     joining.check_free(port)
 
 
@@ -147,3 +156,13 @@ def test_a_process_that_restarts_while_others_are_awaited_is_welcome(start: Star
     for one in (first, again, last):
         order(one, "leave")
         assert ends(one, 0) == ""
+
+
+@pytest.mark.parametrize("counts", [(2, 3), (3, 2)], ids=str)
+def test_other_numbers_of_processes_are_refused_by_both(counts: tuple[int, int]) -> None:
+    port = emulators.free_port()
+    with started(port, of=counts[0], n=0) as first, started(port, of=counts[1], n=1) as second:
+        for process in (first, second):
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == exit_status.ERROR
+            assert f"was started with --num_processes {counts[1]}, process 0 with" in said

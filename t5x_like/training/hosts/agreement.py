@@ -29,14 +29,20 @@ def agree(what: str, lines: Sequence[str]) -> None:
     mine = "\n".join(lines).encode()
     digest = np.frombuffer(hashlib.sha256(mine).digest(), np.uint8)
     digests = gathered(what, digest)
-    differ = np.flatnonzero((digests != digests[0]).any(axis=1)).tolist()
-    if not differ:
+    if (digests == digests[0]).all():
         return
-    texts = every_text(what, mine.decode())
+    raise ProcessError(difference(what, every_text(what, mine.decode())))
+
+
+def difference(what: str, texts: Sequence[str]) -> str:
+    """What the texts of all processes differ in; "" if they are the same."""
+    differ = [n for n, text in enumerate(texts) if text != texts[0]]
+    if not differ:
+        return ""
     first, other = (texts[n].split("\n") for n in (0, differ[0]))
     pairs = itertools.zip_longest(first, other, fillvalue="nothing")
     here, there = next(pair for pair in pairs if pair[0] != pair[1])
-    raise ProcessError(
+    return (
         f"{what} of process(es) {', '.join(map(str, differ))} is not that of process 0: process 0 "
         f"has {here!r}, process {differ[0]} {there!r}. Start all processes with the same command, "
         "files and version of the code"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 from jax._src import clusters
 
 from t5x_like.core import exit_status
+from t5x_like.training.hosts import environments
+from t5x_like.training.hosts.multihost import ProcessError
 from t5x_like.training.hosts.peers import Peers
 
 _HEARTBEAT_SECONDS = 100
@@ -45,7 +49,8 @@ def join(
     Raises:
       MissingProcessError: a process does not come; the message says which.
       ValueError: the environment does not say what is missing in `members`.
-      OSError: process 0 cannot listen on the port.
+      OSError: process 0 cannot listen on the port, or is not what listens there.
+      ProcessError: JAX reads something else from the environment of one of them.
     """
     if os.environ.get("JAX_PLATFORMS") == "cpu":
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -69,11 +74,8 @@ def join(
         peers.join()
         _joined[:] = [peers]
     if process == 0 and address:
-        try:
+        with _told(OSError):
             check_free(int(address.rpartition(":")[2]))
-        except OSError as error:
-            tell(str(error), exit_status.ERROR)
-            raise
     jax.distributed.initialize(
         coordinator_address=address,
         num_processes=count,
@@ -82,7 +84,20 @@ def join(
         # JAX aborts where it misses a process for so long: after the watch, which says who it is.
         heartbeat_timeout_seconds=max(_HEARTBEAT_SECONDS, int(2 * lost_seconds)),
     )
+    if jax.process_count() > 1:
+        with _told(ProcessError):
+            environments.compare(seconds=start_seconds)
     return peers
+
+
+@contextlib.contextmanager
+def _told(kind: type[Exception]) -> Iterator[None]:
+    """Tells the other processes of an error of this kind."""
+    try:
+        yield
+    except kind as error:
+        tell(str(error), exit_status.ERROR)
+        raise
 
 
 def check_free(port: int) -> None:

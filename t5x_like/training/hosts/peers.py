@@ -29,6 +29,8 @@ _TELL_SECONDS = 5.0
 """How long a process that fails waits until the others know."""
 _OWN_ERROR_SECONDS = 3.0
 """How long a process that hears of another's failure has to show an error of its own."""
+_WELCOME_SECONDS = 15.0
+"""How long process 0 may take to answer the first message."""
 _RESUMES = "The newest checkpoint is whole: the same command on all hosts resumes it."
 
 
@@ -85,7 +87,8 @@ class Peers:
 
         Raises:
           MissingProcessError: they are not, in time; the message names those that are missing.
-          OSError: process 0 cannot listen on the port.
+          OSError: process 0 cannot listen on the port, or another program does; or processes were
+            told of different numbers of them.
         """
         self._thread.start()
         self._complete.wait()
@@ -137,6 +140,9 @@ class Peers:
         reminded = self._loop.time()
         while len(self._members) < self._count - 1:
             await asyncio.sleep(0.05)
+            if self._refusal is not None:
+                await self._tell(str(self._refusal), exit_status.ERROR)
+                raise self._refusal
             missing = sorted({*range(1, self._count)} - {*self._members})
             if self._loop.time() > deadline:
                 here = ", ".join(f"{n} ({one.host})" for n, one in sorted(self._members.items()))
@@ -160,11 +166,20 @@ class Peers:
         """Process 0: one connection, until it ends."""
         try:
             hello = _message(await asyncio.wait_for(reader.readline(), self._lost_seconds))
-            n, host = int(hello["process"]), str(hello["host"])
-            if not 0 < n < self._count:
+            n, host, count = int(hello["process"]), str(hello["host"]), int(hello["count"])
+            if n <= 0:
                 raise ValueError(n)
         except (OSError, ValueError, KeyError, TypeError, TimeoutError):
             writer.close()  # a stranger
+            return
+        await _send(writer, {"welcome": True})
+        if count != self._count:
+            text = (
+                f"process {n} ({host}) was started with --num_processes {count}, process 0 with "
+                f"{self._count}: start all with the same number"
+            )
+            await _send(writer, {"ended": text, "status": exit_status.ERROR})
+            self._refusal = OSError(text)
             return
         if n in self._members:
             text = f"process {n} is already here, from {self._members[n].host}"
@@ -203,8 +218,9 @@ class Peers:
     async def _connect(self) -> None:
         """Other processes: finds process 0, and listens to it until it ends."""
         reader, self._first = await self._reached()
-        hello = {"process": self._process, "host": socket.gethostname()}
+        hello = {"process": self._process, "host": socket.gethostname(), "count": self._count}
         await _send(self._first, hello)
+        await self._check_welcome(reader)
         self._beating = self._loop.create_task(self._beat())
         while True:
             reason = ""
@@ -230,6 +246,19 @@ class Peers:
                     return
                 text = f"process 0 ({self._host}) is lost: {reason}. {_RESUMES}"
                 await self._end(text, exit_status.LOST)
+
+    async def _check_welcome(self, reader: asyncio.StreamReader) -> None:
+        """Raises OSError unless it is process 0 that answers: its port may be another program's."""
+        try:
+            message = _message(await asyncio.wait_for(reader.readline(), _WELCOME_SECONDS))
+        except (OSError, ValueError, TimeoutError):
+            message = {}
+        if "welcome" not in message:
+            raise OSError(
+                f"what listens at {self._host}:{self._port} is not process 0, whose log says more: "
+                "end the program that uses that port, or name another port with --watch_port, the "
+                "same on all hosts"
+            )
 
     async def _reached(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         deadline = self._loop.time() + self._start_seconds

@@ -1,0 +1,52 @@
+"""What JAX reads from the environment of each process: the same everywhere, or numbers differ."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import Any
+
+import jax
+from jax._src import distributed
+
+from t5x_like.training.hosts.agreement import difference
+from t5x_like.training.hosts.multihost import ProcessError
+
+_VARIABLES = ("LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "XLA_FLAGS")
+_OF_ONE_HOST = re.compile(
+    "address|cache|collectives|default_device|devices|device_count|dump|explain|frames|jax_platform"
+    "|locations|log|pprint|profil|socket|timeout|trac|url|verbose|xla_backend"
+)
+"""Options that may differ: where a host keeps, shows and looks for things. Devices are counted."""
+_KEY = "t5x_like/environment"
+
+
+def lines(num_processes: int) -> list[str]:
+    """What is compared, a line each. JAX must know its devices, or may look for them."""
+    found = [f"--num_processes {num_processes}", f"{jax.local_device_count()} devices"]
+    for name, value in sorted(jax.config.values.items()):
+        if not _OF_ONE_HOST.search(name):
+            found.append(f"{name.upper()}={getattr(value, 'name', value)}")
+    for name in _VARIABLES:
+        options = shlex.split(os.environ.get(name, ""))
+        found += sorted(f"{name} {one}" for one in options if not _OF_ONE_HOST.search(one))
+    return found
+
+
+def compare(*, seconds: float) -> None:
+    """Raises an error in all processes, which JAX has connected, if their environments differ.
+
+    Over the coordinator, not the devices: numbers of different widths would crash a collective.
+
+    Raises:
+      ProcessError: it names the processes that differ from process 0, and the first difference.
+    """
+    state: Any = distributed.global_state
+    client, count, wait = state.client, state.num_processes, int(1000 * seconds)
+    client.key_value_set(f"{_KEY}/{state.process_id}", "\n".join(lines(count)))
+    if state.process_id == 0:
+        texts = [client.blocking_key_value_get(f"{_KEY}/{n}", wait) for n in range(count)]
+        client.key_value_set(f"{_KEY}/verdict", difference("the environment", texts))
+    if verdict := client.blocking_key_value_get(f"{_KEY}/verdict", wait):
+        raise ProcessError(verdict)
