@@ -349,7 +349,11 @@ class _Reader:
             )
 
     def _keep(self, step: int, batch: Batch) -> None:
-        path = bad_batches.write(self._log.directory, step, batch)
+        try:
+            path = bad_batches.write(self._log.directory, step, batch)
+        except OSError as error:  # what is bad matters more than where it can be seen
+            self._log.message(f"The batch of step {step} cannot be kept: {error}")
+            return
         if path is not None:
             self._log.message(f"The batch of step {step}: t5x_like show {path}")
 

@@ -169,8 +169,12 @@ def attempt(
         outcome = "it goes on"
     else:
         _explains(result, number, filled(writer.names))
-        _works(run(*argv))
+        again = run(*argv)
         outcome = f"status {result.status}, and then it works"
+        if again is not None and "is there already" in again.err:
+            outcome = f"status {result.status}, but what it writes is whole"
+        else:
+            _works(again)
     if writer.argv[0] == "train":
         _has_all_steps(out / "run")
     return outcome

@@ -197,6 +197,13 @@ def test_a_run_stops_skips_or_leaves_out(tmp_path: Path) -> None:
     assert int(state(skipped).step) == 10
 
 
+@pytest.mark.slow
+def test_a_batch_that_cannot_be_kept_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / bad_batches.FOLDER).write_text("no folder")
+    with pytest.raises(BadStepError, match="Stopped at step 6: "):
+        train(tmp_path, "stop")
+
+
 def test_a_damaged_batch_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "step_7.npz"
     path.write_bytes(b"PK\x03\x04 and no more")
