@@ -117,9 +117,7 @@ def named(model_dir: object) -> Iterator[None]:
 
 def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
     """The vocabulary the run was trained with."""
-    with tempfile.TemporaryDirectory() as local:
-        copy((model_dir / _VOCABULARY).iterdir(), epath.Path(local))
-        return loading.load(local)
+    return loading.load(str(model_dir / _VOCABULARY))
 
 
 def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:

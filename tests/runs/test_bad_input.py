@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,13 +11,16 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
+from etils import epath
 from flax import nnx
 from tiny_run import Result, Tiny, files, losses, write_text
 from tokenizers import pre_tokenizers
 
 from t5x_like.data.feature_converters import Encoder
+from t5x_like.runs import run_directory
 from t5x_like.runs.checks import preflight
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
+from t5x_like.vocabularies.byte import ByteVocabulary
 
 
 def refused(result: Result, *said: str) -> str:
@@ -320,3 +324,11 @@ def test_text_to_text_files_are_not_for_an_encoder(tiny: Tiny) -> None:
         )
         refused(result, "text-to-text examples are for an encoder-decoder", "CORPUS_FIELD")
     assert not (tiny.root / "cache").exists()
+
+
+def test_a_damaged_vocabulary_is_named_where_it_is(tmp_path: Path) -> None:
+    run_directory.write(epath.Path(tmp_path), config="", vocabulary=ByteVocabulary(0))
+    (file,) = (tmp_path / "vocabulary").iterdir()
+    file.write_text("{")
+    with pytest.raises(ValueError, match=re.escape(str(file))):
+        run_directory.read_vocabulary(epath.Path(tmp_path))

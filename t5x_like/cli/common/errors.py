@@ -40,10 +40,11 @@ def text_of(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
 
     from t5x_like.core import whole_files
+    from t5x_like.core.buckets import staging
 
     number = None if _is_ours(error) else whole_files.error_number(error)
     advice = "" if number is None else whole_files.ADVICE[number]
-    text = whole_files.with_lasting_names(str(error))
+    text = staging.with_addresses(whole_files.with_lasting_names(str(error)))
     return text if advice in text else f"{text}: {advice}"
 
 

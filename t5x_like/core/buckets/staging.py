@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,6 +56,11 @@ def address(path: Path) -> str | None:
     if len(parts) < 2 or parts[0] == _LOCKS:
         return None
     return f"{parts[0]}://{'/'.join(parts[1:])}"
+
+
+def with_addresses(text: str) -> str:
+    """A text in which copies have the addresses of what they are copies of."""
+    return re.sub(rf"{re.escape(str(folder()))}/(\w[\w.+-]*)/", r"\1://", text)
 
 
 def known_as(path: Path) -> str:

@@ -177,9 +177,14 @@ def _first_line(error: Exception) -> str:
 
 def _ask(bucket: str) -> None:
     # The search for credentials, which may take long, begins here too.
-    fs, inside = _filesystem(f"{bucket}/{uuid.uuid4().hex}")
-    with contextlib.suppress(FileNotFoundError):
+    key = uuid.uuid4().hex
+    fs, inside = _filesystem(f"{bucket}/{key}")
+    try:
         fs.info(inside)
+    except FileNotFoundError as error:
+        # Of an object that is missing, the key is named.
+        if key not in str(error):
+            raise StorageError(f"{bucket} does not exist: make it, or mend its name") from error
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:

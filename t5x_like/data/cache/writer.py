@@ -186,8 +186,8 @@ def continuing(error: registry.NothingHeldOutError) -> str:
 
 def warn_of_skipped(corpus: Corpus, splits: Sequence[str], report: ReadReport) -> None:
     """Says how many documents of a reading were left out, if any were."""
-    if report.skipped or report.skipped_pieces:
-        print(f"{title(corpus, splits)}: {report}", file=sys.stderr)
+    if said := str(report):
+        print(f"{title(corpus, splits)}: {said}", file=sys.stderr)
 
 
 def _write_with_bar(tokenise: Tokenise, read: _Blocks, *, workers: int, progress: bool) -> None:

@@ -33,21 +33,29 @@ class ReadReport:
 
     `documents` counts the documents, and `skipped` those with invalid UTF-8. Where one reading
     gives several splits, both counts cover the whole corpus. `skipped_pieces` counts the skipped
-    pieces of documents that are too long to be skipped whole. Bytes are those of files on disk; 0
+    pieces of documents that are too long to be skipped whole, and `empty` rows without text, such
+    as null, which are no documents. Bytes are those of files on disk; 0
     where there are no files.
     """
 
     documents: int = 0
     skipped: int = 0
     skipped_pieces: int = 0
+    empty: int = 0
     bytes_read: int = 0
     bytes_total: int = 0
 
     def __str__(self) -> str:
-        skipped = f"skipped {self.skipped:,} of {self.documents:,} documents"
-        if self.skipped_pieces:
-            skipped += f" and {self.skipped_pieces:,} pieces of long ones"
-        return f"{skipped}: invalid UTF-8"
+        """What was left out, and why; "" for nothing."""
+        parts = []
+        if self.skipped or self.skipped_pieces:
+            skipped = f"skipped {self.skipped:,} of {self.documents:,} documents"
+            if self.skipped_pieces:
+                skipped += f" and {self.skipped_pieces:,} pieces of long ones"
+            parts.append(f"{skipped}: invalid UTF-8")
+        if self.empty:
+            parts.append(f"rows without text, null or empty: {self.empty:,}")
+        return "; ".join(parts)
 
 
 class Corpus(abc.ABC):
@@ -185,7 +193,7 @@ def decodable(
     """
     chosen: str | None = None
     gap = False
-    whole = (document for document in documents if any(document.values()))
+    whole = _with_text(documents, report)
     for document in itertools.chain.from_iterable(map(text_pieces.cut_if_long, whole)):
         if not text_pieces.continues(document):
             report.documents += 1
@@ -203,6 +211,14 @@ def decodable(
         # Several references for one input must not be divided between the splits.
         chosen = chosen or choose(first)
         yield chosen, document
+
+
+def _with_text(documents: Iterable[dict[str, str]], report: ReadReport) -> Iterator[dict[str, str]]:
+    for document in documents:
+        if any(document.values()):
+            yield document
+        else:
+            report.empty += 1
 
 
 class HeldOut:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 
 import pytest
 
+from t5x_like.cli.common import errors
 from t5x_like.core.buckets import sending, staging, storage
 from t5x_like.core.buckets.storage import StorageError
 
@@ -18,6 +20,17 @@ def test_a_place_and_its_address_belong_together(bucket: str, tmp_path: Path) ->
     assert staging.address(place) == f"{bucket}/caches/one"
     assert staging.local(tmp_path / "here") == tmp_path / "here"
     assert staging.address(tmp_path / "here") is None
+
+
+def test_an_error_about_a_copy_names_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(staging.FOLDER, "/tmp/copies (of mine)")
+    local = staging.local("gs://mine/some/none.jsonl")
+    error = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(local))
+    assert errors.text_of(error) == (
+        "[Errno 2] No such file or directory: 'gs://mine/some/none.jsonl'"
+    )
+    assert staging.with_addresses(f"{local}: line 3") == "gs://mine/some/none.jsonl: line 3"
+    assert staging.with_addresses("/tmp/copies/gs/mine") == "/tmp/copies/gs/mine"
 
 
 def test_what_is_written_is_sent_and_found_by_another_host(

@@ -103,6 +103,15 @@ def test_what_a_store_refuses_is_an_error_of_ours(
         storage.check_writable(bucket)
 
 
+def test_a_missing_bucket_is_said_to_be_missing(bucket: str) -> None:
+    """Whether it is to be read or written: not that rights are missing, or that it is empty."""
+    missing = f"{bucket.partition('://')[0]}://no-such-bucket"
+    for use in (storage.path, storage.glob, storage.check_writable):
+        emulators.forget()
+        with pytest.raises(StorageError, match=f"^{missing} does not exist: make it, or mend"):
+            use(f"{missing}/runs/mine")
+
+
 def test_missing_credentials_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("s3fs")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -106,7 +106,10 @@ def test_undecodable_documents_are_counted_and_skipped():
         {"targets": "a"},
         {"targets": "b"},
     ]
-    assert str(report) == "skipped 2 of 4 documents: invalid UTF-8"
+    assert (
+        str(report)
+        == "skipped 2 of 4 documents: invalid UTF-8; rows without text, null or empty: 1"
+    )
 
 
 def test_an_empty_corpus_says_why():

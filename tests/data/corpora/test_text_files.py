@@ -1,5 +1,6 @@
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
@@ -102,7 +103,7 @@ def test_progress_is_counted_in_bytes_on_disk(tmp_path):
     assert 0 < report.bytes_read < size
     list(documents)
     assert report.bytes_read == report.bytes_total
-    assert str(report) == "skipped 0 of 2,000 documents: invalid UTF-8"
+    assert str(report) == ""
 
 
 def test_fingerprint_is_of_content_and_reading_not_of_place(tmp_path):
@@ -187,3 +188,17 @@ def test_an_empty_corpus_is_an_error(tmp_path):
     (tmp_path / "a.txt").write_text("\n\n")
     with pytest.raises(CorpusError, match=r"a\.txt.*has no text"):
         _texts(TextFiles("a.txt"))
+
+
+def test_rows_without_text_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(
+        '{"text": "one"}\n{"text": null}\n{"text": ""}\n{"text": "two"}\n'
+    )
+    (tmp_path / "lines.txt").write_text("\n\none\n\n\n\ntwo\n  \n\n")
+    said = {}
+    for file in tmp_path.iterdir():
+        report = ReadReport()
+        corpus = TextFiles(str(file), name="rows", validation=0)
+        assert len(list(corpus.documents("train", report=report))) == 2
+        said[file.name] = str(report)
+    assert said == {"rows.jsonl": "rows without text, null or empty: 2", "lines.txt": ""}

@@ -213,6 +213,7 @@ def divide(files: Sequence[Source], surveys: Iterable[Survey], how: Sequence[Rea
         report.documents += survey.report.documents
         report.skipped += survey.report.skipped
         report.skipped_pieces += survey.report.skipped_pieces
+        report.empty += survey.report.empty
     ends = {split: place for found in places for split, place in found.items()}
     return Division(stretches, ends, reports)
 
