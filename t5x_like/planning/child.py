@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 
+from t5x_like.core import whole_files
 from t5x_like.core.devices import on_devices
 from t5x_like.core.partitioning import device_bytes
 from t5x_like.planning.topologies import topology
@@ -41,7 +42,7 @@ def main() -> None:
     try:
         _compile(request, folder)
     except (ValueError, OSError) as error:
-        (folder / "error.json").write_text(json.dumps(str(error)))
+        _write(folder / "error.json", json.dumps(str(error)))
 
 
 def _compile(request: dict[str, Any], folder: Path) -> None:
@@ -70,22 +71,26 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
         "notes": notes,
         "remedy": remedy(phase.run, guess, where.chip.hbm_bytes),
     }
-    (folder / "program.json").write_text(json.dumps(known))
+    _write(folder / "program.json", json.dumps(known))
     most = request["largest_estimate"]
     if most is not None and guess.total > most:
-        (folder / "estimate.json").write_text(json.dumps(guess.total))
+        _write(folder / "estimate.json", json.dumps(guess.total))
         return
     lowered = program.lower(shapes)
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        (folder / "memory.json").write_text(json.dumps({"error": str(error)}))
+        _write(folder / "memory.json", json.dumps({"error": str(error)}))
         return
     memory, text = compiled.memory_analysis(), compiled.as_text()
     assert memory is not None, "the TPU's compiler knows it"
     assert text is not None, "the TPU's compiler knows it"
-    (folder / "memory.json").write_text(json.dumps({"peak": memory.peak_memory_in_bytes}))
-    (folder / "step.hlo").write_text(text)
+    _write(folder / "memory.json", json.dumps({"peak": memory.peak_memory_in_bytes}))
+    _write(folder / "step.hlo", text)
+
+
+def _write(path: Path, text: str) -> None:
+    whole_files.write(path, text.encode())
 
 
 def load(files: list[str], bindings: list[str], folders: list[str]) -> tuple[Run, list[str]]:

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_like.core import whole_files
 from t5x_like.data.extras import require
 from t5x_like.planning.child_process import Child, run_child
 from t5x_like.planning.topologies import Topology
 
+_PAGE = 4096
 _POLL_SECONDS = 0.5
 _ASSIGNED = "*jit_step*after_optimizations_after_buffer_assignment.txt"
 _MEMORY = "*jit_step*memory-usage-report.txt"
@@ -93,6 +95,20 @@ def compile_step(request: Request) -> Compiled:
         return _result(request, child)
 
 
+def _failure(child: Child) -> PlanError:
+    """Why a child has ended without a result.
+
+    Raises:
+      OSError: the disk of its folder fails, where its last lines may have had no room either.
+    """
+    said = child.failure()
+    with whole_files.naming(child.folder):
+        whole_files.write(child.folder / "room", bytes(_PAGE))
+        if whole_files.error_number(RuntimeError(said)):
+            raise RuntimeError(said)
+    return PlanError(said)
+
+
 def _placed(folder: Path) -> bool:
     """Whether the compiler has written where every array is."""
     found = next(folder.glob(_ASSIGNED), None)
@@ -106,7 +122,7 @@ def _result(request: Request, child: Child) -> Compiled:
     if (error := folder / "error.json").exists():
         raise InvalidRunError(json.loads(error.read_text()))
     if not (folder / "program.json").exists():
-        raise PlanError(child.failure())
+        raise _failure(child)
     known = json.loads((folder / "program.json").read_text())
     text, memory = folder / "step.hlo", folder / "memory.json"
     if text.exists():
@@ -119,7 +135,7 @@ def _result(request: Request, child: Child) -> Compiled:
         guess = json.loads(large.read_text())
         return Compiled(known=known, needed=guess, available=request.topology.chip.hbm_bytes)
     if (placed := next(folder.glob(_ASSIGNED), None)) is None:
-        raise PlanError(child.failure())
+        raise _failure(child)
     needed = _bytes_in_hbm(next(folder.glob(_MEMORY)).read_text())
     there = request.topology.chip.hbm_bytes
     return Compiled(
