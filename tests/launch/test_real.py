@@ -11,11 +11,41 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from emulators import free_port
 
 pytestmark = pytest.mark.slow
 
 TRAIN = ["--", "train", "--model_dir=/shared/run"]
-SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+PROGRAMS = f"{os.environ['PATH']}:/usr/sbin"
+SSHD = shutil.which("sshd", path=PROGRAMS)
+SLURM = ("munged", "sbatch", "slurmctld", "slurmd")
+SETTINGS = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+SchedulerParameters=sched_interval=1
+NodeName=one NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=500
+NodeName=two NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=500
+PartitionName=main Nodes=ALL Default=YES State=UP OverSubscribe=YES
+"""
 
 
 @pytest.fixture
@@ -29,9 +59,7 @@ def sshd(bench):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
         subprocess.run(words, check=True)
     shutil.copy(folder / "user.pub", folder / "authorized_keys")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile {folder}/pid\n"
         f"AuthorizedKeysFile {folder}/authorized_keys\nPasswordAuthentication no\nUsePAM no\n"
@@ -79,20 +107,47 @@ def test_a_run_over_ssh_survives_a_kill_and_stops(bench, secret):
     assert bench.out == "node1: stopped\nnode2: stopped\n"
 
 
-def test_a_job_of_two_nodes_of_slurm(bench):
-    path = os.pathsep.join(os.environ["PATH"].split(os.pathsep)[1:])
-    if not shutil.which("sbatch", path=path):
-        pytest.skip("there is no Slurm on this machine")
+@pytest.fixture
+def slurm(bench, monkeypatch):
+    """A Slurm of two nodes, which are both this machine, in a folder of its own."""
+    programs = {name: shutil.which(name, path=PROGRAMS) for name in SLURM}
+    if missing := [name for name, path in programs.items() if path is None]:
+        pytest.skip(f"this machine has no {', '.join(missing)}")
+    if os.geteuid() != 0:
+        pytest.skip("only root starts nodes of Slurm")
+    folder = bench.root / "slurm"
+    (folder / "state").mkdir(parents=True)
+    (folder / "key").write_bytes(os.urandom(1024))
+    (folder / "key").chmod(0o400)
+    ports = [free_port() for _ in range(3)]
+    (folder / "slurm.conf").write_text(
+        SETTINGS.format(folder=folder, host=socket.gethostname().partition(".")[0], ports=ports)
+    )
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    files = [f"--{name}-file={folder}/munge.{name}" for name in ("pid", "log", "seed")]
+    munge = [f"--key-file={folder}/key", f"--socket={folder}/munge", "--force", *files]
+    servers = [
+        subprocess.Popen([programs["munged"], "--foreground", *munge]),
+        subprocess.Popen([programs["slurmctld"], "-D", "-c"]),
+        *(subprocess.Popen([programs["slurmd"], "-D", "-N", name]) for name in ("one", "two")),
+    ]
     for name in ("sbatch", "squeue", "scancel"):
         (bench.root / "bin" / name).unlink()
-    idle = subprocess.run(
-        ["sinfo", "--noheader", "--states=idle", "--format=%D"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.split()
-    if sum(map(int, idle)) < 2:
-        pytest.skip("Slurm has no two idle nodes")
+    bench.wait(lambda: idle_nodes() == 2, seconds=60)
+    yield
+    for server in reversed(servers):
+        server.terminate()
+        server.wait(20)
+
+
+def idle_nodes() -> int:
+    words = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    return sum(map(int, found.stdout.split()))
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_job_of_two_nodes_of_slurm(bench):
     words = [
         "--config=slurm",
         "--config.nodes=2",
