@@ -97,22 +97,30 @@ def test_a_run_goes_on_where_nobody_reads_what_it_says(tiny: Tiny) -> None:
 
 
 @pytest.mark.slow
-def test_other_text_under_one_name_is_refused_by_all(tiny: Tiny) -> None:
-    """The vocabulary is to be trained on it: its name has the text's fingerprint."""
+@pytest.mark.parametrize("what", ["text", "vocabulary"])
+def test_other_files_under_one_name_are_refused_by_all(tiny: Tiny, what: str) -> None:
+    """A text on which a vocabulary is to be trained, whose name has its fingerprint; or that."""
+    macros: dict[str, object] = {"CORPUS": "text.txt", "VOCABULARY": None, "VOCAB_SIZE": 200}
+    said = "the text (or its vocabulary) of process(es) 1 is not that of"
+    if what == "vocabulary":
+        macros = {"VOCABULARY": "vocab.txt"}
+        said = "the content of the vocabulary (VOCABULARY, or what it was made of) of process(es) 1"
     coordinator, watch = emulators.free_port(), emulators.free_port()
-    command = tiny.flags("run", CORPUS="text.txt", VOCABULARY=None, VOCAB_SIZE=200)
+    command = tiny.flags("run", **macros)
     started = []
     for n in range(2):
         folder = tiny.root / f"host{n}"
         folder.mkdir()
         write_text(folder / "text.txt", 60 + n)
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", f"c{n}"]
+        (folder / "vocab.txt").write_text("\n".join(words) + "\n")
         joining = [
             *("--distributed", f"--coordinator_address=127.0.0.1:{coordinator}"),
             *(f"--watch_port={watch}", "--num_processes=2", f"--process_id={n}"),
         ]
         started.append(tiny.start([*command, *joining], prefix=["env", "-C", str(folder)]))
     for result in finish(*started, status=1):
-        assert "the text (or its vocabulary) of process(es) 1 is not that of" in result.err
+        assert said in result.err
 
 
 @pytest.mark.slow
