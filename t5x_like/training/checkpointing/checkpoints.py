@@ -10,7 +10,7 @@ import concurrent.futures
 import dataclasses
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -20,7 +20,14 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.training.checkpointing import checksums, damage, orbax_buckets, ranking, room
+from t5x_like.training.checkpointing import (
+    checksums,
+    damage,
+    orbax_buckets,
+    ranking,
+    reading,
+    room,
+)
 from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
     abstract_arrays,
@@ -30,7 +37,6 @@ from t5x_like.training.checkpointing.checkpoint_items import (
     items_of,
     save_arguments,
 )
-from t5x_like.training.checkpointing.lazy_arrays import lazy_tree
 from t5x_like.training.checkpointing.manager import Manager
 from t5x_like.training.checkpointing.ranking import BestMetric, WantedStep, with_phase
 from t5x_like.training.hosts import multihost
@@ -39,7 +45,7 @@ from t5x_like.training.state import TrainState
 logger = logging.getLogger(__name__)
 
 Metadata = Mapping[str, Any]
-_Read = Callable[[int, Mapping[str, Any]], dict[str, Any] | None]
+_Read = Callable[[epath.Path, Mapping[str, Any]], dict[str, Any] | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,17 +110,8 @@ class Checkpoints:
         Raises:
           CheckpointError: the metadata is not readable.
         """
-        if step is not None:
-            return self._document(step)["metadata"]
-        failure: CheckpointError | None = None
-        for newest in reversed(self.steps()):
-            try:
-                return self._document(newest)["metadata"]
-            except CheckpointError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        return None
+        steps = self.steps()[::-1] if step is None else [step]
+        return self._newest_document(steps)[1]["metadata"] if steps else None
 
     def saved(self) -> dict[str, Any]:
         """The saved `steps`, and which of them is the `best`; None where that is not known."""
@@ -197,6 +194,7 @@ class Checkpoints:
         ranking.write_metrics(self.directory / str(step), with_phase(metrics, phase))
         assert self._manager is not None  # for the type checker
         self._manager.reload()
+        self._manager.remove_surplus()
 
     def save_params(self, step: int, params: Any, *, metadata: Metadata) -> None:
         """Saves parameters alone, a plain dict, for inference; a run cannot resume from them."""
@@ -213,7 +211,7 @@ class Checkpoints:
         self.prepare()
         self.wait()
         assert self._manager is not None  # for the type checker: prepare() made it
-        document = {"metadata": dict(metadata), "leaves": describe(items)}
+        document = {"step": step, "metadata": dict(metadata), "leaves": describe(items)}
         room.check(self.directory, items, step=step)
         with room.explained(self.directory):
             saved = self._manager.save(
@@ -252,10 +250,12 @@ class Checkpoints:
     def restore_latest(self, abstract_state: Callable[[int], TrainState]) -> RestoredState | None:
         """The newest undamaged step n, laid out as `abstract_state(n)`; None if nothing was saved.
 
-        Names damaged steps in the log, and moves them to `damaged/` once a good one is found.
+        Names damaged steps in the log, and moves them to `damaged/` once a good one is found. After
+        `prepare`, also removes what a run that was killed would have removed after its last save.
 
         Raises:
-          CheckpointError: the checkpoint is another model's, or all steps are damaged.
+          CheckpointError: the checkpoint is another model's, all steps are damaged, or one cannot
+            be read for another reason, which may pass.
         """
         bad: list[int] = []
         steps = self.steps()
@@ -267,6 +267,8 @@ class Checkpoints:
                 continue
             self._set_aside(bad)
             damage.make_checkable(self.directory / str(step))
+            if self._manager is not None:
+                self._manager.remove_surplus()
             tree, metadata = found
             state = dataclasses.replace(
                 abstract, params=tree["params"], ema=tree.get("ema"), **tree["training"]
@@ -285,16 +287,11 @@ class Checkpoints:
         Raises:
           CheckpointError: there is no such step, it is damaged, or it is another model's.
         """
-        return self._first_good(abstract_params, self._read, step=step)
+        return self._first_good(abstract_params, reading.items, step=step)
 
     def open_params(self, abstract_params: Any, *, step: WantedStep = None) -> RestoredState:
-        """Like `restore_params`; each parameter is a `LazyArray`, read when it is needed."""
-
-        def unread_items(step: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
-            directory = self.directory / str(step)
-            return {name: lazy_tree(directory / name, tree) for name, tree in wanted.items()}
-
-        return self._first_good(abstract_params, unread_items, step=step)
+        """Like `restore_params`; each parameter is a `LazyArray`, read again when it is needed."""
+        return self._first_good(abstract_params, reading.lazy_items, step=step)
 
     def _first_good(self, abstract_params: Any, read: _Read, *, step: WantedStep) -> RestoredState:
         candidates = self._candidates(step)
@@ -311,10 +308,8 @@ class Checkpoints:
         Raises:
           CheckpointError: there is no such step, or its metadata is damaged.
         """
-        newest = self._candidates(step)[0]
-        return abstract_arrays(
-            self._document(newest)["leaves"], item=self._item_to_infer_with(newest)
-        )
+        newest, document = self._newest_document(self._candidates(step))
+        return abstract_arrays(document["leaves"], item=self._item_to_infer_with(newest))
 
     def _candidates(self, step: WantedStep) -> list[int]:
         """The wanted step, or all steps if none is named, the newest first."""
@@ -330,7 +325,7 @@ class Checkpoints:
         return "ema" if (self.directory / str(step) / "ema").exists() else "params"
 
     def _restore_step(
-        self, step: int, wanted: Mapping[str, Any], *, read: _Read | None = None
+        self, step: int, wanted: Mapping[str, Any], *, read: _Read = reading.items
     ) -> tuple[dict[str, Any], Metadata] | None:
         """The wanted items and the metadata of a step; None, with a message, if it is damaged."""
         directory = self.directory / str(step)
@@ -346,42 +341,44 @@ class Checkpoints:
         check_leaves(str(directory), document["leaves"], leaves=describe(wanted))
         if not all(damage.is_whole(directory, f"{name}/") for name in wanted):
             return None
-        items = (read or self._read)(step, wanted)
-        return None if items is None else (items, document["metadata"])
-
-    def _read(self, step: int, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The wanted items; None, with a message, if they are unreadable and had no checksums."""
-        directory = self.directory / str(step)
-        checked = checksums.complete(directory)
-        if not checked:
-            logger.warning(
-                "Step %d of %s cannot be checked: the run ended before its checksums were saved.",
-                step,
-                self.directory,
-            )
-        items: dict[str, Any] | None = None
-        try:
-            with ocp.StandardCheckpointer() as reader:
-                items = {k: reader.restore(directory / k, tree) for k, tree in wanted.items()}
-        except Exception as error:
-            if checked:
-                raise
-            logger.warning("Skipping damaged checkpoint step %d: %s", step, error)
-        if checked:
-            return items
-        read = multihost.everywhere(
-            f"step {step} read", items is not None, timeout_s=multihost.LONG_S
-        )
-        if not read.all():
+        items = read(directory, wanted)
+        if items is None:
             return None
-        return items
+        if "training" in items:
+            try:
+                self._check_number(step, int(items["training"]["step"]))
+            except CheckpointError as error:
+                logger.warning("Skipping %s", error)
+                return None
+        return items, document["metadata"]
 
     def _document(self, step: int) -> dict[str, Any]:
         path = self.directory / str(step) / "metadata" / "metadata"
         try:
-            return checked_document(whole_files.read_json(path))
-        except (OSError, ValueError) as error:
+            document = checked_document(whole_files.read_json(path))
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
             raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
+        self._check_number(step, document.get("step", step))
+        return document
+
+    def _check_number(self, step: int, own: int) -> None:
+        """Raises CheckpointError if a folder has another number than the step that was saved."""
+        if own != step:
+            raise CheckpointError(
+                f"checkpoint {self.directory / str(step)}: its state is that of step {own}, whose "
+                "number a folder needs"
+            )
+
+    def _newest_document(self, candidates: Iterable[int]) -> tuple[int, dict[str, Any]]:
+        """The first of the steps whose document is readable; raises the first one's error."""
+        failure: CheckpointError | None = None
+        for step in candidates:
+            try:
+                return step, self._document(step)
+            except CheckpointError as error:
+                failure = failure or error
+        assert failure is not None  # for the type checker: there is a candidate
+        raise failure
 
     def _set_aside(self, steps: list[int]) -> None:
         damage.set_aside(self.directory, steps)

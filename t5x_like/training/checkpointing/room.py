@@ -57,7 +57,7 @@ def explained(directory: epath.Path) -> Iterator[None]:
     except DiskFullError:
         raise
     except Exception as error:
-        failures = [number for one in _chain(error) if (number := failure_of(one))]
+        failures = [number for one in chain(error) if (number := failure_of(one))]
         if any(number in FULL for number in failures):
             raise DiskFullError(
                 f"No room for a checkpoint in {directory}: the disk was full. {_ADVICE}"
@@ -76,7 +76,7 @@ _ADVICE = (
 )
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def chain(error: BaseException | None) -> Iterator[BaseException]:
     """An error and those behind it, which are a circle where threads raise one again."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
