@@ -34,6 +34,7 @@ def main(argv: list[str]) -> int:
     """Reads configuration, weights and tokenizer, and writes them as a run's directory."""
     args, bindings = arguments.parse(_parser(), argv)
 
+    from t5x_like.core.buckets import staging
     from t5x_like.interop import t5x_arrays
     from t5x_like.interop.hugging_face.files import hub, kept_files
     from t5x_like.interop.tokenizers import from_files
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
     from t5x_like.vocabularies import loading
 
     saved_model.check_new(args.target)
-    source, name = Path(args.source), Path(args.source).absolute().name
+    source, name = staging.fetched(args.source), Path(args.source).absolute().name
     if hub.is_name(args.source):
         source, name = hub.download(args.source), args.source
     if source.is_file():
@@ -85,8 +86,8 @@ def _parser() -> argparse.ArgumentParser:
         dest="source",
         required=True,
         metavar="DIR",
-        help="the directory of a model of Hugging Face, or its name at the hub, or a checkpoint of "
-        "T5X",
+        help="the directory of a model of Hugging Face (or its name at the hub), or a checkpoint of "
+        "T5X, on a disk or in a bucket",
     )
     parser.add_argument(
         "--to", dest="target", required=True, metavar="DIR", help="a new or empty directory"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -102,10 +103,16 @@ def named(model_dir: object) -> Iterator[None]:
 
 
 def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
-    """The vocabulary the run was trained with."""
-    with tempfile.TemporaryDirectory() as local:
-        copy((model_dir / _VOCABULARY).iterdir(), epath.Path(local))
-        return loading.load(local)
+    """The vocabulary the run was trained with.
+
+    Raises:
+      ValueError, OSError: it is missing or damaged; the message names its place.
+    """
+    if not has_vocabulary(model_dir):
+        raise FileNotFoundError(
+            f"{model_dir / _VOCABULARY} is missing: the command that trains the run writes it again"
+        )
+    return loading.load(os.fspath(model_dir / _VOCABULARY))
 
 
 def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -25,7 +26,7 @@ def status_of(error: BaseException) -> int:
 
 def text_of(error: BaseException) -> str:
     """What other processes are told of an error."""
-    return str(error) if is_mendable(error) else f"{type(error).__name__}: {error}"
+    return _message(error) if is_mendable(error) else f"{type(error).__name__}: {error}"
 
 
 def show(error: BaseException) -> None:
@@ -33,9 +34,18 @@ def show(error: BaseException) -> None:
     if isinstance(error, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
     elif is_mendable(error):
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_message(error)}", file=sys.stderr)
     else:
         traceback.print_exception(error)
+
+
+def _message(error: BaseException) -> str:
+    """An error as a user reads it: what lies in a bucket has its address there."""
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        return str(error)  # of this disk, such as that it is full
+    from t5x_like.core.buckets import staging
+
+    return staging.as_known(str(error))
 
 
 def _is_ours(error: BaseException) -> bool:

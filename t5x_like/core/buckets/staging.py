@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,6 +61,11 @@ def address(path: Path) -> str | None:
 def known_as(path: Path) -> str:
     """What a user calls a place: its address if it is a copy."""
     return address(path) or str(path)
+
+
+def as_known(text: str) -> str:
+    """A text with addresses in place of the paths of their copies."""
+    return re.sub(rf"{re.escape(str(folder()))}/(\w[\w+-]*)/", r"\1://", text)
 
 
 def fetched(named: str | os.PathLike) -> Path:
@@ -188,7 +194,7 @@ def clear(directory: Path) -> None:
     if not _remove_unused(directory):
         raise StorageInUseError(
             f"{address(directory)} has changed, and another process of this host uses its earlier "
-            f"content in {directory}: end that process first"
+            "content: end that process first"
         )
 
 
