@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="source",
         required=True,
         metavar="DIR",
-        help="the directory of a model of Hugging Face (or its name at the hub), or a checkpoint of "
+        help="the directory of a model of Hugging Face (or its name at the hub) or a checkpoint of "
         "T5X, on a disk or in a bucket",
     )
     parser.add_argument(
