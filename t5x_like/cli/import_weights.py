@@ -86,8 +86,8 @@ def _parser() -> argparse.ArgumentParser:
         dest="source",
         required=True,
         metavar="DIR",
-        help="the directory of a model of Hugging Face, or its name at the hub, or a checkpoint of "
-        "T5X",
+        help="the directory of a model of Hugging Face (or its name at the hub) or a checkpoint of "
+        "T5X, on a disk or in a bucket",
     )
     parser.add_argument(
         "--to", dest="target", required=True, metavar="DIR", help="a new or empty directory"

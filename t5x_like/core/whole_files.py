@@ -139,13 +139,16 @@ def with_lasting_names(text: str) -> str:
 
 def error_number(error: BaseException | None) -> int | None:
     """The number in `ADVICE` of the error of the system that an error is, tells of, or follows."""
+    return next((found for one in chain(error) if (found := _number(one)) in ADVICE), None)
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those that it follows, which are a circle where threads raise one again."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
-        seen.add(id(error))  # threads that raise one error again make circles of causes
-        if (number := _number(error)) in ADVICE:
-            return number
+        seen.add(id(error))
+        yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return None
 
 
 def refusal(error: OSError, *, otherwise: str = "") -> str:

@@ -116,8 +116,16 @@ def named(model_dir: object) -> Iterator[None]:
 
 
 def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
-    """The vocabulary the run was trained with."""
-    return loading.load(str(model_dir / _VOCABULARY))
+    """The vocabulary the run was trained with.
+
+    Raises:
+      ValueError, OSError: it is missing or damaged; the message names its place.
+    """
+    if not has_vocabulary(model_dir):
+        raise FileNotFoundError(
+            f"{model_dir / _VOCABULARY} is missing: the command that trains the run writes it again"
+        )
+    return loading.load(os.fspath(model_dir / _VOCABULARY))
 
 
 def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:

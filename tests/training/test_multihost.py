@@ -234,6 +234,56 @@ def test_processes_agree_and_name_who_is_missing(tmp_path: Path) -> None:
     assert "process 0 has 'nothing', process 1 'é'" in second["longer"]
 
 
+READING = """
+import argparse, json, logging, shutil, sys
+import jax
+parser = argparse.ArgumentParser()
+parser.add_argument("directory")
+for name in ("--process", "--processes", "--port"):
+    parser.add_argument(name, type=int)
+flags = parser.parse_args()
+jax.distributed.initialize(f"localhost:{flags.port}", flags.processes, flags.process)
+sys.path.insert(0, HERE)
+import orbax.checkpoint as ocp
+import tiny_model as tiny
+from t5x_like.training.checkpointing.checkpoints import CheckpointError, Checkpoints
+from t5x_like.training.hosts import multihost
+
+program = tiny.build(None, tiny.layout(data=2))
+checkpoints, state = Checkpoints(flags.directory), program.init(jax.random.key(0))
+for n in (1, 2):
+    state, _ = tiny.run(program, tiny.layout(data=2), 1, state=state)
+    checkpoints.save(n, state, metadata={})
+checkpoints.close()
+read = ocp.Checkpointer.restore
+
+def found(error):
+    def fail(self, directory, *args, **options):
+        if flags.process == 1 and directory.parent.name == "2" and error:
+            raise error
+        return read(self, directory, *args, **options)
+
+    ocp.Checkpointer.restore = fail
+    try:
+        return Checkpoints(flags.directory).restore_latest(lambda _: program.abstract_state).step
+    except (CheckpointError, multihost.ProcessError) as failure:
+        return str(failure)
+
+errors = (None, OSError(5, "Input/output error"), ValueError("DATA_LOSS: of one process"), None)
+print(json.dumps({"found": [found(error) for error in errors]}))
+"""
+
+
+@pytest.mark.slow
+def test_processes_take_the_same_step_where_one_of_them_cannot_read(tmp_path: Path) -> None:
+    script = READING.replace("HERE", repr(str(HERE)))
+    results = together(["-c", script, str(tmp_path)], devices=1)
+    (first, second) = (one["found"] for one in results)
+    assert first[1].startswith(f"process(es) 1 cannot read step 2 of {tmp_path}: see their logs")
+    assert second[1].startswith(f"Step 2 of {tmp_path}: params cannot be read: OSError: [Errno 5]")
+    assert [first[0], *first[2:]] == [second[0], *second[2:]] == [2, 1, 1]
+
+
 def test_one_process_waits_for_nobody(tmp_path: Path) -> None:
     multihost.barrier("alone")
     multihost.check_shared(tmp_path / "not made")

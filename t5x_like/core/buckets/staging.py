@@ -194,7 +194,7 @@ def clear(directory: Path) -> None:
     if not _remove_unused(directory):
         raise StorageInUseError(
             f"{address(directory)} has changed, and another process of this host uses its earlier "
-            f"content in {directory}: end that process first"
+            "content: end that process first"
         )
 
 

@@ -44,14 +44,12 @@ def describe(items: Mapping[str, Any]) -> dict[str, list]:
     }
 
 
-def checked_document(document: dict[str, Any], *, step: int) -> dict[str, Any]:
+def checked_document(document: dict[str, Any]) -> dict[str, Any]:
     """The JSON of a step, which has the run's `metadata` and the result of `describe` as `leaves`.
 
     Raises:
-      ValueError: it has not, or it is that of another step. Earlier versions did not say of which.
+      ValueError: it has not.
     """
-    if (saved := document.get("step", step)) != step:
-        raise ValueError(f"it is that of step {saved}, whose folder was copied or renamed")
     metadata, leaves = document.get("metadata"), document.get("leaves")
     if not isinstance(metadata, dict) or not isinstance(leaves, dict):
         raise ValueError("it has no metadata, or names no arrays")

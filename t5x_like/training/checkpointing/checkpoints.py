@@ -10,7 +10,7 @@ import concurrent.futures
 import dataclasses
 import errno
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -20,7 +20,14 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.training.checkpointing import checksums, damage, orbax_buckets, ranking, room
+from t5x_like.training.checkpointing import (
+    checksums,
+    damage,
+    orbax_buckets,
+    ranking,
+    reading,
+    room,
+)
 from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
     abstract_arrays,
@@ -30,10 +37,8 @@ from t5x_like.training.checkpointing.checkpoint_items import (
     items_of,
     save_arguments,
 )
-from t5x_like.training.checkpointing.lazy_arrays import lazy_tree
 from t5x_like.training.checkpointing.manager import Manager
 from t5x_like.training.checkpointing.ranking import BestMetric, WantedStep, with_phase
-from t5x_like.training.checkpointing.reading import read_items
 from t5x_like.training.hosts import multihost
 from t5x_like.training.state import TrainState
 
@@ -105,9 +110,7 @@ class Checkpoints:
         Raises:
           CheckpointError: the metadata is not readable.
         """
-        if step is not None:
-            return self._document(step)["metadata"]
-        steps = self.steps()[::-1]
+        steps = self.steps()[::-1] if step is None else [step]
         return self._newest_document(steps)[1]["metadata"] if steps else None
 
     def saved(self) -> dict[str, Any]:
@@ -190,6 +193,7 @@ class Checkpoints:
         ranking.write_metrics(self.directory / str(step), with_phase(metrics, phase))
         assert self._manager is not None  # for the type checker
         self._manager.reload()
+        self._manager.remove_surplus()
 
     def save_params(self, step: int, params: Any, *, metadata: Metadata) -> None:
         """Saves parameters alone, a plain dict, for inference; a run cannot resume from them."""
@@ -245,10 +249,12 @@ class Checkpoints:
     def restore_latest(self, abstract_state: Callable[[int], TrainState]) -> RestoredState | None:
         """The newest undamaged step n, laid out as `abstract_state(n)`; None if nothing was saved.
 
-        Names damaged steps in the log, and moves them to `damaged/` once a good one is found.
+        Names damaged steps in the log, and moves them to `damaged/` once a good one is found. After
+        `prepare`, also removes what a run that was killed would have removed after its last save.
 
         Raises:
-          CheckpointError: the checkpoint is another model's, or all steps are damaged.
+          CheckpointError: the checkpoint is another model's, all steps are damaged, or one cannot
+            be read for another reason, which may pass.
         """
         bad: list[int] = []
         steps = self.steps()
@@ -259,8 +265,9 @@ class Checkpoints:
                 bad.append(step)
                 continue
             self._set_aside(bad)
-            self._remove_surplus()
             damage.make_checkable(self.directory / str(step))
+            if self._manager is not None:
+                self._manager.remove_surplus()
             tree, metadata = found
             state = dataclasses.replace(
                 abstract, params=tree["params"], ema=tree.get("ema"), **tree["training"]
@@ -279,15 +286,11 @@ class Checkpoints:
         Raises:
           CheckpointError: there is no such step, it is damaged, or it is another model's.
         """
-        return self._first_good(abstract_params, read_items, step=step)
+        return self._first_good(abstract_params, reading.items, step=step)
 
     def open_params(self, abstract_params: Any, *, step: WantedStep = None) -> RestoredState:
-        """Like `restore_params`; each parameter is a `LazyArray`, read when it is needed."""
-
-        def unread_items(step: epath.Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
-            return {name: lazy_tree(step / name, tree) for name, tree in wanted.items()}
-
-        return self._first_good(abstract_params, unread_items, step=step)
+        """Like `restore_params`; each parameter is a `LazyArray`, read again when it is needed."""
+        return self._first_good(abstract_params, reading.lazy_items, step=step)
 
     def _first_good(self, abstract_params: Any, read: _Read, *, step: WantedStep) -> RestoredState:
         candidates = self._candidates(step)
@@ -321,7 +324,7 @@ class Checkpoints:
         return "ema" if (self.directory / str(step) / "ema").exists() else "params"
 
     def _restore_step(
-        self, step: int, wanted: Mapping[str, Any], *, read: _Read | None = None
+        self, step: int, wanted: Mapping[str, Any], *, read: _Read = reading.items
     ) -> tuple[dict[str, Any], Metadata] | None:
         """The wanted items and the metadata of a step; None, with a message, if it is damaged."""
         directory = self.directory / str(step)
@@ -337,39 +340,50 @@ class Checkpoints:
         check_leaves(str(directory), document["leaves"], leaves=describe(wanted))
         if not all(damage.is_whole(directory, f"{name}/") for name in wanted):
             return None
-        items = (read or read_items)(directory, wanted)
-        return None if items is None else (items, document["metadata"])
-
-    def _newest_document(self, steps: Sequence[int]) -> tuple[int, dict[str, Any]]:
-        """The first step whose metadata is readable; raises the error of the first if none is."""
-        failure: CheckpointError | None = None
-        for step in steps:
+        items = read(directory, wanted)
+        if items is None:
+            return None
+        if "training" in items:
             try:
-                return step, self._document(step)
+                self._check_number(step, int(items["training"]["step"]))
             except CheckpointError as error:
-                failure = failure or error
-        assert failure is not None, "steps are given"
-        raise failure
+                logger.warning("Skipping %s", error)
+                return None
+        return items, document["metadata"]
 
     def _document(self, step: int) -> dict[str, Any]:
         path = self.directory / str(step) / "metadata" / "metadata"
         try:
-            return checked_document(whole_files.read_json(path), step=step)
-        except (OSError, ValueError) as error:
+            document = checked_document(whole_files.read_json(path))
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
             raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
+        self._check_number(step, document.get("step", step))
+        return document
+
+    def _check_number(self, step: int, own: int) -> None:
+        """Raises CheckpointError if a folder has another number than the step that was saved."""
+        if own != step:
+            raise CheckpointError(
+                f"checkpoint {self.directory / str(step)}: its state is that of step {own}, whose "
+                "number a folder needs"
+            )
+
+    def _newest_document(self, candidates: Iterable[int]) -> tuple[int, dict[str, Any]]:
+        """The first of the steps whose document is readable; raises the first one's error."""
+        failure: CheckpointError | None = None
+        for step in candidates:
+            try:
+                return step, self._document(step)
+            except CheckpointError as error:
+                failure = failure or error
+        assert failure is not None  # for the type checker: there is a candidate
+        raise failure
 
     def _set_aside(self, steps: list[int]) -> None:
         damage.set_aside(self.directory, steps)
         if self._manager is not None and steps:
             # The manager still counts them, and declines to save a step that is not after them.
             self._manager.reload()
-
-    def _remove_surplus(self) -> None:
-        """Removes the steps that Orbax would have, had the run not been killed before."""
-        if self._manager is not None:
-            for step in ranking.surplus(self.directory, self.steps(), self.best, keep=self._keep):
-                logger.info("Removes step %d, which is neither new nor the best.", step)
-                self._manager.delete(step)
 
     def _finish(self, manager: Manager, step: int) -> None:
         """Waits in the background for the commit, and writes this process's checksums."""

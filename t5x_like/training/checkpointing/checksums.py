@@ -137,7 +137,7 @@ def _files(directory: epath.Path, prefix: str = "") -> Iterator[str]:
 
 def _digest(path: epath.Path, algorithm: str) -> hashlib._Hash:
     digest = hashlib.new(algorithm)
-    with path.open("rb") as file:
+    with whole_files.naming(path), path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest

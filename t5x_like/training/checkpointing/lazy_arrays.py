@@ -42,6 +42,17 @@ class LazyArray:
         Raises:
           CheckpointError, OSError: it cannot be read.
         """
+        try:
+            return self.restored()
+        except OSError:
+            raise
+        except Exception as error:  # Orbax raises whatever its parts raise
+            raise CheckpointError(
+                f"{'/'.join(self.path)} of {self.directory} cannot be read: {error!r}"
+            ) from error
+
+    def restored(self) -> jax.Array:
+        """Like `read`, with Orbax's own errors; ValueError if the item has no such array."""
         wanted: Any = self.abstract
         for key in reversed(self.path):
             wanted = {key: wanted}
@@ -50,18 +61,13 @@ class LazyArray:
             restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
             partial_restore=True,
         )
-        try:
-            with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-                found = reader.restore(self.directory, args=arguments)
-        except OSError:
-            raise
-        except Exception as error:  # Orbax raises whatever its parts raise
-            raise CheckpointError(
-                f"{'/'.join(self.path)} of {self.directory} cannot be read: {error!r}"
-            ) from error
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+            found = reader.restore(self.directory, args=arguments)
         gc.collect(1)  # Young reference cycles of Orbax hold the arrays that were read before.
         for key in self.path:
             found = found[key]
+        if not isinstance(found, jax.Array):  # Orbax gives back what was asked for
+            raise ValueError(f"{'/'.join(self.path)} is not there")
         return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

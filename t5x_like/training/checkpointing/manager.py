@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
@@ -11,6 +12,8 @@ import orbax.checkpoint as ocp
 from t5x_like.training.checkpointing import quiet_saves
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 
+logger = logging.getLogger(__name__)
+
 _SECONDS = 0.05
 
 
@@ -19,6 +22,7 @@ class Manager(ocp.CheckpointManager):
 
     There the process waits for the others before it raises, and they wait for its part of the step.
     `_wait_for_checkpointers` is private to Orbax: if a release does not call it, the wait is back.
+    So is `_get_old_steps_to_remove`: the steps that its policy does not keep.
     """
 
     _failure: BaseException | None = None
@@ -38,6 +42,18 @@ class Manager(ocp.CheckpointManager):
     def is_stuck(self) -> bool:
         """Whether its threads wait for processes that wait for this one."""
         return self._failure is not None and jax.process_count() > 1
+
+    def remove_surplus(self) -> None:
+        """Removes the steps that are not to be kept; all processes call it.
+
+        Orbax does so after a save alone: a run that is killed in between leaves a step too many.
+        """
+        for step in self._get_old_steps_to_remove():
+            if jax.process_index() == 0:
+                logger.warning(
+                    "Removes step %d of %s: those to keep are others.", step, self.directory
+                )
+            self.delete(step)
 
     def finish(self, step: int) -> None:
         """Waits until a step is saved.

@@ -1,4 +1,4 @@
-"""What Orbax and TensorStore print of errors of a save, which they also raise: left out.
+"""What Orbax and TensorStore print of errors that they also raise, of saves and reads: left out.
 
 The error that ends a run is to be the last line, without their tracebacks before and after it.
 `T5X_LIKE_TRACEBACK` leaves everything as it is.
@@ -31,7 +31,10 @@ def quieten() -> None:
         # TensorStore's threads bring results to a loop that Orbax has closed after an error. No
         # other caller of this function is without a frame of Python.
         trace = unraisable.exc_traceback
-        if trace is None or trace.tb_frame.f_code.co_name != "call_soon_threadsafe":
+        from_thread = trace and trace.tb_frame.f_code.co_name == "call_soon_threadsafe"
+        # What Orbax read at the same time as the part that failed is left where it was.
+        code = getattr(unraisable.object, "cr_code", None)
+        if not from_thread and not (code and "orbax" in code.co_filename):
             shown(unraisable)
 
     sys.unraisablehook = show

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import jax
@@ -125,24 +125,6 @@ def _known_metrics(directory: epath.Path) -> dict[str, float]:
     except ValueError as error:
         logger.warning("Step %s has no rank: %s", directory.name, error)
         return {}
-
-
-def surplus(
-    directory: epath.Path, steps: Sequence[int], best: BestMetric, *, keep: int
-) -> list[int]:
-    """The saved steps, of ascending ones, that are neither among the newest `keep` nor the best.
-
-    All processes call it; the first, which reads the metrics, decides.
-    """
-    mine: list[int] = []
-    if jax.process_index() == 0:
-        ranks = {step: best.rank(_known_metrics(directory / str(step))) for step in steps}
-        kept = {*steps[-keep:]}
-        if ranks and len(lowest := min(ranks.values())) > 1:
-            kept |= {step for step in steps if ranks[step] == lowest}
-        mine = [step for step in steps if step not in kept]
-    found: list[int] = json.loads(multihost.from_first_process("surplus steps", json.dumps(mine)))
-    return found
 
 
 def saved_metrics(directory: epath.Path) -> dict[str, float]:

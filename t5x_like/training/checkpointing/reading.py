@@ -1,77 +1,144 @@
-"""The arrays of a step, as Orbax reads them; which of its errors say that the files are damaged."""
+"""Reads a step's items, and tells damage, for which there are other steps, from what may pass."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
+import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
 from t5x_like.core import whole_files
-from t5x_like.training.checkpointing import checksums
+from t5x_like.training.checkpointing import checksums, quiet_saves
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+from t5x_like.training.checkpointing.lazy_arrays import LazyArray, lazy_tree
 from t5x_like.training.hosts import multihost
 
 logger = logging.getLogger(__name__)
 
-_OF_FILES = (AttributeError, EOFError, LookupError, TypeError, ValueError)
-"""What parsers raise about what they read; the shapes were compared with the model's before."""
-_OF_THE_MOMENT = (
-    "ABORTED",
-    "CANCELLED",
-    "DEADLINE_EXCEEDED",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "UNAUTHENTICATED",
-    "UNAVAILABLE",
+_GOOD, _DAMAGED, _FAILED = range(3)
+_OF_CONTENT = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    FileNotFoundError,
+    IsADirectoryError,
+    LookupError,
+    NotADirectoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
 )
-"""TensorStore's words for what may be gone when it is tried again."""
-_LONGEST = 300
+"""What Orbax raises where files have another content than it wrote: its parts check little."""
+_OF_SYSTEM = re.compile(
+    r"\[OS error|\b(ABORTED|CANCELLED|DEADLINE_EXCEEDED|INTERNAL|PERMISSION_DENIED|"
+    r"RESOURCE_EXHAUSTED|UNAUTHENTICATED|UNAVAILABLE|UNKNOWN):"
+)
+"""Parts of TensorStore's errors, all ValueErrors, of disks, networks and rights."""
+_DETAILS = re.compile(r"\s+\[(source locations|tensorstore_spec)|\n")
+_LINE = 400
 
 
-def read_items(step: epath.Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The wanted items of a step, whose processes agree; None, with a message, if one is damaged.
+def items(step: epath.Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The wanted items; None, with a message, if they are damaged. All processes call it.
+
+    Args:
+      step: the directory of a step whose files fit their checksums, as far as it has any.
+      wanted: {item: abstract tree}.
 
     Raises:
-      Exception: of Orbax, about what is not in the files: memory, permissions, the network.
+      CheckpointError: they cannot be read, which may pass: this says nothing of the files.
+      ProcessError: another process cannot read them.
     """
+    return _judged(step, wanted, _restored)
+
+
+def lazy_items(step: epath.Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Like `items`, of `LazyArray`; each array is read once, as only this finds all damage."""
+    return _judged(step, wanted, _opened)
+
+
+def _restored(item: epath.Path, tree: Any) -> Any:
+    # Each process alone: where one fails, Orbax would let the others wait for it.
+    me = jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me})
+    with ocp.StandardCheckpointer(multiprocessing_options=alone) as reader:
+        return reader.restore(item, tree)
+
+
+def _opened(item: epath.Path, tree: Any) -> Any:
+    opened = lazy_tree(item, tree)
+    for leaf in jax.tree.leaves(opened, is_leaf=lambda one: isinstance(one, LazyArray)):
+        leaf.restored()
+    return opened
+
+
+def _judged(
+    step: epath.Path, wanted: Mapping[str, Any], read: Callable[[epath.Path, Any], Any]
+) -> dict[str, Any] | None:
+    """What is read of a step; None, in all processes, if it is damaged for one of them."""
+    quiet_saves.quieten()
     if not checksums.complete(step):
         logger.warning(
             "Step %s of %s cannot be checked: the run ended before its checksums were saved.",
             step.name,
             step.parent,
         )
-    items: dict[str, Any] | None = None
-    try:
-        with ocp.StandardCheckpointer() as reader:
-            items = {name: reader.restore(step / name, tree) for name, tree in wanted.items()}
-    except Exception as error:
-        if not tells_of_damage(error):
-            raise
-        said = " ".join(str(error).split())
-        logger.warning(
-            "Skipping damaged checkpoint step %s of %s: Orbax cannot read it (%s: %s)",
-            step.name,
-            step.parent,
-            type(error).__name__,
-            said if len(said) <= _LONGEST else f"{said[:_LONGEST]}...",
-        )
-    read = multihost.everywhere(
-        f"step {step.name} read", items is not None, timeout_s=multihost.LONG_S
+    found: dict[str, Any] = {}
+    failure: Exception | None = None
+    for name, tree in wanted.items():
+        try:
+            found[name] = _twice(functools.partial(read, step / name, tree))
+        except Exception as error:  # Orbax raises whatever its parts raise
+            failure = error
+            where = f"{name} cannot be read: {_line(error)}"
+            break
+    state = _GOOD if failure is None else _DAMAGED if _is_damage(failure, step) else _FAILED
+    states = multihost.gathered(
+        f"step {step.name} read", np.array(state), timeout_s=multihost.LONG_S
     )
-    return items if read.all() else None
+    if state == _FAILED:
+        raise CheckpointError(
+            f"Step {step.name} of {step.parent}: {where}. This may pass, so no older step is taken "
+            "in its place: run the same command again, or move the step elsewhere"
+        ) from failure
+    if (states == _FAILED).any():
+        failed = ", ".join(map(str, np.flatnonzero(states == _FAILED)))
+        raise multihost.ProcessError(
+            f"process(es) {failed} cannot read step {step.name} of {step.parent}: see their logs"
+        )
+    if state == _DAMAGED:
+        logger.warning(
+            "Skipping damaged checkpoint step %s of %s: %s", step.name, step.parent, where
+        )
+    return found if (states == _GOOD).all() else None
 
 
-def tells_of_damage(error: BaseException) -> bool:
-    """Whether an error of reading says that the files are not what was saved.
+def _twice(read: Callable[[], Any]) -> Any:
+    """Reads once more where it fails: bits that flip on their way are others the next time."""
+    with contextlib.suppress(*_OF_CONTENT):
+        return read()
+    return read()
 
-    Another attempt may do without all others: a good step is not to be passed over for them.
-    """
-    if whole_files.error_number(error) is not None:
-        return False
-    if isinstance(error, FileNotFoundError):
-        return True
-    if not isinstance(error, _OF_FILES):
-        return False
-    return not any(word in str(error) for word in _OF_THE_MOMENT)
+
+def _is_damage(error: BaseException, step: epath.Path) -> bool:
+    """Whether an error is about the content of files, which stays, and not about reading them."""
+    every = [*whole_files.chain(error)]
+    passing = any(
+        isinstance(one, OSError | MemoryError) and not isinstance(one, _OF_CONTENT) for one in every
+    )
+    of_system = any(_OF_SYSTEM.search(str(one)) for one in every)
+    return isinstance(error, _OF_CONTENT) and not passing and not of_system and step.exists()
+
+
+def _line(error: BaseException) -> str:
+    """An error in one line, without the details of TensorStore."""
+    text = _DETAILS.split(str(error), maxsplit=1)[0][:_LINE]
+    return f"{type(error).__name__}: {text}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,46 @@ import numpy as np
 import pytest
 import tiny_model as tiny
 from etils import epath
-from saved_steps import flip_a_bit, program, truncate, weight_file
 
+from t5x_like.training import step
 from t5x_like.training.checkpointing import checksums
 from t5x_like.training.checkpointing.checkpoints import CheckpointError, Checkpoints
 from t5x_like.training.optimization import optimizers, schedules
+
+
+@functools.cache
+def program() -> step.Program:
+    tx = optimizers.adafactor(schedules.rsqrt(), min_dim_size_to_factor=4)
+    return tiny.build(tx, tiny.layout(data=4, tensor=2), ema_decay=0.9)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """Steps 1, 2 and 3 of a run, with a metadata entry each."""
+    where = tiny.layout(data=4, tensor=2)
+    state = program().init(jax.random.key(0))
+    checkpoints = Checkpoints(tmp_path)
+    for n in (1, 2, 3):
+        state, _ = tiny.run(program(), where, 1, state=state)
+        checkpoints.save(n, state, metadata={"position": n})
+    checkpoints.close()
+    return tmp_path
+
+
+def weight_file(directory: Path, step: int, item: str = "params") -> Path:
+    """The largest file of a step's item."""
+    files = [p for p in (directory / str(step) / item).rglob("*") if p.is_file()]
+    return max(files, key=lambda p: p.stat().st_size)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
 
 
 @pytest.mark.slow
@@ -90,25 +128,6 @@ def test_the_best_is_of_the_last_phase_that_was_evaluated(tmp_path: Path) -> Non
     assert kept == [[1], [1, 2], [1, 3], [4], [4, 5]]
 
 
-def test_what_a_kill_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
-    """Orbax removes a step after it has committed the next: a kill may come between."""
-    state = program().init(jax.random.key(0))
-    undisturbed = Checkpoints(tmp_path, keep=5)
-    for n, loss in {1: 3.0, 2: 1.0, 3: 2.0, 4: 1.5, 5: 4.0}.items():
-        undisturbed.save(n, state, metadata={}, metrics={"a/loss": loss})
-    undisturbed.close()
-    reader = Checkpoints(tmp_path, keep=2)
-    assert reader.restore_params(program().abstract_state.params).step == 5
-    assert reader.steps() == [1, 2, 3, 4, 5], "who does not train removes nothing"
-    again = Checkpoints(tmp_path, keep=2)
-    again.prepare()
-    assert again.restore_latest(lambda _: program().abstract_state) is not None
-    again.save(6, state, metadata={}, metrics={"a/loss": 9.0})
-    assert again.saved() == {"steps": [2, 4, 5], "best": 2}
-    again.close()
-    assert again.saved() == {"steps": [2, 5, 6], "best": 2}
-
-
 @pytest.mark.slow
 def test_a_declined_save_is_an_error(saved: Path) -> None:
     state = program().init(jax.random.key(0))
@@ -116,6 +135,39 @@ def test_a_declined_save_is_an_error(saved: Path) -> None:
     with pytest.raises(CheckpointError, match=r"declined to save step 3 .* steps \[1, 2, 3\]"):
         checkpoints.save(3, state, metadata={})
     checkpoints.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda directory: flip_a_bit(weight_file(directory, 3)),
+        lambda directory: flip_a_bit(weight_file(directory, 3, "training")),
+        lambda directory: truncate(weight_file(directory, 3, "ema")),
+        lambda directory: weight_file(directory, 3).unlink(),
+        lambda directory: shutil.rmtree(directory / "3" / "training"),
+        lambda directory: truncate(directory / "3" / "metadata" / "metadata"),
+        lambda directory: (directory / "3" / "checksums.0of1.json").write_text("{"),
+    ],
+    ids=["params", "training", "ema", "deleted", "item", "metadata", "checksums"],
+)
+def test_a_damaged_step_is_passed_over(
+    saved: Path, damage: Callable[[Path], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(saved)
+    checkpoints = Checkpoints(saved)
+    with caplog.at_level(logging.WARNING):
+        restored = checkpoints.restore_latest(lambda _: program().abstract_state)
+    assert restored is not None
+    assert (restored.step, restored.metadata) == (2, {"position": 2})
+    assert "damaged checkpoint step 3" in caplog.text
+    assert len(list((saved / "damaged").glob("3-*"))) == 1
+    state, _ = tiny.run(program(), tiny.layout(data=4, tensor=2), 1, state=restored.state)
+    checkpoints.save(3, state, metadata={"position": 3})
+    checkpoints.close()
+    again = Checkpoints(saved).restore_latest(lambda _: program().abstract_state)
+    assert again is not None
+    assert again.step == 3
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"loss": "low"}', "[" * 10**5])
