@@ -25,7 +25,7 @@ from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.health.bad_steps import BadStepError
 from t5x_like.training.health.rolling_back import RollBacks
-from t5x_like.training.hosts import code_version, inventory
+from t5x_like.training.hosts import code_version, environments, inventory
 from t5x_like.training.hosts.agreement import agree
 from t5x_like.training.logs.ledger import Ledger
 from t5x_like.training.logs.run_log import RunLog
@@ -109,7 +109,8 @@ def _config_text(run: Run) -> tuple[str, list[str]]:
 
 
 def agree_on(run: Run, config: str) -> None:
-    """Raises ProcessError if processes have other configurations or other code; all call it."""
+    """Raises ProcessError if processes have other environments, configurations or code."""
+    environments.compare()
     agree("the configuration", config.splitlines())
     agree("the code", [*code_version.lines(_modules(run, config))])
 

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 
 import emulators
@@ -72,15 +74,35 @@ def test_ports_in_use_are_named_with_their_flags() -> None:
             _, said = first.communicate(timeout=60)
         assert f"port {port}, over which processes watch each other" in said
         assert "--watch_port" in said
-        taken.settimeout(60)
+    joining.check_free(port)
+
+
+@pytest.mark.parametrize("program", ["silent", "talking", "closing"])
+def test_another_program_at_the_port_is_not_taken_for_process_0(program: str) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while program != "silent":
+                    stranger, _ = taken.accept()
+                    if program == "talking":
+                        stranger.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    stranger.close()
+
+        threading.Thread(target=answer, daemon=True).start()
         with started(port, of=2, n=1) as second:
-            connection, _ = taken.accept()
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             _, said = second.communicate(timeout=60)
-            connection.close()
         assert f"what listens at 127.0.0.1:{port} is not process 0" in said
         assert "--watch_port" in said
-    joining.check_free(port)
+        taken.shutdown(socket.SHUT_RDWR)
+
+
+def test_nobody_is_lost_while_all_wait_for_the_last(start: Start) -> None:
+    """Longer than processes that train may be silent."""
+    first, second = start(0, of=3), start(1, of=3)
+    time.sleep(6)
+    joined(first, second, start(2, of=3))
 
 
 def order(process: subprocess.Popen[str], text: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,11 +17,12 @@ from t5x_like.training.hosts.multihost import ProcessError
 
 _VARIABLES = ("LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "XLA_FLAGS")
 _OF_ONE_HOST = re.compile(
-    "address|cache|collectives|default_device|devices|device_count|dump|explain|frames|jax_platform"
+    "address|cache|default_device|devices|device_count|dump|explain|frames|jax_platform"
     "|locations|log|pprint|profil|socket|timeout|trac|url|verbose|xla_backend"
 )
 """Options that may differ: where a host keeps, shows and looks for things. Devices are counted."""
 _KEY = "t5x_like/environment"
+_SECONDS = 600
 
 
 def lines(num_processes: int) -> list[str]:
@@ -29,21 +32,32 @@ def lines(num_processes: int) -> list[str]:
         if not _OF_ONE_HOST.search(name):
             found.append(f"{name.upper()}={getattr(value, 'name', value)}")
     for name in _VARIABLES:
-        options = shlex.split(os.environ.get(name, ""))
+        options = shlex.split(_content(os.environ.get(name, "")))
         found += sorted(f"{name} {one}" for one in options if not _OF_ONE_HOST.search(one))
     return found
 
 
-def compare(*, seconds: float) -> None:
+def _content(flags: str) -> str:
+    """Flags of XLA, or those in the file that is named in their place."""
+    if not flags or flags.lstrip().startswith("-") or not (file := Path(flags)).is_file():
+        return flags
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+@functools.cache
+def compare() -> None:
     """Raises an error in all processes, which JAX has connected, if their environments differ.
 
-    Over the coordinator, not the devices: numbers of different widths would crash a collective.
+    All call it; a second call does nothing. Over the coordinator, not the devices: numbers of
+    different widths would crash a collective.
 
     Raises:
       ProcessError: it names the processes that differ from process 0, and the first difference.
     """
     state: Any = distributed.global_state
-    client, count, wait = state.client, state.num_processes, int(1000 * seconds)
+    client, count, wait = state.client, state.num_processes, 1000 * _SECONDS
+    if client is None:
+        return
     client.key_value_set(f"{_KEY}/{state.process_id}", "\n".join(lines(count)))
     if state.process_id == 0:
         texts = [client.blocking_key_value_get(f"{_KEY}/{n}", wait) for n in range(count)]

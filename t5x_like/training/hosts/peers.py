@@ -138,6 +138,8 @@ class Peers:
             ) from error
         deadline = self._loop.time() + self._start_seconds
         reminded = self._loop.time()
+        # Those who are here wait for the rest as well: nobody is lost meanwhile.
+        self._beating = self._loop.create_task(self._beat_all())
         while len(self._members) < self._count - 1:
             await asyncio.sleep(0.05)
             if self._refusal is not None:
@@ -160,7 +162,6 @@ class Peers:
                 _say(f"Waits for process(es) {_listed(missing)} of {self._count}, {left:.0f} s.")
         await self._send_all({"complete": True})
         self._complete.set()
-        self._beating = self._loop.create_task(self._beat_all())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Process 0: one connection, until it ends."""
@@ -218,9 +219,6 @@ class Peers:
     async def _connect(self) -> None:
         """Other processes: finds process 0, and listens to it until it ends."""
         reader, self._first = await self._reached()
-        hello = {"process": self._process, "host": socket.gethostname(), "count": self._count}
-        await _send(self._first, hello)
-        await self._check_welcome(reader)
         self._beating = self._loop.create_task(self._beat())
         while True:
             reason = ""
@@ -247,25 +245,15 @@ class Peers:
                 text = f"process 0 ({self._host}) is lost: {reason}. {_RESUMES}"
                 await self._end(text, exit_status.LOST)
 
-    async def _check_welcome(self, reader: asyncio.StreamReader) -> None:
-        """Raises OSError unless it is process 0 that answers: its port may be another program's."""
-        try:
-            message = _message(await asyncio.wait_for(reader.readline(), _WELCOME_SECONDS))
-        except (OSError, ValueError, TimeoutError):
-            message = {}
-        if "welcome" not in message:
-            raise OSError(
-                f"what listens at {self._host}:{self._port} is not process 0, whose log says more: "
-                "end the program that uses that port, or name another port with --watch_port, the "
-                "same on all hosts"
-            )
-
     async def _reached(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to process 0, which has answered."""
         deadline = self._loop.time() + self._start_seconds
         reminded = self._loop.time()
+        closed = 0.0
         while True:
+            begun = self._loop.time()
             try:
-                return await asyncio.open_connection(self._host, self._port)
+                reader, writer = await asyncio.open_connection(self._host, self._port)
             except OSError as error:
                 now = self._loop.time()
                 if now > deadline:
@@ -278,6 +266,39 @@ class Peers:
                     reminded = now
                     _say(f"Waits for process 0 at {self._host}:{self._port}.")
                 await asyncio.sleep(0.5)
+                continue
+            if await self._is_welcome(reader, writer):
+                return reader, writer
+            # An earlier process 0 may be at its end: its port is soon that of this run's.
+            await asyncio.sleep(0.5)
+            closed += self._loop.time() - begun
+            if closed > _WELCOME_SECONDS:
+                raise self._unknown()
+
+    async def _is_welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether process 0 answers; False if the connection closes.
+
+        Raises:
+          OSError: another program answers, or nothing comes.
+        """
+        hello = {"process": self._process, "host": socket.gethostname(), "count": self._count}
+        await _send(writer, hello)
+        try:
+            message = _message(await asyncio.wait_for(reader.readline(), _WELCOME_SECONDS))
+        except (ValueError, TimeoutError):
+            raise self._unknown() from None
+        except OSError:
+            message = {}
+        if message and not message.get("welcome"):
+            raise self._unknown()
+        return bool(message)
+
+    def _unknown(self) -> OSError:
+        return OSError(
+            f"what listens at {self._host}:{self._port} is not process 0, whose log says more: end "
+            "the program that uses that port, or name another port with --watch_port, the same on "
+            "all hosts"
+        )
 
     async def _beat(self) -> None:
         assert self._first is not None
