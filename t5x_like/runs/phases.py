@@ -98,7 +98,7 @@ class RunPhase:
         def check(ids: int, vocabulary: Vocabulary | None) -> None:
             if vocabulary is not None:
                 mine = f"{ids:,} ids, fingerprint {vocabulary.fingerprint[:12]}"
-                agree("the content of the vocabulary (VOCABULARY, or what it was made of)", [mine])
+                agree("the vocabulary", [mine])
             self.check_vocabulary(ids, vocabulary)
             if vocabulary is not None:
                 usable(vocabulary)

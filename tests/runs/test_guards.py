@@ -104,7 +104,7 @@ def test_other_files_under_one_name_are_refused_by_all(tiny: Tiny, what: str) ->
     said = "the text (or its vocabulary) of process(es) 1 is not that of"
     if what == "vocabulary":
         macros = {"VOCABULARY": "vocab.txt"}
-        said = "the content of the vocabulary (VOCABULARY, or what it was made of) of process(es) 1"
+        said = "the vocabulary of process(es) 1 is not that of"
     coordinator, watch = emulators.free_port(), emulators.free_port()
     command = tiny.flags("run", **macros)
     started = []
