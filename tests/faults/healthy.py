@@ -45,6 +45,7 @@ def _healthy(folder: Path, name: str, seed: int) -> str:
     _train(folder, name, {"MODEL_DIR": run, "SEED": seed}, times=1.0)
     lines = read_metrics(run / "metrics.jsonl")
     evaluated = [one["step"] for one in lines if any(name.startswith("eval/") for name in one)]
+    assert evaluated[-1] == FEW["TRAIN_STEPS"], f"it stopped after {evaluated[-1]} steps"
     return f"not ended in {evaluated[-1]} steps, {len(evaluated)} times evaluated"
 
 
