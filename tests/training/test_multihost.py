@@ -250,8 +250,8 @@ from t5x_like.training.checkpointing.checkpoints import CheckpointError, Checkpo
 from t5x_like.training.hosts import multihost
 
 program = tiny.build(None, tiny.layout(data=2))
-checkpoints, state = Checkpoints(flags.directory), program.init(jax.random.key(0))
-for n in (1, 2):
+checkpoints, state = Checkpoints(flags.directory, keep=4), program.init(jax.random.key(0))
+for n in (1, 2, 3, 4):
     state, _ = tiny.run(program, tiny.layout(data=2), 1, state=state)
     checkpoints.save(n, state, metadata={})
 checkpoints.close()
@@ -259,7 +259,7 @@ read = ocp.Checkpointer.restore
 
 def found(error):
     def fail(self, directory, *args, **options):
-        if flags.process == 1 and directory.parent.name == "2" and error:
+        if flags.process == 1 and directory.parent.name == "4" and error:
             raise error
         return read(self, directory, *args, **options)
 
@@ -270,7 +270,12 @@ def found(error):
         return str(failure)
 
 errors = (None, OSError(5, "Input/output error"), ValueError("DATA_LOSS: of one process"), None)
-print(json.dumps({"found": [found(error) for error in errors]}))
+result = {"found": [found(error) for error in errors]}
+again = Checkpoints(flags.directory, keep=1)
+again.prepare()
+again.restore_latest(lambda _: program.abstract_state)
+again.close()
+print(json.dumps({**result, "kept": again.steps()}))
 """
 
 
@@ -279,9 +284,10 @@ def test_processes_take_the_same_step_where_one_of_them_cannot_read(tmp_path: Pa
     script = READING.replace("HERE", repr(str(HERE)))
     results = together(["-c", script, str(tmp_path)], devices=1)
     (first, second) = (one["found"] for one in results)
-    assert first[1].startswith(f"process(es) 1 cannot read step 2 of {tmp_path}: see their logs")
-    assert second[1].startswith(f"Step 2 of {tmp_path}: params cannot be read: OSError: [Errno 5]")
-    assert [first[0], *first[2:]] == [second[0], *second[2:]] == [2, 1, 1]
+    assert first[1].startswith(f"process(es) 1 cannot read step 4 of {tmp_path}: see their logs")
+    assert second[1].startswith(f"Step 4 of {tmp_path}: params cannot be read: OSError: [Errno 5]")
+    assert [first[0], *first[2:]] == [second[0], *second[2:]] == [4, 3, 3]
+    assert [one["kept"] for one in results] == [[3], [3]], "also what a kill left is removed"
 
 
 def test_one_process_waits_for_nobody(tmp_path: Path) -> None:

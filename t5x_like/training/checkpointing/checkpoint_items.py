@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+from etils import epath
 
 from t5x_like.training.step import TrainState
 
@@ -77,6 +78,15 @@ def abstract_arrays(leaves: Mapping[str, Any], *, item: str) -> dict[str, Any]:
                 node = node.setdefault(parent, {})
             node[name] = jax.ShapeDtypeStruct(tuple(shape), dtype)
     return nested
+
+
+def check_number(directory: epath.Path, number: int) -> None:
+    """Raises CheckpointError if a step's folder was given another number than it was saved with."""
+    if directory.name != str(number):
+        raise CheckpointError(
+            f"checkpoint {directory}: its state is that of step {number}, whose number a folder "
+            "needs"
+        )
 
 
 def check_leaves(where: str, saved: Mapping[str, Any], *, leaves: Mapping[str, Any]) -> None:

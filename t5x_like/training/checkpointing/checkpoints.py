@@ -7,10 +7,11 @@ A step is a directory `<step>/` with the Orbax items `params`, `training` (step,
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import errno
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -32,6 +33,7 @@ from t5x_like.training.checkpointing.checkpoint_items import (
     CheckpointError,
     abstract_arrays,
     check_leaves,
+    check_number,
     checked_document,
     describe,
     items_of,
@@ -330,10 +332,11 @@ class Checkpoints:
         directory = self.directory / str(step)
         if not damage.is_whole(directory, "metadata"):
             return None
-        try:
+        document = None
+        with _skipping():
             document = self._document(step)
-        except CheckpointError as error:
-            logger.warning("Skipping %s", error)
+        read_by = multihost.everywhere(f"metadata of step {step} read", document is not None)
+        if document is None or not read_by.all():
             return None
         if self._check is not None:
             self._check(document["metadata"])
@@ -343,13 +346,11 @@ class Checkpoints:
         items = read(directory, wanted)
         if items is None:
             return None
-        if "training" in items:
-            try:
-                self._check_number(step, int(items["training"]["step"]))
-            except CheckpointError as error:
-                logger.warning("Skipping %s", error)
-                return None
-        return items, document["metadata"]
+        with _skipping():
+            if "training" in items:
+                check_number(directory, int(items["training"]["step"]))
+            return items, document["metadata"]
+        return None
 
     def _document(self, step: int) -> dict[str, Any]:
         path = self.directory / str(step) / "metadata" / "metadata"
@@ -357,16 +358,8 @@ class Checkpoints:
             document = checked_document(whole_files.read_json(path))
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
             raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
-        self._check_number(step, document.get("step", step))
+        check_number(self.directory / str(step), document.get("step", step))
         return document
-
-    def _check_number(self, step: int, own: int) -> None:
-        """Raises CheckpointError if a folder has another number than the step that was saved."""
-        if own != step:
-            raise CheckpointError(
-                f"checkpoint {self.directory / str(step)}: its state is that of step {own}, whose "
-                "number a folder needs"
-            )
 
     def _newest_document(self, candidates: Iterable[int]) -> tuple[int, dict[str, Any]]:
         """The first of the steps whose document is readable; raises the first one's error."""
@@ -391,3 +384,12 @@ class Checkpoints:
         checksums.write(
             self.directory / str(step), process=jax.process_index(), processes=jax.process_count()
         )
+
+
+@contextlib.contextmanager
+def _skipping() -> Iterator[None]:
+    """Logs why a step is left out, in place of a CheckpointError of the block."""
+    try:
+        yield
+    except CheckpointError as error:
+        logger.warning("Skipping %s", error)

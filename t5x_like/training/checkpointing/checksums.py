@@ -11,7 +11,7 @@ import base64
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -39,8 +39,7 @@ def remove(directory: epath.Path) -> None:
 
 def complete(directory: epath.Path) -> bool:
     """Whether every process has written its list; a process may be killed before it does."""
-    lists = _lists(directory)
-    return bool(lists) and lists[0].stem.endswith(f"of{len(lists)}")
+    return _are_complete(_lists(directory))
 
 
 def verify(
@@ -54,13 +53,14 @@ def verify(
     """
     expected: dict[str, list] = {}
     damaged = []
-    for path in _lists(directory):
+    lists = _lists(directory)  # once: another process may write its own meanwhile
+    for path in lists:
         try:
             expected |= _read(path)
         except ValueError as error:
             damaged.append(f"{path.name}: {error}")
     found = _sizes_and_digests(directory)
-    if complete(directory) and not damaged:
+    if _are_complete(lists) and not damaged:
         unnamed = sorted(name for name in found if "/" in name and name not in expected)
         damaged += [f"{name}: not in any list" for name in unnamed if name.startswith(under)]
     for name in sorted(name for name in expected if name.startswith(under))[process::processes]:
@@ -91,6 +91,10 @@ def _lists(directory: epath.Path) -> list[epath.Path]:
         for path in directory.iterdir()
         if path.name.startswith(_PREFIX) and path.suffix == ".json"
     )
+
+
+def _are_complete(lists: Sequence[epath.Path]) -> bool:
+    return bool(lists) and lists[0].stem.endswith(f"of{len(lists)}")
 
 
 def _sizes_and_digests(directory: epath.Path) -> dict[str, Callable[..., list]]:

@@ -68,3 +68,20 @@ def test_a_missing_list_is_told(folder: epath.Path) -> None:
     assert not checksums.complete(folder)
     checksums.write(folder, process=0, processes=2)
     assert checksums.complete(folder)
+
+
+def test_a_list_that_is_written_meanwhile_damages_nothing(
+    folder: epath.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that has saved its own may go on while another still writes its list."""
+    checksums.write(folder, process=0, processes=2)
+    found = checksums._sizes_and_digests
+
+    def late(directory: epath.Path) -> object:
+        monkeypatch.undo()
+        checksums.write(folder, process=1, processes=2)
+        return found(directory)
+
+    monkeypatch.setattr(checksums, "_sizes_and_digests", late)
+    assert checksums.verify(folder) == []
+    assert checksums.complete(folder)
