@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 import sys
+import traceback
 import warnings
 from typing import Any
 
@@ -51,4 +52,8 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _is_of_others(record: logging.LogRecord) -> bool:
     """Whether an error that nobody waited for is neither Orbax's nor TensorStore's."""
     text = record.getMessage()
-    return "never retrieved" not in text or not ("orbax" in text or "tensorstore/" in text)
+    if "never retrieved" not in text:
+        return True
+    trace = record.exc_info[2] if record.exc_info else None
+    places = [text, *(frame.filename for frame in traceback.extract_tb(trace))]
+    return not any("orbax" in one or "tensorstore/" in one for one in places)

@@ -1,0 +1,26 @@
+"""Errors that Orbax also raises are not printed; those of others are."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from t5x_like.training.checkpointing import quiet_saves
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"), [("/site/orbax/checkpoint/path.py", False), ("/mine/writer.py", True)]
+)
+def test_an_error_that_nobody_waited_for_is_shown_unless_it_is_of_orbax(
+    file: str, shown: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """asyncio says whose it is in the traceback alone."""
+    quiet_saves.quieten()
+    try:
+        exec(compile("raise OSError(30, 'Read-only file system')", file, "exec"))
+    except OSError as error:
+        logging.getLogger("asyncio").error(
+            "Future exception was never retrieved\nfuture: <Future finished>", exc_info=error
+        )
+    assert ("never retrieved" in caplog.text) == shown
