@@ -82,6 +82,7 @@ def test_where_a_host_shows_things_is_its_own_business() -> None:
         ("XLA_FLAGS", "--xla_cpu_enable_fast_math=true"),
         ("LIBTPU_INIT_ARGS", "--xla_tpu_enable_async_collective_fusion=true"),
         ("NVIDIA_TF32_OVERRIDE", "0"),
+        ("XLA_FLAGS", "--xla_gpu_load_autotune_results_from=/log/cache/tuned"),
     ],
 )
 def test_variables_that_change_programs_are_compared(

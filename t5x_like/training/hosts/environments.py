@@ -18,9 +18,11 @@ from t5x_like.training.hosts.multihost import ProcessError
 _VARIABLES = ("LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "XLA_FLAGS")
 _OF_ONE_HOST = re.compile(
     "address|cache|default_device|devices|device_count|dump|explain|frames|jax_platform"
-    "|locations|log|pprint|profil|socket|timeout|trac|url|verbose|xla_backend"
+    "|locations|log|parallelism|pprint|profil|socket|threads|timeout|trac|url|verbose|xla_backend"
+    "|_(dir|path|to)$"
 )
-"""Options that may differ: where a host keeps, shows and looks for things. Devices are counted."""
+"""Names of options that may differ: where a host keeps, shows and looks for things, and with how
+many threads. Devices are counted."""
 _KEY = "t5x_like/environment"
 _SECONDS = 600
 
@@ -33,7 +35,8 @@ def lines(num_processes: int) -> list[str]:
             found.append(f"{name.upper()}={getattr(value, 'name', value)}")
     for name in _VARIABLES:
         options = shlex.split(_content(os.environ.get(name, "")))
-        found += sorted(f"{name} {one}" for one in options if not _OF_ONE_HOST.search(one))
+        shared = (one for one in options if not _OF_ONE_HOST.search(one.partition("=")[0]))
+        found += sorted(f"{name} {one}" for one in shared)
     return found
 
 
