@@ -73,6 +73,7 @@ class Peers:
     ) -> None:
         self._host, self._port, self._count, self._process = host, port, count, process
         self._start_seconds, self._lost_seconds = start_seconds, lost_seconds
+        self._welcome_seconds = min(_WELCOME_SECONDS, lost_seconds)
         self._members: dict[int, _Member] = {}
         self._first: asyncio.StreamWriter | None = None
         self._complete = threading.Event()
@@ -168,7 +169,7 @@ class Peers:
         try:
             hello = _message(await asyncio.wait_for(reader.readline(), self._lost_seconds))
             n, host, count = int(hello["process"]), str(hello["host"]), int(hello["count"])
-            if n <= 0:
+            if not 0 < n < count:
                 raise ValueError(n)
         except (OSError, ValueError, KeyError, TypeError, TimeoutError):
             writer.close()  # a stranger
@@ -180,6 +181,7 @@ class Peers:
                 f"{self._count}: start all with the same number"
             )
             await _send(writer, {"ended": text, "status": exit_status.ERROR})
+            writer.close()
             self._refusal = OSError(text)
             return
         if n in self._members:
@@ -272,7 +274,7 @@ class Peers:
             # An earlier process 0 may be at its end: its port is soon that of this run's.
             await asyncio.sleep(0.5)
             closed += self._loop.time() - begun
-            if closed > _WELCOME_SECONDS:
+            if closed > self._welcome_seconds:
                 raise self._unknown()
 
     async def _is_welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -284,7 +286,7 @@ class Peers:
         hello = {"process": self._process, "host": socket.gethostname(), "count": self._count}
         await _send(writer, hello)
         try:
-            message = _message(await asyncio.wait_for(reader.readline(), _WELCOME_SECONDS))
+            message = _message(await asyncio.wait_for(reader.readline(), self._welcome_seconds))
         except (ValueError, TimeoutError):
             raise self._unknown() from None
         except OSError:
