@@ -167,8 +167,8 @@ def test_killed_at_random_moments_the_run_ends_the_same(tmp_path: Path) -> None:
     assert losses(tmp_path / "killed") == losses(tmp_path / "straight")
 
 
-AGREEING = """
-import argparse, json, pathlib, time
+JOINING = """
+import argparse, json, pathlib, sys, time
 import jax
 parser = argparse.ArgumentParser()
 parser.add_argument("directory")
@@ -176,6 +176,9 @@ for name in ("--process", "--processes", "--port"):
     parser.add_argument(name, type=int)
 flags = parser.parse_args()
 jax.distributed.initialize(f"localhost:{flags.port}", flags.processes, flags.process)
+"""
+
+AGREEING = """
 from t5x_like.training.hosts import multihost
 from t5x_like.training.hosts.agreement import agree
 
@@ -217,7 +220,7 @@ print(json.dumps(result))
 
 @pytest.mark.slow
 def test_processes_agree_and_name_who_is_missing(tmp_path: Path) -> None:
-    first, second = together(["-c", AGREEING, str(tmp_path)], devices=1)
+    first, second = together(["-c", JOINING + AGREEING, str(tmp_path)], devices=1)
     assert first["shared"] is second["shared"] is None
     assert first["apart"].startswith(f"{tmp_path}/0 is not shared: process(es) [1]")
     assert second["apart"].startswith(f"{tmp_path}/1 is not shared: process(es) [1]")
@@ -235,14 +238,6 @@ def test_processes_agree_and_name_who_is_missing(tmp_path: Path) -> None:
 
 
 READING = """
-import argparse, json, logging, shutil, sys
-import jax
-parser = argparse.ArgumentParser()
-parser.add_argument("directory")
-for name in ("--process", "--processes", "--port"):
-    parser.add_argument(name, type=int)
-flags = parser.parse_args()
-jax.distributed.initialize(f"localhost:{flags.port}", flags.processes, flags.process)
 sys.path.insert(0, HERE)
 import orbax.checkpoint as ocp
 import tiny_model as tiny
@@ -281,7 +276,7 @@ print(json.dumps({**result, "kept": again.steps()}))
 
 @pytest.mark.slow
 def test_processes_take_the_same_step_where_one_of_them_cannot_read(tmp_path: Path) -> None:
-    script = READING.replace("HERE", repr(str(HERE)))
+    script = JOINING + READING.replace("HERE", repr(str(HERE)))
     results = together(["-c", script, str(tmp_path)], devices=1)
     (first, second) = (one["found"] for one in results)
     assert first[1].startswith(f"process(es) 1 cannot read step 4 of {tmp_path}: see their logs")
