@@ -49,8 +49,9 @@ class TokenIds:
     """What an objective may know about a vocabulary: its size and its special ids.
 
     `vocab_size` counts the ids in use, extra ids included (32,100 for T5), not the rows of an
-    embedding table. The top `sentinels` ids stand for spans, counted from the top down; None: there
-    are none. `named` are further special tokens by their text, such as `<eod>` or `[R]`.
+    embedding table. `sentinels` ids stand for spans, counted down from `top_sentinel` (None: the
+    highest id); None: there are none. `named` are further special tokens by their text, such as
+    `<eod>` or `[R]`.
     `word_starts` and `full_stops` are bool [vocab_size]: the pieces that begin a word (of a script
     without spaces, every piece), and those that end a sentence. `counts` is int64 [vocab_size]:
     how often each id occurs in the training text of a corpus; a vocabulary by itself has none.
@@ -65,14 +66,16 @@ class TokenIds:
     sep: int | None = None
     mask: int | None = None
     sentinels: int | None = None
+    top_sentinel: int | None = None
     named: Mapping[str, int] = dataclasses.field(default_factory=dict)
     word_starts: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)
     full_stops: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)
     counts: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def sentinel(self, k: int) -> int:
-        """The id of sentinel k: they count down from the top id (T5, section 3.1.4)."""
-        return self.vocab_size - 1 - k
+        """The id of sentinel k: they count down (T5, section 3.1.4)."""
+        top = self.vocab_size - 1 if self.top_sentinel is None else self.top_sentinel
+        return top - k
 
     @property
     def special(self) -> tuple[int, ...]:

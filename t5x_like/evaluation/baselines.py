@@ -62,7 +62,7 @@ def with_special_targets(
     found = np.zeros(len(counts))
     for targets, weights in map(_targets, rows):
         found += np.bincount(targets.ravel(), weights.ravel(), minlength=len(counts))
-    top = range(ids.vocab_size - (ids.sentinels or 0), ids.vocab_size)
+    top = map(ids.sentinel, range(ids.sentinels or 0))
     sentinels = [i for i in top if not counts[i]]  # a byte vocabulary's may be text as well
     unpredicted = (ids.pad, ids.unk)
     special = [i for i in (*ids.special, *sentinels) if i not in unpredicted and found[i]]

@@ -73,7 +73,7 @@ class ByteVocabulary:
           ValueError: the vocabulary has no such sentinel.
         """
         return sentinels.encode(
-            text, self.encode, vocab_size=self.vocab_size, count=self.num_sentinels
+            text, self.encode, top=self.vocab_size - 1, count=self.num_sentinels
         )
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -70,7 +70,7 @@ class CharacterVocabulary:
         Raises:
           ValueError: the vocabulary has no such sentinel.
         """
-        return sentinels.encode(text, self.encode, vocab_size=self.vocab_size, count=self.extra_ids)
+        return sentinels.encode(text, self.encode, top=self.vocab_size - 1, count=self.extra_ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text before the first end of sequence, sentinels written out, unknown ids as `\ufffd`.
@@ -79,7 +79,7 @@ class CharacterVocabulary:
         """
         text = ""
         for part in sentinels.runs(
-            ids, vocab_size=self.vocab_size, count=self.extra_ids, eos=self.token_ids.eos
+            ids, top=self.vocab_size - 1, count=self.extra_ids, eos=self.token_ids.eos
         ):
             text += (
                 sentinels.sentinel_text(part)

@@ -10,12 +10,13 @@ from t5x_like.core import whole_files
 from t5x_like.core.buckets import staging, storage
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.core.spelling import alike
-from t5x_like.vocabularies import byte_bpe, files, sentinels, subwords, wordpiece
+from t5x_like.vocabularies import files, sentinels, subwords
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
+from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece
 
 BYTES = "bytes"
 WORDPIECE = "vocab.txt"

@@ -204,7 +204,7 @@ class SentencePieceVocabulary:
         text = ""
         for part in sentinels.runs(
             ids,
-            vocab_size=self.vocab_size,
+            top=self.vocab_size - 1,
             count=self.num_sentinels,
             eos=self._processor.eos_id(),
         ):

@@ -55,17 +55,19 @@ def encode(
     text: str,
     pieces: Callable[[str], list[int]],
     *,
-    vocab_size: int,
+    top: int,
     count: int,
+    following: Callable[[str], list[int]] | None = None,
     drop_space: bool = False,
 ) -> list[int]:
-    """Ids of a text with written sentinels, which are the top ids of the vocabulary.
+    """Ids of a text with written sentinels.
 
     Args:
       text: the text.
-      pieces: encodes the text between sentinels.
-      vocab_size: the vocabulary's size.
-      count: its number of sentinels.
+      pieces: encodes the text before the first sentinel.
+      top: the id of sentinel 0, from which the others count down.
+      count: the number of sentinels.
+      following: encodes text after a sentinel; None: as `pieces` does.
       drop_space: whether one space before a sentinel is dropped.
 
     Raises:
@@ -73,18 +75,20 @@ def encode(
     """
     *parts, last = split(text, count=count)
     ids: list[int] = []
+    made = pieces
     for part in parts:
         if isinstance(part, int):
-            ids.append(vocab_size - 1 - part)
+            ids.append(top - part)
+            made = following or pieces
         else:
-            ids.extend(pieces(part.removesuffix(" ") if drop_space else part))
-    return ids + pieces(str(last))
+            ids.extend(made(part.removesuffix(" ") if drop_space else part))
+    return ids + made(str(last))
 
 
-def runs(
-    ids: Iterable[int], *, vocab_size: int, count: int, eos: int | None
-) -> Iterator[list[int] | int]:
+def runs(ids: Iterable[int], *, top: int, count: int, eos: int | None) -> Iterator[list[int] | int]:
     """Cuts ids at their sentinels, the reverse of `split`: runs of ids, and sentinel numbers.
+
+    `top` is the id of sentinel 0, from which the others count down.
 
     Ends before the first `eos`. Runs are not empty; ids out of range stay in them.
     """
@@ -93,12 +97,12 @@ def runs(
         i = int(raw)
         if i == eos:
             break
-        if not vocab_size - count <= i < vocab_size:
+        if not top - count < i <= top:
             run.append(i)
             continue
         if run:
             yield run
-        yield vocab_size - 1 - i
+        yield top - i
         run = []
     if run:
         yield run

@@ -30,16 +30,17 @@ def is_special(token: str) -> bool:
     return token in _NAMES
 
 
-def by_role(ids: Mapping[str, int]) -> dict[str, Any]:
+def by_role(ids: Mapping[str, int], own: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Maps fields of `TokenIds` to their tokens' ids; None where there is no such token.
 
     Args:
       ids: a vocabulary's special tokens.
+      own: the tokens of roles for which the vocabulary has names of its own.
     """
     found = {
         role: next((ids[name] for name in names if name in ids), None)
         for role, names in ROLES.items()
-    }
+    } | {role: ids[name] for role, name in (own or {}).items()}
     if found["mask"] is not None and found["cls"] is None and found["sep"] is None:
         # RoBERTa and BART begin and end an encoder's text with these.
         found["cls"], found["sep"] = found["bos"], found["eos"]

@@ -12,13 +12,13 @@ import sentencepiece as spm
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.evaluation.text_bytes import token_bytes
-from t5x_like.vocabularies import byte_bpe, wordpiece
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.text import byte_level
+from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece
 
 LINES = ("Größe: naïve cafés\tcost 5 €.", "the café's  owner — 東京 😀 — reads", "no more text.")
 

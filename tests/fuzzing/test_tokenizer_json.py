@@ -1,4 +1,4 @@
-"""WordPiece and byte-level BPE of the `tokenizers` library, characters, and saved vocabularies."""
+"""Kinds of the `tokenizers` library, characters, and saved vocabularies."""
 
 from __future__ import annotations
 
@@ -25,6 +25,21 @@ def make(folder):
             (folder / f"{kind}-json").mkdir()
             fields = json.loads((folder / kind / "tokenizer.json").read_bytes())
             (folder / f"{kind}-json" / "tokenizer.json").write_text(json.dumps(fields))
+    pieces = [["<unk>", 0.0], ["▁", -2.0], *([one, -3.0] for one in ("▁the", "value", "a", "é"))]
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    unigram = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKD"}]},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, space],
+        },
+        "decoder": space,
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": pieces, "byte_fallback": False},
+    }
+    (folder / "unigram").mkdir()
+    (folder / "unigram" / "tokenizer.json").write_text(json.dumps(unigram))
     ByteVocabulary(5).save(folder / "bytes")
     PassThroughVocabulary(90, 1).save(folder / "ids")
     (folder / "vocab").mkdir()
@@ -50,6 +65,7 @@ def read(folder):
         ids = vocabulary.encode_with_sentinels("the value of é 語")
         vocabulary.decode(ids)
         vocabulary.encode_batch(["a", " b"])
+        getattr(vocabulary, "encode_following", vocabulary.encode_batch)(["a", " b"])
     vocabulary.token_ids  # noqa: B018 (computed when asked for)
     for i in range(min(vocabulary.vocab_size, 1000)):
         vocabulary.piece(i)

@@ -3,61 +3,87 @@
 from __future__ import annotations
 
 import re
-import reprlib
 from pathlib import Path
 from typing import Any
 
 from t5x_like.core import whole_files
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.interop.tokenizers.to_files import SAVED
-from t5x_like.vocabularies import loading, wordpiece
+from t5x_like.vocabularies import files, loading, subwords
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
+from t5x_like.vocabularies.subwords import SubwordVocabulary
+from t5x_like.vocabularies.tokenizer_files import tokenizer_config
 
-_CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
-_NAMING_TOKENS = (_CONFIG, "special_tokens_map.json", "added_tokens.json", _TOKENIZER)
+_NAMING_TOKENS = (
+    *(tokenizer_config.NAME, "special_tokens_map.json", "added_tokens.json"),
+    files.TOKENIZER,
+)
 _WITH_OTHER_IDS = "sentencepiece.bpe.model"
+_PROBES = ("Ünïcode, ÉT Ab", "the 中文 of Straße", "й")
 _SENTINEL = re.compile(rb"<extra_id_(\d+)>")
 
 
 def find(directory: str | Path) -> tuple[Vocabulary | None, str]:
     """The vocabulary, or None where no usable one is found, and a line that says what was done.
 
-    A directory that was exported from here gives exactly the exported vocabulary.
+    A directory that was exported from here gives exactly the exported vocabulary, unless somebody
+    has changed its `tokenizer.json`: that is what Hugging Face reads.
     """
     folder = Path(directory)
     try:
         vocabulary, origin = _found(folder)
+        line = f"{vocabulary!r} from {origin}"
+        if unread := tokenizer_config.unread(folder):
+            line += f"; of {tokenizer_config.NAME} these have no meaning here: {', '.join(unread)}"
     except (OSError, ValueError) as error:
         return None, f"no vocabulary from {folder}: {error}"
-    return vocabulary, f"{vocabulary!r} from {origin}"
+    return vocabulary, line
 
 
 def _found(folder: Path) -> tuple[Vocabulary, Path]:
+    older = _made_by_others(folder)
+    tokenizer = folder / files.TOKENIZER
+    if older and not tokenizer.is_file():
+        return older
+    if not older or _differs(older[0], subwords.read(tokenizer)):
+        return loading.load(folder), folder
+    return older
+
+
+def _made_by_others(folder: Path) -> tuple[Vocabulary, Path] | None:
+    """The vocabulary of files that a `tokenizer.json` beside them was made from; None: no such."""
     if (folder / SAVED).is_dir():
         return loading.load(folder / SAVED), folder / SAVED
-    config = _json(folder / _CONFIG)
+    config = tokenizer_config.read(folder)
     model_config = _json(folder / "config.json")
     named = config.get("tokenizer_class") or model_config.get("tokenizer_class")
     if named == "ByT5Tokenizer":
-        return ByteVocabulary(), folder / _CONFIG
+        return ByteVocabulary(), folder / tokenizer_config.NAME
     if (folder / _WITH_OTHER_IDS).is_file():
+        if (folder / files.TOKENIZER).is_file():
+            return None
         raise ValueError(
             f"{_WITH_OTHER_IDS} (mBART, XLM-R) has other ids than its model, which puts fairseq's "
-            "special tokens before its pieces and language codes after them; cache text for this "
-            "model with its own tokenizer"
+            "special tokens before its pieces and language codes after them: open the directory "
+            "with transformers, and save the tokenizer again, as tokenizer.json"
         )
     models = sorted(folder.glob("*.model"))
     if len(models) == 1:
         extra_ids = _sentinels(folder, config, model_config)
         return loading.load(models[0], extra_ids=extra_ids), models[0]
-    word_pieces = folder / loading.WORDPIECE
-    if word_pieces.is_file() and not (folder / _TOKENIZER).is_file():
-        lowercase = config.get("do_lower_case")
-        if lowercase not in (None, True, False):
-            raise ValueError(f"{folder / _CONFIG} has do_lower_case {reprlib.repr(lowercase)}")
-        return wordpiece.read(word_pieces, lowercase=lowercase), word_pieces
-    return loading.load(folder), folder
+    return None
+
+
+def _differs(older: Vocabulary, newer: SubwordVocabulary) -> bool:
+    """Whether a `tokenizer.json` has other ids, or other rules about letters."""
+
+    def shown(vocabulary: Vocabulary) -> list[Any]:
+        ids = vocabulary.token_ids
+        roles = [ids.pad, ids.cls, ids.sep, ids.mask]
+        return [ids.vocab_size, roles, *map(list, vocabulary.encode_batch(_PROBES))]
+
+    return shown(older) != shown(newer)
 
 
 def _sentinels(folder: Path, config: dict[str, Any], model_config: dict[str, Any]) -> int:

@@ -8,13 +8,14 @@ from typing import Any
 
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.interop.tokenizers import sentencepiece_model, sentencepiece_steps
-from t5x_like.vocabularies import byte_bpe, files, special_tokens
+from t5x_like.vocabularies import files, special_tokens
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.sentinels import sentinel_text
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.text import byte_level
+from t5x_like.vocabularies.tokenizer_files import byte_bpe
 
 # The bytes' ids start here; those that a byte vocabulary uses as sentinels stay bytes.
 _BYTES_FROM = 3
@@ -32,9 +33,9 @@ def describe(vocabulary: Vocabulary, saved: Path) -> dict[str, Any]:
     """
     match vocabulary:
         case SubwordVocabulary():
-            fields = json.loads((saved / files.TOKENIZER).read_bytes())
+            fields = json.loads(vocabulary.tokenizer_json)
             _add_sentinels(fields, vocabulary, vocabulary.num_sentinels)
-            _swallow_spaces(fields, vocabulary)
+            _mark(fields, vocabulary)
         case SentencePieceVocabulary():
             fields = _of_sentencepiece(vocabulary, (saved / files.MODEL).read_bytes())
         case ByteVocabulary():
@@ -60,18 +61,25 @@ def _special(i: int, name: str) -> dict[str, Any]:
 
 
 def _add_sentinels(fields: dict[str, Any], vocabulary: Vocabulary, count: int) -> None:
+    """Adds those that the file lacks, as tokens that follow its own."""
+    known = {token["content"] for token in fields["added_tokens"]}
     for number in range(count):
-        i = vocabulary.token_ids.sentinel(number)
-        fields["model"]["vocab"][sentinel_text(number)] = i
-        fields["added_tokens"].append(_special(i, sentinel_text(number)))
+        i, name = vocabulary.token_ids.sentinel(number), sentinel_text(number)
+        if name not in known:
+            fields["added_tokens"].append(_special(i, name))
+            if isinstance(fields["model"]["vocab"], dict):
+                fields["model"]["vocab"][name] = i
 
 
-def _swallow_spaces(fields: dict[str, Any], vocabulary: SubwordVocabulary) -> None:
-    """Makes a mask or a sentinel stand for a word with the space before it."""
+def _mark(fields: dict[str, Any], vocabulary: SubwordVocabulary) -> None:
+    """Marks special tokens; a mask or a sentinel stands for a word with the space before it."""
     ids = vocabulary.token_ids
-    first_sentinel = ids.vocab_size - vocabulary.num_sentinels
+    sentinels = {ids.sentinel(number) for number in range(vocabulary.num_sentinels)}
+    known = {token["id"] for token in fields["added_tokens"]}
+    roles = {i for i in ids.special if i not in known and i not in ids.named.values()}
+    fields["added_tokens"] += [_special(i, vocabulary.piece(i)) for i in roles]
     for token in fields["added_tokens"]:
-        if token["id"] == ids.mask or token["id"] >= first_sentinel:
+        if token["id"] == ids.mask or token["id"] in sentinels:
             token["lstrip"] = True
 
 

@@ -36,11 +36,11 @@ def replace_runs(
     runs = len(starts)
     sentinels = ids.sentinels or 0
     if runs > sentinels:
-        highest = max(i for i in ids.special if i < ids.vocab_size - sentinels)
+        highest = max(i for i in ids.special if i <= ids.sentinel(sentinels))
         if ids.sentinel(runs - 1) <= highest:
             raise ValueError(
                 f"{runs} spans need as many sentinels, but the vocabulary of {ids.vocab_size} "
-                f"ids has {ids.vocab_size - 1 - highest} above its special ids; use longer spans, "
+                f"ids has {ids.sentinel(0) - highest} above its special ids; use longer spans, "
                 "shorter inputs, or a vocabulary with more extra ids"
             )
     replaced = tokens.copy()

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer
 
 from t5x_like.core.protocols import Vocabulary
-from t5x_like.vocabularies import tokenizer_json
 from t5x_like.vocabularies.subwords import SubwordVocabulary
+from t5x_like.vocabularies.tokenizer_files import tokenizer_json
 
 # A word that occurs once in a sample is no word of the language.
 _MIN_FREQUENCY = 2

@@ -9,9 +9,10 @@ from typing import Any
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from t5x_like.vocabularies import byte_bpe, special_tokens, wordpiece
+from t5x_like.vocabularies import special_tokens
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
+from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece
 
 _BERTS_NAMES = {"<pad>": "[PAD]", "<unk>": "[UNK]"}
 # A piece that occurs once in a sample is no piece of the language.

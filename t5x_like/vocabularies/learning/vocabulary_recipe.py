@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from t5x_like.core.protocols import Vocabulary
-from t5x_like.vocabularies import byte_bpe, files, special_tokens
+from t5x_like.vocabularies import files, special_tokens
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.learning import (
     extending,
@@ -17,6 +17,7 @@ from t5x_like.vocabularies.learning import (
 )
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 from t5x_like.vocabularies.subwords import SubwordVocabulary
+from t5x_like.vocabularies.tokenizer_files import byte_bpe
 
 KINDS = (*sentencepiece_training.MODEL_TYPES, "wordpiece", "byte_bpe", "characters")
 MIN_SIZE = len(special_tokens.TRAINED) + 3

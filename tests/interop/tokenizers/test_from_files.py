@@ -3,9 +3,10 @@ import shutil
 
 import pytest
 
-from t5x_like.interop.tokenizers import from_files
-from t5x_like.vocabularies import files
+from t5x_like.interop.tokenizers import from_files, to_files
+from t5x_like.vocabularies import files, loading
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 
 BERTS = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfox\n##es\n"
 
@@ -52,23 +53,26 @@ def test_the_tokenizers_own_words_on_sentinels_come_first(spiece, fields):
     assert found(spiece).vocab_size == 1207
 
 
-def test_a_model_file_counts_for_more_than_what_was_made_of_it(spiece):
-    (spiece / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
-    assert found(spiece).vocab_size == 1200
+def test_a_model_file_counts_for_more_than_what_was_made_of_it(vocabularies, spiece, tmp_path):
+    to_files.write(vocabularies["unigram"], tmp_path / "made", model_type="albert")
+    shutil.copy(tmp_path / "made" / "tokenizer.json", spiece)
+    config(spiece, model_type="albert")
+    assert isinstance(found(spiece), SentencePieceVocabulary)
 
 
-def test_unigram_without_its_model_file(tmp_path):
-    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
+@pytest.mark.parametrize("model", [{"type": "Unigram"}, {"type": "Other", "vocab": {}}])
+def test_a_tokenizer_that_the_library_cannot_run(tmp_path, model):
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
     vocabulary, why = from_files.find(tmp_path)
     assert vocabulary is None
-    assert "give the .model file" in why
+    assert "tokenizer.json" in why
 
 
 def test_fairseqs_ids_are_refused(spiece):
     (spiece / "spiece.model").rename(spiece / "sentencepiece.bpe.model")
     vocabulary, why = from_files.find(spiece)
     assert vocabulary is None
-    assert "mBART" in why
+    assert "save the tokenizer again, as tokenizer.json" in why
 
 
 def test_weights_alone(tmp_path):
@@ -86,11 +90,40 @@ def test_a_damaged_file_is_no_vocabulary(tmp_path):
     assert "config.json is damaged: it holds no JSON object" in from_files.find(tmp_path)[1]
 
 
-@pytest.mark.parametrize("lower", [True, False])
-def test_word_pieces_in_the_case_that_the_directory_says(tmp_path, lower):
-    (tmp_path / "vocab.txt").write_text(BERTS)
-    config(tmp_path, "tokenizer_config.json", do_lower_case=lower)
-    assert found(tmp_path).encode("FOXES") == ([5, 6] if lower else [1])
+@pytest.mark.parametrize(
+    ("settings", "text", "ids"),
+    [
+        ({"do_lower_case": True}, "FOXES", [5, 6]),
+        ({"do_lower_case": False}, "FOXES", [1]),
+        ({"do_lower_case": True, "strip_accents": False}, "FÖX", [7]),
+        ({"do_lower_case": True}, "FÖX", [5]),
+        ({"do_lower_case": False, "strip_accents": True}, "föx", [5]),
+        ({"tokenize_chinese_chars": False}, "中文", [8]),
+        ({"mask_token": "<blank>"}, "fox", [5]),
+    ],
+)
+def test_word_pieces_as_the_settings_say(tmp_path, settings, text, ids):
+    (tmp_path / "vocab.txt").write_text(f"{BERTS}föx\n中文\n<blank>\n", encoding="utf-8")
+    config(tmp_path, "tokenizer_config.json", **settings)
+    vocabulary = found(tmp_path)
+    assert vocabulary.encode(text) == ids
+    assert vocabulary.token_ids.mask == (9 if "mask_token" in settings else 4)
+    vocabulary.save(tmp_path / "saved")
+    assert loading.load(tmp_path / "saved") == vocabulary == loading.load(tmp_path)
+
+
+def test_settings_that_cannot_be_followed_are_named(vocabularies, tmp_path):
+    vocabularies["wordpiece_uncased"].save(tmp_path)
+    (tmp_path / files.DESCRIPTION).unlink()
+    config(tmp_path, "tokenizer_config.json", do_lower_case=True, word_splitter="mine")
+    vocabulary, line = from_files.find(tmp_path)
+    assert vocabulary is not None
+    assert "no meaning here: word_splitter: 'mine'" in line
+    for wrong in ({"do_lower_case": False}, {"do_lower_case": 3}, {"do_basic_tokenize": False}):
+        config(tmp_path, "tokenizer_config.json", **wrong)
+        vocabulary, line = from_files.find(tmp_path)
+        assert vocabulary is None
+        assert next(iter(wrong)) in line
 
 
 def test_byt5(tmp_path):

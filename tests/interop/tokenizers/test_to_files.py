@@ -7,10 +7,10 @@ import sentencepiece as spm
 import tokenizers
 
 from t5x_like.interop.tokenizers import from_files, to_files
-from t5x_like.vocabularies import byte_bpe, wordpiece
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.text import byte_level
+from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece
 
 NAMES = (
     *("bpe", "bpe_bytes", "byte_bpe", "bytes", "bytes_100", "characters"),

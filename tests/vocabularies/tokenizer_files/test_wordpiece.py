@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_like.vocabularies import loading, wordpiece
+from t5x_like.vocabularies import loading
+from t5x_like.vocabularies.tokenizer_files import wordpiece
 
 WORDS = "the un ##want ##ed runn ##ing run , . ' ! ! a ##b 東".split()
 SPECIAL = "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK]".split()

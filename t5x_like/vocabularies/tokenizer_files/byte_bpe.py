@@ -9,7 +9,7 @@ from typing import Any
 from t5x_like.core import whole_files
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.text import byte_level
-from t5x_like.vocabularies.tokenizer_json import describe
+from t5x_like.vocabularies.tokenizer_files.tokenizer_json import describe
 
 FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 """Names of the pair of files: Hugging Face's and OpenAI's."""

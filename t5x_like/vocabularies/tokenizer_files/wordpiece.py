@@ -7,7 +7,8 @@ from pathlib import Path
 
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.text import lower_case
-from t5x_like.vocabularies.tokenizer_json import describe
+from t5x_like.vocabularies.tokenizer_files import tokenizer_config
+from t5x_like.vocabularies.tokenizer_files.tokenizer_json import describe
 
 UNKNOWN = "[UNK]"
 PREFIX = "##"
@@ -21,12 +22,12 @@ def read(
     Args:
       vocab_file: BERT's `vocab.txt`.
       extra_ids: sentinels to add.
-      lowercase: whether text is lower-cased and stripped of accents; None: it is where no token of
-        the file has a capital letter.
+      lowercase: whether text is lower-cased and stripped of accents; None: as the
+        `tokenizer_config.json` beside the file says, or else where no token has a capital letter.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it is not a WordPiece vocabulary.
+      ValueError: it is not a WordPiece vocabulary, or that file has other values.
     """
     try:
         tokens = Path(vocab_file).read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -34,19 +35,32 @@ def read(
         raise ValueError(f"{vocab_file} is not text in UTF-8") from error
     if UNKNOWN not in tokens:
         raise ValueError(f"{vocab_file} is not a WordPiece vocabulary: no line of it is {UNKNOWN}")
-    if lowercase is None:
-        lowercase = lower_case.has_no_capitals(tokens)
-    text = tokenizer_json({token: i for i, token in enumerate(tokens)}, lowercase=lowercase)
-    return SubwordVocabulary(text, extra_ids, origin=vocab_file)
+    folder = Path(vocab_file).parent
+    rules: dict[str, bool | None] = {"lowercase": lower_case.has_no_capitals(tokens)}
+    rules |= tokenizer_config.of_bert(folder)
+    if lowercase is not None:
+        rules["lowercase"] = lowercase
+    text = tokenizer_json({token: i for i, token in enumerate(tokens)}, **rules)
+    roles = tokenizer_config.roles(folder)
+    return SubwordVocabulary(text, extra_ids, roles=roles, origin=vocab_file)
 
 
-def tokenizer_json(vocab: Mapping[str, int], *, lowercase: bool) -> str:
-    """The text of a `tokenizer.json`: BERT's clean-up and splitting, then longest match first."""
+def tokenizer_json(
+    vocab: Mapping[str, int],
+    *,
+    lowercase: bool | None,
+    strip_accents: bool | None = None,
+    handle_chinese_chars: bool | None = True,
+) -> str:
+    """The text of a `tokenizer.json`: BERT's clean-up and splitting, then longest match first.
+
+    Where `strip_accents` is None, accents are stripped if text is lower-cased.
+    """
     normalizer = {
         "type": "BertNormalizer",
         "clean_text": True,
-        "handle_chinese_chars": True,
-        "strip_accents": None,
+        "handle_chinese_chars": handle_chinese_chars,
+        "strip_accents": strip_accents,
         "lowercase": lowercase,
     }
     model = {

@@ -5,9 +5,9 @@ import json
 import pytest
 import tokenizers
 
-from t5x_like.vocabularies import byte_bpe
 from t5x_like.vocabularies.learning import vocabulary_recipe
 from t5x_like.vocabularies.learning.subword_training import train_byte_bpe
+from t5x_like.vocabularies.tokenizer_files import byte_bpe
 
 HINDI = "यह किताब हिन्दी में लिखी गई है और वह विद्यालय जाता है।"
 THAI = "\u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22 \u0e17\u0e35\u0e48\u0e19\u0e31\u0e48\u0e19"

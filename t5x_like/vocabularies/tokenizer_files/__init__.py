@@ -1,0 +1,1 @@
+"""Reads and writes the files of Hugging Face's tokenizers."""
