@@ -235,10 +235,18 @@ class LoadedModel:
 
     def _asked(self) -> Asked:
         if self.vocabulary is None:
-            raise ValueError(f"no vocabulary is known for {self.directory}: it reads no text")
+            raise ValueError(f"{self.directory} reads no text: {self._why_no_vocabulary()}")
         run = None if self.run is None else self.run.run
         mesh = ModelOnMesh(self.model, None if run is None else run.layout)
         return Asked(mesh, self.vocabulary, run, self.original)
+
+    def _why_no_vocabulary(self) -> str:
+        from t5x_like.interop.tokenizers import from_files
+
+        if self.original is None:
+            return "it came without a vocabulary"
+        vocabulary, why = from_files.find(staging.fetched(self.original))
+        return why if vocabulary is None else "this release reads its tokenizer: import it again"
 
 
 def load(
@@ -309,4 +317,5 @@ def _from_hugging_face(directory: Path, *, named: str) -> LoadedModel:
     graph = nnx.graphdef(nnx.eval_shape(lambda: found.make(rngs=nnx.Rngs(0))))
     model = nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
     vocabulary, _ = from_files.find(directory)
+    saved_model.check_rows(model, vocabulary)
     return LoadedModel(model, vocabulary, 0, named, None, storage.path(directory))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.cli.common import arguments
 
 if TYPE_CHECKING:
+    from t5x_like.core.protocols import Vocabulary
     from t5x_like.interop.hugging_face.model_directory import ImportedModel
 
 _EPILOG = """\
@@ -64,14 +66,26 @@ def main(argv: list[str]) -> int:
             *([] if args.vocabulary else kept_files.tokenizer(source)),
         ],
     )
-    if vocabulary is None:
-        print(f"note: no vocabulary: {note}", file=sys.stderr)
+    for line in _notes(vocabulary, note, imported):
+        print(f"note: {line}", file=sys.stderr)
+    print(f"{args.target}: {imported.architecture}; `t5x_like inspect {args.target}` shows it")
+    return 0
+
+
+def _notes(vocabulary: Vocabulary | None, found: str, imported: ImportedModel) -> Iterator[str]:
+    """What was not read, and what has no use; `found` says where the vocabulary is from."""
+    from flax import nnx
+
+    if found:
+        yield found
+    rows = nnx.eval_shape(lambda: imported.make(rngs=nnx.Rngs(0))).config.vocab_size
+    if vocabulary is not None and vocabulary.vocab_size < rows:
+        ids = vocabulary.vocab_size
+        yield f"the table has {rows:,} rows and the tokenizer {ids:,} ids: no text uses the last"
     if imported.unused:
         more = f" and {len(imported.unused) - 4} more" if len(imported.unused) > 4 else ""
         unused = ", ".join(imported.unused[:4])
-        print(f"note: {imported.architecture} has no use for {unused}{more}", file=sys.stderr)
-    print(f"{args.target}: {imported.architecture}; `t5x_like inspect {args.target}` shows it")
-    return 0
+        yield f"{imported.architecture} has no use for {unused}{more}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -69,7 +69,11 @@ def write(
       title: a sentence about where the model is from, for config.gin and the checkpoint.
       vocabulary: the vocabulary; None if it is unknown.
       files: files to copy unchanged, for an export.
+
+    Raises:
+      ValueError: the model's table of tokens has no row for an id of the vocabulary.
     """
+    check_rows(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))), vocabulary)
     text = object_text.model_text(make, title=title)
     _move(params, jax.devices("cpu")[0])
     with _appearing(directory) as path:
@@ -80,6 +84,17 @@ def write(
             checkpoints.close()
         run_directory.copy(files, path / _ORIGINAL)
         run_directory.write(path, config=text, vocabulary=vocabulary)
+
+
+def check_rows(model: Any, vocabulary: Vocabulary | None) -> None:
+    """Raises ValueError where ids of the vocabulary have no row in the model's table."""
+    if vocabulary is not None and vocabulary.vocab_size > model.config.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {vocabulary.vocab_size:,} ids, and the model's table "
+            f"{model.config.vocab_size:,} rows: the last ids would have no vector. Resize the "
+            "model where it was made (`model.resize_token_embeddings(len(tokenizer))`), or name "
+            "the vocabulary that it was trained with (`import --vocabulary`)"
+        )
 
 
 @contextlib.contextmanager

@@ -107,6 +107,40 @@ def test_nothing_is_overwritten_and_errors_say_what_to_do(
 
 
 @pytest.mark.slow
+def test_a_tokenizer_fits_the_table_or_is_refused_by_name(
+    exported: Path, tiny: Tiny, cli: Cli
+) -> None:
+    path, target = exported / "tokenizer.json", tiny.root / "new"
+    tokens = json.loads(path.read_text())
+    new = tokens["added_tokens"][0] | {"special": False}
+    first = max(token["id"] for token in tokens["added_tokens"]) + 1
+
+    def written(end: int) -> None:
+        more = [new | {"id": i, "content": f"new{i}"} for i in range(max(first, 259), end)]
+        path.write_text(json.dumps(tokens | {"added_tokens": [*tokens["added_tokens"], *more]}))
+
+    written(385)
+    refused = cli("import", f"--from={exported}", f"--to={target}")
+    assert refused.status == 1
+    assert "tokenizer has 385 ids, and the model's table 384 rows" in refused.err
+    assert not target.exists()
+    with pytest.raises(ValueError, match="385 ids"):
+        t5x.load(exported)
+    written(300)
+    done = cli("import", f"--from={exported}", f"--to={target}")
+    assert done.status == 0
+    assert "the table has 384 rows and the tokenizer 300 ids" in done.err
+    assert t5x.load(target).vocabulary.encode("new299") == [299]
+
+    path.write_text("[")
+    assert cli("import", f"--from={exported}", f"--to={tiny.root / 'mute'}").status == 0
+    asked = cli("predict", str(tiny.root / "mute"), "a")
+    assert asked.status == 1
+    assert "reads no text: no vocabulary from" in asked.err
+    assert "tokenizer.json is not a tokenizer.json" in asked.err
+
+
+@pytest.mark.slow
 def test_a_checkpoint_of_t5x_comes_in(exported: Path, tiny: Tiny, cli: Cli) -> None:
     sys.path.insert(0, str(Path(__file__).parent.parent / "interop"))
     import t5x_checkpoint
