@@ -82,6 +82,8 @@ def _notes(vocabulary: Vocabulary | None, found: str, imported: ImportedModel) -
     if vocabulary is not None and vocabulary.vocab_size < rows:
         ids = vocabulary.vocab_size
         yield f"the table has {rows:,} rows and the tokenizer {ids:,} ids: no text uses the last"
+    if imported.unread:
+        yield f"of config.json these have no meaning here: {', '.join(imported.unread)}"
     if imported.unused:
         more = f" and {len(imported.unused) - 4} more" if len(imported.unused) > 4 else ""
         unused = ", ".join(imported.unused[:4])

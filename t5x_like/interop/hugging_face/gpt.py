@@ -212,7 +212,9 @@ def _body(config: gpt.Config) -> list[Rule]:
 
 
 def _config(config: Mapping[str, Any], kind: str) -> gpt.Config:
-    given = {**_BOTH, **_DEFAULTS[kind], **config}
+    usual = {**_BOTH, **_DEFAULTS[kind]}
+    named = {*usual, *_SETTINGS.values(), "embd_pdrop", "n_inner", _ACTIVATION[kind][0]}
+    given = usual | {name: config[name] for name in named if name in config}
     unsupported_settings.check(config, _FIXED)
     if given.get("embd_pdrop", given["resid_pdrop"]) != given["resid_pdrop"]:
         raise ValueError(

@@ -40,12 +40,14 @@ class ImportedModel:
       params: a plain dict of float32 arrays.
       architecture: the transformers class that the weights belong to.
       unused: tensors of the file that the class does not use.
+      unread: settings of config.json, with their values, that have no meaning here.
     """
 
     make: functools.partial
     params: Any
     architecture: str
     unused: list[str]
+    unread: list[str] = dataclasses.field(default_factory=list)
 
 
 def read(directory: Path, *, architecture: str | None = None) -> ImportedModel:
@@ -85,7 +87,7 @@ def _read(directory: Path, architecture: str | None) -> ImportedModel:
     names = family.names(model)
     rules = progress.bar(names.rules, desc="reading", unit=" parameters", leave=False)
     params, unused = mapping.read(weights, model, names, rules=rules)
-    return ImportedModel(make, params, named[0], unused)
+    return ImportedModel(make, params, named[0], unused, config.unread())
 
 
 def _check_sizes(model: nnx.Module, weights: safetensors_files.Weights, directory: Path) -> None:

@@ -121,6 +121,17 @@ def test_a_setting_of_another_type_or_size_is_refused_by_name(model_type):
                     families.of_config(given).from_hf(given, start + head)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_a_setting_that_no_family_reads_is_named(model_type):
+    transformers = pytest.importorskip("transformers")
+    start, heads, sizes = FAMILIES[model_type]
+    usual = transformers.AutoConfig.for_model(model_type).to_dict() | sizes
+    given = Settings({**usual, "sliding_window": 128, "use_flash": False}, "FILE")
+    families.of_config(given).from_hf(given, start + heads[0])
+    assert given.unread() == ["sliding_window: 128"]
+
+
 @pytest.mark.parametrize(
     ("name", "size"),
     [("vocab_size", 2**31 - 1), ("hidden_size", 2**30), ("num_hidden_layers", 2**30)],

@@ -88,6 +88,30 @@ _MAY_BE_NULL = frozenset(
 )
 
 
+_OF_NO_RESULT = frozenset(
+    """
+    _name_or_path adapters architectures attn_implementation auto_map bad_words_ids
+    begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout
+    classifier_dropout_prob d_head decoder_start_token_id dense_act_fn directionality
+    diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size end_n_top
+    eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
+    forced_eos_token_id gradient_checkpointing id2label init_std initializer_factor
+    initializer_range is_encoder_decoder is_gated_act label2id language length_penalty
+    max_length min_length model_type n_ctx no_repeat_ngram_size normalize_before num_beam_groups
+    num_beams num_return_sequences output_attentions output_hidden_states output_past
+    output_scores pad_token_id prefix problem_type qa_dropout remove_invalid_values
+    repetition_penalty return_dict return_dict_in_generate sep_token_id seq_classif_dropout
+    start_n_top static_position_embeddings summary_activation summary_first_dropout
+    summary_last_dropout summary_proj_to_labels summary_type summary_use_proj suppress_tokens
+    task_specific_params temperature tokenizer_class top_k top_p torch_dtype torchscript
+    transformers_version typical_p use_bfloat16 use_cache use_mems_eval use_mems_train
+    vocab_size_or_config_json_file
+    """.split()
+)
+"""Settings that change no result: names, ids, training, sizes that repeat others, heads that a
+class does not have, and how text is generated, which `generation_config.json` says."""
+
+
 class Settings(Mapping[str, Any]):
     """The settings of one config.json by name.
 
@@ -102,8 +126,18 @@ class Settings(Mapping[str, Any]):
         """`origin` is the name of the file in errors."""
         self._values = values
         self._origin = origin
+        self._read: set[str] = set()
+
+    def unread(self) -> list[str]:
+        """Settings with their values that nobody has read, and that say something."""
+        return [
+            f"{name}: {reprlib.repr(value)}"
+            for name, value in sorted(self._values.items())
+            if name not in self._read | _OF_NO_RESULT and value not in (None, False, [], {}, "")
+        ]
 
     def __getitem__(self, name: str) -> Any:
+        self._read.add(name)
         value, kind = self._values[name], _KINDS.get(name)
         unset = value is None and name in _MAY_BE_NULL
         if kind is not None and not unset and not kind.allows(value):
