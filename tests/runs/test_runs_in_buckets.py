@@ -16,7 +16,7 @@ from tiny_run import Result, Tiny, assert_same_state, finish, losses
 
 from t5x_like.core.buckets import storage
 
-STEPS = {"TRAIN_STEPS": 16, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 8}
+STEPS = {"TRAIN_STEPS": 8, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 8}
 WAIT_SECONDS = 300
 
 
