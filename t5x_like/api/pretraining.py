@@ -79,6 +79,7 @@ def recipe(
     learning_rate: float | None = None,
     objective: str | Objective | None = None,
     vocabulary: str | None = None,
+    init_from: str | None = None,
     vocab_size: int | None = None,
     seed: int | None = None,
     mesh: Mapping[str, int] | None = None,
@@ -92,15 +93,14 @@ def recipe(
     Args:
       name: a name from `t5x_like recipes`: `bert_base`, `bert-mini`.
       corpus: files to read: a path or glob, several, `tfds:<name>`, or {name: files} as a mixture.
-      task: the name of a corpus, task or mixture, in place of `corpus`.
-      module: the module or `.py` file that registers `task`.
-      model_dir: the run's directory; a run that it holds is resumed.
-      cache_dir: directory of vocabularies and caches.
+      task, module: the name of a corpus, task or mixture in place of it, and what registers that.
+      model_dir, cache_dir: the run's (one that it holds is resumed), and that of its caches.
       train_steps: all steps of the run. Warm-up and phases keep their shares of it.
       batch_size: the rows of a step, over all devices.
       learning_rate: the peak, in recipes that have one (PEAK_LEARNING_RATE).
       objective: a preset's name, or an objective.
       vocabulary: `bytes`, a file or a directory; None trains one, or takes the one that exists.
+      init_from: a run or an imported model to start from, with its sizes and vocabulary.
       vocab_size: the number of pieces of a vocabulary that is trained.
       seed: the seed of parameters, order, noise and dropout.
       mesh: sizes of the mesh axes: {"data": 4, "tensor": 2}; -1 takes the rest.

@@ -154,7 +154,7 @@ def _vocabulary() -> Iterable[str]:
 
     named, start = map(gin_config.macro, ("VOCABULARY", "INIT_FROM"))
     if named is None and start is not None:
-        yield f"VOCABULARY = None: that of {start.directory!r}"
+        yield f"VOCABULARY = None: that of {getattr(start, 'directory', start)!r}"
         return
     for setting in ("VOCABULARY",) if named else ("VOCABULARY", "VOCAB_TYPE", "VOCAB_SIZE"):
         yield f"{setting} = {gin_config.macro(setting)!r}"

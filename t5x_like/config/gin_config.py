@@ -166,6 +166,11 @@ def load_text(
     _replace(text, where=f"in {where}")
 
 
+def add_text(text: str, *, where: str) -> None:
+    """Adds gin text to the process's configuration, over what it says already."""
+    _translated(gin.parse_config, text, where=f"in {where}")
+
+
 def _replace(text: str, *, where: str = "") -> None:
     _forget()
     _translated(gin.parse_config, text, where=where)

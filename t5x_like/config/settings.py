@@ -55,6 +55,12 @@ SETTINGS: Mapping[str, Setting] = {
         "V",
         "bytes, a .model, vocab.txt or tokenizer.json file, or the directory of a vocabulary",
     ),
+    "init_from": Setting(
+        "INIT_FROM",
+        "str",
+        "DIR",
+        "a run or an imported model to start from, with its sizes and its vocabulary",
+    ),
     "vocab_size": Setting("VOCAB_SIZE", "int", "N", "pieces of a trained vocabulary"),
     "seed": Setting("SEED", "int", "N", "seed of parameters, order, noise and dropout"),
     "mesh": Setting(

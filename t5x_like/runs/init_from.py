@@ -38,6 +38,7 @@ class InitFrom:
       skip: regular expressions; a parameter whose path contains a match is initialised.
       layers: the layers to take from each saved stack, counted from 0: one for each layer of this
         run.
+      model: whether the run's model has the sizes and the functions of the saved one, too.
     """
 
     directory: str | None
@@ -45,6 +46,7 @@ class InitFrom:
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
     skip: Sequence[str] = ()
     layers: Sequence[int] | None = None
+    model: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.skip, str):

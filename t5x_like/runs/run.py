@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flax import nnx
 
+from t5x_like.runs.init_from import InitFrom
 from t5x_like.training.checkpointing.ranking import BestMetric
 from t5x_like.training.compilation import RANDOM_NUMBERS
 from t5x_like.training.health.bad_steps import WAYS
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from t5x_like.core.partitioning import Layout
     from t5x_like.core.protocols import BatchCompleter, FeatureConverter, Model, Objective
     from t5x_like.data.dataset import Data
-    from t5x_like.runs.init_from import InitFrom
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ _PARTS = {
         "a feature converter, such as @feature_converters.Encoder()",
     ),
     "layout": ("LAYOUT", "mesh", "a layout, such as @partitioning.make_layout()"),
-    "init_from": ("INIT_FROM", "directory", "None, or @init_from.InitFrom()"),
+    "init_from": ("INIT_FROM", "directory", "None, a directory, or @init_from.InitFrom()"),
     "completer": ("TEACHER", "check_model", "None, or a teacher, such as @teacher.Teacher()"),
 }
 """The macros of parts of a run, an attribute that each part has, and what the part is."""
@@ -146,7 +146,8 @@ class Run:
       layout: the mesh and the rules of its axes.
       options: steps, batch size, periods, seed.
       phases: parts of the run with batches of their own, in order; empty if all batches are alike.
-      init_from: where the first parameters come from; None initialises them.
+      init_from: where the first parameters come from; None initialises them. A directory gives the
+        sizes of the model as well.
       completer: adds to each batch, for example the outputs of a teacher.
     """
 
@@ -162,6 +163,9 @@ class Run:
     completer: BatchCompleter | None = None
 
     def __post_init__(self) -> None:
+        start: object = self.init_from
+        if isinstance(start, str):
+            object.__setattr__(self, "init_from", InitFrom(directory=start, model=True))
         for name, (macro, needed, example) in _PARTS.items():
             part = getattr(self, name)
             if not (part is None and name in _OPTIONAL) and not hasattr(part, needed):

@@ -148,11 +148,22 @@ def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
     Raises:
       ValueError: it holds no model, or names other modules than ours and `modules`.
     """
+    make = constructor(directory, modules)
+    with run_directory.named(directory):
+        return gin_config.call(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+
+
+def constructor(directory: str, modules: Collection[str] = ()) -> Callable[..., Any]:
+    """What makes the model of a directory from `rngs`.
+
+    Raises:
+      ValueError: as in `abstract_model`.
+    """
     with gin_config.temporary_configuration():
         run_directory.load_config(storage.path(directory), modules)
         with run_directory.named(directory):
             make: Callable[..., Any] = gin_config.without_gin(gin_config.macro("MODEL"))
-            return gin_config.call(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+            return make
 
 
 def _best_metric(directory: epath.Path, modules: Collection[str]) -> str:

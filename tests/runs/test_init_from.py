@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 import stored_berts
 
+from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout
+from t5x_like.runs import gin_run, saved_model
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.vocabularies import loading
-from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.characters import CharacterVocabulary
 
 
 def test_a_longer_student_of_more_ids_starts_from_its_teacher(tmp_path: Path) -> None:
@@ -79,14 +82,13 @@ def test_errors_come_from_shapes_alone(
 @pytest.fixture(scope="module")
 def stored_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("bert")
-    stored_berts.write(directory, vocabulary=ByteVocabulary())
+    stored_berts.write(directory, vocabulary=CharacterVocabulary("abcdef", extra_ids=0))
     return directory
 
 
 def test_the_vocabulary_beside_it_is_found(stored_bert: Path, tmp_path: Path) -> None:
     found = InitFrom(directory=str(stored_bert)).vocabulary()
-    assert found is not None
-    assert found.fingerprint == ByteVocabulary().fingerprint
+    assert found == CharacterVocabulary("abcdef", extra_ids=0)
     assert InitFrom(directory=str(tmp_path)).vocabulary() is None
 
 
@@ -115,3 +117,28 @@ def test_ids_must_mean_what_they_did(tmp_path: Path) -> None:
 def test_patterns_are_checked_at_once(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="InitFrom"):
         InitFrom(directory="anywhere", **settings)
+
+
+def test_a_directory_gives_its_sizes_too(stored_bert: Path, tmp_path: Path) -> None:
+    settings = [f"INIT_FROM={str(stored_bert)!r}", f"MODEL_DIR={str(tmp_path / 'run')!r}"]
+
+    def loaded(recipe: str, *more: str) -> Any:
+        with gin_config.temporary_configuration():
+            return gin_run.load([str(gin_files.find_recipe(recipe))], [*settings, *more])
+
+    run, notes = loaded("bert-mini", "bert.Config.dropout_rate=0.2")
+    config = run.model.keywords["config"]
+    assert config == dataclasses.replace(
+        saved_model.constructor(str(stored_bert)).keywords["config"],
+        dropout_rate=0.2,
+        init_std=0.1,
+        scan_unroll=config.scan_unroll,
+    )
+    assert run.init_from == InitFrom(directory=str(stored_bert), model=True)
+    assert any("d_model 16, d_ff 32" in note for note in notes)
+    with pytest.raises(ValueError, match=r"of the family t5, and .* family bert"):
+        loaded("t5-mini")
+    with pytest.raises(ValueError, match=r"bert\.Config\.d_model is given, and is 16"):
+        loaded("bert-mini", "bert.Config.d_model=64")
+    with pytest.raises(ValueError, match="VOCAB_SIZE has no effect"):
+        loaded("bert-mini", "VOCAB_SIZE=99")

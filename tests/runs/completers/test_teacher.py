@@ -23,13 +23,15 @@ from t5x_like.runs import saved_model
 from t5x_like.runs.completers.teacher import Teacher
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.training.logs.run_log import RunLog
-from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.characters import CharacterVocabulary
+
+OURS, OTHERS = (CharacterVocabulary(one, extra_ids=0) for one in ("abc", "abd"))
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("teacher")
-    stored_berts.write(made, vocabulary=ByteVocabulary())
+    stored_berts.write(made, vocabulary=OURS)
     return made
 
 
@@ -77,14 +79,14 @@ def test_a_student_follows_and_the_teacher_stays(directory: Path) -> None:
 
 def test_who_cannot_teach_is_refused(directory: Path, tmp_path: Path) -> None:
     teacher = Teacher(directory=str(directory))
-    teacher.check(ByteVocabulary())
+    teacher.check(OURS)
     with pytest.raises(ValueError, match="another vocabulary"):
-        teacher.check(ByteVocabulary(extra_ids=7))
+        teacher.check(OTHERS)
     stored_berts.write(tmp_path / "ids")
     with pytest.raises(ValueError, match="has no vocabulary, so its ids"):
-        Teacher(directory=str(tmp_path / "ids")).check(ByteVocabulary())
+        Teacher(directory=str(tmp_path / "ids")).check(OURS)
     with pytest.raises(ValueError, match="no teacher: add"):
-        Teacher(directory=None).check(ByteVocabulary())
+        Teacher(directory=None).check(OURS)
     (tmp_path / "config.gin").write_text(
         "from __gin__ import dynamic_registration\n"
         "from t5x_like.models import t5\n"
@@ -92,7 +94,7 @@ def test_who_cannot_teach_is_refused(directory: Path, tmp_path: Path) -> None:
         "t5.T5.config = @t5.Config()\n"
     )
     with pytest.raises(ValueError, match="is a T5: it must be a BERT"):
-        Teacher(directory=str(tmp_path)).check(ByteVocabulary())
+        Teacher(directory=str(tmp_path)).check(OURS)
 
 
 TOGETHER = """
