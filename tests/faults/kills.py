@@ -91,7 +91,8 @@ def killed(
     """Ends one process or both; the run that is ended is begun anew when it is finished."""
     draw = random.Random(n)
     argv = command(folder, "killed", settings)
-    processes = tiny.start_many(argv)
+    # One that is killed before it listens is missing, not lost.
+    processes = tiny.start_many([*argv, "--start_seconds=60"])
     try:
         deadline = time.monotonic() + draw.uniform(0.05, 1.0) * seconds
         while time.monotonic() < deadline and all(one.poll() is None for one in processes):
