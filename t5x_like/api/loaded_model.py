@@ -180,7 +180,7 @@ class LoadedModel:
                     f"{text[:60]!r} has more tokens than the model has positions: at most "
                     f"{reader.framing.max_length}"
                 )
-        found: list[np.ndarray] = reader.vectors([row.tokens for row in rows])
+        found: list[np.ndarray] = reader.vectors(rows)
         return found
 
     def export(
@@ -223,7 +223,7 @@ class LoadedModel:
         how = {field.name for field in dataclasses.fields(Decoding)} & options.keys()
         given = {name: options.pop(name) for name in how}
         asked = self._asked()
-        decoding = Decoding(**{**asked.usual_decoding(), **given})
+        decoding = Decoding(**{**asked.usual_decoding(most=given.get("max_new_tokens")), **given})
         known = {field.name for field in dataclasses.fields(predictors.Options)}
         for name in options.keys() - known:
             raise ValueError(f"there is no option {name!r}" + nearest(name, known, of="options"))
