@@ -57,12 +57,24 @@ class TargetScorer:
 
     def check(self, pair: Pair) -> None:
         """Raises ValueError where the decoder has too few positions."""
+        pair, _ = self.fitted(pair)
         length = len(pair.targets) + (len(pair.inputs) if self.alone else 0)
         if self.max_positions is not None and length > self.max_positions:
             raise ValueError(
-                f"{length} tokens are more than the {self.max_positions} that the model reads: "
-                "shorten the target, or set max_input_length"
+                f"{len(pair.targets)} tokens leave no room among the {self.max_positions} that the "
+                "model reads: shorten the text whose likelihood is asked for"
             )
+
+    def fitted(self, pair: Pair) -> tuple[Pair, bool]:
+        """The pair, and whether its input has lost its first tokens.
+
+        A decoder alone keeps as many of the last ones as it has positions for beside the target.
+        """
+        length = len(pair.inputs) + len(pair.targets)
+        over = 0 if self.max_positions is None else length - self.max_positions
+        if not self.alone or not 0 < over < len(pair.inputs):
+            return pair, False
+        return Pair(pair.inputs[over:], pair.targets), True
 
     def scored(self, pair: Pair) -> int:
         """The number of tokens whose log-probabilities are summed.
@@ -227,18 +239,19 @@ class Scoring:
 
     def _row(self, record: Mapping[str, Any]) -> tuple[Any, int, dict[str, Any]]:
         if self.targets is not None and "targets" not in record:  # a text alone
-            pair = Pair([], self.targets.text(record["inputs"]).tokens)
-            return pair, self._counted(pair), {}
+            record = {"inputs": "", "targets": record["inputs"]}
         inputs = self.framing.text(record["inputs"])
-        cut = {"truncated": True} if inputs.truncated else {}
         if self.targets is None:
-            return inputs, sum(map(self.framing.is_text, inputs.tokens)), cut
-        pair = Pair(inputs.tokens, self.targets.text(record["targets"]).tokens)
-        return pair, self._counted(pair), cut
-
-    def _counted(self, pair: Pair) -> int:
+            count = sum(map(self.framing.is_text, inputs.tokens))
+            return inputs, count, _cut(inputs.truncated)
+        targets = self.targets.text(record["targets"]).tokens
         assert isinstance(self.score, TargetScorer)  # there are targets
-        return self.score.scored(pair)
+        pair, cut = self.score.fitted(Pair(inputs.tokens, targets))
+        return pair, self.score.scored(pair), _cut(cut or inputs.truncated)
+
+
+def _cut(truncated: bool) -> dict[str, Any]:
+    return {"truncated": True} if truncated else {}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,6 +61,17 @@ def test_a_target_follows_its_input_and_a_text_alone_what_begins_one(name: str) 
         scoring.check({"inputs": "abc", "targets": 3})
 
 
+def test_an_input_makes_room_for_its_target_by_losing_its_beginning() -> None:
+    scoring = predictor("gpt", "score")  # 128 positions
+    record = {"inputs": "a" * 120 + "b" * 100, "targets": "c" * 20}
+    scoring.check(record)
+    ((inputs, targets), count, cut) = scoring._row(record)
+    assert VOCABULARY.decode(inputs) == "a" * 8 + "b" * 100
+    assert (len(targets), count, cut) == (20, 20, {"truncated": True})
+    with pytest.raises(ValueError, match="129 tokens leave no room among the 128"):
+        scoring.check({"inputs": "c" * 129})
+
+
 def test_an_encoder_decoder_scores_no_text_alone() -> None:
     with pytest.raises(ValueError, match="needs inputs and targets"):
         predictor("t5", "score").check({"inputs": "abc"})

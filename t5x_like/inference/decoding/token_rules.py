@@ -53,6 +53,9 @@ class TokenRules:
                 f"min_new_tokens={self.min_new_tokens} is above "
                 f"max_new_tokens={self.max_new_tokens}: no answer has so many tokens"
             )
+        for name in ("forced_bos_token_id", "forced_eos_token_id"):
+            if not isinstance(getattr(self, name), int | None):
+                raise ValueError(f"{name} must be the id of one token, not {getattr(self, name)}")
         for name in ("temperature", "repetition_penalty"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
