@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -223,6 +224,12 @@ class LoadedModel:
         how = {field.name for field in dataclasses.fields(Decoding)} & options.keys()
         given = {name: options.pop(name) for name in how}
         asked = self._asked()
+        unread = asked.unread_decoding() if ask in ("write", "fill") and asked.writes else []
+        if unread:
+            _note_once(
+                f"note: {', '.join(unread)} in {self.directory}'s generation_config.json has no "
+                "counterpart here: answers may differ from transformers'"
+            )
         decoding = Decoding(**{**asked.usual_decoding(most=given.get("max_new_tokens")), **given})
         known = {field.name for field in dataclasses.fields(predictors.Options)}
         for name in options.keys() - known:
@@ -290,6 +297,11 @@ def load(
 
 def _note(line: str) -> None:
     print(line, file=sys.stderr)
+
+
+@functools.cache
+def _note_once(line: str) -> None:
+    _note(line)
 
 
 def _is_run(directory: epath.Path) -> bool:

@@ -43,6 +43,25 @@ ASKS: Mapping[str, str] = {
 _ENCODER = Family("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 B:1 sep:1")
 _WRITER = Family("A:0 eos:0", "A:0 eos:0 B:0 eos:0")
 _GO_ON = ("write", "score", "rank")
+_OF_TOKENS = (
+    "bos_token_id",
+    "cache_implementation",
+    "decoder_start_token_id",
+    "eos_token_id",
+    "max_length",
+    "min_length",
+    "pad_token_id",
+    "transformers_version",
+)
+_CHANGES_NOTHING: tuple[Any, ...] = (
+    None,
+    False,
+    0,
+    1,
+    "",
+    [],
+    {},
+)  # values of settings that are off
 _HEADS: Mapping[str, Kind] = {
     task_heads.TAGS: "tags",
     task_heads.SPANS: "spans",
@@ -157,6 +176,18 @@ class Asked:
             for name in ("temperature", "top_k", "top_p"):
                 found.pop(name, None)
         return found
+
+    def unread_decoding(self) -> list[str]:
+        """Names of imported settings that transformers' `generate` obeys and nothing here does."""
+        saved = self.file("generation_config.json")
+        known = {field.name for field in dataclasses.fields(Decoding)}.union(_OF_TOKENS)
+        found = [
+            name
+            for name, value in saved.items()
+            if name not in known and name[0] != "_" and value not in _CHANGES_NOTHING
+        ]
+        end = saved.get("eos_token_id")
+        return found + ["eos_token_id"] * (end not in (None, self.vocabulary.token_ids.eos))
 
     def start(self) -> int | None:
         """The id that a decoder reads first; None for padding, or where the text is read first."""

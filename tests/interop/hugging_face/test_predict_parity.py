@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import parity
 import pytest
@@ -302,6 +304,12 @@ def test_an_imported_model_writes_with_its_own_settings(vocabularies, documents,
         early_stopping=True, forced_bos_token_id=40, forced_eos_token_id=ids.eos,
     )  # fmt: skip
     theirs.generation_config.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "generation_config.json").read_text())
+    assert not t5x.load(tmp_path)._asked().unread_decoding()
+    more = {"suppress_tokens": [7], "diversity_penalty": 0.0, "eos_token_id": [ids.eos, 9]}
+    (tmp_path / "generation_config.json").write_text(json.dumps(saved | more))
+    assert t5x.load(tmp_path)._asked().unread_decoding() == ["suppress_tokens", "eos_token_id"]
+    (tmp_path / "generation_config.json").write_text(json.dumps(saved))
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     texts = [" ".join(document.split()[:9]) for document in documents]
     model = t5x.load(tmp_path)
