@@ -53,15 +53,7 @@ _OF_TOKENS = (
     "pad_token_id",
     "transformers_version",
 )
-_CHANGES_NOTHING: tuple[Any, ...] = (
-    None,
-    False,
-    0,
-    1,
-    "",
-    [],
-    {},
-)  # values of settings that are off
+_CHANGES_NOTHING: Sequence[Any] = (None, False, 0, 1, "", [], {})
 _HEADS: Mapping[str, Kind] = {
     task_heads.TAGS: "tags",
     task_heads.SPANS: "spans",
@@ -184,7 +176,7 @@ class Asked:
         found = [
             name
             for name, value in saved.items()
-            if name not in known and name[0] != "_" and value not in _CHANGES_NOTHING
+            if name not in known and not name.startswith("_") and value not in _CHANGES_NOTHING
         ]
         end = saved.get("eos_token_id")
         return found + ["eos_token_id"] * (end not in (None, self.vocabulary.token_ids.eos))

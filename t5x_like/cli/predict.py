@@ -143,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         "--max_input_length",
         type=arguments.positive,
         metavar="N",
-        help="most tokens of an input, whose end is cut (default: what the run reads)",
+        help="most tokens of an input; a longer one is cut (default: what the run reads)",
     )
     _add_asks(parser)
     writing = parser.add_argument_group("decoding (names and meanings of transformers)")
@@ -164,7 +164,7 @@ def _add_asks(parser: argparse.ArgumentParser) -> None:
         ("fill", "what belongs into the blanks"),
         ("mark", "which tokens were replaced"),
         ("answer", "what a task's head says"),
-        ("score", "the log-likelihood of `targets` given `inputs`; of the text for a masked model"),
+        ("score", "the log-likelihood of `targets` given `inputs`, or of a text alone"),
         ("rank", "the likeliest of `choices`"),
         ("embed", "states as vectors"),
     ):

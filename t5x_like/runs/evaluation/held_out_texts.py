@@ -22,9 +22,9 @@ def held_out_texts(run: Run, n: int) -> list[Blanked]:
     """
     found: list[list[Blanked]] = []
     shares = []
-    for examples, share in samples.held_out(run, run.data.open(), n):
+    for examples, share in samples.held_out(run, run.data.open(), n, rows=2):
         # Further rows are looked at in place of those that are left out.
-        rows = (examples.features(place)[0] for place in samples.spread(examples, 8 * share))
+        rows = (examples.features(place)[0] for place in samples.spread(len(examples), 8 * share))
         texts = (blanked(row, examples.task.vocabulary) for row in rows)
         found.append([one for one in texts if one is not None and not has_blank(one.truth)])
         shares.append(share)
@@ -32,9 +32,8 @@ def held_out_texts(run: Run, n: int) -> list[Blanked]:
         found = [[one for one in some if has_blank(one.text)] for some in found]
     if not any(found):
         raise ValueError("no held-out row of this run has anything hidden in it")
-    return [one for some, share in zip(found, shares, strict=True) for one in _spread(some, share)]
-
-
-def _spread(texts: list[Blanked], n: int) -> list[Blanked]:
-    count = min(n, len(texts))
-    return [texts[len(texts) * k // count] for k in range(count)]
+    return [
+        some[place]
+        for some, share in zip(found, shares, strict=True)
+        for place in samples.spread(len(some), share)
+    ]

@@ -129,14 +129,20 @@ def _of_phase(number: int, run: Run, mesh: ModelOnMesh, n: int) -> PhaseSamples:
     tasks = run.data.open(once=never)
     found = [
         sample
-        for examples, share in held_out(run, tasks, n)
+        for examples, share in held_out(run, tasks, n, rows=2 * n)
         for sample in _of_task(examples, share, run=run, mesh=mesh)
     ]
     return PhaseSamples(number, tasks[0].lengths, found)
 
 
-def held_out(run: Run, tasks: Sequence[Task], n: int) -> list[tuple[Examples, int]]:
+def held_out(run: Run, tasks: Sequence[Task], n: int, *, rows: int) -> list[tuple[Examples, int]]:
     """The held-out examples of each opened task, and its share of `n` rows.
+
+    Args:
+      run: the run.
+      tasks: its tasks.
+      n: the rows that all tasks share.
+      rows: the rows of a batch, for tasks with carried rows; some need an even number.
 
     Raises:
       ValueError: nothing is held out, or its rows cannot be made.
@@ -146,7 +152,7 @@ def held_out(run: Run, tasks: Sequence[Task], n: int) -> list[tuple[Examples, in
         "validation",
         converter=run.feature_converter,
         seed=EVALUATION_SEED,
-        rows=2 * n,  # of tasks with carried rows; some need an even number
+        rows=rows,
         alone=True,
     )
     if not found:
@@ -155,18 +161,17 @@ def held_out(run: Run, tasks: Sequence[Task], n: int) -> list[tuple[Examples, in
     return [*zip(found, shares, strict=True)]
 
 
-def spread(examples: Examples, n: int) -> list[int]:
-    """At most `n` rows that are spread over the split.
-
-    Where rows go on from batch to batch, they are of the first batch, which nothing precedes.
-    """
-    end = min(len(examples), examples.rows or len(examples))
+def spread(end: int, n: int) -> list[int]:
+    """At most `n` numbers that are spread over those below `end`."""
     return [end * k // min(n, end) for k in range(min(n, end))]
 
 
 def _of_task(examples: Examples, n: int, *, run: Run, mesh: ModelOnMesh) -> Iterator[Sample]:
-    """Samples of rows that are `spread`; of a packed row, its first example."""
-    places = spread(examples, n)
+    """Samples of rows that are spread over the split; of a packed row, its first example.
+
+    Where rows go on from batch to batch, they are of the first batch, which nothing precedes.
+    """
+    places = spread(min(len(examples), examples.rows or len(examples)), n)
     rows: list[Features] = [examples.features(place)[0] for place in places]
     specs = examples.task.features
     if not rows:
