@@ -149,8 +149,9 @@ class LoadedModel:
     def fill(self, texts: str | Sequence[str], *, k: int = 1, max_new_tokens: int = 64) -> Any:
         """Fills the blanks of a text, or of each of several: `___`, `[MASK]` or `<extra_id_0>`.
 
-        An encoder-decoder writes any number of words into each (`Filled`); a masked language model
-        guesses one token for each, with `k` alternatives and their probabilities (`Guesses`).
+        An encoder-decoder writes any number of words into each, a BART the whole text (`Filled`); a
+        masked language model guesses one token for each, with `k` alternatives and their
+        probabilities (`Guesses`).
 
         Args:
           texts: one or several, each with at least one blank.

@@ -18,7 +18,10 @@ _BLANK = re.compile(r"<extra_id_(\d+)>")
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """A text, what the model put into each of its blanks, in order, and both together."""
+    """A text, what the model put into each of its blanks, in order, and both together.
+
+    There are no `blanks` of a model that writes the whole text again (`rewriting`).
+    """
 
     text: str
     blanks: tuple[str, ...]
