@@ -13,6 +13,7 @@ from t5x_like.inference.fill_blanks import token_spans
 from t5x_like.inference.text_rows import in_line
 
 _MOST = 64  # tokens that are shown, where the rest of the row can be left out
+_BYTES = 4  # of a character, at most
 
 
 class Blanked(NamedTuple):
@@ -43,8 +44,8 @@ def blanked(features: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> Blank
         )
     targets = _without_end(features["targets"], vocabulary)
     if "inputs" not in features:
-        shown = targets[:_MOST]
-        middle = -(-len(shown) // 2)
+        shown = targets[: _cut(targets, _MOST, vocabulary)]
+        middle = _cut(shown, -(-len(shown) // 2), vocabulary)
         return Blanked(vocabulary.decode(shown[:middle]), vocabulary.decode(shown[middle:]))
     inputs = _without_end(features["inputs"], vocabulary)
     first = vocabulary.token_ids.sentinel(0)
@@ -69,7 +70,8 @@ def _of_masks(features: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> Bla
         return None
     first = int((hidden & is_text).argmax())
     texts = (~is_text).cumsum()
-    shown = _window(np.flatnonzero(is_text & (texts == texts[first])), first)
+    places = np.flatnonzero(is_text & (texts == texts[first]))
+    shown = places[_window(truth[places].tolist(), first - int(places[0]), vocabulary)]
     if features.get("backward"):  # the row is read from right to left
         shown = shown[::-1]
     tokens = truth[shown].tolist()
@@ -79,8 +81,7 @@ def _of_masks(features: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> Bla
 
 def _of_sentinels(inputs: list[int], targets: list[int], vocabulary: Vocabulary) -> Blanked:
     ids = vocabulary.token_ids
-    places = _window(np.arange(len(inputs)), inputs.index(ids.sentinel(0)))
-    shown = [inputs[place] for place in places]
+    shown = inputs[_window(inputs, inputs.index(ids.sentinel(0)), vocabulary)]
     count, rest = 0, shown
     while ids.sentinel(count) in rest:  # they count up
         rest = rest[rest.index(ids.sentinel(count)) + 1 :]
@@ -94,11 +95,29 @@ def _of_sentinels(inputs: list[int], targets: list[int], vocabulary: Vocabulary)
     return Blanked(vocabulary.decode(shown), vocabulary.decode([*truth, *rest]))
 
 
-def _window(places: np.ndarray, wanted: int) -> np.ndarray:
-    """At most `_MOST` of these places, the wanted one included: the first ones, if possible."""
-    at = int(np.flatnonzero(places == wanted)[0])
-    begin = 0 if at < _MOST else at - _MOST // 2
-    return places[begin : begin + _MOST]
+def _window(tokens: Sequence[int], wanted: int, vocabulary: Vocabulary) -> slice:
+    """At most `_MOST` of the tokens, number `wanted` included: the first ones, if possible."""
+    begin = 0
+    if wanted >= _MOST:
+        at = wanted - _MOST // 2
+        before = vocabulary.decode(tokens[at - _BYTES : wanted])
+        whole = (
+            n
+            for n in range(at, at + _BYTES)
+            if before.endswith(vocabulary.decode(tokens[n:wanted]))
+        )
+        begin = next(whole, at)
+    return slice(begin, begin + _cut(tokens[begin:], _MOST, vocabulary))
+
+
+def _cut(tokens: Sequence[int], most: int, vocabulary: Vocabulary) -> int:
+    """The number of first tokens, `most` or a few less, that end with a whole character."""
+    ends = (
+        n
+        for n in range(most, max(most - _BYTES, 0), -1)
+        if vocabulary.decode(tokens[: n + _BYTES]).startswith(vocabulary.decode(tokens[:n]))
+    )
+    return next(ends, most)
 
 
 def _written(tokens: Sequence[int], hidden: Sequence[bool], vocabulary: Vocabulary) -> str:

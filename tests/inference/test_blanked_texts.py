@@ -69,6 +69,18 @@ def test_of_a_long_row_a_part_with_a_blank_is_shown():
     assert set(truth) == {"a", "b"}
 
 
+@pytest.mark.parametrize("before", range(4))
+def test_no_character_is_halved(before):
+    text, truth = blanked({"targets": spans("a" * before + "日本" * 60)}, BYTES)
+    assert set(text + truth) <= {"a", "日", "本"}
+    features = {"inputs": spans("日" * 50 + "a" * before + "<extra_id_0>" + "日" * 50),
+                "targets": spans("<extra_id_0>é<extra_id_1>")}  # fmt: skip
+    text, truth = blanked(features, BYTES)
+    assert text.replace("<extra_id_0>", "é") == truth
+    assert set(truth) <= {"a", "日", "é"}
+    assert 20 < len(truth) < 60
+
+
 def test_where_nothing_is_hidden_there_is_no_text():
     assert blanked(masked(PAIR, [0]), LETTERS) is None
     labelled = {"inputs": np.array(PAIR), "label": np.int32(1)}
