@@ -10,7 +10,7 @@ import numpy as np
 
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.inference.fill_blanks import token_spans
-from t5x_like.inference.text_rows import in_line
+from t5x_like.inference.text_rows import in_line, is_text
 
 _MOST = 64  # tokens that are shown, where the rest of the row can be left out
 _BYTES = 4  # of a character, at most
@@ -42,12 +42,13 @@ def blanked(features: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> Blank
             f"this run's examples have {', '.join(sorted(features))}: nothing of a text is hidden "
             "in them"
         )
-    targets = _without_end(features["targets"], vocabulary)
     if "inputs" not in features:
-        shown = targets[: _cut(targets, _MOST, vocabulary)]
-        middle = _cut(shown, -(-len(shown) // 2), vocabulary)
-        return Blanked(vocabulary.decode(shown[:middle]), vocabulary.decode(shown[middle:]))
-    inputs = _without_end(features["inputs"], vocabulary)
+        return _of_text(features["targets"], vocabulary)
+    # An end within them, between documents, would end what is decoded.
+    inputs, targets = (
+        [token for token in features[name].tolist() if token != vocabulary.token_ids.eos]
+        for name in ("inputs", "targets")
+    )
     first = vocabulary.token_ids.sentinel(0)
     if vocabulary.token_ids.sentinels and first in inputs and first in targets:
         return _of_sentinels(inputs, targets, vocabulary)
@@ -55,22 +56,27 @@ def blanked(features: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> Blank
     return Blanked(_written(inputs, hidden, vocabulary), vocabulary.decode(targets).lstrip(" "))
 
 
-def _without_end(tokens: np.ndarray, vocabulary: Vocabulary) -> list[int]:
-    found: list[int] = tokens.tolist()
-    return found[:-1] if found and found[-1] == vocabulary.token_ids.eos else found
+def _of_text(targets: np.ndarray, vocabulary: Vocabulary) -> Blanked | None:
+    """The halves of the longest text between special tokens."""
+    runs = itertools.groupby(targets.tolist(), lambda i: is_text(i, vocabulary.token_ids))
+    tokens = max(([*run] for of_text, run in runs if of_text), key=len, default=[])
+    shown = tokens[: _cut(tokens, _MOST, vocabulary)]
+    middle = _cut(shown, -(-len(shown) // 2), vocabulary)
+    pair = Blanked(vocabulary.decode(shown[:middle]), vocabulary.decode(shown[middle:]))
+    return pair if all(pair) else None
 
 
 def _of_masks(features: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> Blanked | None:
     """The first text between special tokens in which a token is predicted."""
-    ids, truth = vocabulary.token_ids, features["inputs"].copy()
+    truth = features["inputs"].copy()
     truth[features["masked_positions"]] = features["masked_targets"]
     hidden = np.isin(np.arange(len(truth)), features["masked_positions"])
-    is_text = np.isin(truth, [i for i in ids.special if i != ids.unk], invert=True)
-    if not (hidden & is_text).any():
+    of_text = np.array([is_text(i, vocabulary.token_ids) for i in truth.tolist()])
+    if not (hidden & of_text).any():
         return None
-    first = int((hidden & is_text).argmax())
-    texts = (~is_text).cumsum()
-    places = np.flatnonzero(is_text & (texts == texts[first]))
+    first = int((hidden & of_text).argmax())
+    texts = (~of_text).cumsum()
+    places = np.flatnonzero(of_text & (texts == texts[first]))
     shown = places[_window(truth[places].tolist(), first - int(places[0]), vocabulary)]
     if features.get("backward"):  # the row is read from right to left
         shown = shown[::-1]

@@ -66,7 +66,7 @@ class Framing:
 
     def is_text(self, token: int) -> bool:
         """Whether a token stands for text, known or not."""
-        return token == self.ids.unk or token not in self.ids.special
+        return is_text(token, self.ids)
 
     def text(self, text: str, second: str | None = None) -> Row:
         """The row of a text, or of two."""
@@ -118,6 +118,11 @@ class Framing:
             for place, n in enumerate(batch.numbers):
                 types[place, : len(rows[n].types)] = rows[n].types
             yield batch._replace(types=types)
+
+
+def is_text(token: int, ids: TokenIds) -> bool:
+    """Whether a token stands for text, known or not."""
+    return token == ids.unk or token not in ids.special
 
 
 def with_masks(parts: Sequence[str], vocabulary: Vocabulary) -> list[int]:

@@ -51,6 +51,21 @@ EXAMPLES = {
     ),
     "text to text": (BYTES, {"inputs": spans("2+2"), "targets": spans("4")}, "2+2", "4"),
     "a text to continue": (BYTES, {"targets": spans("abcde")}, "abc", "de"),
+    "several documents": (
+        BYTES,
+        {"targets": np.concatenate([spans("ab"), spans("cdefgh"), BYTES.encode("ij")])},
+        "cde",
+        "fgh",
+    ),
+    "spans of two documents": (
+        BYTES,
+        {
+            "inputs": np.concatenate([spans("a"), spans("b<extra_id_0>")]),
+            "targets": np.concatenate([spans("<extra_id_0>c"), spans("d<extra_id_1>")]),
+        },
+        "ab<extra_id_0>",
+        "abcd",
+    ),
 }
 
 
