@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from t5x_like.inference.text_rows import in_line, is_text
 
 _MOST = 64  # tokens that are shown, where the rest of the row can be left out
 _BYTES = 4  # of a character, at most
+_SENTINEL = re.compile(r"<extra_id_(\d+)>")
 
 
 class Blanked(NamedTuple):
@@ -62,7 +64,7 @@ def _of_text(targets: np.ndarray, vocabulary: Vocabulary) -> Blanked | None:
     tokens = max(([*run] for of_text, run in runs if of_text), key=len, default=[])
     shown = tokens[: _cut(tokens, _MOST, vocabulary)]
     middle = _cut(shown, -(-len(shown) // 2), vocabulary)
-    pair = Blanked(vocabulary.decode(shown[:middle]), vocabulary.decode(shown[middle:]))
+    pair = Blanked(_decoded(shown[:middle], vocabulary), _decoded(shown[middle:], vocabulary))
     return pair if all(pair) else None
 
 
@@ -98,7 +100,16 @@ def _of_sentinels(inputs: list[int], targets: list[int], vocabulary: Vocabulary)
         at = rest.index(ids.sentinel(number))
         truth += [*rest[:at], *spans[number]]
         rest = rest[at + 1 :]
-    return Blanked(vocabulary.decode(shown), vocabulary.decode([*truth, *rest]))
+    return Blanked(_decoded(shown, vocabulary, blanks=count), _decoded([*truth, *rest], vocabulary))
+
+
+def _decoded(tokens: Sequence[int], vocabulary: Vocabulary, *, blanks: int = 0) -> str:
+    """The text, with the first `blanks` sentinels.
+
+    Where bytes have the ids of others, these are what a span has left of a character.
+    """
+    text = vocabulary.decode(tokens)
+    return _SENTINEL.sub(lambda found: found[0] if int(found[1]) < blanks else "", text)
 
 
 def _window(tokens: Sequence[int], wanted: int, vocabulary: Vocabulary) -> slice:

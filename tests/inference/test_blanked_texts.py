@@ -96,6 +96,16 @@ def test_no_character_is_halved(before):
     assert 20 < len(truth) < 60
 
 
+def test_a_span_within_characters_leaves_the_others():
+    sun, book, word = map(BYTES.encode, "日本語")
+    first, second = map(BYTES.token_ids.sentinel, (0, 1))
+    features = {
+        "inputs": np.array([*sun, *book[:1], first, *word[2:], *sun]),
+        "targets": np.array([first, *book[1:], *word[:2], second]),
+    }
+    assert blanked(features, BYTES) == ("日<extra_id_0>日", "日本語日")
+
+
 def test_where_nothing_is_hidden_there_is_no_text():
     assert blanked(masked(PAIR, [0]), LETTERS) is None
     labelled = {"inputs": np.array(PAIR), "label": np.int32(1)}
