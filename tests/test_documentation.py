@@ -103,7 +103,7 @@ def test_the_first_page_pretrains_asks_and_scores(capsys: pytest.CaptureFixture[
         said = capsys.readouterr().out
         if name == "predict":
             filled, guesses = said.splitlines()
-            assert re.match(r"The capital of France is \S*\.", filled)
+            assert re.match(r"The capital of France is ?\S*\.", filled)
             assert len(re.findall(r" \d\.\d{3}(?:, |$)", guesses)) == 5  # a guess may be a comma
         elif name == "eval":
             assert "untrained" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -148,8 +149,9 @@ class LoadedModel:
     def fill(self, texts: str | Sequence[str], *, k: int = 1, max_new_tokens: int = 64) -> Any:
         """Fills the blanks of a text, or of each of several: `___`, `[MASK]` or `<extra_id_0>`.
 
-        An encoder-decoder writes any number of words into each (`Filled`); a masked language model
-        guesses one token for each, with `k` alternatives and their probabilities (`Guesses`).
+        An encoder-decoder writes any number of words into each, a BART the whole text (`Filled`); a
+        masked language model guesses one token for each, with `k` alternatives and their
+        probabilities (`Guesses`).
 
         Args:
           texts: one or several, each with at least one blank.
@@ -180,7 +182,7 @@ class LoadedModel:
                     f"{text[:60]!r} has more tokens than the model has positions: at most "
                     f"{reader.framing.max_length}"
                 )
-        found: list[np.ndarray] = reader.vectors([row.tokens for row in rows])
+        found: list[np.ndarray] = reader.vectors(rows)
         return found
 
     def export(
@@ -223,7 +225,13 @@ class LoadedModel:
         how = {field.name for field in dataclasses.fields(Decoding)} & options.keys()
         given = {name: options.pop(name) for name in how}
         asked = self._asked()
-        decoding = Decoding(**{**asked.usual_decoding(), **given})
+        unread = asked.unread_decoding() if ask in ("write", "fill") and asked.writes else []
+        if unread:
+            _note_once(
+                f"note: {', '.join(unread)} in {self.directory}'s generation_config.json has no "
+                "counterpart here: answers may differ from transformers'"
+            )
+        decoding = Decoding(**{**asked.usual_decoding(most=given.get("max_new_tokens")), **given})
         known = {field.name for field in dataclasses.fields(predictors.Options)}
         for name in options.keys() - known:
             raise ValueError(f"there is no option {name!r}" + nearest(name, known, of="options"))
@@ -298,6 +306,11 @@ def load(
 
 def _note(line: str) -> None:
     print(line, file=sys.stderr)
+
+
+@functools.cache
+def _note_once(line: str) -> None:
+    _note(line)
 
 
 def _is_run(directory: epath.Path) -> bool:

@@ -20,6 +20,7 @@ from t5x_like.inference.likelihoods import MaskedScorer, Ranking, Scoring, Targe
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.predictions import Predictor
+from t5x_like.inference.rewriting import Rewriting
 from t5x_like.inference.text_rows import Framing
 from t5x_like.inference.writing import Answering, Writer
 from t5x_like.interop.hugging_face import families, task_heads
@@ -41,6 +42,18 @@ ASKS: Mapping[str, str] = {
 }
 _ENCODER = Family("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 B:1 sep:1")
 _WRITER = Family("A:0 eos:0", "A:0 eos:0 B:0 eos:0")
+_GO_ON = ("write", "score", "rank")
+_OF_TOKENS = (
+    "bos_token_id",
+    "cache_implementation",
+    "decoder_start_token_id",
+    "eos_token_id",
+    "max_length",
+    "min_length",
+    "pad_token_id",
+    "transformers_version",
+)
+_CHANGES_NOTHING: Sequence[Any] = (None, False, 0, 1, "", [], {})
 _HEADS: Mapping[str, Kind] = {
     task_heads.TAGS: "tags",
     task_heads.SPANS: "spans",
@@ -78,10 +91,25 @@ class Asked:
         """Whether it is a decoder without an encoder."""
         return self.writes and not hasattr(self.module, "encode")
 
+    def goes_on(self, ask: Ask) -> bool:
+        """Whether what answers `ask` follows a text itself, without special tokens after it."""
+        of_targets = ask == "write" or (ask in _GO_ON and not self.guesses)
+        return of_targets and self.alone and not self.sees_prefix
+
     @property
     def guesses(self) -> bool:
         """Whether it predicts masked tokens."""
         return masked_words.guesses(self.module)
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it writes a whole text again, with what belongs at the masks that it reads."""
+        ids = self.vocabulary.token_ids
+        if not self.writes or self.alone or ids.mask is None:
+            return False
+        if self.run is None:  # sentinels are what models with both were trained on
+            return not ids.sentinels
+        return any("mask" in getattr(one, "needs", ()) for one in self.run.data.task_objectives())
 
     @property
     def has_head(self) -> bool:
@@ -98,7 +126,8 @@ class Asked:
 
     def able(self) -> list[Ask]:
         """What it can be asked."""
-        fills = self.guesses or (self.writes and bool(self.vocabulary.token_ids.sentinels))
+        spans = self.writes and bool(self.vocabulary.token_ids.sentinels)
+        fills = self.guesses or self.rewrites or spans
         likely = self.writes or self.guesses
         possible: dict[Ask, bool] = {
             "write": self.writes,
@@ -118,8 +147,12 @@ class Asked:
         found: dict[str, Any] = json.loads((self.original / name).read_text())
         return found
 
-    def usual_decoding(self) -> dict[str, Any]:
-        """The settings that came with imported weights, as transformers' `generate` takes them."""
+    def usual_decoding(self, *, most: int | None = None) -> dict[str, Any]:
+        """The settings that came with imported weights, as transformers' `generate` takes them.
+
+        Args:
+          most: the most tokens that are asked for, which is then also the most of the fewest.
+        """
         saved = self.file("generation_config.json")
         known = {field.name for field in dataclasses.fields(Decoding)}
         found = {
@@ -129,10 +162,24 @@ class Asked:
         for theirs, ours in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
             if saved.get(theirs) and ours not in found and not self.alone:
                 found[ours] = max(saved[theirs] - 1, 0)
+        if most is not None and "min_new_tokens" in found:
+            found["min_new_tokens"] = min(found["min_new_tokens"], most)
         if not found.get("do_sample"):
             for name in ("temperature", "top_k", "top_p"):
                 found.pop(name, None)
         return found
+
+    def unread_decoding(self) -> list[str]:
+        """Names of imported settings that transformers' `generate` obeys and nothing here does."""
+        saved = self.file("generation_config.json")
+        known = {field.name for field in dataclasses.fields(Decoding)}.union(_OF_TOKENS)
+        found = [
+            name
+            for name, value in saved.items()
+            if name not in known and not name.startswith("_") and value not in _CHANGES_NOTHING
+        ]
+        end = saved.get("eos_token_id")
+        return found + ["eos_token_id"] * (end not in (None, self.vocabulary.token_ids.eos))
 
     def start(self) -> int | None:
         """The id that a decoder reads first; None for padding, or where the text is read first."""
@@ -156,7 +203,8 @@ class Options:
 
     Attributes:
       decoding: how a model writes.
-      k: the guesses of a masked language model for a blank.
+      k: the guesses of a masked language model for a blank (1 by default), or the classes that get
+        a probability (all by default).
       layer: the layer of embeddings, or weights that mix all layers.
       pooling: one of `embeddings.POOLINGS`.
       per_token: whether a rank divides log-likelihoods by the number of tokens.
@@ -166,12 +214,18 @@ class Options:
     """
 
     decoding: Decoding = dataclasses.field(default_factory=Decoding)
-    k: int = 1
+    k: int | None = None
     layer: int | Sequence[float] = -1
     pooling: Pooling = "mean"
     per_token: bool = False
     batch_size: int = text_rows.ROWS
     max_input_length: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("k", "batch_size", "max_input_length"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
 
 
 def usual_ask(model: Asked, records: Sequence[Mapping[str, Any]]) -> Ask:
@@ -205,20 +259,23 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         can = ", ".join(f"{name} ({ASKS[name]})" for name in able)
         what = f" ({ASKS[ask]})" if ask in ASKS else ""
         raise ValueError(f"a {type(model.module).__name__} cannot {ask}{what}; it can {can}")
+    if options.k is not None and ask not in ("fill", "answer"):
+        raise ValueError(f"k is the number of guesses for a blank, or of classes: {ask} has none")
     framing, size = _framing(model, ask, options), options.batch_size
     match ask:
         case "write":
             return Answering(_writer(model, options), framing)
         case "fill" if model.guesses:
-            return MaskedWords(model=model.mesh, framing=framing, k=options.k, batch_size=size)
+            return MaskedWords(model=model.mesh, framing=framing, k=options.k or 1, batch_size=size)
         case "fill":
-            if options.k != 1:
+            if options.k not in (None, 1):
                 raise ValueError("an encoder-decoder writes one answer: k must be 1")
-            return Blanks(_writer(model, options), framing)
+            filler = Rewriting if model.rewrites else Blanks
+            return filler(_writer(model, options), framing)
         case "mark":
             return replaced_tokens.ReplacedTokens(model.mesh, framing, size)
         case "answer":
-            return _head(model, framing, size)
+            return _head(model, framing, k=options.k, batch_size=size)
         case "embed":
             return Embeddings(
                 model=model.mesh,
@@ -259,24 +316,34 @@ def _framing(model: Asked, ask: Ask, options: Options) -> Framing:
             )
     known = [limit for limit in (*limits, positions) if limit is not None]
     family = model.family
-    return Framing(model.vocabulary, family.text, family.pair, min(known, default=None))
+    return Framing(
+        vocabulary=model.vocabulary,
+        template="A:0" if model.goes_on(ask) else family.text,
+        pair=family.pair,
+        max_length=min(known, default=None),
+        keeps_end=model.alone and ask in _GO_ON,
+        token_types=family.token_types,
+        masks=ask in ("mark", "embed") or (ask in ("score", "rank") and model.guesses),
+    )
 
 
-def _head(model: Asked, framing: Framing, batch_size: int) -> HeadAnswers:
+def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> HeadAnswers:
     head = str(task_heads.head_of(model.module))
     numbers = getattr(getattr(model.module, "task", None), "__name__", "") == "numbers"
     kind = _HEADS.get(head, "numbers" if numbers else "classes")
     if hasattr(model.module, "answers"):
         kind = "searched spans"
     names = model.file("config.json").get("id2label") or {}
+    if k is not None and kind != "classes":
+        raise ValueError(f"k is the number of classes: this model answers with {kind}")
     body = dataclasses.replace(model, mesh=ModelOnMesh(model.module.body))
     return HeadAnswers(
         model=model.mesh,
         framing=framing,
         kind=kind,
         labels=[names[i] for i in sorted(names, key=int)],
+        k=k,
         alone=body.alone,
-        token_types=model.family.token_types,
         batch_size=batch_size,
     )
 
@@ -293,5 +360,5 @@ def _scoring(model: Asked, framing: Framing, batch_size: int) -> Scoring:
         batch_size=batch_size,
         max_positions=getattr(model.module, "max_positions", None),
     )
-    template = "A:0" if model.alone and not model.sees_prefix else "A:0 eos:0"
+    template = "A:0" if model.goes_on("score") else "A:0 eos:0"
     return Scoring(targets, framing, Framing(framing.vocabulary, template), batch_size)

@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
         return 0
     found = dict(pair for some in predictions.predict(predictor, records) for pair in some)
     for number, record in enumerate(records):
-        print(_text(record, found[number]), flush=True)
+        print(readable(record, found[number]), flush=True)
     if cut := sum("truncated" in one for one in found.values()):
         print(f"note: {cut} of {len(records)} inputs were too long: {_CUT}", file=sys.stderr)
     return 0
@@ -105,7 +105,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-_CUT = "they lost their end"
+_CUT = "they lost their end, or their beginning where a language model continues them"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
         type=arguments.natural,
         default=0,
         metavar="N",
-        help="N sentences of the run's validation split, with blanks made by its objective",
+        help="N short texts of the run's validation split, with blanks made by its objective",
     )
     arguments.add_step(parser)
     parser.add_argument(
@@ -143,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         "--max_input_length",
         type=arguments.positive,
         metavar="N",
-        help="most tokens of an input, whose end is cut (default: what the run reads)",
+        help="most tokens of an input; a longer one is cut (default: what the run reads)",
     )
     _add_asks(parser)
     writing = parser.add_argument_group("decoding (names and meanings of transformers)")
@@ -164,12 +164,16 @@ def _add_asks(parser: argparse.ArgumentParser) -> None:
         ("fill", "what belongs into the blanks"),
         ("mark", "which tokens were replaced"),
         ("answer", "what a task's head says"),
-        ("score", "the log-likelihood of `targets` given `inputs`; of the text for a masked model"),
+        ("score", "the log-likelihood of `targets` given `inputs`, or of a text alone"),
         ("rank", "the likeliest of `choices`"),
         ("embed", "states as vectors"),
     ):
         asks.add_argument(f"--{name}", dest="ask", action="store_const", const=name, help=text)
-    asks.add_argument("--k", type=arguments.positive, help="guesses for a [MASK] (default: 1)")
+    asks.add_argument(
+        "--k",
+        type=arguments.positive,
+        help="guesses for a [MASK] (default: 1), or classes that are shown (default: all)",
+    )
     asks.add_argument(
         "--per_token", action="store_true", default=None, help="rank by log-likelihood per token"
     )
@@ -192,12 +196,12 @@ def _layer(text: str) -> int | list[float]:
 
 
 def _held_out(model: LoadedModel, n: int) -> list[dict[str, Any]]:
-    from t5x_like.inference.blanked_sentences import blanked_sentences
+    from t5x_like.runs.evaluation.held_out_texts import held_out_texts
 
     if model.run is None:
         raise ValueError(f"{model.directory} is no run: it holds no text out")
-    pairs = blanked_sentences(model.run.run.data.open()[0], n)
-    return [{"inputs": text, "original": truth} for text, truth in pairs]
+    found = held_out_texts(model.run.in_phase().run, n)
+    return [{"inputs": text, "original": truth} for text, truth in found]
 
 
 def _summary(done: Any, output: str) -> str:
@@ -208,24 +212,34 @@ def _summary(done: Any, output: str) -> str:
     return f"{output}: {done.records:,} predictions{before}{speed}{cut}"
 
 
-def _text(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """A prediction as people read it."""
+def readable(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """A prediction as people read it, or as JSON where it has no such form."""
+    if "original" in record and found.keys() & {"filled", "prediction"}:
+        blanks = [one if isinstance(one, str) else _guesses(one) for one in found.get("blanks", ())]
+        said = " | ".join(blanks) if blanks else found.get("filled", found.get("prediction"))
+        name = "fills:" if "filled" in found else "says: "
+        shown = ("text: ", record["inputs"]), (name, said), ("truth:", record["original"])
+        return "".join(f"  {name} {text}\n" for name, text in shown)
     match found:
         case {"filled": filled, "blanks": [[{"token": _}, *_], *_] as blanks}:
-            return "\n".join([str(filled), *map(_guesses, blanks)])
-        case {"filled": filled, "blanks": blanks} if "original" in record:
-            lines = ("text: ", record["inputs"]), ("fills:", " | ".join(blanks))
-            return "\n".join(
-                f"  {a} {b}" for a, b in (*lines, ("truth:", record["original"]), ("", ""))
-            )
+            return "\n  ".join([str(filled), *map(_guesses, blanks)])
         case {"filled": text} | {"prediction": text} | {"choice": text}:
             return str(text)
-        case {"predictions": texts}:
-            return "\n".join(texts)
+        case {"predictions": texts, "scores": scores}:
+            answers = zip(texts, scores, strict=True)
+            lines = (f"{n}. {text}  ({score:.3f})" for n, (text, score) in enumerate(answers, 1))
+            return "\n  ".join([record["inputs"], *lines])
+        case {"probabilities": dict(classes)}:
+            likeliest = sorted(classes, key=classes.__getitem__, reverse=True)
+            said = ", ".join(f"{label} {classes[label]:.3f}" for label in likeliest)
+            return f"{record['inputs']}\n  {said}"
         case {"replaced": replaced, "tokens": _}:
             return f"{record['inputs']}\n  replaced: {' '.join(replaced) or '(none)'}"
     return json.dumps({**record, **found}, ensure_ascii=False)
 
 
 def _guesses(blank: Sequence[Mapping[str, Any]]) -> str:
-    return "  " + ", ".join(f"{one['token']} {one['probability']:.3f}" for one in blank)
+    """Guesses in quotes, with the space before those that begin a word."""
+    return ", ".join(
+        f'"{" " * one["begins_word"]}{one["token"]}" {one["probability"]:.3f}' for one in blank
+    )

@@ -191,7 +191,9 @@ def default_converter(
 
 
 def start_id(converter: FeatureConverter, ids: TokenIds) -> int | None:
-    """The id that a decoder reads first; None if the vocabulary lacks it."""
+    """The id that a decoder reads first; None if the vocabulary lacks it, or rows have none."""
+    if converter.kind == "encoder":
+        return None
     found: int | None = getattr(ids, getattr(converter, "decoder_start", "pad"))
     return found
 

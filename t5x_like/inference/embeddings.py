@@ -16,7 +16,7 @@ import numpy as np
 
 from t5x_like.inference import text_rows
 from t5x_like.inference.model_on_mesh import ModelOnMesh
-from t5x_like.inference.text_rows import Framing
+from t5x_like.inference.text_rows import Framing, Row
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -56,7 +56,7 @@ class Embeddings:
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`embedding`: a list of numbers, or one for each of the `tokens`."""
         rows = [self.framing.text(record["inputs"]) for record in records]
-        found = self.vectors([row.tokens for row in rows])
+        found = self.vectors(rows)
         piece = self.framing.vocabulary.piece
         return [
             {"embedding": vector.tolist()}
@@ -65,7 +65,7 @@ class Embeddings:
             for row, vector in zip(rows, found, strict=True)
         ]
 
-    def vectors(self, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def vectors(self, rows: Sequence[Row]) -> list[np.ndarray]:
         """Float32 [d_model] for each row, or [tokens, d_model] with the pooling "tokens".
 
         Raises:
@@ -75,19 +75,14 @@ class Embeddings:
         read = _reader(self.model.model)
         layer = self.layer if isinstance(self.layer, int) else tuple(self.layer)
         found: list[np.ndarray] = [np.zeros(0)] * len(rows)
-        for batch in text_rows.batches(
-            rows,
-            pad=self.framing.ids.pad,
-            size=self.model.rows(self.batch_size),
-            max_length=self.framing.max_length,
-        ):
+        for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
             states = self.model(_states, batch.of_encoder, read=read, layer=layer)
             if self.pooling != "tokens":
                 states = _pool(states, batch.counts, pooling=self.pooling)
             vectors = np.asarray(states, np.float32)
             for place, n in enumerate(batch.numbers):
                 whole = vectors[place]
-                found[n] = whole[: len(rows[n])] if self.pooling == "tokens" else whole
+                found[n] = whole[: len(rows[n].tokens)] if self.pooling == "tokens" else whole
         return found
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols import TokenIds, Vocabulary
 from t5x_like.inference.text_rows import Framing
 from t5x_like.inference.writing import Writer
 
@@ -18,7 +18,10 @@ _BLANK = re.compile(r"<extra_id_(\d+)>")
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """A text, what the model put into each of its blanks, in order, and both together."""
+    """A text, what the model put into each of its blanks, in order, and both together.
+
+    There are no `blanks` of a model that writes the whole text again (`rewriting`).
+    """
 
     text: str
     blanks: tuple[str, ...]
@@ -120,22 +123,28 @@ def spans_of(
 ) -> dict[int, str]:
     """The text after each sentinel of `numbers` in decoder tokens; empty where it does not occur.
 
-    Text keeps the space before it if the tokens say that a word begins. The sentinel after the last
-    one ends its span.
+    Text keeps the space before it if the tokens say that a word begins.
     """
-    ids = vocabulary.token_ids
+    spans = token_spans(output, vocabulary.token_ids, numbers=numbers)
+    return {n: _text(n, span, vocabulary) for n, span in spans.items()}
+
+
+def token_spans(
+    output: Sequence[int], ids: TokenIds, *, numbers: Sequence[int]
+) -> dict[int, list[int]]:
+    """The tokens after each sentinel of `numbers`. The sentinel after the last ends its span."""
     # Only sentinels that may occur: a byte vocabulary's others are bytes of text.
     sentinels = {ids.sentinel(n): n for n in [*numbers, max(numbers) + 1]}
     spans: dict[int, list[int]] = {n: [] for n in sentinels.values()}
     current: list[int] = []
     for token in map(int, output):
-        if token in (ids.eos, ids.pad):
+        if token == ids.eos:
             break
         if token in sentinels:
             current = spans[sentinels[token]]
         else:
             current.append(token)
-    return {n: _text(n, spans[n], vocabulary) for n in numbers}
+    return {n: spans[n] for n in numbers}
 
 
 def _text(number: int, span: list[int], vocabulary: Vocabulary) -> str:

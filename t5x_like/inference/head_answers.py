@@ -34,8 +34,8 @@ class HeadAnswers:
       framing: of texts. With `inputs2`, or `context` for spans, two texts are read.
       kind: what the head says.
       labels: the names of the classes; where there are none, their numbers.
+      k: how many classes get a probability, the likeliest first; None for all, in their order.
       alone: whether the body is a decoder alone.
-      token_types: whether the body reads which text a token is of.
       batch_size: the rows of a batch.
     """
 
@@ -43,8 +43,8 @@ class HeadAnswers:
     framing: Framing
     kind: Kind
     labels: Sequence[str] = ()
+    k: int | None = None
     alone: bool = False
-    token_types: bool = False
     batch_size: int = text_rows.ROWS
 
     def check(self, record: Mapping[str, Any]) -> None:
@@ -86,27 +86,21 @@ class HeadAnswers:
     def _logits(self, rows: Sequence[Row]) -> list[np.ndarray]:
         """The head's logits of each row: [C], or [L, C] for tags and spans."""
         found: list[np.ndarray] = [np.zeros(0)] * len(rows)
-        for batch in text_rows.batches(
-            [row.tokens for row in rows],
-            pad=self.framing.ids.pad,
-            size=self.model.rows(self.batch_size),
-            max_length=self.framing.max_length,
-        ):
-            logits = np.asarray(self.model(_head_logits, self._read(batch, rows)))
+        for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
+            logits = np.asarray(self.model(_head_logits, self._read(batch)))
             for place, n in enumerate(batch.numbers):
                 found[n] = logits[place]
         return found
 
-    def _read(self, batch: text_rows.Batch, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        read = {"decoder_input_tokens": batch.tokens} if self.alone else batch.of_encoder
-        if self.token_types:
-            read["encoder_token_type_ids"] = types = np.zeros_like(batch.tokens)
-            for place, n in enumerate(batch.numbers):
-                types[place, : len(rows[n].types)] = rows[n].types
-        return read
+    def _read(self, batch: text_rows.Batch) -> dict[str, np.ndarray]:
+        if self.alone:
+            return {"decoder_input_tokens": batch.tokens, **batch.of_types}
+        return batch.of_encoder
 
     def _class(self, row: Row, logits_C: np.ndarray) -> dict[str, Any]:
-        chances = {self._label(i): float(p) for i, p in enumerate(_softmax(logits_C))}
+        shown = range(len(logits_C)) if self.k is None else np.argsort(-logits_C, kind="stable")
+        p_C = _softmax(logits_C)
+        chances = {self._label(int(i)): float(p_C[i]) for i in shown[: self.k]}
         return {"label": self._label(int(logits_C.argmax())), "probabilities": chances}
 
     def _tags(self, row: Row, logits_LC: np.ndarray) -> dict[str, Any]:
@@ -138,13 +132,8 @@ class HeadAnswers:
         """The likeliest of the spans that the head proposes, and the chance of no answer."""
         rows = [self.framing.text(record["inputs"], record["context"]) for record in records]
         found: list[dict[str, Any]] = [{}] * len(rows)
-        for batch in text_rows.batches(
-            [row.tokens for row in rows],
-            pad=self.framing.ids.pad,
-            size=self.model.rows(self.batch_size),
-            max_length=self.framing.max_length,
-        ):
-            read = self._read(batch, rows)
+        for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
+            read = self._read(batch)
             read["answer_mask"] = allowed = np.zeros_like(batch.tokens)
             for place, n in enumerate(batch.numbers):
                 allowed[place, self._places(rows[n])] = 1

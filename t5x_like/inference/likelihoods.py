@@ -16,7 +16,7 @@ import numpy as np
 from t5x_like.core.protocols import TokenIds
 from t5x_like.inference import masked_words, text_rows
 from t5x_like.inference.model_on_mesh import ModelOnMesh
-from t5x_like.inference.text_rows import Framing
+from t5x_like.inference.text_rows import Framing, Row
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -36,7 +36,8 @@ class TargetScorer:
     Attributes:
       model: an encoder-decoder, or a decoder alone.
       ids: the special ids of its vocabulary.
-      start: the id that a decoder reads first; None where a decoder alone begins with the input.
+      start: the id that a decoder reads first; None where a decoder alone begins with the input,
+        or without one with what a text follows (`text_rows.beginning`).
       prefix: whether a decoder alone sees the input from both sides.
       batch_size: the rows of a batch.
       max_positions: the most tokens of a decoder's row; None for any number.
@@ -56,12 +57,32 @@ class TargetScorer:
 
     def check(self, pair: Pair) -> None:
         """Raises ValueError where the decoder has too few positions."""
+        pair, _ = self.fitted(pair)
         length = len(pair.targets) + (len(pair.inputs) if self.alone else 0)
         if self.max_positions is not None and length > self.max_positions:
             raise ValueError(
-                f"{length} tokens are more than the {self.max_positions} that the model reads: "
-                "shorten the target, or set max_input_length"
+                f"{len(pair.targets)} tokens leave no room among the {self.max_positions} that the "
+                "model reads: shorten the text whose likelihood is asked for"
             )
+
+    def fitted(self, pair: Pair) -> tuple[Pair, bool]:
+        """The pair, and whether its input has lost its first tokens.
+
+        A decoder alone keeps as many of the last ones as it has positions for beside the target.
+        """
+        length = len(pair.inputs) + len(pair.targets)
+        over = 0 if self.max_positions is None else length - self.max_positions
+        if not self.alone or not 0 < over < len(pair.inputs):
+            return pair, False
+        return Pair(pair.inputs[over:], pair.targets), True
+
+    def scored(self, pair: Pair) -> int:
+        """The number of tokens whose log-probabilities are summed.
+
+        Those are all of the target, but for its first one where nothing is before it.
+        """
+        nothing = self.alone and not self._prompt(pair.inputs)
+        return max(len(pair.targets) - nothing, 0)
 
     def __call__(self, pairs: Sequence[Pair]) -> list[float]:
         """The log-probability of each target, its end included if it has one, in nats."""
@@ -98,10 +119,15 @@ class TargetScorer:
         arrays = _empty(size, length, self.ids.pad)
         seen = np.zeros((size, length), np.int32)
         for place, (inputs, targets) in enumerate(pairs):
-            prompt = inputs if self.start is None else [self.start, *inputs]
-            _fill(arrays, place, [*prompt, *targets], first=len(prompt) - 1)
+            prompt = self._prompt(inputs)
+            _fill(arrays, place, [*prompt, *targets], first=max(len(prompt) - 1, 0))
             seen[place, : len(prompt)] = 1
         return arrays | ({"decoder_causal_attention": seen} if self.prefix else {})
+
+    def _prompt(self, inputs: Sequence[int]) -> list[int]:
+        """What a decoder alone reads before the target."""
+        before = [] if self.start is None else [self.start]
+        return [*before, *inputs] or text_rows.beginning(self.ids)
 
 
 def _empty(size: int, length: int, pad: int) -> dict[str, np.ndarray]:
@@ -115,7 +141,7 @@ def _empty(size: int, length: int, pad: int) -> dict[str, np.ndarray]:
 
 def _fill(arrays: Mapping[str, np.ndarray], place: int, tokens: Sequence[int], first: int) -> None:
     """Writes a row that reads all `tokens` but the last; targets count from number `first` on."""
-    length = len(tokens) - 1
+    length = max(len(tokens) - 1, 0)
     arrays["decoder_input_tokens"][place, :length] = tokens[:-1]
     arrays["decoder_target_tokens"][place, :length] = tokens[1:]
     arrays["decoder_loss_weights"][place, first:length] = 1
@@ -148,25 +174,24 @@ class MaskedScorer:
     framing: Framing
     batch_size: int = text_rows.ROWS
 
-    def __call__(self, rows: Sequence[Sequence[int]]) -> list[float]:
+    def __call__(self, rows: Sequence[Row]) -> list[float]:
         """The sum over a row's tokens of log p(token | all others), in nats."""
         ids, is_text = self.framing.ids, self.framing.is_text
         mask = ids.given("mask")
-        places = [(n, at) for n, row in enumerate(rows) for at, i in enumerate(row) if is_text(i)]
-        masked = [[*rows[n][:at], mask, *rows[n][at + 1 :]] for n, at in places]
+        tokens = [row.tokens for row in rows]
+        places = [(n, at) for n, row in enumerate(tokens) for at, i in enumerate(row) if is_text(i)]
+        masked = [
+            rows[n]._replace(tokens=[*tokens[n][:at], mask, *tokens[n][at + 1 :]])
+            for n, at in places
+        ]
         found = [0.0] * len(rows)
         predict = masked_words.predictor(self.model.model)
-        for batch in text_rows.batches(
-            masked,
-            pad=ids.pad,
-            size=self.model.rows(self.batch_size),
-            max_length=self.framing.max_length,
-        ):
+        for batch in self.framing.batches(masked, self.model.rows(self.batch_size)):
             at = np.zeros((len(batch.tokens), 1), np.int32)
             wanted = np.zeros(len(batch.tokens), np.int32)
             for place, number in enumerate(batch.numbers):
                 n, at[place, 0] = places[number]
-                wanted[place] = rows[n][at[place, 0]]
+                wanted[place] = tokens[n][at[place, 0]]
             logits = self.model(predict, masked_words.asked(batch, at))
             log_p = np.asarray(jax.nn.log_softmax(logits[:, 0, : ids.vocab_size]))
             for place, number in enumerate(batch.numbers):
@@ -181,7 +206,8 @@ class Scoring:
     Attributes:
       score: turns pairs, or rows for a model that only reads, into numbers.
       framing: of inputs.
-      targets: of targets; None for a model that only reads one text.
+      targets: of targets, and of the text where a decoder alone is given no target; None for a
+        model that only reads one text.
       batch_size: the rows of a batch.
     """
 
@@ -191,8 +217,10 @@ class Scoring:
     batch_size: int = text_rows.ROWS
 
     def check(self, record: Mapping[str, Any]) -> None:
-        """Raises ValueError where a model that writes has no target."""
-        if self.targets is not None and not isinstance(record.get("targets"), str):
+        """Raises ValueError where a target is missing or no text; a decoder alone needs none."""
+        alone = isinstance(self.score, TargetScorer) and self.score.alone
+        needed = self.targets is not None and ("targets" in record or not alone)
+        if needed and not isinstance(record.get("targets"), str):
             raise ValueError(
                 "a log-likelihood needs inputs and targets: give JSON lines "
                 '{"inputs": ..., "targets": ...} or a .tsv with these columns'
@@ -210,12 +238,20 @@ class Scoring:
         ]
 
     def _row(self, record: Mapping[str, Any]) -> tuple[Any, int, dict[str, Any]]:
+        if self.targets is not None and "targets" not in record:  # a text alone
+            record = {"inputs": "", "targets": record["inputs"]}
         inputs = self.framing.text(record["inputs"])
-        cut = {"truncated": True} if inputs.truncated else {}
         if self.targets is None:
-            return inputs.tokens, sum(map(self.framing.is_text, inputs.tokens)), cut
+            count = sum(map(self.framing.is_text, inputs.tokens))
+            return inputs, count, _cut(inputs.truncated)
         targets = self.targets.text(record["targets"]).tokens
-        return Pair(inputs.tokens, targets), len(targets), cut
+        assert isinstance(self.score, TargetScorer)  # there are targets
+        pair, cut = self.score.fitted(Pair(inputs.tokens, targets))
+        return pair, self.score.scored(pair), _cut(cut or inputs.truncated)
+
+
+def _cut(truncated: bool) -> dict[str, Any]:
+    return {"truncated": True} if truncated else {}
 
 
 @dataclasses.dataclass(frozen=True)

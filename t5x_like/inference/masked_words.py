@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from t5x_like.core.protocols import GoesOn, Vocabulary
+from t5x_like.core.protocols import Vocabulary
 from t5x_like.inference import text_rows
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing
@@ -23,10 +23,11 @@ _BLANK = re.compile(r"_{3,}|\[MASK\]|<mask>")
 
 
 class Guess(NamedTuple):
-    """A token for a blank, as text, and its probability."""
+    """A token for a blank, as text, its probability, and whether it begins a word."""
 
     token: str
     probability: float
+    begins_word: bool
 
 
 class Guesses(NamedTuple):
@@ -44,7 +45,7 @@ class MaskedWords:
     Attributes:
       model: a BERT or a relative, an ELECTRA (its generator), or an XLNet.
       framing: of texts.
-      k: the number of guesses for a blank.
+      k: the number of guesses for a blank, of all tokens at most.
       batch_size: the texts of a batch.
     """
 
@@ -55,12 +56,12 @@ class MaskedWords:
 
     def check(self, record: Mapping[str, Any]) -> None:
         """Raises ValueError where a text has no blank, or a blank that the model does not read."""
-        self._row(record["inputs"])
+        masked_row(record["inputs"], self.framing)
 
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """`filled`, and the `blanks`, each a list of `token` and `probability`."""
+        """`filled`, and the `blanks`: lists of `token`, `probability` and `begins_word`."""
         texts = [record["inputs"] for record in records]
-        cut = [self._row(text).truncated for text in texts]
+        cut = [masked_row(text, self.framing).truncated for text in texts]
         return [
             {
                 "filled": one.filled,
@@ -80,44 +81,53 @@ class MaskedWords:
         predict = predictor(self.model.model)
         vocabulary, ids = self.framing.vocabulary, self.framing.ids
         parts = [_BLANK.split(text) for text in texts]
-        rows = [self._row(text) for text in texts]
+        rows = [masked_row(text, self.framing) for text in texts]
         found: list[Guesses | None] = [None] * len(texts)
-        for batch in text_rows.batches(
-            [row.tokens for row in rows],
-            pad=ids.pad,
-            size=self.model.rows(self.batch_size),
-            max_length=self.framing.max_length,
-        ):
+        for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
             logits = self.model(predict, asked(batch, _positions(batch.tokens == ids.mask)))
-            shares, best = jax.lax.top_k(
-                jax.nn.softmax(logits[..., : vocabulary.vocab_size]), self.k
+            shares, best = map(
+                np.asarray,
+                jax.lax.top_k(
+                    jax.nn.softmax(logits[..., : vocabulary.vocab_size]),
+                    min(self.k, vocabulary.vocab_size),
+                ),
             )
             for place, n in enumerate(batch.numbers):
-                guesses = tuple(
+                slots = range(len(parts[n]) - 1)
+                blanks = tuple(
                     tuple(
-                        Guess(_text(vocabulary, int(token)), float(share))
-                        for token, share in zip(best[place, slot], shares[place, slot], strict=True)
+                        map(self._guess, best[place, slot].tolist(), shares[place, slot].tolist())
                     )
-                    for slot in range(len(parts[n]) - 1)
+                    for slot in slots
                 )
-                words = [*(one[0].token for one in guesses), ""]
-                filled = "".join(a + b for a, b in zip(parts[n], words, strict=True))
-                found[n] = Guesses(texts[n], guesses, filled)
+                text = filled(parts[n], best[place, : len(slots), 0].tolist(), vocabulary)
+                found[n] = Guesses(texts[n], blanks, text)
         return [one for one in found if one is not None]
 
-    def _row(self, text: str) -> text_rows.Row:
-        if self.framing.ids.mask is None:
-            raise ValueError("the vocabulary has no token for a mask")
-        pieces = _BLANK.split(text)
-        if len(pieces) == 1:
-            raise ValueError(f"no blank in {text[:60]!r}: write ___ or [MASK] where one should be")
-        row = self.framing.row(_encoded(pieces, self.framing.vocabulary))
-        if row.tokens.count(self.framing.ids.mask) < len(pieces) - 1:
-            raise ValueError(
-                f"{text[:60]!r} has a blank after the {self.framing.max_length} tokens that the "
-                "model reads: shorten it"
-            )
-        return row
+    def _guess(self, token: int, share: float) -> Guess:
+        vocabulary = self.framing.vocabulary
+        text = vocabulary.piece(token).strip("▁ ").removeprefix("##")
+        return Guess(text, share, _inserted(token, vocabulary).startswith(" "))
+
+
+def masked_row(text: str, framing: Framing) -> text_rows.Row:
+    """The row of a text with a mask at each of its blanks.
+
+    Raises:
+      ValueError: the vocabulary has no mask, or the text no blank, or one that is cut off.
+    """
+    if framing.ids.mask is None:
+        raise ValueError("the vocabulary has no token for a mask")
+    pieces = _BLANK.split(text)
+    if len(pieces) == 1:
+        raise ValueError(f"no blank in {text[:60]!r}: write ___ or [MASK] where one should be")
+    row = framing.row(text_rows.with_masks(pieces, framing.vocabulary))
+    if row.tokens.count(framing.ids.mask) < len(pieces) - 1:
+        raise ValueError(
+            f"{text[:60]!r} has a blank after the {framing.max_length} tokens that the "
+            "model reads: shorten it"
+        )
+    return row
 
 
 def asked(batch: text_rows.Batch, masked_positions: np.ndarray) -> dict[str, np.ndarray]:
@@ -130,21 +140,32 @@ def asked(batch: text_rows.Batch, masked_positions: np.ndarray) -> dict[str, np.
     return {**batch.of_encoder, "masked_positions": masked_positions, "blanks": blanks}
 
 
-def _encoded(pieces: Sequence[str], vocabulary: Vocabulary) -> list[int]:
-    """Tokens of the text, with a mask token at each blank."""
-    first, *others = pieces
-    found = [*vocabulary.encode(first.rstrip(" "))]
-    for piece in others:
-        found.append(vocabulary.token_ids.mask or 0)
-        if isinstance(vocabulary, GoesOn):
-            found += [int(one) for one in vocabulary.encode_following([piece.rstrip(" ")])[0]]
-        else:
-            found += vocabulary.encode(piece.rstrip(" "))
-    return found
+def filled(parts: Sequence[str], tokens: Sequence[int], vocabulary: Vocabulary) -> str:
+    """A text with a token between each two of its parts.
+
+    A token that begins a word brings its space, and one that goes on takes the space before it
+    away. Where the space changes nothing, as after a bracket in a WordPiece vocabulary, the text
+    stays as it is written.
+    """
+    text, *others = parts
+    for token, part in zip(tokens, others, strict=True):
+        word = _inserted(token, vocabulary)
+        bare = word.lstrip(" ")
+        if word == bare:
+            text = text.rstrip(" ")
+        elif text and not text[-1].isspace():
+            before = text.split()[-1]
+            glued, apart = map(vocabulary.encode, (before + bare, f"{before} {bare}"))
+            text += " " * (glued != apart)
+        text += bare + part
+    return text
 
 
-def _text(vocabulary: Vocabulary, token: int) -> str:
-    return vocabulary.piece(token).strip("▁ ").removeprefix("##")
+def _inserted(token: int, vocabulary: Vocabulary) -> str:
+    """What a token adds to a line; special tokens and sentinels add nothing."""
+    ids = vocabulary.token_ids
+    is_sentinel = token >= ids.vocab_size - (ids.sentinels or 0)
+    return "" if is_sentinel else text_rows.in_line([token], vocabulary)
 
 
 def _positions(blanks: np.ndarray) -> np.ndarray:
@@ -162,8 +183,9 @@ def _positions(blanks: np.ndarray) -> np.ndarray:
 
 def guesses(model: Any) -> bool:
     """Whether a model predicts masked tokens."""
-    sees_both_sides = hasattr(getattr(model, "encoder", None), "sights")
-    return hasattr(model, "whole_generator") or hasattr(model, "mlm") or sees_both_sides
+    encoder = getattr(model, "encoder", None)  # a decoder may have a masked model's head
+    of_head = hasattr(model, "mlm") and encoder is not None
+    return hasattr(model, "whole_generator") or of_head or hasattr(encoder, "sights")
 
 
 def predictor(model: Any) -> Callable[[Any, Any], jax.Array]:

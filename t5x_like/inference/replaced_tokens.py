@@ -46,12 +46,7 @@ class ReplacedTokens:
         rows = [self.framing.text(record["inputs"]) for record in records]
         found: list[dict[str, Any]] = [{}] * len(rows)
         piece = self.framing.vocabulary.piece
-        for batch in text_rows.batches(
-            [row.tokens for row in rows],
-            pad=self.framing.ids.pad,
-            size=self.model.rows(self.batch_size),
-            max_length=self.framing.max_length,
-        ):
+        for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
             chances = np.asarray(jax.nn.sigmoid(self.model(_logits, batch.of_encoder)))
             for place, n in enumerate(batch.numbers):
                 marked = [

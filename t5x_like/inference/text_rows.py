@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from t5x_like.core.protocols import TokenIds, Vocabulary
+from t5x_like.core.protocols import GoesOn, TokenIds, Vocabulary
 
 ROWS = 8
 """How many texts are read at once."""
 _SHORTEST = 16
+_MASK = re.compile(r"\[MASK\]|<mask>")
 
 
 class Row(NamedTuple):
@@ -22,7 +24,7 @@ class Row(NamedTuple):
 
     Attributes:
       tokens: the ids.
-      truncated: whether a text was too long and lost its end.
+      truncated: whether a text was too long and lost its end, or its beginning.
       types: the type of each token, such as 1 in a BERT's second text.
       second: the place of the second text's first token.
     """
@@ -43,12 +45,19 @@ class Framing:
         that the vocabulary lacks are left out.
       pair: the tokens around two texts, A and B.
       max_length: the most tokens of a row; the last text loses its last ones. None for any number.
+      keeps_end: whether a text that is too long loses its first tokens instead, as one that is
+        continued does.
+      token_types: whether the model reads the types of tokens.
+      masks: whether a written [MASK] or <mask> is the vocabulary's mask; otherwise it is text.
     """
 
     vocabulary: Vocabulary
     template: str
     pair: str = "A:0 B:0"
     max_length: int | None = None
+    keeps_end: bool = False
+    token_types: bool = False
+    masks: bool = False
 
     @property
     def ids(self) -> TokenIds:
@@ -57,12 +66,16 @@ class Framing:
 
     def is_text(self, token: int) -> bool:
         """Whether a token stands for text, known or not."""
-        return token == self.ids.unk or token not in self.ids.special
+        return is_text(token, self.ids)
 
     def text(self, text: str, second: str | None = None) -> Row:
         """The row of a text, or of two."""
-        tokens = self.vocabulary.encode(text)
-        return self.row(tokens, None if second is None else self.vocabulary.encode(second))
+        return self.row(self._tokens(text), None if second is None else self._tokens(second))
+
+    def _tokens(self, text: str) -> list[int]:
+        if self.masks and self.ids.mask is not None:
+            return with_masks(_MASK.split(text), self.vocabulary)
+        return self.vocabulary.encode(text)
 
     def row(self, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
         """The row of the tokens of a text, or of two.
@@ -85,7 +98,7 @@ class Framing:
                     f"rows of {self.max_length} tokens have no room for "
                     + ("a text" if second is None else "a token of the second text")
                 )
-            del last[-over:]
+            del last[slice(over) if self.keeps_end else slice(-over, None)]
         before = itertools.takewhile(lambda part: part[0] is not texts["B"], parts)
         return Row(
             [token for part, _ in parts for token in part],
@@ -93,6 +106,51 @@ class Framing:
             [kind for part, kind in parts for _ in part],
             0 if second is None else sum(len(part) for part, _ in before),
         )
+
+    def batches(self, rows: Sequence[Row], size: int) -> Iterator[Batch]:
+        """`batches` of `size` rows, with the types of tokens where the model reads them."""
+        tokens = [row.tokens for row in rows]
+        for batch in batches(tokens, pad=self.ids.pad, size=size, max_length=self.max_length):
+            if not self.token_types:
+                yield batch
+                continue
+            types = np.zeros_like(batch.tokens)
+            for place, n in enumerate(batch.numbers):
+                types[place, : len(rows[n].types)] = rows[n].types
+            yield batch._replace(types=types)
+
+
+def is_text(token: int, ids: TokenIds) -> bool:
+    """Whether a token stands for text, known or not."""
+    return token == ids.unk or token not in ids.special
+
+
+def with_masks(parts: Sequence[str], vocabulary: Vocabulary) -> list[int]:
+    """Tokens of the parts of a text, with a mask between each two; spaces before it are dropped."""
+    *before, last = parts
+    texts = [*(part.rstrip(" ") for part in before), last]
+    found = [*vocabulary.encode(texts[0])]
+    for text in texts[1:]:
+        found.append(vocabulary.token_ids.given("mask"))
+        if isinstance(vocabulary, GoesOn):
+            found += [int(one) for one in vocabulary.encode_following([text])[0]]
+        else:
+            found += vocabulary.encode(text)
+    return found
+
+
+def in_line(tokens: Sequence[int], vocabulary: Vocabulary) -> str:
+    """What tokens add to a line: their text, with the space before it if they begin a word."""
+    line = vocabulary.encode("a")
+    return vocabulary.decode([*line, *tokens]).removeprefix(vocabulary.decode(line))
+
+
+def beginning(ids: TokenIds) -> list[int]:
+    """What a text without anything before it follows: the end of another, or a text's first token.
+
+    It is empty where the vocabulary has neither.
+    """
+    return [one for one in (ids.eos, ids.bos, ids.cls) if one is not None][:1]
 
 
 def _special(role: str, ids: TokenIds) -> int | None:
@@ -106,18 +164,29 @@ def _special(role: str, ids: TokenIds) -> int | None:
 class Batch(NamedTuple):
     """Rows of like length: their numbers, their tokens, and what of these counts.
 
-    `tokens` and `counts` (1 for tokens, 0 for padding) are int32 [rows, length]; missing rows are
-    padding.
+    `tokens`, `counts` (1 for tokens, 0 for padding) and `types` (None where the model reads none)
+    are int32 [rows, length]; missing rows are padding.
     """
 
     numbers: list[int]
     tokens: np.ndarray
     counts: np.ndarray
+    types: np.ndarray | None = None
+
+    @property
+    def of_types(self) -> dict[str, np.ndarray]:
+        """The types of tokens, where the model reads them."""
+        return {} if self.types is None else {"encoder_token_type_ids": self.types}
 
     @property
     def of_encoder(self) -> dict[str, np.ndarray]:
         """What an encoder reads."""
-        return {"encoder_input_tokens": self.tokens, "encoder_attention_mask": self.counts}
+        tokens, counts = self.tokens, self.counts
+        return {
+            "encoder_input_tokens": tokens,
+            "encoder_attention_mask": counts,
+            **self.of_types,
+        }
 
 
 def batches(

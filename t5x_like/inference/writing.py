@@ -15,6 +15,8 @@ from t5x_like.inference.decoding.settings import Decoding, Specials
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing, Row
 
+_NONE = -1
+
 
 class Written(NamedTuple):
     """An answer's tokens, without its end and what follows, and its score (`Answers.scores`)."""
@@ -34,7 +36,8 @@ class Writer:
       prefix: whether a decoder alone sees the row from both sides, as a prefix language model does.
       decoding: the settings.
       batch_size: the rows of a batch; the mesh may need some more.
-      max_positions: the most tokens of a decoder's row and its answer; None for any number.
+      max_positions: the most tokens of a row, with its answer if a decoder alone reads it; None
+        for any number.
     """
 
     model: ModelOnMesh
@@ -54,11 +57,12 @@ class Writer:
         """The answers to each row, the best first."""
         if self.alone and self.start is not None:
             rows = [[self.start, *row] for row in rows]
-        room = None
-        if self.alone and self.max_positions is not None:
-            room = self.max_positions - self.decoding.max_new_tokens
+        room = self.max_positions
+        if self.alone and room is not None:
+            room -= self.decoding.max_new_tokens
+        # Padding is not told by its id, which is a token of text in some vocabularies.
         specials = Specials(
-            -1 if self.ids.eos is None else self.ids.eos, self.ids.pad, self.ids.vocab_size
+            -1 if self.ids.eos is None else self.ids.eos, _NONE, self.ids.vocab_size
         )
         found: list[list[Written]] = [[]] * len(rows)
         size = self.model.rows(self.batch_size)
@@ -89,7 +93,7 @@ class Writer:
         }
 
     def _text(self, tokens: np.ndarray) -> list[int]:
-        ends = np.flatnonzero((tokens == self.ids.eos) | (tokens == self.ids.pad))
+        ends = np.flatnonzero((tokens == self.ids.eos) | (tokens == _NONE))
         return tokens[: ends[0] if len(ends) else None].tolist()
 
 
@@ -105,7 +109,9 @@ class Answering:
         return self.writer.batch_size
 
     def check(self, record: Mapping[str, Any]) -> None:
-        """Accepts every text."""
+        """Raises ValueError where there is nothing to continue."""
+        if not record["inputs"].strip():
+            self._row(record["inputs"])
 
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`prediction`, or with several answers `predictions` and their `scores`."""
@@ -116,10 +122,15 @@ class Answering:
     def _row(self, text: str) -> Row:
         row = self.framing.text(text)
         # A model without an encoder needs something to continue.
-        if not row.tokens and self.writer.start is None:
-            ids = self.framing.ids
-            return Row([ids.pad if ids.eos is None else ids.eos], False, [0])
-        return row
+        if row.tokens or self.writer.start is not None:
+            return row
+        begun = text_rows.beginning(self.framing.ids)
+        if not begun:
+            raise ValueError(
+                "there is no text to continue, and this vocabulary has no token that begins one: "
+                "give some text"
+            )
+        return Row(begun, False, [0])
 
     def _answer(self, row: Row, written: Sequence[Written]) -> dict[str, Any]:
         texts = [self.framing.vocabulary.decode(one.tokens) for one in written]

@@ -14,6 +14,7 @@ from t5x_like.data.feature_converters import (
     EncoderDecoder,
     PrefixDecoder,
     default_converter,
+    start_id,
 )
 
 LENGTHS = {"inputs": 10, "targets": 7}
@@ -176,6 +177,12 @@ def test_bart_reads_end_of_sequence_first_and_pads_with_its_own_id():
     assert row["decoder_target_tokens"].tolist() == [0, 5, 6, 7, 2, 1, 1]
     assert row["decoder_input_tokens"].tolist()[:5] == [2, 0, 5, 6, 7]
     assert row["decoder_loss_weights"].tolist() == [1, 1, 1, 1, 1, 0, 0]
+
+
+def test_only_decoders_have_a_first_id():
+    ids = TokenIds(9, eos=3)
+    for converter, first in ((EncoderDecoder(), 0), (Decoder(), 3), (Encoder(), None)):
+        assert start_id(converter, ids) == first
 
 
 def test_packed_sequences_of_a_decoder_each_begin_with_the_start():

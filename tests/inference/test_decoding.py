@@ -247,6 +247,8 @@ def test_encoder_keys_and_values_are_not_computed_in_the_loop():
     ("settings", "message"),
     [
         ({"max_new_tokens": 0}, "max_new_tokens must be at least 1"),
+        ({"forced_eos_token_id": [1, 2]}, r"forced_eos_token_id must be the id of one token"),
+        ({"min_new_tokens": 65}, "min_new_tokens=65 is above max_new_tokens=64"),
         ({"temperature": 0.7}, "temperature has no effect on the likeliest token"),
         ({"num_return_sequences": 2}, "needs num_beams of at least as many, or do_sample"),
         ({"num_beams": 2, "num_return_sequences": 3}, "is more than the 2 sequences"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
+import tokenizers
 from flax import nnx
 
 from t5x_like.inference import masked_words, text_rows
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.models import albert, bert, electra, t5, xlnet
 from t5x_like.vocabularies.characters import CharacterVocabulary
+from t5x_like.vocabularies.subwords import SubwordVocabulary
 
 VOCABULARY = CharacterVocabulary(" .abcdefgh")
 SIZES = {"vocab_size": 64, "d_model": 16, "d_ff": 32, "num_heads": 2, "num_layers": 1}
@@ -75,3 +77,45 @@ def test_what_cannot_be_filled_is_said() -> None:
     writer = nnx.eval_shape(lambda: t5.T5(t5.Config(**sizes, **sides), rngs=nnx.Rngs(0)))
     with pytest.raises(ValueError, match="a T5 predicts no masked tokens"):
         guessed(writer, TEXTS)
+
+
+def subwords(kind: str) -> SubwordVocabulary:
+    """WordPiece or byte-level BPE with the same few words."""
+    if kind == "wordpiece":
+        words = "[UNK] [MASK] a app the un i ( ) . ##the ##s".split()
+        model = tokenizers.models.WordPiece({word: n for n, word in enumerate(words)})
+        made = tokenizers.Tokenizer(model)
+        made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        made.decoder = tokenizers.decoders.WordPiece(cleanup=True)
+    else:
+        pieces = [*"aptheunis().", "Ġ", "th", "the", "Ġthe", "<mask>"]
+        merges = [("t", "h"), ("th", "e"), ("Ġ", "the")]
+        model = tokenizers.models.BPE({piece: n for n, piece in enumerate(pieces)}, merges)
+        made = tokenizers.Tokenizer(model)
+        made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.decoder = tokenizers.decoders.ByteLevel()
+    return SubwordVocabulary(made.to_str())
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "token", "filled"),
+    [
+        ("wordpiece", "app[MASK]", "the", "app the"),
+        ("wordpiece", "app [MASK] i", "the", "app the i"),
+        ("wordpiece", "app [MASK] i", "##s", "apps i"),
+        ("wordpiece", "i [MASK] i", ".", "i. i"),
+        ("wordpiece", "([MASK])", "the", "(the)"),  # as without the space
+        ("wordpiece", "[MASK] app\n[MASK]", "the", "the app\nthe"),
+        ("wordpiece", "i [MASK] i", "[MASK]", "i i"),  # a special token is no text
+        ("byte_bpe", "app[MASK]", "Ġthe", "app the"),
+        ("byte_bpe", "app [MASK]s", "Ġthe", "app thes"),
+        ("byte_bpe", "app [MASK]", "the", "appthe"),
+        ("byte_bpe", "([MASK])", "Ġthe", "( the)"),
+        ("byte_bpe", "i [MASK] i", ".", "i. i"),
+    ],
+)
+def test_a_token_brings_its_space_or_takes_one_away(kind, text, token, filled) -> None:
+    vocabulary = subwords(kind)
+    i = tokenizers.Tokenizer.from_str(vocabulary.tokenizer_json).token_to_id(token)
+    parts = text.split("[MASK]")
+    assert masked_words.filled(parts, [i] * (len(parts) - 1), vocabulary) == filled

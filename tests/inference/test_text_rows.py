@@ -44,3 +44,27 @@ def test_batches_hold_each_row_once_beside_rows_of_like_length(lengths, size, le
             assert np.all(np.diff(edge) <= 0)  # padding is on one side
         assert not batch.tokens[len(batch.numbers) :].any()
     assert [found[n] for n in range(len(rows))] == rows
+
+
+def test_a_text_that_is_continued_loses_its_beginning():
+    row = Framing(VOCABULARY, "A:0", max_length=4, keeps_end=True).row(range(20, 30))
+    assert (row.tokens, row.truncated) == ([26, 27, 28, 29], True)
+
+
+def test_a_written_mask_is_the_mask_where_the_model_reads_one():
+    text = "ab [MASK] c<mask>"
+    a, b, space, c = VOCABULARY.encode("ab c")
+    read = Framing(VOCABULARY, "A:0", masks=True).text(text).tokens
+    assert read == [a, b, IDS.mask, space, c, IDS.mask]
+    assert IDS.mask not in Framing(VOCABULARY, "A:0").text(text).tokens
+
+
+def test_types_go_with_their_tokens_to_models_that_read_them():
+    framing = Framing(VOCABULARY, "A:0 sep:0 cls:2", "A:0 sep:0 B:1 sep:1 cls:2", token_types=True)
+    (batch,) = framing.batches([framing.text("ab"), framing.text("a", "bc")], size=2)
+    types = batch.of_encoder["encoder_token_type_ids"]
+    assert batch.numbers == [1, 0]
+    assert types[0, :6].tolist() == [0, 0, 1, 1, 1, 2]
+    assert types[1, :4].tolist() == [0, 0, 0, 2]
+    (batch,) = BERT.batches([BERT.text("ab")], size=1)
+    assert batch.of_encoder.keys() == {"encoder_input_tokens", "encoder_attention_mask"}

@@ -23,7 +23,9 @@ from tiny_run import Result, assert_evaluated, assert_same_state, losses
 
 from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout
+from t5x_like.inference.fill_blanks import has_blank
 from t5x_like.runs import saved_model, trained_run
+from t5x_like.runs.evaluation.held_out_texts import held_out_texts
 from t5x_like.runs.evaluation.samples import Continuation, Guesses, Marks, samples
 from t5x_like.runs.pretraining import pretrain
 from t5x_like.runs.run import Run
@@ -125,6 +127,18 @@ def test_it_is_evaluated_and_goes_out_and_comes_back(
         assert saved_model.read(str(back)).vocabulary is not None
         if importlib.util.find_spec("transformers"):
             opens(config.parent, architecture)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "ul2"])
+def test_its_held_out_texts_have_the_blanks_of_its_objective(family: str, minis: Minis) -> None:
+    trained = trained_run.load(str(minis.trained(f"{family}-mini")))
+    found = held_out_texts(trained.in_phase().run, 3)
+    assert len(set(found)) == 3
+    blank = {"t5": "<extra_id_0>", "ul2": "<extra_id_0>", "gpt2": ""}.get(family, "[MASK]")
+    for text, truth in found:
+        assert blank in text
+        assert truth
+        assert not has_blank(truth)
 
 
 @pytest.mark.parametrize("family", ["bert", "electra", "gpt2", "xlnet"])

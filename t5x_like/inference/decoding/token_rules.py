@@ -19,7 +19,7 @@ class TokenRules:
 
     Attributes:
       max_new_tokens: the most tokens of an answer, its end included.
-      min_new_tokens: an answer does not end before it has so many tokens.
+      min_new_tokens: an answer does not end before it has so many tokens; at most `max_new_tokens`.
       do_sample: whether to draw tokens; otherwise the likeliest ones are taken.
       temperature: divides the logits before a draw.
       top_k: draws from the k likeliest tokens; 0 from all.
@@ -48,6 +48,14 @@ class TokenRules:
         for name, smallest in least.items():
             if getattr(self, name) < smallest:
                 raise ValueError(f"{name} must be at least {smallest}, not {getattr(self, name)}")
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ValueError(
+                f"min_new_tokens={self.min_new_tokens} is above "
+                f"max_new_tokens={self.max_new_tokens}: no answer has so many tokens"
+            )
+        for name in ("forced_bos_token_id", "forced_eos_token_id"):
+            if not isinstance(getattr(self, name), int | None):
+                raise ValueError(f"{name} must be the id of one token, not {getattr(self, name)}")
         for name in ("temperature", "repetition_penalty"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")

@@ -13,6 +13,7 @@ from t5x_like.core.protocols import Decodable, FeatureSpec, lacking
 from t5x_like.data import mixtures
 from t5x_like.data.feature_converters import PrefixDecoder, start_id
 from t5x_like.data.stream import Examples
+from t5x_like.data.task import Task
 from t5x_like.data.vocabulary_choice import never
 from t5x_like.inference import masked_words, replaced_tokens
 from t5x_like.inference.decoding.settings import Decoding
@@ -126,32 +127,51 @@ def _number(phase: tuple[int, Run]) -> int:
 
 def _of_phase(number: int, run: Run, mesh: ModelOnMesh, n: int) -> PhaseSamples:
     tasks = run.data.open(once=never)
-    held_out = mixtures.examples(
-        tasks,
-        "validation",
-        converter=run.feature_converter,
-        seed=EVALUATION_SEED,
-        rows=2 * n,  # of tasks with carried rows; some need an even number
-        alone=True,
-    )
-    if not held_out:
-        raise ValueError("no text of the run is held out")
-    shares = [len(range(k, n, len(held_out))) for k in range(len(held_out))]
     found = [
         sample
-        for examples, share in zip(held_out, shares, strict=True)
+        for examples, share in held_out(run, tasks, n, rows=2 * n)
         for sample in _of_task(examples, share, run=run, mesh=mesh)
     ]
     return PhaseSamples(number, tasks[0].lengths, found)
 
 
+def held_out(run: Run, tasks: Sequence[Task], n: int, *, rows: int) -> list[tuple[Examples, int]]:
+    """The held-out examples of each opened task, and its share of `n` rows.
+
+    Args:
+      run: the run.
+      tasks: its tasks.
+      n: the rows that all tasks share.
+      rows: the rows of a batch, for tasks with carried rows; some need an even number.
+
+    Raises:
+      ValueError: nothing is held out, or its rows cannot be made.
+    """
+    found = mixtures.examples(
+        tasks,
+        "validation",
+        converter=run.feature_converter,
+        seed=EVALUATION_SEED,
+        rows=rows,
+        alone=True,
+    )
+    if not found:
+        raise ValueError("no text of the run is held out")
+    shares = [len(range(k, n, len(found))) for k in range(len(found))]
+    return [*zip(found, shares, strict=True)]
+
+
+def spread(end: int, n: int) -> list[int]:
+    """At most `n` numbers that are spread over those below `end`."""
+    return [end * k // min(n, end) for k in range(min(n, end))]
+
+
 def _of_task(examples: Examples, n: int, *, run: Run, mesh: ModelOnMesh) -> Iterator[Sample]:
-    """Samples that are spread over the split; of a packed row, its first example.
+    """Samples of rows that are spread over the split; of a packed row, its first example.
 
     Where rows go on from batch to batch, they are of the first batch, which nothing precedes.
     """
-    end = min(len(examples), examples.rows or len(examples))
-    places = [end * k // min(n, end) for k in range(min(n, end))]
+    places = spread(min(len(examples), examples.rows or len(examples)), n)
     rows: list[Features] = [examples.features(place)[0] for place in places]
     specs = examples.task.features
     if not rows:

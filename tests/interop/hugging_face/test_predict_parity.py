@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import parity
 import pytest
@@ -47,7 +49,7 @@ def test_blanks_are_filled_as_by_fill_mask(model_type, vocabularies, documents, 
         words = document.split()[:10]
         for at in (1, 5, 9)[: max(1, len(words) // 4)]:
             texts.append(" ".join([*words[:at], "[MASK]", *words[at + 1 :]]))
-    texts += [f"[MASK] {texts[0]}", "[MASK]"]
+    texts += [f"[MASK] {texts[0]}", "[MASK]", "imp[MASK]", "I [MASK] you"]
     model = t5x.load(tmp_path)
     found = model.predict(texts, k=5)
     pipeline = transformers.pipeline("fill-mask", str(tmp_path), top_k=5)
@@ -64,6 +66,11 @@ def test_blanks_are_filled_as_by_fill_mask(model_type, vocabularies, documents, 
             pieces = [guess["token_str"].strip().removeprefix("##") for guess in theirs]
             for guess, piece in zip(blank, pieces, strict=True):
                 assert guess["token"].strip() == piece or not piece.isprintable()
+            if kind == "byte_bpe":
+                begin = [guess["token_str"].startswith(" ") for guess in theirs]
+                assert [guess["begins_word"] for guess in blank] == begin
+            if kind == "byte_bpe" and len(want) == 1:
+                assert one["filled"].lstrip() == theirs[0]["sequence"].lstrip()
 
 
 def test_an_xlnet_guesses_a_position_that_sees_the_whole_text(vocabularies, documents, tmp_path):
@@ -75,16 +82,22 @@ def test_an_xlnet_guesses_a_position_that_sees_the_whole_text(vocabularies, docu
     model = t5x.load(tmp_path)
     (guesses,) = model.predict(text, k=5)["blanks"]
     row = transformers.AutoTokenizer.from_pretrained(tmp_path)(text.replace("___", "[MASK]"))
-    tokens = torch.tensor([row["input_ids"]])
+    tokens, types = (torch.tensor([row[name]]) for name in ("input_ids", "token_type_ids"))
+    assert types[0, -1] == 2
     at = row["input_ids"].index(vocabulary.token_ids.mask)
     hidden = torch.zeros(1, tokens.shape[1], tokens.shape[1])
     hidden[:, :, at] = 1  # no position sees what is predicted
     target = torch.zeros(1, 1, tokens.shape[1])
     target[0, 0, at] = 1
     with torch.no_grad():
-        logits = theirs(tokens, perm_mask=hidden, target_mapping=target).logits[0, 0]
+        logits = theirs(
+            tokens, token_type_ids=types, perm_mask=hidden, target_mapping=target
+        ).logits[0, 0]
+        states = theirs.transformer(tokens, token_type_ids=types).last_hidden_state[0]
     want = torch.softmax(logits, -1).topk(5)
     np.testing.assert_allclose([one["probability"] for one in guesses], want.values, atol=1e-5)
+    (found,) = model.hidden([text.replace("___", "[MASK]")])
+    np.testing.assert_allclose(found, states, atol=1e-5)
 
 
 HEADS = {
@@ -101,6 +114,14 @@ def test_heads_answer_as_pipelines_do(task, vocabularies, documents, tmp_path):
     stored(tmp_path, "bert", cls, "BertConfig", vocabularies["wordpiece"], **SIZES, **more)
     model, ask = t5x.load(tmp_path), transformers.pipeline(task, str(tmp_path))
     texts = [" ".join(document.split()[:12]) for document in documents]
+    if task == "text-classification":
+        whole, some = model.predict(texts), model.predict(texts, k=2)
+        for every, likeliest in zip(whole, some, strict=True):
+            ordered = sorted(every["probabilities"].items(), key=lambda one: -one[1])
+            assert [*likeliest["probabilities"].items()] == ordered[:2]
+    else:
+        with pytest.raises(ValueError, match="k is the number of classes: this model answers with"):
+            model.predict(texts, k=2)
     for text, one in zip(texts, model.predict(texts), strict=True):
         if task == "text-classification":
             want = {each["label"]: each["score"] for each in ask(text, top_k=None)}
@@ -217,6 +238,13 @@ def test_log_likelihoods_are_theirs(vocabularies, tmp_path):
         places = range(len(prompt) - 1, len(prompt) + len(rest) - 1)
         want = sum(float(log_p[at, token]) for at, token in zip(places, rest, strict=True))
         assert value == pytest.approx(want, rel=1e-4)
+    text = "and a class"  # alone, it follows the end of another text
+    alone, empty = model.predict([{"inputs": text}, {"inputs": "", "targets": text}], ask="score")
+    tokens = torch.tensor([[vocabulary.token_ids.eos, *tokenizer(text).input_ids]])
+    with torch.no_grad():
+        want = -float(theirs(tokens, labels=tokens).loss) * (tokens.shape[1] - 1)
+    assert alone["log_likelihood"] == empty["log_likelihood"] == pytest.approx(want, rel=1e-4)
+    assert alone["target_tokens"] == tokens.shape[1] - 1
 
 
 def test_vectors_are_theirs_and_pseudo_likelihoods_mask_each_token(
@@ -276,9 +304,19 @@ def test_an_imported_model_writes_with_its_own_settings(vocabularies, documents,
         early_stopping=True, forced_bos_token_id=40, forced_eos_token_id=ids.eos,
     )  # fmt: skip
     theirs.generation_config.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "generation_config.json").read_text())
+    assert not t5x.load(tmp_path)._asked().unread_decoding()
+    more = {"suppress_tokens": [7], "diversity_penalty": 0.0, "eos_token_id": [ids.eos, 9]}
+    (tmp_path / "generation_config.json").write_text(json.dumps(saved | more))
+    assert t5x.load(tmp_path)._asked().unread_decoding() == ["suppress_tokens", "eos_token_id"]
+    (tmp_path / "generation_config.json").write_text(json.dumps(saved))
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     texts = [" ".join(document.split()[:9]) for document in documents]
-    found = t5x.load(tmp_path).predict(texts)
+    model = t5x.load(tmp_path)
+    assert model.predictor("write", max_new_tokens=3).writer.decoding.min_new_tokens == 3
+    with pytest.raises(ValueError, match="min_new_tokens=9 is above max_new_tokens=3"):
+        model.predictor("write", max_new_tokens=3, min_new_tokens=9)
+    found = model.predict(texts)
     for text, one in zip(texts, found, strict=True):
         with torch.no_grad():
             (want,) = theirs.generate(**tokenizer(text, return_tensors="pt"))
