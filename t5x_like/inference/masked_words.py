@@ -164,7 +164,7 @@ def filled(parts: Sequence[str], tokens: Sequence[int], vocabulary: Vocabulary) 
 def _inserted(token: int, vocabulary: Vocabulary) -> str:
     """What a token adds to a line; special tokens and sentinels add nothing."""
     ids = vocabulary.token_ids
-    is_sentinel = token >= ids.vocab_size - (ids.sentinels or 0)
+    is_sentinel = token in map(ids.sentinel, range(ids.sentinels or 0))
     return "" if is_sentinel else text_rows.in_line([token], vocabulary)
 
 
