@@ -134,7 +134,8 @@ def test_a_choice_is_spread_over_all(total, at_most):
     found = spread(total, at_most)
     assert [*spread(total)] == [*range(total)]
     assert len(found) == min(total, at_most) == len({*found})
-    assert [*found] == sorted(found) and all(0 <= n < total for n in found)
+    assert [*found] == sorted(found)
+    assert all(0 <= n < total for n in found)
     gaps = [b - a for a, b in zip([-1, *found], [*found, total], strict=True)]
     assert not found or max(gaps) <= 2 * -(-total // len(found))
 

@@ -64,9 +64,8 @@ def columns(
         task = examples.task
         read = stream.evaluated_rows(examples, batch_size=batch_size, max_batches=batches)
         if len(read) < len(examples):
-            report(
-                f"note: {task.name}: {len(read):,} of {len(examples):,} held-out rows, spread evenly"
-            )
+            of_all = f"{len(read):,} of {len(examples):,} held-out rows"
+            report(f"note: {task.name}: {of_all}, spread evenly")
         columns_ = compared.columns([*rows], counts[task.name], task.token_ids)
         if task.objective is None:
             columns_ = {who: with_token_names(metrics) for who, metrics in columns_.items()}
