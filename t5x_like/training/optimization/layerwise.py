@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -113,15 +114,7 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
             )
         if place == "above":
             return np.ones((), np.float32)
-        read_by = [stack for stack in stacks if not own or own in stack.split(".")]
-        if not read_by:
-            raise ValueError(
-                f"LAYER_DECAY: parameter {name} is marked as one of the stack {own!r}, but the "
-                f"stacks are {', '.join(stacks)}"
-            )
-        shared = {stack: _shared_parts(name, stack) for stack in read_by}
-        nearest = [stacks[one] for one in read_by if shared[one] == max(shared.values())]
-        return np.asarray(decay ** (max(nearest) + 1), np.float32)
+        return np.asarray(decay ** (_layers_above(name, stacks, own) + 1), np.float32)
 
     return jax.tree_util.tree_map_with_path(one, params, stacked)
 
@@ -134,6 +127,18 @@ def scale_updates(tx: optax.GradientTransformation, scales: Any) -> optax.Gradie
         return jax.tree.map(lambda u, s: u * s, updates, scales), state
 
     return optax.GradientTransformation(tx.init, update)
+
+
+def _layers_above(name: str, stacks: Mapping[str, int], own: str) -> int:
+    """The layers of the stack that reads a parameter below it; `own` is its name, "" if unsaid."""
+    read_by = [stack for stack in stacks if not own or own in stack.split(".")]
+    if not read_by:
+        raise ValueError(
+            f"LAYER_DECAY: parameter {name} is marked as one of the stack {own!r}, but the stacks "
+            f"are {', '.join(stacks)}"
+        )
+    shared = {stack: _shared_parts(name, stack) for stack in read_by}
+    return max(stacks[one] for one in read_by if shared[one] == max(shared.values()))
 
 
 def _shared_parts(one: str, other: str) -> int:
