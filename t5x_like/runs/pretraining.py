@@ -257,8 +257,8 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
         texts = [_text(one, rows * share) for one, share in part.shares()]
         when = f"Steps {part.start + 1:,} to {end:,} read" if len(batches) > 1 else "Reads"
         yield f"{when} {', '.join(texts)}."
-    for read in dict.fromkeys(", ".join(part.evaluated()) for part in batches if part.validation):
-        yield f"Evaluates on held-out rows of {read}."
+        if evaluated := part.evaluated():
+            yield f"Evaluates on held-out rows of {', '.join(evaluated)}."
     parts = {part.run.options.microbatches or 1 for part in batches} - {1}
     cut = f" in {' or '.join(map(str, sorted(parts)))} microbatches" if parts else ""
     mesh = ", ".join(f"{axis}={n}" for axis, n in run.layout.mesh.shape.items() if n > 1)
