@@ -13,6 +13,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+_GOLDEN_RATIO = 0x9E3779B97F4A7C15
+"""Its part behind the point, times 2 ** 64."""
+
 Numbered = tuple[int, int]
 """The place of a component, and the number of one of its examples, counted through all epochs."""
 
@@ -237,6 +240,21 @@ def shares(weights: Sequence[int], rows: int, *, multiple: int = 1) -> list[int]
         quotients = [weight / (2 * n + 1) for weight, n in zip(weights, given, strict=True)]
         given[quotients.index(max(quotients))] += 1
     return [multiple * n for n in given]
+
+
+def spread(total: int, at_most: int | None = None) -> Sequence[int]:
+    """Some of the numbers 0, ..., `total` - 1, spread evenly; all of them if `at_most` allows it.
+
+    One is taken from each of `at_most` stretches of equal lengths. Its place in the stretch goes on
+    by the golden ratio, so that no period of the numbered things gives all places the same kind.
+    """
+    if at_most is None or at_most >= total:
+        return range(total)
+    found = []
+    for n in range(at_most):
+        begin, end = n * total // at_most, (n + 1) * total // at_most
+        found.append(begin + ((n * _GOLDEN_RATIO % 2**64) * (end - begin) >> 64))
+    return found
 
 
 def integer_weights(rates: Mapping[str, float]) -> dict[str, int]:

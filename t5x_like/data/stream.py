@@ -16,7 +16,7 @@ import numpy as np
 from t5x_like.core.protocols import FeatureConverter, FeatureSpec, TokenIds
 from t5x_like.data import late_steps
 from t5x_like.data.cache.workers import die_with_parent
-from t5x_like.data.order import Epochs, Order, Part, order
+from t5x_like.data.order import Epochs, Order, Part, order, spread
 from t5x_like.data.samples.passes import epochs_of
 from t5x_like.data.samples.randomness import noise_source, reused_rng
 from t5x_like.data.samples.samples import Sample, Samples
@@ -199,7 +199,7 @@ def eval_stream(
     rows: Sequence[int] | np.ndarray | None = None,
     max_batches: int | None = None,
 ) -> Iterator[Row]:
-    """The first batches in the order of the cache, the same at every call.
+    """Batches of `evaluated_rows`, in the order of the cache, the same at every call.
 
     Args:
       examples: the examples of one task, usually of a held-out split; the noise is that of epoch 0.
@@ -222,13 +222,27 @@ def eval_stream(
             f"{batch_size}: open it alone, for this batch size"
         )
     padding = {name: np.zeros_like(value) for name, value in examples[0].items()}
-    steps = -(-len(examples) // batch_size)
+    chosen = evaluated_rows(examples, batch_size=batch_size, max_batches=max_batches)
 
     def batch(step: int) -> Row:
         places = [step * batch_size + row for row in rows]
-        return _stack([examples[n] if n < len(examples) else padding for n in places])
+        return _stack([examples[chosen[n]] if n < len(chosen) else padding for n in places])
 
-    return map(batch, range(steps if max_batches is None else min(steps, max_batches)))
+    return map(batch, range(-(-len(chosen) // batch_size)))
+
+
+def evaluated_rows(
+    examples: Examples, *, batch_size: int, max_batches: int | None
+) -> Sequence[int]:
+    """The numbers of the rows in so many batches at most: all, or some from every part of the text.
+
+    Rows that are carried from batch to batch follow one another. Each begins at a place of its own
+    in the text, so the first batches have some of every part, too.
+    """
+    at_most = None if max_batches is None else max_batches * batch_size
+    if examples.rows is not None:
+        return range(len(examples))[:at_most]
+    return spread(len(examples), at_most)
 
 
 def _check_not_empty(examples: Sequence[Examples]) -> None:

@@ -203,6 +203,10 @@ class Task:
         """The number of tokens in a split of its text, over all features."""
         return sum(self._cache.manifest.splits[split].tokens.values())
 
+    def documents(self, split: str = "train") -> int:
+        """The number of documents (or examples) in a split of its text."""
+        return self._cache.manifest.splits[split].documents
+
     def samples(
         self, split: str, *, pack: bool = False, rows: int | None = None, later: bool = False
     ) -> Samples:

@@ -13,9 +13,15 @@ from flax import nnx
 Part = TypeVar("Part", nnx.Module, nnx.Param)
 
 
-def below(part: Part) -> Part:
-    """Marks parameters that come before the layers, or that all layers read: embeddings."""
-    return _marked(part, "below")
+def below(part: Part, *, stack: str = "") -> Part:
+    """Marks parameters that come before the layers, or that all layers read: embeddings.
+
+    Args:
+      part: a module or a parameter.
+      stack: the name of the stack of layers that alone reads them, such as "decoder"; "" where the
+        path of the parameters says it, or where several stacks read them.
+    """
+    return _marked(part, f"below {stack}".rstrip())
 
 
 def above(part: Part) -> Part:

@@ -14,7 +14,7 @@ from flax import nnx
 
 from t5x_like.layers import embeddings
 from t5x_like.layers.basic import ZEROS, Embedding, Init, param
-from t5x_like.layers.depth import above
+from t5x_like.layers.depth import above, below
 from t5x_like.layers.dropout import Dropouts
 from t5x_like.layers.embeddings import PositionedInput
 from t5x_like.layers.families.encoder_decoder import EncoderDecoder, Side
@@ -118,8 +118,8 @@ class Bart(EncoderDecoder):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         made_of = standard_parts.parts(config, config.placement)
         self.embedding = token_table(config, rngs)
-        self.encoder_entry = positioned_input(config, rngs)
-        self.decoder_entry = positioned_input(config, rngs)
+        self.encoder_entry = below(positioned_input(config, rngs), stack="encoder")
+        self.decoder_entry = below(positioned_input(config, rngs), stack="decoder")
         self.encoder = encoder_stack(
             config, made_of, num_layers=config.num_encoder_layers, rngs=rngs
         )

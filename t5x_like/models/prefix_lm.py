@@ -44,7 +44,7 @@ class PrefixLm(DecoderOnly):
         self.embedding = Embedding(config.vocab_size, config.d_model, init=normal, rngs=rngs)
         self.stack = encoder_stack(config, made_of, num_layers=config.num_decoder_layers, rngs=rngs)
         self.norm = above(made_of.norm(rngs))
-        self.relative = t5.shared_relative(config, bidirectional=True, rngs=rngs)
+        self.relative = t5.shared_relative(config, bidirectional=True, stack="stack", rngs=rngs)
         self.output = t5.own_output(config, rngs)
         self.config = config
 

@@ -16,7 +16,7 @@ from flax import nnx
 from t5x_like.layers.attention.multi_head import Attention, Inits
 from t5x_like.layers.attention.positions import RelativeBias
 from t5x_like.layers.basic import Embedding, Logits, RMSNorm
-from t5x_like.layers.depth import above
+from t5x_like.layers.depth import above, below
 from t5x_like.layers.dropout import Dropouts, dropout_hidden
 from t5x_like.layers.families.encoder_decoder import EncoderDecoder, Side
 from t5x_like.layers.mlp import Mlp
@@ -96,11 +96,13 @@ def parts(config: Config, *, bidirectional: bool) -> Parts:
     )
 
 
-def shared_relative(config: Config, *, bidirectional: bool, rngs: nnx.Rngs) -> RelativeBias | None:
-    """The bias table of a whole side; None where every layer has its own."""
+def shared_relative(
+    config: Config, *, bidirectional: bool, stack: str, rngs: nnx.Rngs
+) -> RelativeBias | None:
+    """The bias table of a whole stack of this name; None where every layer has its own."""
     if config.relative_bias_per_layer:
         return None
-    return _relative(config, bidirectional=bidirectional)(rngs)
+    return below(_relative(config, bidirectional=bidirectional)(rngs), stack=stack)
 
 
 def own_output(config: Config, rngs: nnx.Rngs) -> Logits | None:
@@ -130,7 +132,9 @@ class _Sides(EncoderDecoder):
             config, made_of, num_layers=config.num_encoder_layers, rngs=rngs
         )
         self.encoder_norm = above(made_of.norm(rngs))
-        self.encoder_relative = shared_relative(config, bidirectional=True, rngs=rngs)
+        self.encoder_relative = shared_relative(
+            config, bidirectional=True, stack="encoder", rngs=rngs
+        )
         self.config = config
         self.padding = 0
 
@@ -190,7 +194,9 @@ class T5(_Sides):
             config, made_of, num_layers=config.num_decoder_layers, rngs=rngs
         )
         self.decoder_norm = above(made_of.norm(rngs))
-        self.decoder_relative = shared_relative(config, bidirectional=False, rngs=rngs)
+        self.decoder_relative = shared_relative(
+            config, bidirectional=False, stack="decoder", rngs=rngs
+        )
         self.output = own_output(config, rngs)
 
     def token_scores(self, x_BLD: jax.Array) -> TokenScores:

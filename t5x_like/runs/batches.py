@@ -75,6 +75,19 @@ class PhaseBatches:
         whole = sum(one.task.weight for one in self.train)
         return [(one, one.task.weight / whole) for one in self.train]
 
+    def evaluated(self) -> list[str]:
+        """How many of its held-out rows each text is evaluated on."""
+        found, options = [], self.run.options
+        for one in self.validation:
+            chosen = stream.evaluated_rows(
+                one, batch_size=options.batch_size, max_batches=options.eval_batches
+            )
+            read = f"all {len(one):,}"
+            if len(chosen) < len(one):
+                read = f"{len(chosen):,} of {len(one):,}, spread evenly: EVAL_BATCHES x BATCH_SIZE"
+            found.append(f"{one.task.name} ({read})")
+        return found
+
     def check(self) -> None:
         """Traces a step on such batches, so that errors of the model come before training.
 
@@ -102,7 +115,7 @@ class PhaseBatches:
         return self._held_out_metrics if self.validation else None
 
     def _held_out_metrics(self, params: Any) -> dict[str, float]:
-        """{"<task>/<metric>": value} on the first batches of each validation split.
+        """{"<task>/<metric>": value} on batches of each validation split.
 
         Raises:
           ValueError: none of them is BEST_METRIC.

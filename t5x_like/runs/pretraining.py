@@ -16,7 +16,7 @@ from t5x_like.config import gin_text
 from t5x_like.data.samples.passes import Passes
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 from t5x_like.runs import run_directory
-from t5x_like.runs.checks import machines, outside_paths, preflight
+from t5x_like.runs.checks import machines, outside_paths, preflight, teaching
 from t5x_like.runs.phases import RunPhase, run_phases
 from t5x_like.runs.run import Run
 from t5x_like.runs.run_text import run_text
@@ -160,7 +160,7 @@ def _parts(
         preflight.evaluated(phase.run, mine)
     outside_paths.remember(run)
     batches = _batches(phases, tasks, programs, log=log)
-    summary = _summary(run, model_dir, batches)
+    summary = [*_summary(run, model_dir, batches), *_untaught(batches)]
     for line in (*_devices(hosts), *summary, *notes, *_unreached_notes(every[len(phases) :])):
         log.message(line)
     checkpoints = Checkpoints(
@@ -189,7 +189,7 @@ def _sizes(tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
     """The documents (or examples) and tokens of each training text, by the name of its task."""
     return {
         one.name: {
-            "documents": one.cache.manifest.splits["train"].documents,
+            "documents": one.documents(),
             "tokens": one.tokens(),
         }
         for one in tasks
@@ -257,6 +257,8 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
         texts = [_text(one, rows * share) for one, share in part.shares()]
         when = f"Steps {part.start + 1:,} to {end:,} read" if len(batches) > 1 else "Reads"
         yield f"{when} {', '.join(texts)}."
+        if evaluated := part.evaluated():
+            yield f"Evaluates on held-out rows of {', '.join(evaluated)}."
     parts = {part.run.options.microbatches or 1 for part in batches} - {1}
     cut = f" in {' or '.join(map(str, sorted(parts)))} microbatches" if parts else ""
     mesh = ", ".join(f"{axis}={n}" for axis, n in run.layout.mesh.shape.items() if n > 1)
@@ -267,6 +269,12 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
         f"{device.device_kind} ({mesh or 'one device'}), {run.options.train_steps:,} steps of "
         f"{run.options.batch_size:,} rows{cut}; writes to {model_dir}."
     )
+
+
+def _untaught(batches: Sequence[PhaseBatches]) -> list[str]:
+    """Notes about what the training texts do not teach; phases of one text share them."""
+    found = [line for part in batches for one in part.train for line in teaching.notes(one)]
+    return [f"Note: {line}." for line in dict.fromkeys(found)]
 
 
 def _unreached_notes(phases: Sequence[RunPhase]) -> list[str]:

@@ -17,6 +17,10 @@ TOTALS = ("tokens", "flops")
 """Metrics whose sum is the step's total and whose weight has no meaning: they become rates."""
 
 
+OF_ONE_STEP = ("learning_rate",)
+"""Metrics whose value is that of the newest step, where that of others is a mean over the steps."""
+
+
 class NonFiniteError(RuntimeError):
     """A loss or a norm is nan or infinite."""
 
@@ -61,7 +65,8 @@ class Meter:
         """Adds one step's metrics, which are on the host."""
         for name, (total, weight) in metrics.items():
             pair = np.array([total, weight], np.float64)
-            self._sums[name] = self._sums.get(name, 0.0) + pair
+            before = 0.0 if name in OF_ONE_STEP else self._sums.get(name, 0.0)
+            self._sums[name] = before + pair
             if name in TOTALS:
                 self._ledger.count(name, float(pair[0]))
         self._ledger.count("steps", 1)
@@ -82,7 +87,10 @@ class Meter:
         self._steps, self._since = 0, self._ledger.seconds()
 
     def report(self) -> dict[str, float]:
-        """Means and rates of the steps since the last report; sets all back to 0."""
+        """Means and rates of the steps since the last report; sets all back to 0.
+
+        What is `OF_ONE_STEP` is that of the last of them.
+        """
         now = self._ledger.seconds()
         waited = now["input_wait"] - self._since["input_wait"]
         seconds = max(now["steps"] - self._since["steps"] + waited, 1e-9)

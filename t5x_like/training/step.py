@@ -196,15 +196,14 @@ class _Parts:
         params = freezing.merge(optax.apply_updates(params, updates), frozen)
         one = jnp.float32(1)
         metrics = metrics | {"grad_norm": (norm, one)}
+        rate = {}
         if self.learning_rate is not None:
-            metrics["learning_rate"] = (self.learning_rate(state.step), one)
+            rate["learning_rate"] = (self.learning_rate(state.step), one)
         ema = self._average(state.ema, params)
         after = TrainState(state.step + 1, params, opt_state, carry, ema)
-        return (
-            _if_finite(after, state, metrics)
-            if self.options.bad_numbers == "skip"
-            else (after, metrics)
-        )
+        if self.options.bad_numbers == "skip":
+            after, metrics = _if_finite(after, state, metrics | rate)
+        return after, metrics | rate
 
     def evaluate(self, params: Any, batch: Batch, carry: Carry) -> tuple[Metrics, Carry]:
         model = nnx.merge(self.graphdef, self.compute.gather(params))

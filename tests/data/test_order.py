@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5x_like.data import order
-from t5x_like.data.order import EqualEpochs, Part, shares
+from t5x_like.data.order import EqualEpochs, Part, shares, spread
 
 
 def parts(*weights: int, size: int = 5, rows: list[int] | None = None) -> list[Part]:
@@ -127,3 +127,22 @@ def test_too_few_rows_are_an_error():
         shares([1, 1, 1], 2)
     with pytest.raises(ValueError, match=r"a multiple of 2, not 7"):
         shares([1, 1, 1], 7, multiple=2)
+
+
+@given(st.integers(0, 300), st.integers(0, 100))
+def test_a_choice_is_spread_over_all(total, at_most):
+    found = spread(total, at_most)
+    assert [*spread(total)] == [*range(total)]
+    assert len(found) == min(total, at_most) == len({*found})
+    assert [*found] == sorted(found)
+    assert all(0 <= n < total for n in found)
+    gaps = [b - a for a, b in zip([-1, *found], [*found, total], strict=True)]
+    assert not found or max(gaps) <= 2 * -(-total // len(found))
+
+
+@pytest.mark.parametrize("period", [2, 3, 4, 5, 7, 10, 50])
+@pytest.mark.parametrize("stretch", [2, 3, 4, 6, 10, 50, 52])
+def test_a_choice_has_all_of_what_comes_in_turn(period, stretch):
+    kinds = Counter(n % period for n in spread(500 * stretch, 500))
+    assert len(kinds) == period
+    assert max(kinds.values()) < 1.5 * 500 / period

@@ -41,6 +41,15 @@ def test_means_divide_once_at_the_end(clock: Clock) -> None:
     assert meter.report()["loss"] == 5.0
 
 
+def test_the_learning_rate_is_that_of_the_last_step(clock: Clock) -> None:
+    meter = Meter(Ledger(clock=clock))
+    for rate in (0.5, 0.25):
+        meter.add({"loss": pair(4 * rate), "learning_rate": pair(rate)})
+    clock.now += 1
+    report = meter.report()
+    assert (report["loss"], report["learning_rate"]) == (1.5, 0.25)
+
+
 def test_terms_of_a_loss_are_divided_each_by_its_own_weight(clock: Clock) -> None:
     meter = Meter(Ledger(clock=clock))
     for masked, rows in ((1, 3), (5, 1)):

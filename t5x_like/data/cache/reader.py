@@ -274,6 +274,14 @@ class CacheSplit:
         """int64 [records]: the number of tokens in each record."""
         return np.diff(self.offsets[feature])
 
+    def longer(self, feature: str, length: int) -> int:
+        """The number of records, of which there may be billions, with more tokens than `length`."""
+        offsets = self.offsets[feature]
+        pieces = range(0, len(offsets), _PIECE)
+        return sum(
+            int(np.count_nonzero(np.diff(offsets[at : at + _PIECE + 1]) > length)) for at in pieces
+        )
+
     def record(self, i: int) -> dict[str, np.ndarray]:
         """{feature: int32 [n]} of record `i`. The caller may change the arrays."""
         return self._codec.decode(self._read(i))

@@ -107,6 +107,7 @@ def write_cache(
             shards |= read.shards
             skipped |= dict.fromkeys(splits, read.report.skipped)
             warn_of_skipped(corpus, splits, read.report)
+        warn_of_unread(corpus)
         written = finalise(plan, manifest, vocabulary, shards=shards, skipped=skipped)
         warn_of_share(corpus, written)
         return written
@@ -188,6 +189,16 @@ def warn_of_skipped(corpus: Corpus, splits: Sequence[str], report: ReadReport) -
     """Says how many documents of a reading were left out, if any were."""
     if said := str(report):
         print(f"{title(corpus, splits)}: {said}", file=sys.stderr)
+
+
+def warn_of_unread(corpus: Corpus) -> None:
+    """Names the fields of a corpus that are not read, if there are any."""
+    if unread := ", ".join(corpus.unread):
+        print(
+            f"{corpus.name}: these columns are not read: {unread}. What a model reads is `text` or "
+            "the column that CORPUS_FIELD or --field names, or else `inputs` and `targets`",
+            file=sys.stderr,
+        )
 
 
 def _write_with_bar(tokenise: Tokenise, read: _Blocks, *, workers: int, progress: bool) -> None:

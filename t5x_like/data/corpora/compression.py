@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMPRESSED = (".gz", ".zst")
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1 << 17
 _FRAME_PART = 1 << 11
 """The number of bytes to decompress at once.
@@ -89,7 +90,7 @@ def open_stream(path: Path | RemoteFile, report: ReadReport) -> Iterator[io.Buff
     """The file's bytes, decompressed and without a UTF-8 byte order mark.
 
     Raises:
-      CorpusError: reading shows that the file is damaged or truncated.
+      CorpusError: the file is UTF-16, or reading shows that it is damaged or truncated.
     """
     import zstandard
 
@@ -101,7 +102,12 @@ def open_stream(path: Path | RemoteFile, report: ReadReport) -> Iterator[io.Buff
             source = _Zstandard(source, zstandard.ZstdDecompressor(max_window_size=1 << 31))
         stream: io.BufferedReader = io.BufferedReader(source, _CHUNK)
         try:
-            if stream.peek(3).startswith(_BYTE_ORDER_MARK):
+            begins = stream.peek(3)
+            if begins.startswith(_UTF_16):
+                raise CorpusError(
+                    f"{path} is UTF-16, not UTF-8: convert it (iconv -f UTF-16 -t UTF-8)"
+                )
+            if begins.startswith(_BYTE_ORDER_MARK):
                 stream.read(len(_BYTE_ORDER_MARK))
             yield stream
         except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:

@@ -31,44 +31,55 @@ class NothingHeldOutError(CorpusError):
 class ReadReport:
     """The progress of reading a split, updated while its documents are iterated.
 
-    `documents` counts the documents, and `skipped` those with invalid UTF-8. Where one reading
-    gives several splits, both counts cover the whole corpus. `skipped_pieces` counts the skipped
-    pieces of documents that are too long to be skipped whole, and `empty` rows without text, such
-    as null, which are no documents. Bytes are those of files on disk; 0
+    `documents` counts the documents, and `skipped` those of which nothing is left without lines of
+    invalid UTF-8; `skipped_lines` are the lines that other documents lost. `skipped_bytes` are the
+    bytes of both, `text_bytes` those of all documents. `empty` counts rows without text, which are
+    no documents: null, empty, or nothing but white space. Where one reading gives several splits,
+    all counts cover the whole corpus. `bytes_read` and `bytes_total` are bytes of files on disk; 0
     where there are no files.
     """
 
     documents: int = 0
     skipped: int = 0
-    skipped_pieces: int = 0
+    skipped_lines: int = 0
+    skipped_bytes: int = 0
+    text_bytes: int = 0
     empty: int = 0
     bytes_read: int = 0
     bytes_total: int = 0
 
     def __str__(self) -> str:
         """What was left out, and why; "" for nothing."""
-        parts = []
-        if self.skipped or self.skipped_pieces:
-            skipped = f"skipped {self.skipped:,} of {self.documents:,} documents"
-            if self.skipped_pieces:
-                skipped += f" and {self.skipped_pieces:,} pieces of long ones"
-            parts.append(f"{skipped}: invalid UTF-8")
+        skipped, parts = [], []
+        if self.skipped:
+            skipped.append(f"{self.skipped:,} of {self.documents:,} documents")
+        if self.skipped_lines:
+            skipped.append(f"{self.skipped_lines:,} lines{' of others' if skipped else ''}")
+        if skipped:
+            parts.append(
+                f"skipped {' and '.join(skipped)}: invalid UTF-8 "
+                f"({self.skipped_bytes:,} of {self.text_bytes:,} bytes)"
+            )
         if self.empty:
-            parts.append(f"rows without text, null or empty: {self.empty:,}")
+            parts.append(f"rows without text, null, empty or white space: {self.empty:,}")
         return "; ".join(parts)
+
+    def add(self, other: ReadReport) -> None:
+        """Adds all counts of another part of the same reading."""
+        for name, count in dataclasses.asdict(other).items():
+            setattr(self, name, getattr(self, name) + count)
 
 
 class Corpus(abc.ABC):
     """A corpus. Its documents are dicts from feature name to text, non-empty and valid UTF-8.
 
-    A subclass implements how its documents are read. This class skips and counts undecodable
-    documents, and chooses the split by content: a document stays in its split when others are
-    added.
+    A subclass implements how its documents are read. This class skips and counts the lines of plain
+    text that are not UTF-8, and whole examples of several features. It chooses the split by
+    content: a document stays in its split when others are added.
 
     A document of plain text that is longer than `text_pieces.MAX_PIECE` characters comes as several
     `text_pieces.Piece`s, one after the other. It is one document: the first piece decides the split
-    of all, so that copies of a document have the same split. An undecodable piece is left out. The
-    pieces after it are a new document in the same split.
+    of all, so that copies of a document have the same split.
     """
 
     name: str
@@ -107,6 +118,11 @@ class Corpus(abc.ABC):
     @abc.abstractmethod
     def description(self) -> str:
         """A description in one line, for messages."""
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The names of the fields of a row that are no feature; empty where there are no fields."""
+        return ()
 
     @property
     def readings(self) -> tuple[tuple[str, ...], ...]:
@@ -168,7 +184,7 @@ class Corpus(abc.ABC):
 
     def _nothing(self, split: str, report: ReadReport, found: Collection[str]) -> CorpusError:
         where = f"corpus {self.name!r} ({self.description()})"
-        if not found and (report.skipped or report.skipped_pieces):
+        if not found and (report.skipped_bytes):
             return CorpusError(f"{where} has no text: {report}")
         if report.documents and split == "validation":
             return NothingHeldOutError(
@@ -184,7 +200,7 @@ def decodable(
     *,
     report: ReadReport,
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """All decodable documents that are not empty, with their splits; long ones in pieces.
+    """What is decodable of all documents that are not empty, with splits; long ones in pieces.
 
     Args:
       documents: documents as `Corpus.read` gives them.
@@ -192,33 +208,73 @@ def decodable(
       report: its counts of documents are updated.
     """
     chosen: str | None = None
-    gap = False
+    begun = False
     whole = _with_text(documents, report)
     for document in itertools.chain.from_iterable(map(text_pieces.cut_if_long, whole)):
         if not text_pieces.continues(document):
             report.documents += 1
-            chosen, gap = None, False
-        try:
-            first, *_ = [text.encode() for text in document.values()]
-        except UnicodeEncodeError:
-            gap = isinstance(document, text_pieces.Piece)
-            report.skipped += not gap
-            report.skipped_pieces += gap
+            chosen, begun = None, False
+        if (found := _readable(document, report)) is None:
             continue
-        if gap:
-            document = text_pieces.Piece(document["targets"], first=True)
-            gap = False
+        readable, first = found
+        if not begun and text_pieces.continues(readable):
+            readable = text_pieces.Piece(readable["targets"], first=True)
+        begun = True
         # Several references for one input must not be divided between the splits.
         chosen = chosen or choose(first)
-        yield chosen, document
+        yield chosen, readable
 
 
 def _with_text(documents: Iterable[dict[str, str]], report: ReadReport) -> Iterator[dict[str, str]]:
     for document in documents:
-        if any(document.values()):
+        # A piece may be white space inside its document.
+        if isinstance(document, text_pieces.Piece) or any(map(str.strip, document.values())):
             yield document
         else:
             report.empty += 1
+
+
+def _readable(document: dict[str, str], report: ReadReport) -> tuple[dict[str, str], bytes] | None:
+    """The document without lines of invalid UTF-8, and its first feature; None if nothing is left.
+
+    An example of several features is whole or nothing.
+    """
+    try:
+        first, *others = [text.encode() for text in document.values()]
+        report.text_bytes += len(first) + sum(map(len, others))
+        return document, first
+    except UnicodeEncodeError:
+        size = sum(map(_size, document.values()))
+    report.text_bytes += size
+    is_piece = isinstance(document, text_pieces.Piece)
+    lines = [*text_pieces.lines(document["targets"])] if len(document) == 1 else []
+    good = [line for line in lines if _decodable(line)]
+    text = "".join(good)
+    if not text.strip():
+        report.skipped_bytes += size
+        report.skipped += not is_piece
+        report.skipped_lines += len(lines) * is_piece
+        return None
+    report.skipped_bytes += size - _size(text)
+    report.skipped_lines += len(lines) - len(good)
+    if is_piece:
+        document = text_pieces.Piece(text, first=not text_pieces.continues(document))
+    else:
+        document = {"targets": text.rstrip()}
+    return document, document["targets"].encode()
+
+
+def _decodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _size(text: str) -> int:
+    """The bytes of a text, in which a byte that is not UTF-8 is one character."""
+    return len(text.encode(errors="replace"))
 
 
 class HeldOut:

@@ -13,7 +13,7 @@ from t5x_like.data.corpora import matching_files, registry, text_formats
 from t5x_like.data.corpora.matching_files import File, identity
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 
-_DOCUMENTS = 2
+_DOCUMENTS = 3
 """A number in fingerprints. Raise it when the same files would give other documents or splits: then
 no cache of the old ones is read."""
 
@@ -93,6 +93,11 @@ class TextFiles(registry.Corpus):
         read = {"separator"} if True in plain else set()
         read |= {"field"} if False in plain else set()
         return read | ({"validation"} if self.held_out is not None else set())
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        present = text_formats.columns(self.files("train")[0])
+        return tuple(name for name in present if name not in self._fields.values())
 
     @property
     def layout(self) -> text_formats.Layout:

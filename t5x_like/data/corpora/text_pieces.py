@@ -120,5 +120,9 @@ def cut_if_long(document: dict[str, str]) -> Iterator[dict[str, str]]:
     if len(document) > 1 or len(text) <= MAX_PIECE or isinstance(document, Piece):
         yield document
         return
-    lines = parts(io.StringIO(text, newline="\n"))
-    yield from pieces((i == 0, part) for i, part in enumerate(lines))
+    yield from pieces((i == 0, part) for i, part in enumerate(lines(text)))
+
+
+def lines(text: str) -> Iterator[str]:
+    """The lines of a text with their ends, long ones in `parts`."""
+    return parts(io.StringIO(text, newline="\n"))

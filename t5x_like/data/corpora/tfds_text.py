@@ -65,6 +65,10 @@ class TfdsText(registry.Corpus):
         return {"field", "validation"}
 
     @property
+    def unread(self) -> tuple[str, ...]:
+        return tuple(name for name in self._present if name not in self._fields.values())
+
+    @property
     def _present(self) -> list[str]:
         """The names of the data set's features, without nested ones."""
         return list(self._builder.info.features)

@@ -31,7 +31,7 @@ Rows = Iterable[Mapping[str, np.ndarray]]
 def columns(
     model: TrainedRun, *, batch_size: int, batches: int, report: Callable[[str], None]
 ) -> dict[str, Columns]:
-    """{task: {who: {metric: value}}} on the first held-out rows of each task.
+    """{task: {who: {metric: value}}} on held-out rows of each task.
 
     `trained` and `untrained` have all metrics. For an encoder-decoder they also have the metrics
     of ordinary target tokens, as `content_<metric>`. `unigram` has the metrics that it can have:
@@ -62,6 +62,10 @@ def columns(
     ):
         rows = stream.eval_stream(examples, batch_size=batch_size, max_batches=batches)
         task = examples.task
+        read = stream.evaluated_rows(examples, batch_size=batch_size, max_batches=batches)
+        if len(read) < len(examples):
+            of_all = f"{len(read):,} of {len(examples):,} held-out rows"
+            report(f"note: {task.name}: {of_all}, spread evenly")
         columns_ = compared.columns([*rows], counts[task.name], task.token_ids)
         if task.objective is None:
             columns_ = {who: with_token_names(metrics) for who, metrics in columns_.items()}

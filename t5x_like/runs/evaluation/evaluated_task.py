@@ -74,7 +74,7 @@ def open_task(
       vocabulary: the vocabulary of the run.
       kinds: the fields of `Answers` that the model gives.
       default: the metrics of a task that has none of its own.
-      at_most: the most examples to read; None for all.
+      at_most: the most examples to read, spread evenly; None for all.
       once: lets one process make the file of the examples.
 
     Raises:

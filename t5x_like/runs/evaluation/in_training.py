@@ -124,9 +124,8 @@ def task_evaluation(
         opened.append(one)
         if len(one.examples) < one.total:
             report(
-                f"note: task {task.name!r}: its metrics are those of the first "
-                f"{len(one.examples):,} of {one.total:,} validation examples "
-                "(EVAL_BATCHES x BATCH_SIZE)"
+                f"note: task {task.name!r}: its metrics are those of {len(one.examples):,} of "
+                f"{one.total:,} validation examples, spread evenly (EVAL_BATCHES x BATCH_SIZE)"
             )
     if not opened:
         return None

@@ -14,6 +14,7 @@ from t5x_like.data import late_steps, mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import registry, text_pieces
 from t5x_like.data.dataset_names import Withheld
+from t5x_like.data.order import spread
 from t5x_like.data.stream import Examples
 from t5x_like.evaluation.task_metrics import FunctionMetric, decoder, exact_match
 from t5x_like.runs.batches import EVALUATION_SEED
@@ -41,7 +42,7 @@ class Named:
       task: the name of a task or mixture.
       corpus: files in place of a task.
       split: the split of the task.
-      at_most: the most examples of each task; None for all.
+      at_most: the most examples of each task, spread evenly over the split; None for all.
     """
 
     task: str | None = None
@@ -166,12 +167,13 @@ def _of_pairs(model: TrainedRun, data: Data, task: Task, *, named: Named) -> Eva
     assert corpus is not None
     lengths = dict(data.lengths or {})
     task = task.with_directory(model.vocabulary)
-    examples = []
-    total = 0
-    for texts in _documents(corpus, named):
-        if named.at_most is None or total < named.at_most:
-            examples.append(_example(texts, task, model=model, lengths=lengths))
-        total += 1
+    total = sum(1 for _ in _documents(corpus, named))
+    chosen = frozenset(spread(total, named.at_most))
+    examples = [
+        _example(texts, task, model=model, lengths=lengths)
+        for number, texts in enumerate(_documents(corpus, named))
+        if number in chosen
+    ]
     decode = decoder(model.vocabulary)
     metrics = [FunctionMetric(exact_match, None, decode)]
     return EvaluatedTask(

@@ -82,7 +82,7 @@ def _text_to_text(
         report(f"note: {line}")
     shown = len(task.examples)
     if shown < task.total:
-        report(f"note: {task.name}: the first {shown:,} of {task.total:,} examples")
+        report(f"note: {task.name}: {shown:,} of {task.total:,} examples, spread evenly")
     ids = model.vocabulary.token_ids
     answerer = answers.ModelAnswers(model.run, model.model, ids, task.lengths)
     file = _file(predictions, task, model.step)

@@ -74,7 +74,7 @@ def held_out_baselines(
     batches: int,
     token_bytes: np.ndarray | None,
 ) -> Metrics:
-    """{"<task>/<metric>": value} of the first held-out rows of each task.
+    """{"<task>/<metric>": value} of held-out rows of each task.
 
     Args:
       validation: the held-out examples of each task.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -48,7 +49,7 @@ def _sizes(layers: tuple[int, ...]) -> str:
 
 
 def depths(params: nnx.State) -> Any:
-    """The depth mark of each parameter, "below", "above" or "": same tree, a plain dict."""
+    """The depth mark of each parameter, a plain dict: "below", "below <stack>", "above" or ""."""
     return nnx.to_pure_dict(
         jax.tree.map(
             lambda variable: variable.replace(variable.get_metadata().get("depth", "")),
@@ -68,13 +69,14 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
 
     Layers are the leading dimensions of stacked parameters, and n is the product of their sizes.
     Encoder and decoder each count from their own top. A layer that is stored once for all (ALBERT)
-    is the last one. Parameters below the layers take n from the deepest of the stacks that share
-    most of their path: the embeddings of an encoder-decoder take it from the deeper of the two.
+    is the last one. Parameters below the layers take n from the stack that their mark names, or
+    else from the deepest of those that share most of their path: the embeddings of an
+    encoder-decoder take it from the deeper of the two.
 
     Args:
       params: the shapes of the parameters, a plain dict.
       stacked: how many leading dimensions of each are stacked layers, same tree.
-      depths: "below" or "above" for those that are not stacked, same tree.
+      depths: the marks of those that are not stacked, as `depths` gives them, same tree.
       decay: the factor from layer to layer, above 0 and at most 1.
 
     Returns:
@@ -82,7 +84,7 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
 
     Raises:
       ValueError: `decay` is out of range, no parameter is stacked, or a parameter that is not
-        stacked has no mark of its depth.
+        stacked has no mark of its depth, or that of a stack that is not there.
     """
     if not 0 < decay <= 1:
         raise ValueError(f"the layerwise decay must be above 0 and at most 1, not {decay}")
@@ -104,16 +106,15 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
                 *leaf.shape[:depth], *[1] * (len(leaf.shape) - depth)
             )
             return np.asarray(decay ** (stacks[name] - below), np.float32)
-        if places[name] not in ("below", "above"):
+        place, _, own = places[name].partition(" ")
+        if place not in ("below", "above"):
             raise ValueError(
                 f"LAYER_DECAY: parameter {name} does not say whether it comes before the layers or "
                 "after them: make it with `layers.depth.below(...)` or `above(...)`"
             )
-        if places[name] == "above":
+        if place == "above":
             return np.ones((), np.float32)
-        shared = {stack: _shared_parts(name, stack) for stack in stacks}
-        nearest = [n for stack, n in stacks.items() if shared[stack] == max(shared.values())]
-        return np.asarray(decay ** (max(nearest) + 1), np.float32)
+        return np.asarray(decay ** (_layers_above(name, stacks, own) + 1), np.float32)
 
     return jax.tree_util.tree_map_with_path(one, params, stacked)
 
@@ -126,6 +127,18 @@ def scale_updates(tx: optax.GradientTransformation, scales: Any) -> optax.Gradie
         return jax.tree.map(lambda u, s: u * s, updates, scales), state
 
     return optax.GradientTransformation(tx.init, update)
+
+
+def _layers_above(name: str, stacks: Mapping[str, int], own: str) -> int:
+    """The layers of the stack that reads a parameter below it; `own` is its name, "" if unsaid."""
+    read_by = [stack for stack in stacks if not own or own in stack.split(".")]
+    if not read_by:
+        raise ValueError(
+            f"LAYER_DECAY: parameter {name} is marked as one of the stack {own!r}, but the stacks "
+            f"are {', '.join(stacks)}"
+        )
+    shared = {stack: _shared_parts(name, stack) for stack in read_by}
+    return max(stacks[one] for one in read_by if shared[one] == max(shared.values()))
 
 
 def _shared_parts(one: str, other: str) -> int:

@@ -28,16 +28,18 @@ def rsqrt(
     scale: float = 1.0,
     *,
     warmup_steps: int = 10_000,
+    peak: float | None = None,
     total_steps: int | None = None,
     ramp_down: float = 0.0,
 ) -> Schedule:
     """`scale / sqrt(max(step, warmup_steps))`: flat, then decaying (T5, section 3.1.2).
 
-    In T5 the warm-up is a plateau and not a ramp: 0.01 for the first 10,000 steps. Unlike the
-    paper, the code of T5 1.0 and 1.1 lowers the rate linearly to 0 over the last tenth of the run:
+    In T5 the warm-up is a plateau and not a ramp: 0.01 for the first 10,000 steps. A `peak` is the
+    rate of the plateau, from which the scale then follows: `scale` is not read. Unlike the paper,
+    the code of T5 1.0 and 1.1 lowers the rate linearly to 0 over the last tenth of the run:
     `ramp_down` of 0.1, which needs `total_steps`.
     """
-    _check(warmup_steps, scale=scale)
+    _check(warmup_steps, scale=scale, **({} if peak is None else {"peak": peak}))
     if warmup_steps < 1:
         raise ValueError(f"rsqrt needs warmup_steps >= 1, not {warmup_steps}.")
     if not 0.0 <= ramp_down < 1.0 or (ramp_down and not total_steps):
@@ -45,6 +47,9 @@ def rsqrt(
             "rsqrt: ramp_down is a share of total_steps, from 0 to below 1, and needs them: "
             f"{ramp_down}, {total_steps}"
         )
+
+    if peak is not None:
+        scale = peak * warmup_steps**0.5
 
     def schedule(step: Step) -> jax.Array:
         rate = jnp.float32(scale) / jnp.sqrt(jnp.maximum(_float(step), warmup_steps))

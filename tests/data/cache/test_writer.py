@@ -163,6 +163,24 @@ def test_undecodable_documents_are_counted_and_reported(tmp_path, capsys):
     assert "skipped 1 of 31 documents: invalid UTF-8" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "unread"),
+    [
+        ("a.tsv", "text\tlabel\none\t1\n", "label"),
+        ("a.jsonl", '{"url": "u", "text": "one", "n": 1}\n', "url, n"),
+        ("a.csv", "inputs,targets,text\na,b,c\n", "text"),
+        ("a.tsv", "inputs\ttargets\na\tb\n", ""),
+        ("a.txt", "text\tlabel\n", ""),
+    ],
+)
+def test_columns_that_are_not_read_are_named(name, content, unread, tmp_path, capsys):
+    (tmp_path / name).write_text(content)
+    write(tmp_path / "cache", TextFiles(tmp_path / name, validation=0.0))
+    said = capsys.readouterr().err
+    assert (f"a: these columns are not read: {unread}. " in said) == bool(unread)
+    assert ("not read" in said) == bool(unread)
+
+
 def test_id_outside_the_vocabulary_is_an_error(tmp_path, make_corpus):
     class Wrong(ByteVocabulary):
         def encode_batch(self, texts):

@@ -61,3 +61,10 @@ def test_little_that_becomes_much_is_decompressed_a_part_at_a_time(tmp_path):
     with compression.open_stream(tmp_path / "a.zst", ReadReport()) as stream:
         assert len(stream.read(1)) == 1
         assert len(stream.raw._ready) < 100 << 20
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_is_refused(tmp_path, encoding):
+    (tmp_path / "a.txt").write_bytes("\ufeffwords".encode(encoding))
+    with pytest.raises(CorpusError, match=r"a\.txt is UTF-16, not UTF-8: convert it"):
+        _read(tmp_path / "a.txt")

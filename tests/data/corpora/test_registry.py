@@ -101,14 +101,26 @@ def test_a_corpus_may_know_its_own_splits():
 def test_undecodable_documents_are_counted_and_skipped():
     broken = b"caf\xe9".decode(errors="surrogateescape")
     report = ReadReport()
-    corpus = Listed(["a", broken, "", "b", {"inputs": "c", "targets": broken}], 0.0)
+    pair = {"inputs": "c", "targets": broken}
+    corpus = Listed(["a", broken, "", "b", pair, " \n\t", {"inputs": " ", "targets": ""}], 0.0)
     assert list(corpus.documents("train", report=report)) == [
         {"targets": "a"},
         {"targets": "b"},
     ]
-    assert (
-        str(report)
-        == "skipped 2 of 4 documents: invalid UTF-8; rows without text, null or empty: 1"
+    assert str(report) == (
+        "skipped 2 of 4 documents: invalid UTF-8 (9 of 11 bytes); "
+        "rows without text, null, empty or white space: 3"
+    )
+
+
+def test_a_line_that_is_not_utf8_is_lost_alone():
+    broken = b"caf\xe9".decode(errors="surrogateescape")
+    report = ReadReport()
+    corpus = Listed([f"one\n{broken}\ntwo\n\nthree\n{broken}", broken, f"{broken}\n \n"], 0.0)
+    found = [*corpus.documents("train", report=report)]
+    assert found == [{"targets": "one\ntwo\n\nthree"}]
+    assert str(report) == (
+        "skipped 2 of 3 documents and 2 lines of others: invalid UTF-8 (20 of 35 bytes)"
     )
 
 

@@ -192,7 +192,7 @@ def test_an_empty_corpus_is_an_error(tmp_path):
 
 def test_rows_without_text_are_counted(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(
-        '{"text": "one"}\n{"text": null}\n{"text": ""}\n{"text": "two"}\n'
+        '{"text": "one"}\n{"text": null}\n{"text": " \\n"}\n{"text": "two"}\n'
     )
     (tmp_path / "lines.txt").write_text("\n\none\n\n\n\ntwo\n  \n\n")
     said = {}
@@ -201,4 +201,7 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
         corpus = TextFiles(str(file), name="rows", validation=0)
         assert len(list(corpus.documents("train", report=report))) == 2
         said[file.name] = str(report)
-    assert said == {"rows.jsonl": "rows without text, null or empty: 2", "lines.txt": ""}
+    assert said == {
+        "rows.jsonl": "rows without text, null, empty or white space: 2",
+        "lines.txt": "",
+    }

@@ -10,7 +10,7 @@ import pytest
 
 from t5x_like.data.cache import tokenization, writer
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.corpora import text_formats, text_pieces
+from t5x_like.data.corpora import registry, text_formats, text_pieces
 from t5x_like.data.corpora.registry import ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.text_pieces import Piece
@@ -171,17 +171,35 @@ def test_tokens_are_those_of_the_document_read_at_once(tmp_path, monkeypatch):
     assert np.array_equal(Segments(TokenStream(split))[0][:-1], starts)
 
 
-def test_an_undecodable_piece_is_left_out_and_counted(tmp_path):
+@pytest.mark.parametrize("at", [0, 3 * MIB // 2, 3 * MIB - 2])
+def test_an_undecodable_line_of_a_long_document_is_left_out_alone(at, tmp_path):
     text = prose(3 * MIB).encode()
-    middle = len(text) // 2
-    (tmp_path / "a.txt").write_bytes(text[:middle] + b"\xff" + text[middle:])
+    (tmp_path / "a.txt").write_bytes(text[:at] + b"\xff" + text[at:])
     corpus = TextFiles(tmp_path / "a.txt", validation=0, separator="file")
     report = ReadReport()
     pieces = list(corpus.documents("train", report=report))
-    assert str(report) == ("skipped 0 of 1 documents and 1 pieces of long ones: invalid UTF-8")
-    assert [text_pieces.continues(piece) for piece in pieces] == [False, False, True]
-    lost = len(text.decode()) - sum(len(piece["targets"]) for piece in pieces)
-    assert 0 < lost <= MIB
+    assert [text_pieces.continues(piece) for piece in pieces] == [False, *[True] * 3]
+    (whole,) = text_pieces.join(pieces)
+    begin, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at) + 1 or len(text)
+    assert whole["targets"].strip() == (text[:begin] + text[end:]).decode().strip()
+    lost = f"{end - begin + 1:,} of {len(text) + 1:,} bytes"
+    assert str(report) == f"skipped 1 lines: invalid UTF-8 ({lost})"
+
+
+def test_a_document_begins_with_the_first_piece_of_which_something_is_left(monkeypatch):
+    monkeypatch.setattr(text_pieces, "MAX_PIECE", 8)
+    report = ReadReport()
+    found = [
+        document
+        for _, document in registry.decodable(
+            [{"targets": "before"}, {"targets": "\udcff" * 8 + "\nmiddle\nend"}],
+            registry.Chooser("train", None),
+            report=report,
+        )
+    ]
+    assert [one["targets"] for one in found] == ["before", "middle\n", "end"]
+    assert [text_pieces.continues(one) for one in found] == [False, False, True]
+    assert (report.documents, report.skipped, report.skipped_lines) == (2, 0, 1)
 
 
 def test_a_long_document_whose_beginning_has_no_tokens_is_none_of_the_one_before():

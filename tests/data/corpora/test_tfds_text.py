@@ -69,7 +69,7 @@ def test_texts_in_order_with_some_held_out(data_dir):
     assert sorted(train + validation, key=expected.index) == expected
     assert train == sorted(train, key=expected.index)
     assert validation
-    assert str(report) == "skipped 1 of 30 documents: invalid UTF-8"
+    assert str(report) == "skipped 1 of 30 documents: invalid UTF-8 (1 of 195 bytes)"
 
 
 @pytest.mark.slow

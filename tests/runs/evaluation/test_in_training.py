@@ -68,7 +68,8 @@ def test_a_metric_that_raises_is_a_counted_warning(tiny: Tiny) -> None:
 def test_a_cap_is_said(tiny: Tiny) -> None:
     macros = capitals("capitals", EVAL_BATCHES=1, BATCH_SIZE=4, EVAL_PERIOD=2)
     result = tiny.train("run", "--mesh=data=4,tensor=2", **macros)
-    assert "metrics are those of the first 4 of 5 validation examples" in result.err
+    assert "metrics are those of 4 of 5 validation examples, spread evenly" in result.err
+    assert "Evaluates on held-out rows of capitals (4 of 5, spread evenly" in result.err
     assert evaluations(tiny.root / "run")[2]["capitals/rows"] // 1000 == 4
 
 

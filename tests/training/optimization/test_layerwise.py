@@ -16,6 +16,7 @@ from flax import nnx
 
 from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import map_parameters
+from t5x_like.models import bart, t5
 from t5x_like.training.optimization import layerwise, optimizers
 from t5x_like.training.optimization.parameter_paths import by_path
 
@@ -32,8 +33,14 @@ def of_model(name: str) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
     """A published model: shapes, depths, {path: (shape, number of stacked dimensions, axes)}."""
     gin_config.load([name])
     make = gin_config.macro("MODEL")
-    _, state = nnx.split(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+    found = of_constructor(make)
     gin.clear_config()
+    return found
+
+
+def of_constructor(make: Any) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple]]]:
+    """The same of a function from random numbers to a model."""
+    _, state = nnx.split(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
     axes = map_parameters(lambda axes, shape: [axes], state)
     shapes = nnx.to_pure_dict(state)
     own = jax.tree.leaves(axes, is_leaf=lambda leaf: isinstance(leaf, tuple))
@@ -59,14 +66,15 @@ def test_every_family(family: str) -> None:
         jax.tree.structure(shapes), [depth for _, depth, _ in parameters.values()]
     )
     scales = by_path(layerwise.layer_scales(shapes, stacked, depths, decay=0.5))
-    num_layers = max(shape[0] for shape, depth, _ in parameters.values() if depth)
+    sizes = {name.split(".")[0]: s[0] for name, (s, depth, _) in parameters.items() if depth}
     for name, (shape, depth, axes) in parameters.items():
         scale = scales[name]
         if depth:
             np.testing.assert_array_equal(scale.ravel(), 0.5 ** np.arange(shape[0], 0, -1.0))
             assert scale.shape == (shape[0], *[1] * len(axes)), name
         else:
-            assert scale == (1 if HEADS.match(name) else 0.5 ** (num_layers + 1)), name
+            own = sizes.get(name.split("_")[0], max(sizes.values()))
+            assert scale == (1 if HEADS.match(name) else 0.5 ** (own + 1)), name
 
 
 def test_each_stack_counts_from_its_own_top() -> None:
@@ -97,6 +105,28 @@ def test_each_stack_counts_from_its_own_top() -> None:
     }
     for name, scale in want.items():
         np.testing.assert_array_equal(got[name], np.float32(scale), strict=True, err_msg=name)
+
+
+SIDES = {"vocab_size": 8, "d_model": 4, "num_encoder_layers": 3, "num_decoder_layers": 2}
+
+
+@pytest.mark.parametrize(
+    ("make", "of_side"),
+    [
+        (functools.partial(t5.T5, t5.Config(**SIDES)), "relative.table"),
+        (functools.partial(bart.Bart, bart.Config(num_heads=2, **SIDES)), "entry.positions"),
+    ],
+    ids=["t5", "bart"],
+)
+def test_each_side_has_its_own_depth(make: Any, of_side: str) -> None:
+    shapes, depths, parameters = of_constructor(make)
+    stacked = jax.tree.unflatten(
+        jax.tree.structure(shapes), [depth for _, depth, _ in parameters.values()]
+    )
+    scales = by_path(layerwise.layer_scales(shapes, stacked, depths, decay=0.5))
+    assert scales[f"encoder_{of_side}"] == 0.5**4
+    assert scales[f"decoder_{of_side}"] == 0.5**3
+    assert scales["embedding.table"] == 0.5**4  # both sides read it
 
 
 @pytest.mark.slow
@@ -135,3 +165,6 @@ def test_a_parameter_that_does_not_say_where_it_is_has_no_rate() -> None:
     stacked = {"layers": 1, "embedding": 0}
     with pytest.raises(ValueError, match="parameter embedding does not say"):
         layerwise.layer_scales(shapes, stacked, {"layers": "", "embedding": ""}, decay=0.5)
+    marks = {"layers": "", "embedding": "below decoder"}
+    with pytest.raises(ValueError, match="one of the stack 'decoder', but the stacks are layers"):
+        layerwise.layer_scales(shapes, stacked, marks, decay=0.5)

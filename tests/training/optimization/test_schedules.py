@@ -23,6 +23,11 @@ def test_rsqrt_is_flat_and_then_decays() -> None:
     np.testing.assert_allclose(got, [0.01, 0.01, 0.01, 0.005, 0.001], rtol=1e-6)
 
 
+def test_a_peak_of_rsqrt_is_its_plateau_whatever_the_scale() -> None:
+    schedule = schedules.rsqrt(5.0, warmup_steps=100, peak=0.02)
+    np.testing.assert_allclose(values(schedule, 0, 100, 400), [0.02, 0.02, 0.01], rtol=1e-6)
+
+
 def test_constant() -> None:
     np.testing.assert_allclose(values(schedules.constant(1e-3), 0, 7), [1e-3, 1e-3], rtol=1e-6)
     got = values(schedules.constant(2.0, warmup_steps=4), 0, 1, 4, 9)
@@ -135,6 +140,8 @@ def test_a_rate_is_a_number_that_does_not_go_uphill(rate: object) -> None:
         schedules.cosine(value, total_steps=10)
     with pytest.raises(ValueError, match="scale must be a number of at least 0"):
         schedules.rsqrt(value)
+    with pytest.raises(ValueError, match="peak must be a number of at least 0"):
+        schedules.rsqrt(peak=value)
     with pytest.raises(ValueError, match="learning_rate must be a number of at least 0"):
         optimizers.adamw(value)
 

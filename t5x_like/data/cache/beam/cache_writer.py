@@ -161,6 +161,7 @@ class _Launch:
             except registry.NothingHeldOutError as error:
                 print(writer.continuing(error), file=sys.stderr)
             writer.warn_of_skipped(self._corpus, splits, report)
+        writer.warn_of_unread(self._corpus)
         return division
 
     def _surveys(self, count: int) -> Iterator[Survey]:

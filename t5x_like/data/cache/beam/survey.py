@@ -210,10 +210,7 @@ def divide(files: Sequence[Source], surveys: Iterable[Survey], how: Sequence[Rea
             for size in sizes.tolist():
                 here[split].add(size, block=how[source.reading].block)
         stretches.append(Stretch(source, begin, _copied(here)))
-        report.documents += survey.report.documents
-        report.skipped += survey.report.skipped
-        report.skipped_pieces += survey.report.skipped_pieces
-        report.empty += survey.report.empty
+        report.add(survey.report)
     ends = {split: place for found in places for split, place in found.items()}
     return Division(stretches, ends, reports)
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from t5x_like.core import whole_files
 from t5x_like.data.cache.format import CacheError
+from t5x_like.data.order import spread
 
 _FORMAT = 1
 _TEXT = "bytes"
@@ -49,7 +50,7 @@ class NoExamplesError(CacheError):
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationExamples:
-    """The first examples of a split.
+    """Examples of a split.
 
     Attributes:
       examples: {feature: array, NumPy scalar or bytes}, with int32 [n] `targets`.
@@ -105,7 +106,7 @@ def fingerprint_of(file: Path) -> str | None:
 
 
 def read(file: Path, *, at_most: int | None = None) -> EvaluationExamples:
-    """The first examples of a file; None for all.
+    """At most so many examples of a file, spread evenly over it; None for all.
 
     Raises:
       CacheError: the file is damaged or of another format.
@@ -116,16 +117,27 @@ def read(file: Path, *, at_most: int | None = None) -> EvaluationExamples:
         if header["format"] != _FORMAT:
             raise ValueError(f"format {header['format']}, not {_FORMAT}")
         dtypes = {name: _dtype(dtype) for name, dtype in header["dtypes"].items()}
+        total = int(header["examples"])
         found = [
             {name: _from_json(value, dtypes[name]) for name, value in json.loads(line).items()}
-            for line in itertools.islice(lines, at_most)
+            for line in _chosen(lines, spread(total, at_most))
         ]
-        total = int(header["examples"])
     except _DAMAGE as error:
         raise CacheError(
             f"{file} cannot be read ({error!r}): delete it, and it is made again"
         ) from error
     return EvaluationExamples(found, total)
+
+
+def _chosen(lines: Iterator[bytes], numbers: Iterable[int]) -> Iterator[bytes]:
+    """The lines of these numbers, which rise; raises ValueError where there are fewer lines."""
+    following = 0
+    for number in numbers:
+        line = next(itertools.islice(lines, number - following, None), None)
+        if line is None:
+            raise ValueError(f"example {number} is missing")
+        following = number + 1
+        yield line
 
 
 def _lines(file: Path) -> Iterator[bytes]:

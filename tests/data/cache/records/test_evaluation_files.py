@@ -43,6 +43,15 @@ def test_values_keep_kind_dtype_and_shape(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read, value, err_msg=name)
 
 
+def test_some_examples_are_spread_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "test.jsonl.gz"
+    labels = [{"label": np.int64(n // 50)} for n in range(100)]
+    evaluation_files.write(file, labels, dtypes={"label": "int64"}, fingerprint="f")
+    found = evaluation_files.read(file, at_most=10)
+    assert [one["label"] for one in found.examples] == [0] * 5 + [1] * 5
+    assert found.total == 100
+
+
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"no json", b"\x1f\x8b\x08\x00"])
 def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "test.jsonl.gz"

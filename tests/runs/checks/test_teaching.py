@@ -1,0 +1,67 @@
+"""What a run's text does not teach is said: cut examples, and labels that cannot be learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from t5x_like import objectives
+from t5x_like.data import mixtures, task
+from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.writer import write_cache
+from t5x_like.data.corpora.text_files import TextFiles
+from t5x_like.data.feature_converters import EncoderDecoder, default_converter
+from t5x_like.runs.checks import teaching
+from t5x_like.vocabularies import loading
+from t5x_like.vocabularies.byte import ByteVocabulary
+
+VOCABULARY = Path(__file__).parents[1] / "golden" / "vocabulary"
+SENTENCE = "The file {} of the module is a list of its values."
+
+
+def notes(cache: Cache, objective: str | None, **lengths: int) -> list[str]:
+    made = None if objective is None else objectives.preset(objective)
+    opened = task.of_cache(cache, made).with_cache(cache, lengths or made.lengths(64))
+    converter = EncoderDecoder() if made is None else default_converter(made)
+    (found,) = mixtures.examples([opened], "train", converter=converter, seed=0, rows=4)
+    return [*teaching.notes(found)]
+
+
+def cached(directory: Path, name: str, text: str, vocabulary: object, **options: object) -> Cache:
+    (directory / name).write_text(text)
+    corpus = TextFiles(directory / name, validation=0, **options)
+    write_cache(directory / "cache", corpus, vocabulary, workers=1, progress=False, overwrite=True)
+    return Cache.open(directory / "cache")
+
+
+def test_examples_that_are_cut_are_counted(tmp_path: Path) -> None:
+    rows = ["inputs\ttargets", *("i" * n + "\t" + "t" * (n // 3) for n in range(1, 31))]
+    cache = cached(tmp_path, "pairs.tsv", "\n".join(rows), ByteVocabulary())
+    # One token is the end of sequence.
+    assert notes(cache, None, inputs=21, targets=11) == [
+        "10 of 30 inputs of pairs are cut at 21 tokens (TASK_FEATURE_LENGTHS)"
+    ]
+    assert len(notes(cache, None, inputs=21, targets=4)) == 2
+    assert not notes(cache, None, inputs=31, targets=11)
+
+
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm_sop"])
+def test_labels_that_teach_nothing_are_named(objective: str, tmp_path: Path) -> None:
+    vocabulary = loading.load(str(VOCABULARY))
+    one, several = (
+        [" ".join(SENTENCE.format(f"{d}.{s}") for s in range(count)) for d in range(40)]
+        for count in (1, 30)
+    )
+    made = cached(tmp_path, "one.txt", "\n\n".join(one), vocabulary)
+    (line,) = notes(made, objective)
+    assert "_label is 1 in all " in line
+    assert "teaches nothing: a pair needs a document of several sentences" in line
+    made = cached(tmp_path, "several.txt", "\n\n".join(several), vocabulary)
+    assert not notes(made, objective)
+    whole = cached(tmp_path, "whole.txt", "\n\n".join(several), vocabulary, separator="file")
+    found = notes(whole, objective)
+    if objective == "mlm_sop":  # its pairs are always of one document
+        assert not found
+    else:
+        assert ["whole is one document" in line for line in found] == [True]
