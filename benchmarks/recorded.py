@@ -68,6 +68,8 @@ _LATER = {
     "run.Options.baseline_margin = %BASELINE_MARGIN",
     "STALL_MINUTES = 10",
     "run.Options.stall_minutes = %STALL_MINUTES",
+    "PEAK_LEARNING_RATE = None",
+    "schedules.rsqrt.peak = %PEAK_LEARNING_RATE",
 }
 _ON_A_CPU = {
     "ATTENTION_KERNEL = @kernel_choice.automatic": "ATTENTION_KERNEL = @attention_kernels.plain",

@@ -73,8 +73,8 @@ def _train(folder: Path, name: str, macros: Mapping[str, Any], *, times: float) 
     recipe = str(gin_files.find_recipe(name))
     gin_config.load([recipe], bindings)
     said = gin_config.config_text()
-    if f"\n{PEAK} =" in said:
-        bindings += [f"{PEAK}={gin.query_parameter(f'%{PEAK}') * times}", f"WARMUP_STEPS={RAMP}"]
+    if (peak := gin.query_parameter(f"%{PEAK}")) is not None:
+        bindings += [f"{PEAK}={peak * times}", f"WARMUP_STEPS={RAMP}"]
     else:
         bindings.append(f"{SCALE}={gin.query_parameter(SCALE) * times}")
     if "short/run.Phase" in said:
