@@ -20,12 +20,12 @@ SECRET = "hunter2' $(touch leaked) `x`\nsecond line"
 
 TAKE = """
 def take(file):  # the first word of a file, which is removed unless it is the last
-    with file.open("r+") as text:
-        fcntl.flock(text, fcntl.LOCK_EX)
-        left = text.read().split()
-        text.seek(0)
-        text.truncate()
-        text.write(" ".join(left[1:] or left))
+    with open(f"{file}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        left = file.read_text().split()
+        # The file is whole whenever this process is killed.
+        file.with_suffix(".new").write_text(" ".join(left[1:] or left))
+        file.with_suffix(".new").replace(file)
     return left[0]
 """
 
