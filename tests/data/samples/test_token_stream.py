@@ -65,7 +65,7 @@ def test_documents_and_their_segments(records, mark, block, data):
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(texts=st.lists(st.text("ab\n", min_size=1, max_size=40), min_size=1, max_size=6))
+@given(texts=st.lists(st.text("ab\n", max_size=40).filter(str.strip), min_size=1, max_size=6))
 def test_a_cache_and_memory_hold_the_same_stream(texts, make_cache, monkeypatch):
     monkeypatch.setattr(tokenization, "PIECE_TOKENS", 16)
     cached = TokenStream(make_cache(texts).split("train"), separator=1)
