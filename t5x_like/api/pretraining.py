@@ -93,8 +93,10 @@ def recipe(
     Args:
       name: a name from `t5x_like recipes`: `bert_base`, `bert-mini`.
       corpus: files to read: a path or glob, several, `tfds:<name>`, or {name: files} as a mixture.
-      task, module: the name of a corpus, task or mixture in place of it, and what registers that.
-      model_dir, cache_dir: the run's (one that it holds is resumed), and that of its caches.
+      task: the name of a corpus, task or mixture, in place of `corpus`.
+      module: the module or `.py` file that registers `task`.
+      model_dir: the run's directory; a run that it holds is resumed.
+      cache_dir: directory of vocabularies and caches.
       train_steps: all steps of the run. Warm-up and phases keep their shares of it.
       batch_size: the rows of a step, over all devices.
       learning_rate: the peak, in recipes that have one (PEAK_LEARNING_RATE).
@@ -118,14 +120,18 @@ def recipe(
     bindings = [*settings.bindings(words), *gin]
     with gin_config.temporary_configuration():
         found = from_gin([str(gin_files.find_recipe(name))], bindings, callbacks=callbacks)
-    parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
-    parts = {part: value for part, value in parts.items() if value is not None}
-    if objective is not None and not isinstance(objective, str):
-        parts["data"] = dataclasses.replace(found.run.data, objective=objective)
-    if not parts:
+    of_data = objective is not None and not isinstance(objective, str)
+    data = dataclasses.replace(found.run.data, objective=objective) if of_data else None
+    return _with_parts(found, model=model, optimizer=optimizer, data=data)
+
+
+def _with_parts(found: Pretraining, **parts: Any) -> Pretraining:
+    """The run with those of the parts that are not None."""
+    given = {name: part for name, part in parts.items() if part is not None}
+    if not given:
         return found
     # Gin no longer describes the run, so its parts are written.
-    return dataclasses.replace(found, run=dataclasses.replace(found.run, **parts), config=None)
+    return dataclasses.replace(found, run=dataclasses.replace(found.run, **given), config=None)
 
 
 def from_gin(
