@@ -302,9 +302,8 @@ class Manifest:
         wrong = {i for i in ids.special if i >= ids.vocab_size}
         if not 0 < ids.vocab_size < 1 << 31 or wrong:
             raise ValueError(f"vocab_size is {ids.vocab_size}, special ids are {ids.special}")
-        first, last = ids.sentinel(0), ids.sentinel(max(ids.sentinels or 0, 1) - 1)
-        if not 0 <= last <= first < ids.vocab_size:
-            raise ValueError(f"sentinels are {first} down to {last} of {ids.vocab_size} ids")
+        if not 0 <= ids.sentinel(0) < ids.vocab_size:
+            raise ValueError(f"sentinels begin at {ids.sentinel(0)} of {ids.vocab_size} ids")
         if not self.splits or not self.files:
             raise ValueError("it names no split, or no file of the vocabulary")
         if odd := set(self.features.values()) - {"uint16", "int32", FLOAT}:
