@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5x_like.core.protocols import TokenIds, Vocabulary
-from t5x_like.inference.text_rows import Framing
-from t5x_like.inference.writing import Writer
+from t5x_like.inference.writing import Writing
 
 _UNNUMBERED = re.compile(r"_{3,}|\[MASK\]|<mask>")
 _BLANK = re.compile(r"<extra_id_(\d+)>")
@@ -29,15 +28,8 @@ class Filled:
 
 
 @dataclasses.dataclass(frozen=True)
-class Blanks:
+class Blanks(Writing):
     """The predictor of span-corruption models (`predictions.Predictor`)."""
-
-    writer: Writer
-    framing: Framing
-
-    @property
-    def batch_size(self) -> int:
-        return self.writer.batch_size
 
     def check(self, record: Mapping[str, Any]) -> None:
         """Raises ValueError where a text has no blank, too many, or too many tokens."""

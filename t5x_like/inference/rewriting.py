@@ -8,20 +8,12 @@ from typing import Any
 
 from t5x_like.inference.fill_blanks import Filled
 from t5x_like.inference.masked_words import masked_row
-from t5x_like.inference.text_rows import Framing
-from t5x_like.inference.writing import Writer
+from t5x_like.inference.writing import Writing
 
 
 @dataclasses.dataclass(frozen=True)
-class Rewriting:
+class Rewriting(Writing):
     """The predictor of encoder-decoders that read masks (`predictions.Predictor`)."""
-
-    writer: Writer
-    framing: Framing
-
-    @property
-    def batch_size(self) -> int:
-        return self.writer.batch_size
 
     def check(self, record: Mapping[str, Any]) -> None:
         """Raises ValueError where a text has no blank, or one that the model does not read."""

@@ -98,8 +98,8 @@ class Writer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answering:
-    """The predictor of models that write: `inputs` to `prediction` (`predictions.Predictor`)."""
+class Writing:
+    """What predictors share whose model writes: it, and how it reads texts."""
 
     writer: Writer
     framing: Framing
@@ -107,6 +107,11 @@ class Answering:
     @property
     def batch_size(self) -> int:
         return self.writer.batch_size
+
+
+@dataclasses.dataclass(frozen=True)
+class Answering(Writing):
+    """The predictor of models that write: `inputs` to `prediction` (`predictions.Predictor`)."""
 
     def check(self, record: Mapping[str, Any]) -> None:
         """Raises ValueError where there is nothing to continue."""
