@@ -68,6 +68,8 @@ _LATER = {
     "run.Options.baseline_margin = %BASELINE_MARGIN",
     "STALL_MINUTES = 10",
     "run.Options.stall_minutes = %STALL_MINUTES",
+    "ADD_TOKENS = None",
+    "run.Run.add_tokens = %ADD_TOKENS",
     "PEAK_LEARNING_RATE = None",
     "schedules.rsqrt.peak = %PEAK_LEARNING_RATE",
 }

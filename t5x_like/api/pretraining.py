@@ -80,6 +80,7 @@ def recipe(
     objective: str | Objective | None = None,
     vocabulary: str | None = None,
     init_from: str | None = None,
+    add_tokens: str | None = None,
     vocab_size: int | None = None,
     seed: int | None = None,
     mesh: Mapping[str, int] | None = None,
@@ -102,7 +103,8 @@ def recipe(
       learning_rate: the peak, in recipes that have one (PEAK_LEARNING_RATE).
       objective: a preset's name, or an objective.
       vocabulary: `bytes`, a file or a directory; None trains one, or takes the one that exists.
-      init_from: a run or an imported model to start from, with its sizes and vocabulary.
+      init_from: a run, or a model of Hugging Face (a directory, or its name at the hub).
+      add_tokens: a file of tokens, one a line, that the vocabulary of `init_from` gets.
       vocab_size: the number of pieces of a vocabulary that is trained.
       seed: the seed of parameters, order, noise and dropout.
       mesh: sizes of the mesh axes: {"data": 4, "tensor": 2}; -1 takes the rest.

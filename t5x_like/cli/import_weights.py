@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.cli.common import arguments
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Vocabulary
     from t5x_like.interop.hugging_face.model_directory import ImportedModel
 
 _EPILOG = """\
@@ -36,58 +34,25 @@ def main(argv: list[str]) -> int:
     """Reads configuration, weights and tokenizer, and writes them as a run's directory."""
     args, bindings = arguments.parse(_parser(), argv)
 
-    from t5x_like.core.buckets import staging
     from t5x_like.interop import t5x_arrays
-    from t5x_like.interop.hugging_face.files import hub, kept_files
-    from t5x_like.interop.tokenizers import from_files
     from t5x_like.runs import saved_model
+    from t5x_like.runs.settings import imported
     from t5x_like.vocabularies import loading
 
     saved_model.check_new(args.target)
-    source, name = staging.fetched(args.source), Path(args.source).absolute().name
-    if hub.is_name(args.source):
-        source, name = hub.download(args.source), args.source
+    source, name = imported.locate(args.source)
     if source.is_file():
         raise ValueError(f"{source} is a file: {t5x_arrays.advice(source)}")
-    given = loading.load(args.vocabulary) if args.vocabulary else None
-    vocabulary, note = (given, "") if given else from_files.find(source)
+    vocabulary = loading.load(args.vocabulary) if args.vocabulary else None
     if t5x_arrays.is_checkpoint(source):
-        imported = _from_t5x(source, args.model, bindings)
+        found = _from_t5x(source, args.model, bindings)
     else:
-        imported = _from_hugging_face(source, args.architecture)
-    saved_model.write(
-        args.target,
-        imported.make,
-        imported.params,
-        title=f"{imported.architecture}, imported from {name}.",
-        vocabulary=vocabulary,
-        files=[
-            *kept_files.settings(source),
-            *([] if args.vocabulary else kept_files.tokenizer(source)),
-        ],
-    )
-    for line in _notes(vocabulary, note, imported):
+        found = _from_hugging_face(source, args.architecture)
+    notes = imported.write(args.target, found, source=source, name=name, vocabulary=vocabulary)
+    for line in notes:
         print(f"note: {line}", file=sys.stderr)
-    print(f"{args.target}: {imported.architecture}; `t5x_like inspect {args.target}` shows it")
+    print(f"{args.target}: {found.architecture}; `t5x_like inspect {args.target}` shows it")
     return 0
-
-
-def _notes(vocabulary: Vocabulary | None, found: str, imported: ImportedModel) -> Iterator[str]:
-    """What was not read, and what has no use; `found` says where the vocabulary is from."""
-    from flax import nnx
-
-    if found:
-        yield found
-    rows = nnx.eval_shape(lambda: imported.make(rngs=nnx.Rngs(0))).config.vocab_size
-    if vocabulary is not None and vocabulary.vocab_size < rows:
-        ids = vocabulary.vocab_size
-        yield f"the table has {rows:,} rows and the tokenizer {ids:,} ids: no text uses the last"
-    if imported.unread:
-        yield f"of config.json these have no meaning here: {', '.join(imported.unread)}"
-    if imported.unused:
-        more = f" and {len(imported.unused) - 4} more" if len(imported.unused) > 4 else ""
-        unused = ", ".join(imported.unused[:4])
-        yield f"{imported.architecture} has no use for {unused}{more}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -59,7 +59,15 @@ SETTINGS: Mapping[str, Setting] = {
         "INIT_FROM",
         "str",
         "DIR",
-        "a run or an imported model to start from, with its sizes and its vocabulary",
+        "a run, or a model of Hugging Face (a directory, or its name at the hub), to start from "
+        "with its sizes and its vocabulary",
+    ),
+    "add_tokens": Setting(
+        "ADD_TOKENS",
+        "str",
+        "FILE",
+        "tokens, one a line, that the vocabulary of --init_from gets besides; each starts as the "
+        "mean of its pieces",
     ),
     "vocab_size": Setting("VOCAB_SIZE", "int", "N", "pieces of a trained vocabulary"),
     "seed": Setting("SEED", "int", "N", "seed of parameters, order, noise and dropout"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from t5x_like.config import gin_config, presets
 from t5x_like.runs.run import Run
-from t5x_like.runs.settings import proportion, saved_sizes, unread_settings
+from t5x_like.runs.settings import proportion, starting_model, unread_settings
 
 
 def load(
@@ -25,18 +25,22 @@ def load(
     Raises:
       ConfigError: a file, name or value is not valid.
       UnreadError: a setting that nothing would read.
-      ValueError: the model that it starts from has other sizes, or is of another family.
+      OSError, ValueError: the model that it starts from cannot be read, has other sizes, or is of
+        another family.
     """
     gin_config.load(files, bindings, folders)
     notes = proportion.follow()
     built = build()
-    if sizes := saved_sizes.follow(gin_config.without_gin(built)):
+    plain: Run = gin_config.without_gin(built)
+    start, imported = starting_model.opened(plain)
+    notes += imported
+    if sizes := starting_model.follow(dataclasses.replace(plain, init_from=start)):
         notes += sizes
         built = build()
     # The copy reads the settings of what a run calls later; objectives by name read those of all.
     copy: Run = gin_config.without_gin(built)
     notes += unread_settings.check(built, gin_config.given_settings())
-    return _with_objectives(copy), notes
+    return _with_objectives(dataclasses.replace(copy, init_from=start)), notes
 
 
 def build() -> Run:

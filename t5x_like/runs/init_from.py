@@ -14,6 +14,7 @@ from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing import initial_parameters, initial_plan
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.optimization.parameter_paths import by_path
+from t5x_like.vocabularies.text import pieces
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
@@ -27,7 +28,8 @@ class InitFrom:
 
     The run takes saved parameters of the same path and shape, or their averages if these were
     saved. If this run's vocabulary is larger or its rows are longer, the tables keep their old
-    rows, and the new rows are initialised; the old ids must keep their meanings. Parameters that
+    rows; the old ids must keep their meanings. The row of a new id is the mean of the rows of the
+    pieces that the old vocabulary writes it with; other new rows are initialised. Parameters that
     the checkpoint lacks are initialised; any other difference in shape is an error.
 
     Attributes:
@@ -84,7 +86,7 @@ class InitFrom:
         """
         theirs = self.vocabulary()
         plan, _ = self._plan(program)
-        tables = [path for path in plan.sources if "vocab" in plan.wanted[path].axes]
+        tables = [path for path in plan.sources if plan.wanted[path].vocabulary is not None]
         if theirs is None or not tables or theirs.fingerprint == vocabulary.fingerprint:
             return
         ids = range(min(theirs.vocab_size, vocabulary.vocab_size))
@@ -98,10 +100,23 @@ class InitFrom:
                 f"extends that, or leave out its tables with InitFrom.skip: {', '.join(tables)}"
             )
 
-    def apply(self, params: Any, *, program: Program, log: RunLog) -> Any:
+    def apply(
+        self,
+        params: Any,
+        *,
+        program: Program,
+        log: RunLog,
+        vocabulary: Vocabulary | None = None,
+    ) -> Any:
         """The initialised `params` with saved values where they are taken, in the same layout.
 
         All processes call it. Meanwhile the saved parameters are in memory too.
+
+        Args:
+          params: the initialised parameters.
+          program: the program of the run.
+          log: says what was taken.
+          vocabulary: the vocabulary of the run; None if nothing is known of its ids.
 
         Raises:
           ValueError, CheckpointError: the same errors as in `check`, or the checkpoint is damaged.
@@ -112,7 +127,20 @@ class InitFrom:
         log.message(f"Starting from step {restored.step} of {self.directory}.")
         for line in plan.report():
             log.message(f"  {line}")
-        return initial_parameters.take(plan, params, restored.state)
+        means = self._new_ids(vocabulary)
+        if means:
+            log.message(f"  {len(means):,} new ids start as the mean of their pieces")
+        return initial_parameters.take(plan, params, restored.state, means=means)
+
+    def _new_ids(self, vocabulary: Vocabulary | None) -> dict[int, list[int]]:
+        """{new id: the ids that the saved vocabulary writes its text with}."""
+        theirs = self.vocabulary()
+        if vocabulary is None or theirs is None:
+            return {}
+        new = range(theirs.vocab_size, vocabulary.vocab_size)
+        texts = (vocabulary.piece(i).replace(pieces.SPACE, " ") for i in new)
+        found = {i: list(map(int, theirs.encode(text))) for i, text in zip(new, texts, strict=True)}
+        return {i: ids for i, ids in found.items() if ids}
 
     def vocabulary(self) -> Vocabulary | None:
         """The vocabulary saved beside the checkpoint; None if there is none."""

@@ -20,6 +20,7 @@ from t5x_like.runs.checks import machines, outside_paths, preflight, teaching
 from t5x_like.runs.phases import RunPhase, run_phases
 from t5x_like.runs.run import Run
 from t5x_like.runs.run_text import run_text
+from t5x_like.runs.settings import starting_model
 from t5x_like.training import loop, step
 from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
@@ -177,7 +178,7 @@ def _parts(
         "checkpoints": checkpoints,
         "metadata": {**identity, "texts": _sizes(itertools.chain(*tasks)), "config": config},
         "log": log,
-        "initial": _initial(run, programs[0], log),
+        "initial": _initial(run, programs[0], tasks[0][0].vocabulary, log),
         # Not earlier: a run that cannot resume the one in the directory must not change it.
         "before_training": lambda: run_directory.write(
             model_dir, config=config, vocabulary=tasks[0][0].vocabulary
@@ -317,7 +318,7 @@ def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
     choice = run.data.vocabulary
     if run.init_from is None or not isinstance(choice, VocabularyChoice) or choice.name is not None:
         return run
-    found = run.init_from.vocabulary() if fresh else run_directory.read_vocabulary(model_dir)
+    found = starting_model.vocabulary(run) if fresh else run_directory.read_vocabulary(model_dir)
     if found is None:
         raise ValueError(
             f"{run.init_from.directory} has parameters but no vocabulary, and a new one would give "
@@ -337,10 +338,12 @@ def _usable(run: Run, program: step.Program, *, fresh: bool) -> Callable[[Vocabu
     return functools.partial(run.init_from.check_vocabulary, program=program)
 
 
-def _initial(run: Run, program: step.Program, log: RunLog) -> Callable[[Any], Any] | None:
+def _initial(
+    run: Run, program: step.Program, vocabulary: Vocabulary, log: RunLog
+) -> Callable[[Any], Any] | None:
     if run.init_from is None:
         return None
-    return functools.partial(run.init_from.apply, program=program, log=log)
+    return functools.partial(run.init_from.apply, program=program, vocabulary=vocabulary, log=log)
 
 
 def build_program(run: Run) -> step.Program:

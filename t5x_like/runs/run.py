@@ -148,6 +148,7 @@ class Run:
       phases: parts of the run with batches of their own, in order; empty if all batches are alike.
       init_from: where the first parameters come from; None initialises them. A directory gives the
         sizes of the model as well.
+      add_tokens: a file of tokens, one a line, that the vocabulary of `init_from` gets as new ids.
       completer: adds to each batch, for example the outputs of a teacher.
     """
 
@@ -160,6 +161,7 @@ class Run:
     options: Options
     phases: Sequence[Phase] = ()
     init_from: InitFrom | None = None
+    add_tokens: str | None = None
     completer: BatchCompleter | None = None
 
     def __post_init__(self) -> None:

@@ -33,6 +33,7 @@ def run_text(run: Run) -> str:
         "feature_converter": run.feature_converter,
         "phases": tuple(run.phases),
         "init_from": run.init_from,
+        "add_tokens": run.add_tokens,
         "completer": run.completer,
     }
     if getattr(run.optimizer, "made_by", None) is None:

@@ -14,8 +14,11 @@ import stored_berts
 
 from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout
-from t5x_like.runs import gin_run, saved_model
+from t5x_like.interop.hugging_face import model_directory
+from t5x_like.interop.tokenizers import to_files
+from t5x_like.runs import gin_run, pretraining, saved_model
 from t5x_like.runs.init_from import InitFrom
+from t5x_like.runs.settings import starting_model
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.characters import CharacterVocabulary
@@ -142,3 +145,69 @@ def test_a_directory_gives_its_sizes_too(stored_bert: Path, tmp_path: Path) -> N
         loaded("bert-mini", "bert.Config.d_model=64")
     with pytest.raises(ValueError, match="VOCAB_SIZE has no effect"):
         loaded("bert-mini", "VOCAB_SIZE=99")
+
+
+def hugging_face(folder: Path) -> Any:
+    """A BERT with words of its own, as transformers saves one; returns its parameters."""
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "xy", "##lo", "##graph", "[", "]"]
+    (folder / "words").mkdir(parents=True)
+    (folder / "words" / "vocab.txt").write_text("\n".join(vocab))
+    words = loading.load(str(folder / "words"))
+    params = stored_berts.write(folder / "bert", vocabulary=words)
+    saved = saved_model.read(str(folder / "bert"))
+    model_directory.write(folder / "theirs", saved.model, params, ids=words.token_ids)
+    to_files.write(words, folder / "theirs", model_type="bert")
+    return params
+
+
+def test_a_model_of_hugging_face_gets_tokens(tmp_path: Path) -> None:
+    old = hugging_face(tmp_path)
+    (tmp_path / "tokens.txt").write_text("xylograph\n\n the \n[E1]\n")
+    given = {
+        "INIT_FROM": tmp_path / "theirs",
+        "ADD_TOKENS": tmp_path / "tokens.txt",
+        "CACHE_DIR": tmp_path / "cache",
+        "MODEL_DIR": tmp_path / "run",
+    }
+
+    def loaded(**more: Any) -> Any:
+        with gin_config.temporary_configuration():
+            settings = [f"{name}={str(value)!r}" for name, value in (given | more).items()]
+            return gin_run.load([str(gin_files.find_recipe("bert-mini"))], settings)
+
+    run, notes = loaded()
+    said = "\n".join(notes)
+    assert f"Imported {tmp_path / 'theirs'} as {run.init_from.directory}." in said
+    assert "Adds 2 of the 3 tokens in" in said
+    assert "from id 11; 1 were one id already." in said
+    # The table has rows to spare, so that it does not grow.
+    assert run.model.keywords["config"].vocab_size == stored_berts.VOCAB
+    again, notes = loaded()
+    assert again.init_from == run.init_from
+    assert any(note.startswith("Starts from") for note in notes)
+
+    vocabulary = starting_model.vocabulary(run)
+    assert vocabulary is not None
+    assert [*vocabulary.encode("the xylograph [E1]")] == [5, 11, 12]
+    program = pretraining.build_program(run)
+    run.init_from.check_vocabulary(vocabulary, program)
+    fresh = stored_berts.sevens(program.abstract_state.params)
+    log: Any = SimpleNamespace(message=lambda line: None)
+    params = run.init_from.apply(fresh, program=program, vocabulary=vocabulary, log=log)
+    theirs, ours = (
+        (one["encoder"]["embedding"]["tokens"]["table"], one["mlm"]["bias"])
+        for one in (old, params)
+    )
+    for before, after in zip(theirs, ours, strict=True):
+        expected = before.copy()
+        expected[11] = before[[6, 7, 8]].mean(0)
+        expected[12] = before[[9, 1, 10]].mean(0)  # [, what it does not know, ]
+        np.testing.assert_allclose(after, expected, rtol=1e-6)
+
+    (tmp_path / "many.txt").write_text("\n".join(f"w{n}" for n in range(60)))
+    larger, _ = loaded(ADD_TOKENS=tmp_path / "many.txt")
+    assert larger.model.keywords["config"].vocab_size == 71
+    with pytest.raises(FileNotFoundError, match="none, the file of tokens to add"):
+        loaded(ADD_TOKENS="none")
+    with pytest.raises(ValueError, match=r"ADD_TOKENS has no effect: .* INIT_FROM"):
+        loaded(VOCABULARY=tmp_path / "words")

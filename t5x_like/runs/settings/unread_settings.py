@@ -132,6 +132,9 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
             )
     if not run.options.eval_period:
         yield _Unread({"EVAL_BATCHES": "eval_batches"}, "Options", "EVAL_PERIOD is 0")
+    if run.init_from is None or getattr(data.vocabulary, "name", None) is not None:
+        reason = "it adds to the vocabulary of INIT_FROM, which this run does not take"
+        yield _Unread({"ADD_TOKENS": "add_tokens"}, "Run", reason)
     if data.corpus:
         name = {"MIXTURE_OR_TASK_NAME": "mixture_or_task_name"}
         yield _Unread(name, "Data", f"the run reads CORPUS, which is {data.corpus!r}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -42,31 +44,41 @@ def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(one, saved)
 
 
-def take(plan: Plan, params: Any, saved: Any) -> Any:
+def take(
+    plan: Plan, params: Any, saved: Any, *, means: Mapping[int, Sequence[int]] | None = None
+) -> Any:
     """`params` with the values that the plan takes from `saved`; shardings and dtypes are kept.
 
     Args:
       plan: the plan that was made for both.
       params: the initialised parameters.
       saved: the saved parameters, in the layout of `laid_out`.
+      means: {new id: old ids}; in the tables of the vocabulary that are taken, the row of a new id
+        is the mean of the old ones' rows.
     """
     fresh, arrays = by_path(params), by_path(saved)
     taken = {path: arrays[source.path] for path, source in plan.sources.items()}
-    partly = {
+    tables = {path: axis for path in taken if (axis := plan.wanted[path].vocabulary) is not None}
+    changed = {
         path: x
         for path, x in taken.items()
         if plan.sources[path].layers is not None
         or (x.shape, x.dtype) != (fresh[path].shape, fresh[path].dtype)
+        or (means and path in tables)
     }
 
-    def filled(fresh: dict[str, jax.Array], partly: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        return {
-            path: _fill_first_rows(fresh[path], x, plan.sources[path]) for path, x in partly.items()
+    def filled(fresh: dict[str, jax.Array], changed: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        found = {
+            path: _fill_first_rows(fresh[path], x, plan.sources[path])
+            for path, x in changed.items()
         }
+        if means:
+            found |= {path: _with_means(found[path], axis, means) for path, axis in tables.items()}
+        return found
 
-    old = {path: fresh[path] for path in partly}
+    old = {path: fresh[path] for path in changed}
     shardings = {path: leaf.sharding for path, leaf in old.items()}
-    taken |= jax.jit(filled, out_shardings=shardings)(old, partly)
+    taken |= jax.jit(filled, out_shardings=shardings)(old, changed)
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: taken.get(path_name(path), leaf), params
     )
@@ -77,6 +89,18 @@ def _fill_first_rows(fresh: jax.Array, saved: jax.Array, source: Source) -> jax.
     if source.layers is not None:
         saved = saved[np.array(source.layers)]
     return jax.lax.dynamic_update_slice(fresh, saved.astype(fresh.dtype), (0,) * fresh.ndim)
+
+
+def _with_means(table: jax.Array, axis: int, means: Mapping[int, Sequence[int]]) -> jax.Array:
+    """`table` with means of its rows along `axis`, in float32, in place of some others."""
+    shape = (len(means), max(map(len, means.values())))
+    pieces, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    for n, ids in enumerate(means.values()):
+        pieces[n, : len(ids)], weights[n, : len(ids)] = ids, 1 / len(ids)
+    rows = jnp.moveaxis(table, axis, 0)
+    mean = jnp.einsum("np,np...->n...", weights, rows[pieces].astype(jnp.float32))
+    new = rows.at[np.array(list(means))].set(mean.astype(table.dtype))
+    return jnp.moveaxis(new, 0, axis)
 
 
 def _spread(shape: Shape, mesh: Mesh) -> NamedSharding:

@@ -33,6 +33,13 @@ class Wanted:
     def stacked(self) -> bool:
         return len(self.shape) > len(self.axes)
 
+    @property
+    def vocabulary(self) -> int | None:
+        """The dimension that has a row for each id; None for other parameters."""
+        if "vocab" not in self.axes:
+            return None
+        return len(self.shape) - len(self.axes) + self.axes.index("vocab")
+
     def grows_from(self, saved: Shape) -> bool:
         """Whether the saved shape fits, except that this one may have more rows."""
         names = (None,) * (len(self.shape) - len(self.axes)) + self.axes

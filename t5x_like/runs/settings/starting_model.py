@@ -1,0 +1,153 @@
+"""The model that a run starts from, as INIT_FROM names it: where it is, its sizes, its ids."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from t5x_like.config import gin_config, object_text
+from t5x_like.core.buckets import storage
+from t5x_like.data.vocabulary_choice import VocabularyChoice
+from t5x_like.interop.tokenizers import added
+from t5x_like.runs import run_directory, saved_model
+from t5x_like.runs.settings import imported
+from t5x_like.vocabularies import loading
+
+if TYPE_CHECKING:
+    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.runs.init_from import InitFrom
+    from t5x_like.runs.run import Run
+
+_OF_THE_RUN = frozenset(
+    """
+    activation_dropout_rate attention_dropout_rate cosine_weight discriminator_weight dropout_rate
+    dtype exclude_original initializer init_std kernel kl_of_masked_only kl_weight label_smoothing
+    mem_len mlm_weight remat reuse_len scan_unroll sentence_head temperature z_loss
+    """.split()
+)
+"""Fields of models that say how they are trained and computed, and which heads they have."""
+
+
+def opened(run: Run) -> tuple[InitFrom | None, list[str]]:
+    """What the run starts from, once a model of Hugging Face is imported, and notes about it.
+
+    Raises:
+      OSError, ValueError: as in `imported.directory`.
+    """
+    start = run.init_from
+    if start is None or start.directory is None or _begun(run):
+        return start, []
+    directory, notes = imported.directory(start.directory, run.data.cache_dir)
+    return dataclasses.replace(start, directory=directory), [f"{note}." for note in notes]
+
+
+def vocabulary(run: Run) -> Vocabulary | None:
+    """The vocabulary of the model that the run starts from, with the tokens of `add_tokens`.
+
+    Raises:
+      OSError, ValueError: there are tokens to add, and no vocabulary, or none that can have them.
+    """
+    assert run.init_from is not None
+    found = run.init_from.vocabulary()
+    if run.add_tokens is None:
+        return found
+    if found is None:
+        raise ValueError(
+            f"{run.init_from.directory} has no vocabulary that could get the tokens of "
+            f"{run.add_tokens}: import it again with --vocabulary"
+        )
+    return added.with_tokens(found, added.read(run.add_tokens))
+
+
+def follow(run: Run) -> list[str]:
+    """Sets the sizes in the process's gin configuration.
+
+    Args:
+      run: the run that it describes.
+
+    Returns:
+      Lines about the changes and about tokens that are added; none where nothing changes.
+
+    Raises:
+      ValueError: the two models are of different families, or the user has given other sizes.
+      OSError: the file of tokens to add cannot be read.
+    """
+    start = run.init_from
+    if start is None or start.directory is None:
+        return []
+    begun = _begun(run)
+    ids, lines = (0, []) if begun else _ids(run)
+    if not start.model:
+        return lines
+    directory = run.model_dir if begun and run.model_dir else start.directory
+    theirs, ours = _config(saved_model.constructor(directory), directory), _config(run.model, "")
+    family, other = (type(one).__module__.rpartition(".")[2] for one in (ours, theirs))
+    if type(theirs) is not type(ours):
+        raise ValueError(
+            f"this run trains a model of the family {family}, and {directory} has one of the "
+            f"family {other}: choose a recipe of that family (`t5x_like recipes`)"
+        )
+    theirs = dataclasses.replace(theirs, vocab_size=max(theirs.vocab_size, ids))
+    changed = {
+        field.name: getattr(theirs, field.name)
+        for field in dataclasses.fields(theirs)
+        if field.name not in _OF_THE_RUN
+        and getattr(theirs, field.name) != getattr(ours, field.name)
+    }
+    selector = f"{family}.{type(ours).__name__}"
+    for given in gin_config.given_settings():
+        if given.setting.selector == selector and given.setting.parameter in changed:
+            raise ValueError(
+                f"{selector}.{given.setting.parameter} is given, and is "
+                f"{changed[given.setting.parameter]!r} in {directory}, whose sizes INIT_FROM "
+                "takes: leave it out, or name the parameters alone with @init_from.InitFrom()"
+            )
+    if not changed:
+        return lines
+    writer = object_text.Writer()
+    bindings = [f"{selector}.{name} = {writer.reference(value)}" for name, value in changed.items()]
+    writer.modules.add((type(ours).__module__.rpartition(".")[0], family))
+    gin_config.add_text(writer.text("sizes", bindings), where=f"the sizes of {directory}")
+    said = ", ".join(
+        f"{name} {getattr(value, '__name__', value)}" for name, value in changed.items()
+    )
+    return [*lines, f"As in {directory}: {said}."]
+
+
+def _begun(run: Run) -> bool:
+    """Whether the run's directory has a run already, which keeps what it began with."""
+    return run.model_dir is not None and run_directory.has_config(storage.path(run.model_dir))
+
+
+def _ids(run: Run) -> tuple[int, list[str]]:
+    """The number of ids, as far as it is known by now, and a line about new tokens."""
+    choice = run.data.vocabulary
+    if isinstance(choice, VocabularyChoice) and choice.name is not None:
+        return loading.load(choice.name, extra_ids=choice.extra_ids).vocab_size, []
+    if run.add_tokens is None:
+        return 0, []
+    assert run.init_from is not None
+    before, found = run.init_from.vocabulary(), vocabulary(run)
+    assert before is not None
+    assert found is not None
+    tokens, new = len(added.read(run.add_tokens)), found.vocab_size - before.vocab_size
+    rest = f"; {tokens - new:,} were one id already" if new < tokens else ""
+    return found.vocab_size, [
+        f"Adds {new:,} of the {tokens:,} tokens in {run.add_tokens}, from id "
+        f"{before.vocab_size:,}{rest}."
+    ]
+
+
+def _config(make: Any, directory: str) -> Any:
+    """The configuration that a constructor gives its model.
+
+    Raises:
+      ValueError: it gives none.
+    """
+    found = getattr(make, "keywords", {}).get("config") or next(iter(getattr(make, "args", ())), 0)
+    if not dataclasses.is_dataclass(found):
+        raise ValueError(
+            f"the model of {directory or 'this run'} has no sizes that another could have: name "
+            "its parameters alone with INIT_FROM = @init_from.InitFrom()"
+        )
+    return found
