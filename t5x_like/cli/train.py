@@ -59,11 +59,11 @@ def _run(args: argparse.Namespace, bindings: list[str], allowed: frozenset[str])
 
     run = from_gin(*arguments.gin_of(args, bindings))
     outcome = run.train(allow_change=sorted(allowed))
-    if outcome.status != "preempted" and processes.is_first():
+    if not outcome.left and processes.is_first():
         where = run.run.model_dir
         print(
             f"Next: `t5x_like eval {where}` for held-out metrics beside baselines, `t5x_like "
             f"export --from {where} --to DIR` for transformers, --train_steps to extend the run.",
             file=sys.stderr,
         )
-    return exit_status.SAVED if outcome.status == "preempted" else exit_status.DONE
+    return exit_status.SAVED if outcome.left else exit_status.DONE

@@ -9,6 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+_BRACES = str.maketrans({"{": "{{", "}": "}}"})
 _moves = itertools.count()
 _latest = 0
 
@@ -33,6 +34,10 @@ class Bar(tqdm):
     disable = True
     monitor_interval = 0
 
+    def say(self, text: str) -> None:
+        """Shows a text after the bar, from its next move on, in place of times and rates."""
+        self.bar_format = f"{{n_fmt}}/{{total_fmt}} |{{bar}}| {text.translate(_BRACES)}"
+
     def update(self, n: float | None = 1) -> bool | None:
         _move()
         return super().update(n)
@@ -45,7 +50,8 @@ class Bar(tqdm):
 
 def bar(things: Iterable[Any] | None = None, *, shown: bool = True, **options: Any) -> Bar:
     """A bar on standard error, over `things` or moved by `update`; options are tqdm's."""
-    return Bar(things, disable=None if shown else True, miniters=1, **options)
+    usual: dict[str, Any] = {"miniters": 1, "dynamic_ncols": True}
+    return Bar(things, disable=None if shown else True, **usual, **options)
 
 
 def line(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LABELS = {"loss": "loss per target (nats)"}
+_LABELS = {"loss": "loss (nats)"}
 _INK = "#123456"
 """Stands for the colour of the page's text."""
 _COLOURS = ("#3d8fe0", "#e0703d", "#2fa866", "#a972d6", "#c9a227", "#d6568c", "#6f8fa8", "#8a9a3b")
 """Seen on white and on black."""
+_MARKERS = "os^Dv<>P*Xphd8"
 _LONGEST = 60
+_LINE = 30
+"""Characters of a line of the legend."""
+_ENTRY = 0.17
+"""Inches of a line of the legend."""
 
 
 def plot(
@@ -29,8 +35,9 @@ def plot(
 ) -> None:
     """Draws curves of runs over their steps into one PNG file, each kind of metric in a panel.
 
-    Training is a thin line, an evaluation a dashed line with dots, its baseline a dashed horizontal
-    line, the begin of a phase a dotted vertical one; each run has one colour.
+    Training is a thin line, an evaluation a dashed line with marks, its baseline a dashed
+    horizontal line that begins with a hollow mark, the begin of a phase a dotted vertical one. Each
+    task has marks of its own. Of one run each task has its own colour, too; of several each run.
 
     Args:
       directories: the directories of the runs.
@@ -89,18 +96,62 @@ def draw(runs: Sequence[RunCurves], names: Sequence[str], *, panel: float = 5) -
     panels: dict[str, list[str]] = {}
     for name in names:
         panels.setdefault(_kind(name), []).append(name)
+    looks = _Looks(runs, names)
     # Names are anybody's: a dollar sign in one is no formula.
     with matplotlib.rc_context({"text.parse_math": False}):
-        figure = Figure(figsize=(8, panel * len(panels)), layout="constrained")
+        figure = Figure(figsize=(10, panel * len(panels)), layout="constrained")
         for place, (kind, mine) in enumerate(panels.items(), 1):
             axes = figure.add_subplot(
                 len(panels), 1, place, xlabel="step", ylabel=_LABELS.get(kind, kind)
             )
-            for index, run in enumerate(runs):
-                _draw_run(axes, run, mine, color=f"C{index % 10}")
+            for run in runs:
+                _draw_run(axes, run, mine, looks)
             axes.grid(alpha=0.3)
-            axes.legend()
+            lines = sum(text.count("\n") + 1 for text in axes.get_legend_handles_labels()[1])
+            axes.legend(
+                loc="upper left",
+                bbox_to_anchor=(1.01, 1),
+                borderaxespad=0,
+                fontsize="small",
+                ncols=1 + int(lines * _ENTRY / panel),
+            )
     return figure
+
+
+class _Looks:
+    """How the curves of each run and task look, so that all of them can be told apart."""
+
+    def __init__(self, runs: Sequence[RunCurves], names: Iterable[str]) -> None:
+        self._runs = runs
+        evaluations = (_task(name) for name in names if name.startswith("eval/"))
+        self._tasks = [*dict.fromkeys(evaluations)]
+
+    def color(self, run: RunCurves, task: str = "") -> str:
+        """The colour of a curve of a run; that of its training where `task` is no task."""
+        place = self._place(run)
+        if len(self._runs) == 1 and task in self._tasks:
+            place = 1 + self._tasks.index(task)
+        return f"C{place % len(_COLOURS)}"
+
+    def marker(self, task: str) -> str:
+        """The mark of a task."""
+        return _MARKERS[self._tasks.index(task) % len(_MARKERS)]
+
+    def label(self, run: RunCurves, what: str) -> str:
+        """What the legend calls a curve: without the run where there is one."""
+        if len(self._runs) > 1:
+            same = sum(one.name == run.name for one in self._runs) > 1
+            number = f" ({self._place(run) + 1})" if same else ""
+            what = f"{run.name}{number}: {what}"
+        return "\n".join(textwrap.wrap(_short(what), _LINE)) or what
+
+    def _place(self, run: RunCurves) -> int:
+        return next(place for place, one in enumerate(self._runs) if one is run)
+
+
+def _task(name: str) -> str:
+    """The task of `eval/<task>/<metric>`, or `train`."""
+    return name.rpartition("/")[0].removeprefix("eval/")
 
 
 def _losses(runs: Sequence[RunCurves]) -> Iterable[str]:
@@ -117,37 +168,35 @@ def _kind(name: str) -> str:
     return "loss" if last == "token_loss" else last
 
 
-def _draw_run(axes: Axes, run: RunCurves, names: Sequence[str], *, color: str) -> None:
+def _draw_run(axes: Axes, run: RunCurves, names: Sequence[str], looks: _Looks) -> None:
+    several = len({name.rpartition("/")[2] for name in names}) > 1  # a loss has two names
     for name in names:
         if name not in run.values:
             continue
-        steps, values = run.values[name]
-        style: dict[str, Any] = (
-            {"linestyle": "--", "marker": "o", "markersize": 4}
-            if name.startswith("eval/")
-            else {"linewidth": 1, "alpha": 0.7}
-        )
-        label = _short(f"{run.name}: {name.rpartition('/')[0]}")
-        axes.plot(steps, values, color=color, label=label, **style)
+        task = _task(name)
+        style: dict[str, Any] = {"linewidth": 1, "alpha": 0.7, "color": looks.color(run, task)}
+        if name.startswith("eval/"):
+            style |= {"linestyle": "--", "marker": looks.marker(task), "markersize": 4, "alpha": 1}
+        what = f"{task} {name.rpartition('/')[2]}" if several else task
+        axes.plot(*run.values[name], label=looks.label(run, what), **style)
         if name in run.baselines:
-            _draw_baseline(axes, run, name, color=color)
+            _draw_baseline(axes, run, name, label=looks.label(run, f"{what} by frequency"), **style)
     for number, start in enumerate(run.phases, 2):
-        axes.axvline(start, color=color, linestyle=":", linewidth=1)
+        axes.axvline(start, color=looks.color(run), linestyle=":", linewidth=1)
         axes.annotate(
             f" phase {number}",
             (start, 1),
             xycoords=("data", "axes fraction"),
             verticalalignment="top",
             fontsize="small",
-            color=color,
+            color=looks.color(run),
         )
 
 
-def _draw_baseline(axes: Axes, run: RunCurves, name: str, *, color: str) -> None:
+def _draw_baseline(axes: Axes, run: RunCurves, name: str, **style: Any) -> None:
     starts, values = run.baselines[name]
     ends = [*starts[1:], max(run.end, starts[-1])]
-    label: str | None = _short(f"{run.name}: {name.split('/', 1)[1]} of frequencies alone")
+    style |= {"linestyle": (0, (6, 3)), "markerfacecolor": "none", "markevery": [0], "alpha": 0.8}
     for start, end, value in zip(starts, ends, values, strict=True):
-        line: dict[str, Any] = {"linestyle": (0, (6, 3)), "linewidth": 1, "alpha": 0.8}
-        axes.plot([start, end], [value, value], color=color, label=label, **line)
-        label = None
+        axes.plot([start, end], [value, value], **style)
+        style["label"] = None

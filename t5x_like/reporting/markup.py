@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from t5x_like.display import example_html
@@ -20,8 +21,11 @@ th, td { text-align: left; padding: .15em 1.2em .15em 0; vertical-align: top;
   border-bottom: 1px solid var(--line); }
 th { font-weight: normal; color: var(--faint); white-space: nowrap; }
 td.number { text-align: right; }
+th.column { white-space: normal; vertical-align: bottom; }
+.wide { overflow-x: auto; } .wide th:first-child { position: sticky; left: 0; background: Canvas; }
+nav a { margin-right: 1em; } nav a.level-1 { display: block; margin: .4em 0 0; font-weight: bold; }
 pre { overflow-x: auto; border: 1px solid var(--line); padding: .7em; font-size: 13px; }
-svg { width: 100%; height: auto; } .wide { overflow-x: auto; }
+svg { width: 100%; height: auto; }
 .bar { display: flex; height: 1.6em; } .bar div { min-width: 1px; }
 .key { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
 .note { border-left: 3px solid #d9a441; padding-left: .8em; } .faint { color: var(--faint); }
@@ -32,17 +36,27 @@ svg { width: 100%; height: auto; } .wide { overflow-x: auto; }
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Nothing of a page is fetched or run, whatever is in it."""
+_HEADING = re.compile(r"<h([12])>([^<]*)</h\1>")
+"""One that the table of contents has: text is escaped, so that nothing else looks like it."""
 
 
 def page(title: str, parts: Iterable[str]) -> str:
-    """A page of parts that are HTML."""
-    body = "\n".join(parts)
+    """A page of parts that are HTML, with a table of contents of their headings."""
+    contents: list[str] = []
+
+    def numbered(found: re.Match[str]) -> str:
+        level, content = found.groups()
+        place = f"part-{len(contents) + 1}"
+        contents.append(f'<a class="level-{level}" href="#{place}">{content}</a>')
+        return f'<h{level} id="{place}">{content}</h{level}>'
+
+    body = _HEADING.sub(numbered, "\n".join(parts))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width">\n'
         f"<title>{text(title)}</title>\n<style>{_STYLE}{example_html.STYLE}</style></head>\n"
-        f"<body>\n{body}\n</body></html>\n"
+        f"<body>\n{heading(title, 1)}\n<nav>{' '.join(contents)}</nav>\n{body}\n</body></html>\n"
     )
 
 
@@ -74,12 +88,17 @@ def table(
     kind = ' class="number"' if numbers else ""
     lines = ["<div class='wide'><table>"]
     if header:
-        lines.append(f"<tr>{''.join(f'<th>{text(one)}</th>' for one in header)}</tr>")
+        lines.append(f"<tr>{''.join(map(_column, header))}</tr>")
     for number, (first, *cells) in enumerate(rows):
         mark = ' class="best"' if number == best else ""
         others = "".join(f"<td{kind}>{text(cell)}</td>" for cell in cells)
         lines.append(f"<tr{mark}><th>{text(first)}</th>{others}</tr>")
     return "\n".join([*lines, "</table></div>"])
+
+
+def _column(name: str) -> str:
+    """The name of a column, which may be cut into lines after the task of a metric."""
+    return f'<th class="column">{text(name).replace("/", "/<wbr>")}</th>'
 
 
 def bar(seconds: Mapping[str, float]) -> str:

@@ -44,7 +44,7 @@ def report(
     """
     runs = [read_run(directory) for directory in directories]
     title = ", ".join(run.name for run in runs)
-    parts = [heading(f"Report of {title}", 1), _numbers(runs, given), *_curves(runs)]
+    parts = [_numbers(runs, given), *_curves(runs)]
     for run in runs:
         shown: Sequence[str] = ()
         if samples:
@@ -93,18 +93,17 @@ def _energy(run: RunFiles, given: Assumptions, name: str) -> float | None:
 
 
 def _curves(runs: Sequence[RunFiles]) -> Iterator[str]:
+    """Losses, each metric of evaluations whoever made it, and what training alone logs."""
     curves = [run.curves for run in runs]
     losses = [name for run in curves for name in run.losses()]
-    compared = [name.rpartition("/")[2] for run in curves for name in run.baselines]
+    names = dict.fromkeys(name for run in curves for name in run.values)
     panels = {"Loss": losses}
-    for metric in dict.fromkeys(compared):
-        same = [n for run in curves for n in run.values if n.rpartition("/")[2] == metric]
+    for metric in dict.fromkeys(n.rpartition("/")[2] for n in names if n.startswith("eval/")):
+        same = [name for name in names if name.rpartition("/")[2] == metric]
         if not {*same} & {*losses}:
             panels[metric] = same
-    panels |= {
-        title: [n for run in curves for n in run.values if n == name] for title, name in _CURVES
-    }
-    for title, names in panels.items():
-        if names:
+    panels |= {title: [name] for title, name in _CURVES if name in names}
+    for title, mine in panels.items():
+        if mine:
             yield heading(title)
-            yield drawing.svg(curves, [*dict.fromkeys(names)])
+            yield drawing.svg(curves, [*dict.fromkeys(mine)])

@@ -6,15 +6,26 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-Status = Literal["finished", "preempted", "already_finished", "stopped_early"]
+Status = Literal["finished", "interrupted", "preempted", "already_finished", "stopped_early"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How training ended, and after how many steps."""
+    """How training ended, and after how many steps.
+
+    Attributes:
+      status: `interrupted` by Ctrl-C or because the caller takes no more steps, `preempted` by
+        another signal or in another process; the other names say it themselves.
+      step: the steps that were taken and saved.
+    """
 
     status: Status
     step: int
+
+    @property
+    def left(self) -> bool:
+        """Whether the run was asked to leave before its end: the same call goes on with it."""
+        return self.status in ("interrupted", "preempted")
 
 
 class Callback:

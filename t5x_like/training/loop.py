@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from t5x_like.core.protocols import metric_value
-from t5x_like.training.callbacks import Callback, Outcome, Status
+from t5x_like.training.callbacks import Callback, Outcome
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.checkpointing.ranking import has_metrics
+from t5x_like.training.ending import farewell, over, status
 from t5x_like.training.health import bad_batches
 from t5x_like.training.health.bad_steps import BadStepError, Health, was_skipped
 from t5x_like.training.health.early_stopping import EarlyStopping
@@ -129,8 +130,8 @@ def steps(
         state, step = _restore_or_init(phases, checkpoints, key, log, initial, health)
         stopping = _early_stopping(phases, checkpoints, periods, log, step)
         missing = _is_unevaluated(phases, checkpoints, periods, log, step)
-        if not missing and (over := _over(step, periods, stopping)):
-            log.message(over)
+        if not missing and (why := over(step, periods, stopping)):
+            log.message(why)
             ended = Outcome("already_finished", step)
             return ended
         if before_training is not None and jax.process_index() == 0:
@@ -187,18 +188,12 @@ def steps(
                     checkpoints.save(step, state, metadata=about, metrics=values, phase=phase.start)
                     listener.save(step, str(checkpoints.directory))
         log.ledger.turn("checkpoint")  # what was saved last is waited for
-        ended = Outcome(_status(step, periods, stopped_early=stopped_early, missing=missing), step)
-        if ended.status == "preempted":
-            checkpoints.wait()
-        if text := _farewell(ended, stopping):
+        how = {"missing": missing, "by_hand": stopped or asked.by_hand}
+        ended = Outcome(status(step, periods, stopped_early=stopped_early, **how), step)
+        checkpoints.wait()
+        if text := farewell(ended, stopping):
             log.message(text)
         return ended
-
-
-def _status(step: int, periods: Periods, *, stopped_early: bool, missing: bool) -> Status:
-    if step >= periods.train_steps and not missing:  # fewer steps may be asked for than before
-        return "finished"
-    return "stopped_early" if stopped_early else "preempted"
 
 
 def _early_stopping(
@@ -245,22 +240,6 @@ def _in_phase(
     log.message(f"A new phase after step {phase.start}.")
     health.new_phase()
     return dataclasses.replace(state, carry=phase.program.initial_carry())
-
-
-def _over(step: int, periods: Periods, stopping: EarlyStopping) -> str:
-    """Why there is nothing to train; "" if there is."""
-    if step >= periods.train_steps:
-        return f"Already finished: step {step} of {periods.train_steps}."
-    if stopping.over():
-        return f"{stopping} Raise EARLY_STOPPING to go on from step {step}."
-    return ""
-
-
-def _farewell(ended: Outcome, stopping: EarlyStopping) -> str:
-    """What is said last; "" for nothing."""
-    if ended.status == "preempted":
-        return f"Saved step {ended.step}; run the same command to resume."
-    return str(stopping) if ended.status == "stopped_early" else ""
 
 
 def _about(

@@ -70,6 +70,29 @@ def test_phases_and_baselines_are_drawn_and_names_are_text() -> None:
     assert "<b>" not in page
 
 
+@pytest.mark.parametrize("names", [["one"], ["one", "two"], ["same", "same"]])
+def test_runs_and_tasks_are_told_apart_beside_a_legend(names: list[str]) -> None:
+    lines: list[dict[str, object]] = [{"step": 0, "train/loss": 9.0}]
+    for n, task in enumerate(("agnews", "subj", "trec"), 1):
+        lines.append({"step": 0, f"baseline/{task}/loss": float(n)})
+        lines.append({"step": 5, f"eval/{task}/loss": n - 0.5})
+    runs = [curves.curves_of(name, lines) for name in names]
+    figure = drawing.draw(runs, runs[0].losses())
+    (axes,) = figure.axes
+    assert len(axes.lines) == 7 * len(runs)
+    looks = {
+        (one.get_color(), one.get_marker(), one.get_markerfacecolor(), one.get_linestyle())
+        for one in axes.lines
+    }
+    assert len(looks) == len(axes.lines)
+    legend = axes.get_legend()
+    assert legend is not None
+    entries = [text.get_text() for text in legend.get_texts()]
+    assert len({*entries}) == len(axes.lines), entries
+    figure.draw_without_rendering()
+    assert legend.get_window_extent().x0 >= axes.get_window_extent().x1
+
+
 def test_runs_are_drawn_into_a_png(tmp_path: Path) -> None:
     runs = [
         write(tmp_path / name, {"step": 1, "train/loss": 3.0}, {"step": 1, "eval/a/loss": 2.0})

@@ -71,6 +71,7 @@ def run(tmp_path: Path) -> Path:
         {"step": 0, f"baseline/{NASTY}/loss": 5.0, f"baseline/{NASTY}/accuracy": 0.25},
         {"step": 10, "train/loss": 4.0, "train/learning_rate": 0.1, "train/grad_norm": 2.0},
         {"step": 20, f"eval/{NASTY}/loss": 2.5, f"eval/{NASTY}/accuracy": 0.5},
+        {"step": 20, "eval/sums/rouge1": 31.5},
         {"step": 20, "train/loss": 3.0, "train/tokens_per_second": 5.0, NASTY: 1.0},
     ]
     records = [
@@ -139,7 +140,11 @@ def test_a_report_has_all_that_the_run_says(run: Path) -> None:
         f"said {NASTY}",
     ):
         assert said in text, said
-    assert whole.count("<svg ") == 5
+    assert whole.count("<svg ") == 6
+    assert "Loss accuracy rouge1 Learning rate" in text, "in the table of contents"
+    places = re.findall(r'<a class="level-\d" href="#([^"]+)">', whole)
+    assert places == re.findall(r'<h[12] id="([^"]+)">', whole)
+    assert len(places) == len({*places}) > 10
     for part in (80, 10, 100):  # steps that count, those taken again, starting
         assert f'style="width:{part / 190:.3%};' in whole
     assert "missing" not in text

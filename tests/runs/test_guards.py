@@ -70,7 +70,8 @@ def test_a_run_that_is_stopped_saves_and_says_so(tiny: Tiny, number: signal.Sign
     (stopped,) = finish(tiny.start(command, driver=driver), status=3)
     (step,) = saved_steps(tiny.root / "run")
     assert f"Saved step {step}; run the same command to resume." in stopped.err
-    assert "Stopping: " in stopped.err
+    name = "Ctrl-C" if number == signal.SIGINT else number.name
+    assert f"Stopping after {name}: " in stopped.err
     assert max(losses(tiny.root / "run")) == step
 
 

@@ -47,7 +47,10 @@ def test_a_signal_in_a_finalizer_ends_the_process(number: signal.Signals, status
         check=False,
     )
     assert done.returncode == status
-    assert done.stderr == "\nStopping: outside of training there is nothing to save.\n"
+    name = "Ctrl-C" if number == signal.SIGINT else number.name
+    assert (
+        done.stderr == f"\nStopping after {name}: outside of training there is nothing to save.\n"
+    )
 
 
 def test_under_nohup_a_closed_terminal_is_nothing() -> None:

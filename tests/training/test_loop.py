@@ -21,7 +21,7 @@ import tiny_model as tiny
 from etils import epath
 
 from t5x_like.core import global_batches
-from t5x_like.training import loop, step
+from t5x_like.training import ending, loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.checkpointing.ranking import saved_metrics
 from t5x_like.training.health.bad_steps import BadStepError
@@ -166,14 +166,20 @@ def test_a_crash_loses_nothing_but_time(tmp_path: Path, uninterrupted: Path) -> 
     assert got == want
 
 
-def test_sigterm_saves_and_leaves(tmp_path: Path, uninterrupted: Path) -> None:
-    handler = signal.getsignal(signal.SIGTERM)
-    ask = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, "preempted"), (signal.SIGINT, "interrupted")]
+)
+def test_a_signal_saves_and_leaves_and_says_which_it_was(
+    tmp_path: Path, uninterrupted: Path, number: signal.Signals, status: str
+) -> None:
+    handler = signal.getsignal(number)
+    ask = functools.partial(os.kill, os.getpid(), number)
     outcome, _ = train(tmp_path, 10, batches=calls_at(4, ask))
-    assert outcome.status == "preempted"
+    assert outcome.status == status
+    assert json.loads((tmp_path / "summary.json").read_text())["status"] == status
     assert 5 <= outcome.step <= 7, "at the latest when the metrics of the step have been read"
     assert Checkpoints(tmp_path / "checkpoints").steps()[-1] == outcome.step
-    assert signal.getsignal(signal.SIGTERM) == handler
+    assert signal.getsignal(number) == handler
     assert train(tmp_path, 10)[0] == loop.Outcome("finished", 10)
     tiny.assert_same(final_state(tmp_path), final_state(uninterrupted))
 
@@ -303,15 +309,17 @@ def test_a_run_starts_from_given_parameters_and_its_average_too(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("step", "missing", "status"),
+    ("step", "missing", "by_hand", "status"),
     [
-        (6, False, "finished"),
-        (9, False, "finished"),
-        (5, False, "preempted"),
-        (6, True, "preempted"),
+        (6, False, True, "finished"),
+        (9, False, False, "finished"),
+        (5, False, False, "preempted"),
+        (6, True, False, "preempted"),
+        (5, False, True, "interrupted"),
     ],
 )
-def test_a_run_is_finished_at_its_last_step_and_beyond(step, missing, status):
+def test_a_run_is_finished_at_its_last_step_and_beyond(step, missing, by_hand, status):
     """Beyond: fewer steps are asked for than the run has, and an evaluation was made up."""
     periods = loop.Periods(train_steps=6, checkpoint_period=3, log_period=2)
-    assert loop._status(step, periods, stopped_early=False, missing=missing) == status
+    found = ending.status(step, periods, stopped_early=False, missing=missing, by_hand=by_hand)
+    assert found == status

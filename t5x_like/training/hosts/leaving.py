@@ -18,16 +18,33 @@ _USUAL: Mapping[signal.Signals, Any] = {
 }
 
 
+_NAMES = {signal.SIGINT: "Ctrl-C"}
+
+
+class Asked(threading.Event):
+    """An event that a signal sets.
+
+    Attributes:
+      by_hand: whether the signal was that of Ctrl-C.
+    """
+
+    by_hand = False
+
+
 @contextlib.contextmanager
-def notice_of_leaving() -> Iterator[threading.Event]:
+def notice_of_leaving() -> Iterator[Asked]:
     """An event that a signal sets without ending the process. A second signal ends it."""
-    asked = threading.Event()
+    asked = Asked()
 
     def on_signal(signum: int, frame: Any) -> None:
+        asked.by_hand = signum == signal.SIGINT
         asked.set()
         for one in signals:
             signal.signal(one, _USUAL[one])
-        _say("Stopping: this step will be saved. A second signal stops without saving.")
+        _say(
+            f"Stopping after {_name(signum)}: this step will be saved. A second signal stops "
+            "without saving."
+        )
 
     with _handling(on_signal) as signals:
         yield asked
@@ -42,7 +59,7 @@ def leaving_outside_training() -> Iterator[None]:
     """
 
     def on_signal(signum: int, frame: Any) -> None:
-        _say("Stopping: outside of training there is nothing to save.")
+        _say(f"Stopping after {_name(signum)}: outside of training there is nothing to save.")
         os._exit(exit_status.INTERRUPTED if signum == signal.SIGINT else exit_status.SAVED)
 
     with _handling(on_signal):
@@ -64,6 +81,10 @@ def _handling(handler: Any) -> Iterator[list[signal.Signals]]:
     finally:
         for one, earlier in before.items():
             signal.signal(one, earlier or signal.SIG_DFL)
+
+
+def _name(signum: int) -> str:
+    return _NAMES.get(signal.Signals(signum), signal.Signals(signum).name)
 
 
 def _say(text: str) -> None:

@@ -19,6 +19,7 @@ from t5x_like.core import progress
 from t5x_like.core.buckets import storage
 from t5x_like.core.buckets.sending import Sender
 from t5x_like.training.callbacks import Outcome
+from t5x_like.training.logs import shown_values
 from t5x_like.training.logs.account import Account
 from t5x_like.training.logs.event_file import EventFiles
 from t5x_like.training.logs.ledger import Ledger
@@ -131,23 +132,23 @@ class RunLog:
         if self._tensorboard:
             self._events = EventFiles(Path(self._files) / "tensorboard", first_step=step + 1)
         if self._stream.isatty():
-            self._bar = progress.bar(
-                total=self._total, initial=step, unit="step", file=self._stream, dynamic_ncols=True
-            )
+            self._bar = progress.bar(total=self._total, initial=step, file=self._stream)
 
     def train(self, step: int, values: Mapping[str, float]) -> None:
         """Logs the means and rates of the steps up to `step`."""
         if not self._active:
             return
         self._write(step, {f"train/{name}": value for name, value in values.items()})
-        text = _summary(values)
-        if self._bar is not None:
-            self._bar.set_postfix_str(text, refresh=False)
-            self._bar.update(step - self._bar.n)
-            self._write_down(f"step {step}/{self._total}  {text}")
+        shown, pace = shown_values.of_steps(values), f"{values['steps_per_second']:.2f} steps/s"
+        left = f"ETA {self._left(step, values['steps_per_second'])}"
+        line = "  ".join([f"step {step}/{self._total}", *shown, pace, left])
+        if self._bar is None:
+            self.message(line)
         else:
-            left = self._left(step, values["steps_per_second"])
-            self.message(f"step {step}/{self._total}  {text}  ETA {left}")
+            # One pace is enough: 80 columns shall have room for a bar.
+            self._bar.say("  ".join([*(shown or [pace]), left]))
+            self._bar.update(step - self._bar.n)
+            self._write_down(line)
         if self._account.due():
             self._note()
 
@@ -156,8 +157,9 @@ class RunLog:
         if not self._active:
             return
         self._write(step, {f"eval/{name}": value for name, value in values.items()})
-        shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-        self.message(f"step {step}/{self._total}  evaluation: {shown}")
+        compared = {name for phase in self._baselines.values() for name in phase}
+        lines = shown_values.of_evaluation(values, compared=compared)
+        self.message(f"step {step}/{self._total}  " + "\n".join(lines))
 
     def evaluations(self, step: int) -> list[tuple[int, dict[str, float]]]:
         """The steps and values of the evaluations up to `step`; empty in other processes."""
@@ -296,13 +298,3 @@ def _baselines(line: Mapping[str, Any]) -> dict[str, float]:
         for name, value in line.items()
         if name.startswith("baseline/")
     }
-
-
-def _summary(values: Mapping[str, float]) -> str:
-    """The main values, as text."""
-    shown = [f"loss {values['loss']:.4f}"] if "loss" in values else []
-    if "tokens_per_second" in values:
-        shown.append(f"{values['tokens_per_second']:,.0f} tokens/s")
-    if "mfu" in values:
-        shown.append(f"MFU {values['mfu']:.1%}")
-    return "  ".join([*shown, f"{values['steps_per_second']:.2f} steps/s"])

@@ -129,6 +129,43 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     assert second == "step 10/100  evaluation: docs/loss 2.25"
 
 
+def test_an_evaluation_of_several_tasks_is_a_line_for_each(tmp_path: Path) -> None:
+    """Whatever the tasks log: the loss, then what they measure themselves, in 80 columns."""
+    made = log(tmp_path, out := io.StringIO())
+    logged = ("perplexity", "token_loss", "z_loss", "token_accuracy", "bits_per_byte", "content_x")
+    made.baselines(0, lambda: {f"{t}/{m}": 1.0 for t in ("trec", "cs/a") for m in logged})
+    values = {f"{task}/{name}": 1.25 for task in ("trec", "cs/a") for name in logged}
+    made.evaluation(10, values | {"trec/exact_match": 45.2, "cs/a/bleu": 7})
+    made.close()
+    first, *lines = out.getvalue().splitlines()
+    assert first == "step 10/100  evaluation of 2 tasks (metrics.jsonl has all metrics)"
+    assert lines[0].startswith("  trec  token_loss 1.25  exact_match 45.2  perplexity 1.25")
+    assert lines[1].startswith("  cs/a  token_loss 1.25  bleu 7  perplexity 1.25")
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_bar_leaves_room_for_itself_and_has_one_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    made = run_log.RunLog(
+        tmp_path, total_steps=1_000_000, stream=(out := Terminal()), tensorboard=False
+    )
+    made.start(500_000)
+    for step in (600_000, 700_000):
+        made._bar.last_print_t = 0.0  # else it is drawn ten times a second at most
+        made.train(step, RATES | {"tokens_per_second": 1_234_567.0})
+    shown = out.getvalue().split("\r")[-1]
+    made.close()
+    assert len(shown) < 80
+    assert len(shown.split("|")[1]) > 1
+    for part in ("700000/1000000 |", "loss 2.5000", "1,234,567 tokens/s", "MFU 43.2%", "ETA "):
+        assert part in shown
+    assert shown.count("/s") == 1
+
+
 def test_a_bar_in_a_terminal_with_messages_above_it(tmp_path: Path) -> None:
     out = Terminal()
     made = log(tmp_path, out, step=50)
