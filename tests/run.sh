@@ -4,24 +4,26 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: tests/run.sh [--fast] [--beam] [--python VERSION] [--oldest] [-- PYTEST_ARGUMENTS]
+usage: tests/run.sh [--fast] [--beam] [--python VERSION] [--oldest] [--install] [-- PYTEST_ARGUMENTS]
 
   --fast            leave out the tests marked slow (under 4 minutes on 2 cores)
   --beam            the tests of Apache Beam alone, which asks for other releases than the rest
   --python VERSION  3.11 (default), 3.12, 3.13, or the path of an interpreter
   --oldest          install the lower bounds of setup.py in place of the newest releases
+  --install         make the environment, and stop
   --                what follows goes to pytest, e.g.: -- tests/data -k cache
 
 The environment lies in .venv-tests/ and is made again only when setup.py changes.
 TEXT
 }
 
-version=3.11 fast= oldest= beam= pytest_arguments=()
+version=3.11 fast= oldest= beam= install_only= pytest_arguments=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --fast) fast=1 ;;
     --oldest) oldest=1 ;;
     --beam) beam=1 ;;
+    --install) install_only=1 ;;
     --python) version="${2:?--python needs a version or a path}"; shift ;;
     --) shift; pytest_arguments=("$@"); break ;;
     -h | --help) usage; exit 0 ;;
@@ -70,10 +72,10 @@ if [ "$(cat "$environment/stamp" 2>/dev/null)" != "$stamp" ]; then
     echo "$stamp" >"$environment/stamp"
   fi
 fi
-if [ -n "$beam" ]; then
+if [ -n "$beam" ] && [ -z "$install_only" ]; then
   exec "$environment/bin/python" -m pytest tests/data/cache/test_beam.py ${pytest_arguments[@]+"${pytest_arguments[@]}"}
 fi
-if [ ! -e "$environment/stamp" ]; then
+if [ -z "$beam" ] && [ ! -e "$environment/stamp" ]; then
   install --editable '.[all,docs,t5,test]'
   # Its requirements would bring a second SeqIO; the extra t5 has those that are needed.
   install --no-deps t5==0.9.4
@@ -82,6 +84,8 @@ if [ ! -e "$environment/stamp" ]; then
     echo "== no libtpu here: tests that compile for TPUs are skipped"
   echo "$stamp" >"$environment/stamp"
 fi
+
+if [ -n "$install_only" ]; then exit; fi
 
 bin=$environment/bin
 echo "== $("$bin/python" --version), $("$bin/python" -m pip list 2>/dev/null | grep -E '^(jax|flax) ' | tr -s ' ' | paste -sd, -)"

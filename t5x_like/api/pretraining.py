@@ -71,6 +71,7 @@ def recipe(
     *,
     corpus: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
     task: str | None = None,
+    sentences: str | None = None,
     module: str | None = None,
     model_dir: str | None = None,
     cache_dir: str | None = None,
@@ -95,6 +96,7 @@ def recipe(
       name: a name from `t5x_like recipes`: `bert_base`, `bert-mini`.
       corpus: files to read: a path or glob, several, `tfds:<name>`, or {name: files} as a mixture.
       task: the name of a corpus, task or mixture, in place of `corpus`.
+      sentences: the language by whose rules text is cut (en), or `lines`.
       module: the module or `.py` file that registers `task`.
       model_dir: the run's directory; a run that it holds is resumed.
       cache_dir: directory of vocabularies and caches.
@@ -114,8 +116,7 @@ def recipe(
       gin: further settings as on the command line: `["EVAL_PERIOD=100"]`.
 
     Raises:
-      ConfigError: no such recipe or setting, or a value that it cannot have.
-      UnreadError: a setting that nothing would read.
+      ConfigError, UnreadError: no such recipe or setting, a bad value, or nothing would read it.
     """
     words = {word: value for word, value in locals().items() if word in settings.SETTINGS}
     words["objective"] = objective if isinstance(objective, str) else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from t5x_like.cli.common import arguments
 from t5x_like.core import whole_files
+from t5x_like.training.logs.shown_values import number
 
 Columns = dict[str, dict[str, float]]
 
@@ -118,8 +119,13 @@ def _table(columns: Columns) -> list[str]:
     """Lines of a table: a row for each metric, a column for each model."""
     lines = [" " * _NAME + "".join(f"{who:>{_NUMBER}}" for who in columns)]
     for name in dict.fromkeys(name for metrics in columns.values() for name in metrics):
-        values = [metrics.get(name) for metrics in columns.values()]
-        shown = "".join(f"{'' if value is None else f'{value:.4f}':>{_NUMBER}}" for value in values)
+        values = [
+            ""
+            if name not in metrics
+            else number(metrics[name], metrics.get("loss", math.nan), ".4f")
+            for metrics in columns.values()
+        ]
+        shown = "".join(f"{value:>{_NUMBER}}" for value in values)
         lines.append(f"  {name:{_NAME - 2}}{shown}".rstrip())
     return lines
 

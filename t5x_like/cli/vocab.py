@@ -39,9 +39,13 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
 
     if args.extend is not None:
-        if args.type or args.lowercase or args.byte_fallback or args.extra_ids or args.pattern:
+        lower = args.lowercase or args.keep_accents
+        if args.type or lower or args.byte_fallback or args.extra_ids or args.pattern:
             parser.error("--extend: the kind and all else are those of the vocabulary it names")
         return _extend(args)
+
+    if args.keep_accents and not args.lowercase:
+        parser.error("--keep_accents needs --lowercase: otherwise nothing takes them away")
 
     from t5x_like.vocabularies.learning.vocabulary_recipe import Recipe, train
     from t5x_like.vocabularies.loading import load
@@ -54,6 +58,7 @@ def main(argv: list[str]) -> int:
         character_coverage=args.character_coverage,
         byte_fallback=args.byte_fallback,
         lowercase=args.lowercase,
+        strip_accents=False if args.keep_accents else None,
         **({} if args.pattern is None else {"pattern": args.pattern}),
         **({} if args.extra_ids is None else {"extra_ids": args.extra_ids}),
     )
@@ -105,7 +110,14 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
         "that it splits are added up to --size ids",
     )
     group.add_argument(
-        "--lowercase", action="store_true", help="wordpiece: no capitals and no accents"
+        "--lowercase",
+        action="store_true",
+        help="wordpiece: no capitals and, as in BERT, no accents",
+    )
+    group.add_argument(
+        "--keep_accents",
+        action="store_true",
+        help="wordpiece: with --lowercase, keep accents, umlauts, vowel signs and tones",
     )
     group.add_argument(
         "--pattern",

@@ -40,6 +40,13 @@ SETTINGS: Mapping[str, Setting] = {
         "NAME",
         "a corpus by name (stdlib_docs), <corpus>.<objective>, or a registered task or mixture",
     ),
+    "sentences": Setting(
+        "SENTENCES",
+        "str",
+        "LANGUAGE",
+        "the language by whose rules plain text is cut into sentences, such as de or zh; lines for "
+        "one sentence a line",
+    ),
     "module": Setting(
         "MIXTURE_OR_TASK_MODULE", "str", "M", "the module or .py file that registers the task"
     ),

@@ -76,7 +76,9 @@ class VocabularyChoice:
       kind: the kind of a trained vocabulary, one of `vocabulary_recipe.KINDS`.
       extra_ids: the number of sentinels; None for the usual number (100 for trained vocabularies
         and `.model` files, none for others).
-      lowercase: whether a trained WordPiece vocabulary lower-cases text and strips accents.
+      lowercase: whether a trained WordPiece vocabulary lower-cases text.
+      strip_accents: whether it takes accents, umlauts, vowel signs and tones away; None does so
+        where text is lower-cased, as in BERT.
       character_coverage: the share of the text whose characters a trained vocabulary has.
       byte_fallback: whether a trained SentencePiece vocabulary spells other characters as bytes.
       pattern: the pattern whose boundaries no piece of a trained byte-level BPE crosses: `gpt4o`,
@@ -88,6 +90,7 @@ class VocabularyChoice:
     kind: str = "unigram"
     extra_ids: int | None = None
     lowercase: bool = False
+    strip_accents: bool | None = None
     character_coverage: float = CHARACTER_COVERAGE
     byte_fallback: bool = False
     pattern: str = PATTERN
@@ -105,6 +108,7 @@ class VocabularyChoice:
             size=self.size,
             extra_ids=extra_ids,
             lowercase=self.lowercase,
+            strip_accents=self.strip_accents,
             character_coverage=self.character_coverage,
             byte_fallback=self.byte_fallback,
             pattern=self.pattern,
@@ -115,10 +119,22 @@ class VocabularyChoice:
         """The part of a trained vocabulary's name that gives all but its text and size."""
         parts = [f"{self.kind}.{_SPECIAL_TOKENS}"]
         parts += ["lowercase"] * self.lowercase + ["bytes"] * self.byte_fallback
+        parts += [] if self.strip_accents is None else [f"accents{not self.strip_accents:d}"]
         parts += [self.pattern] * (self.pattern != "gpt2" and self.kind == "byte_bpe")
         if self.character_coverage != CHARACTER_COVERAGE:
             parts.append(f"{self.character_coverage!r}".replace(".", "_"))
         return ".".join(parts)
+
+    def ids(self) -> int:
+        """The number of its ids; a vocabulary that is trained has at most so many.
+
+        Raises:
+          ValueError, OSError: there is no such vocabulary.
+        """
+        if self.name is not None:
+            return loading.load(self.name, extra_ids=self.extra_ids).vocab_size
+        recipe = self._recipe()
+        return recipe.size + recipe.extra_ids
 
     def open(
         self,
@@ -155,7 +171,7 @@ class VocabularyChoice:
             size=self.size,
         )
         path = file if recipe.makes_file else file.with_suffix(f".{recipe.extra_ids}")
-        check(recipe.size + recipe.extra_ids, None)
+        check(self.ids(), None)
 
         def exists() -> bool:
             staging.fetch(path)

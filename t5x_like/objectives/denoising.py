@@ -80,6 +80,9 @@ class Denoising(InputsAndTargets):
     def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit | SplitDocuments:
         """Samples that fill the inputs together with the end of sequence.
 
+        Targets that are longer than their length are cut. After a prefix they have any length, so
+        that theirs is free, as in T5.
+
         Raises:
           ValueError: `lengths` lacks a feature, the inputs have no room for a token, or the
             targets are shorter than `targets_share` of the inputs.
@@ -96,7 +99,7 @@ class Denoising(InputsAndTargets):
                 f"{lengths['inputs']}"
             )
         share = self.lengths(lengths["inputs"])["targets"]
-        if lengths["targets"] < share:
+        if lengths["targets"] < share and not isinstance(self.noise, SuffixNoise):
             raise ValueError(
                 f"{self} has targets of {share} tokens for inputs of {lengths['inputs']}, but the "
                 f"feature lengths allow {lengths['targets']}; set the targets length to {share}, "

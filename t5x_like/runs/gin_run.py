@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from t5x_like.config import gin_config, presets
 from t5x_like.runs.run import Run
-from t5x_like.runs.settings import proportion, starting_model, unread_settings
+from t5x_like.runs.settings import proportion, starting_model, table_rows, unread_settings
 
 
 def load(
@@ -34,7 +34,10 @@ def load(
     plain: Run = gin_config.without_gin(built)
     start, imported = starting_model.opened(plain)
     notes += imported
-    if sizes := starting_model.follow(dataclasses.replace(plain, init_from=start)):
+    sizes = starting_model.follow(dataclasses.replace(plain, init_from=start))
+    if start is None or not start.model:
+        sizes += table_rows.follow(plain)
+    if sizes:
         notes += sizes
         built = build()
     # The copy reads the settings of what a run calls later; objectives by name read those of all.

@@ -49,6 +49,12 @@ def rule(sentences: str) -> str:
     return f"sentences-v1 {sentences}, sentencex {importlib.metadata.version('sentencex')}"
 
 
+def language_of_rule(name: str | None) -> str | None:
+    """The language in the name that `rule` gives; None where lines, or nothing, was cut."""
+    found = re.match(r"sentences-\S+ (\S+),", name or "")
+    return found[1] if found else None
+
+
 def of_line(line: str, language: str) -> list[str]:
     """The sentences of a line, or of a part of a long line. Joined, they equal the line.
 

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from t5x_like.data.corpora import scripts
+from t5x_like.data.corpora.sentences import language_of_rule
 from t5x_like.data.order import spread
 from t5x_like.data.samples.passes import Passes
 
 if TYPE_CHECKING:
+    from t5x_like.core.protocols import Objective
     from t5x_like.data.stream import Examples
+    from t5x_like.data.task import Task
 
 _LOOKED_AT = 256
+_READ = 200
+"""Tokens of a document whose script is asked."""
 _RANDOM_OR_NEXT = "next_sentence_label"
 
 
 def notes(examples: Examples) -> Iterator[str]:
-    """Lines about a training text: how much of it is cut off, and labels that teach nothing."""
+    """Lines about a training text: what is cut off, labels that teach nothing, another script."""
     yield from _cut(examples)
     yield from _labels(examples)
+    yield from _other_script(examples.task)
 
 
 def _cut(examples: Examples) -> Iterator[str]:
     """How many examples of inputs and targets are longer than the model reads."""
     task = examples.task
-    if task.objective is not None or task.cache is None:
+    if task.objective is not None:
+        yield from _shorter_than_usual(task, task.objective)
+        return
+    if task.cache is None:
         return
     split = task.cache.split("train")
     for name, length in task.lengths.items():
@@ -33,6 +44,18 @@ def _cut(examples: Examples) -> Iterator[str]:
         if cut := split.longer(name, length - (name in (task.eos or {}))):
             yield (
                 f"{cut:,} of {len(split):,} {name} of {task.name} are cut at {length} tokens "
+                "(TASK_FEATURE_LENGTHS)"
+            )
+
+
+def _shorter_than_usual(task: Task, objective: Objective) -> Iterator[str]:
+    """Features that are cut because the others of an example may have more tokens."""
+    if "inputs" not in task.lengths:
+        return
+    for name, usual in objective.lengths(task.lengths["inputs"]).items():
+        if (length := task.lengths.get(name, usual)) < usual:
+            yield (
+                f"{name} of {task.name} can have {usual} tokens and are cut at {length} "
                 "(TASK_FEATURE_LENGTHS)"
             )
 
@@ -59,3 +82,28 @@ def _labels(examples: Examples) -> Iterator[str]:
                 f"the first ones, and {name} teaches next to nothing: divide the text into more "
                 "documents (CORPUS_SEPARATOR)"
             )
+
+
+def _other_script(task: Task) -> Iterator[str]:
+    """Where plain text is cut into sentences by rules of a language that it is not written in."""
+    if task.cache is None:
+        return
+    language = language_of_rule(task.cache.manifest.segmentation)
+    if language is None:
+        return
+    split, counts = task.cache.split("train"), Counter[str]()
+    for n in spread(len(split), _LOOKED_AT):
+        ids = split.raw_feature(n, "targets")[:_READ].tolist()
+        counts += scripts.letters(task.vocabulary.decode(ids))
+    if not counts:
+        return
+    mine = sum(counts[one] for one in scripts.of_language(language))
+    if mine < counts.total() / 2:
+        script, count = counts.most_common(1)[0]
+        better = scripts.language_of(counts)
+        advice = f"such as --sentences {better}" if better else "with --sentences"
+        yield (
+            f"{count / counts.total():.0%} of the letters in {task.name} are {script}, and "
+            f"its sentences are cut by the rules of {language!r}: name the text's language, "
+            f"{advice}, or --sentences lines if each line is one"
+        )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from t5x_like.config import gin_config, object_text
 from t5x_like.core.buckets import storage
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.interop.tokenizers import added
 from t5x_like.runs import run_directory, saved_model
-from t5x_like.runs.settings import imported
-from t5x_like.vocabularies import loading
+from t5x_like.runs.settings import imported, model_config
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Vocabulary
@@ -35,7 +33,7 @@ def opened(run: Run) -> tuple[InitFrom | None, list[str]]:
       OSError, ValueError: as in `imported.directory`.
     """
     start = run.init_from
-    if start is None or start.directory is None or _begun(run):
+    if start is None or start.directory is None or begun(run):
         return start, []
     directory, notes = imported.directory(start.directory, run.data.cache_dir)
     return dataclasses.replace(start, directory=directory), [f"{note}." for note in notes]
@@ -75,14 +73,15 @@ def follow(run: Run) -> list[str]:
     start = run.init_from
     if start is None or start.directory is None:
         return []
-    begun = _begun(run)
-    ids, lines = (0, []) if begun else _ids(run)
+    has_begun = begun(run)
+    ids, lines = (0, []) if has_begun else _ids(run)
     if not start.model:
         return lines
-    directory = run.model_dir if begun and run.model_dir else start.directory
-    theirs, ours = _config(saved_model.constructor(directory), directory), _config(run.model, "")
-    family, other = (type(one).__module__.rpartition(".")[2] for one in (ours, theirs))
+    directory = run.model_dir if has_begun and run.model_dir else start.directory
+    theirs = model_config.of(saved_model.constructor(directory), directory)
+    ours = model_config.of(run.model)
     if type(theirs) is not type(ours):
+        family, other = map(model_config.family, (ours, theirs))
         raise ValueError(
             f"this run trains a model of the family {family}, and {directory} has one of the "
             f"family {other}: choose a recipe of that family (`t5x_like recipes`)"
@@ -94,27 +93,19 @@ def follow(run: Run) -> list[str]:
         if field.name not in _OF_THE_RUN
         and getattr(theirs, field.name) != getattr(ours, field.name)
     }
-    selector = f"{family}.{type(ours).__name__}"
-    for given in gin_config.given_settings():
-        if given.setting.selector == selector and given.setting.parameter in changed:
-            raise ValueError(
-                f"{selector}.{given.setting.parameter} is given, and is "
-                f"{changed[given.setting.parameter]!r} in {directory}, whose sizes INIT_FROM "
-                "takes: leave it out, or name the parameters alone with @init_from.InitFrom()"
-            )
+    for name in model_config.given(ours) & changed.keys():
+        raise ValueError(
+            f"{model_config.selector(ours)}.{name} is given, and is {changed[name]!r} in "
+            f"{directory}, whose sizes INIT_FROM takes: leave it out, or name the parameters alone "
+            "with @init_from.InitFrom()"
+        )
     if not changed:
         return lines
-    writer = object_text.Writer()
-    bindings = [f"{selector}.{name} = {writer.reference(value)}" for name, value in changed.items()]
-    writer.modules.add((type(ours).__module__.rpartition(".")[0], family))
-    gin_config.add_text(writer.text("sizes", bindings), where=f"the sizes of {directory}")
-    said = ", ".join(
-        f"{name} {getattr(value, '__name__', value)}" for name, value in changed.items()
-    )
+    said = model_config.bind(ours, changed, where=f"the sizes of {directory}")
     return [*lines, f"As in {directory}: {said}."]
 
 
-def _begun(run: Run) -> bool:
+def begun(run: Run) -> bool:
     """Whether the run's directory has a run already, which keeps what it began with."""
     return run.model_dir is not None and run_directory.has_config(storage.path(run.model_dir))
 
@@ -123,7 +114,7 @@ def _ids(run: Run) -> tuple[int, list[str]]:
     """The number of ids, as far as it is known by now, and a line about new tokens."""
     choice = run.data.vocabulary
     if isinstance(choice, VocabularyChoice) and choice.name is not None:
-        return loading.load(choice.name, extra_ids=choice.extra_ids).vocab_size, []
+        return choice.ids(), []
     if run.add_tokens is None:
         return 0, []
     assert run.init_from is not None
@@ -136,18 +127,3 @@ def _ids(run: Run) -> tuple[int, list[str]]:
         f"Adds {new:,} of the {tokens:,} tokens in {run.add_tokens}, from id "
         f"{before.vocab_size:,}{rest}."
     ]
-
-
-def _config(make: Any, directory: str) -> Any:
-    """The configuration that a constructor gives its model.
-
-    Raises:
-      ValueError: it gives none.
-    """
-    found = getattr(make, "keywords", {}).get("config") or next(iter(getattr(make, "args", ())), 0)
-    if not dataclasses.is_dataclass(found):
-        raise ValueError(
-            f"the model of {directory or 'this run'} has no sizes that another could have: name "
-            "its parameters alone with INIT_FROM = @init_from.InitFrom()"
-        )
-    return found

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _TRAINED = {
     "VOCAB_SIZE": "size",
     "VOCAB_TYPE": "kind",
-    **{name: name for name in ("lowercase", "character_coverage", "byte_fallback", "pattern")},
+    **{name: name for name in ("lowercase", "strip_accents", "character_coverage")},
+    **{name: name for name in ("byte_fallback", "pattern")},
 }
 """Settings of a vocabulary that is trained: {macro, or the name of the field itself: field}."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -29,6 +30,8 @@ class EventFiles:
                 self._directory.mkdir(parents=True, exist_ok=True)
                 self._writer = _writer(self._directory, first_step=self._first_step)
             for name, value in values.items():
+                if math.isnan(value):  # no point of a curve, and a warning of the library
+                    continue
                 summary = self._summary.scalar(name, value)
                 event = self._events.Event(step=step, wall_time=time.time(), summary=summary)
                 self._writer.write_event(event)

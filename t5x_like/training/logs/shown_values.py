@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 
 _WIDTH = 80
@@ -30,9 +31,11 @@ def of_evaluation(values: Mapping[str, float], *, compared: Collection[str]) -> 
     tasks: dict[str, dict[str, str]] = {}
     for name, value in values.items():
         task, _, metric = name.rpartition("/")
-        tasks.setdefault(task, {})[metric] = f"{metric} {value:.4g}"
+        loss = values.get(f"{task}/loss", math.nan)
+        tasks.setdefault(task, {})[metric] = f"{metric} {number(value, loss, '.4g')}"
     if len(tasks) < 2:
-        yield "evaluation: " + "  ".join(f"{name} {value:.4g}" for name, value in values.items())
+        every = (f"{task}/{one}" for task, metrics in tasks.items() for one in metrics.values())
+        yield "evaluation: " + "  ".join(every)
         return
     yield f"evaluation of {len(tasks)} tasks (metrics.jsonl has all metrics)"
     width = max(map(len, tasks))
@@ -49,3 +52,8 @@ def _place(metric: str, compared: bool) -> int:
     if metric in ("loss", "token_loss"):
         return 0
     return 3 if metric == "z_loss" else 1 + compared
+
+
+def number(value: float, loss: float, form: str) -> str:
+    """A metric as text; "-" for a share of nothing, which is nan where the `loss` is not."""
+    return "-" if math.isnan(value) and not math.isnan(loss) else format(value, form)

@@ -26,13 +26,17 @@ def train_wordpiece(
     extra_ids: int,
     character_coverage: float,
     lowercase: bool,
+    strip_accents: bool | None = None,
 ) -> SubwordVocabulary:
     """Trains at most `size` tokens: special ones with BERT's names, characters, frequent pieces.
+
+    Where `strip_accents` is None, accents are stripped if text is lower-cased, as in BERT.
 
     Raises:
       ValueError: `size` is too small for the characters.
     """
-    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    rules = {"lowercase": lowercase, "strip_accents": strip_accents}
+    normalizer = normalizers.BertNormalizer(**rules)
     letters = _alphabet(map(normalizer.normalize_str, sentences), coverage=character_coverage)
     # The trainer numbers these in the order of a hash table, and the numbers settle ties: given
     # beforehand, they always make the same vocabulary.
@@ -54,7 +58,7 @@ def train_wordpiece(
         normalizer=normalizer,
         pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
     )
-    text = wordpiece.tokenizer_json(model["vocab"], lowercase=lowercase)
+    text = wordpiece.tokenizer_json(model["vocab"], **rules)
     return SubwordVocabulary(text, extra_ids)
 
 

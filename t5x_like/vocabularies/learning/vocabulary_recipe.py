@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from t5x_like.vocabularies.learning import (
 )
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 from t5x_like.vocabularies.subwords import SubwordVocabulary
+from t5x_like.vocabularies.text import lower_case
 from t5x_like.vocabularies.tokenizer_files import byte_bpe
 
 KINDS = (*sentencepiece_training.MODEL_TYPES, "wordpiece", "byte_bpe", "characters")
@@ -42,7 +44,9 @@ class Recipe:
       character_coverage: share of the text whose characters get ids (byte-level BPE has all
         bytes).
       byte_fallback: only for SentencePiece: spells other characters as bytes.
-      lowercase: only for WordPiece: lower-cases text and strips accents.
+      lowercase: only for WordPiece: lower-cases text.
+      strip_accents: only for WordPiece: takes accents, umlauts, vowel signs and tones away; None
+        does so where text is lower-cased, as in BERT.
       pattern: only for byte-level BPE: one of `byte_bpe.PATTERNS`; no piece crosses its words.
     """
 
@@ -54,6 +58,7 @@ class Recipe:
     character_coverage: float = CHARACTER_COVERAGE
     byte_fallback: bool = False
     lowercase: bool = False
+    strip_accents: bool | None = None
     pattern: str = PATTERN
 
     def __post_init__(self) -> None:
@@ -84,6 +89,8 @@ class Recipe:
             raise ValueError("a pattern is for byte_bpe alone")
         if self.lowercase and self.kind != "wordpiece":
             raise ValueError("lowercase is for wordpiece alone")
+        if self.strip_accents is not None and self.kind != "wordpiece":
+            raise ValueError("strip_accents is for wordpiece alone")
 
     @property
     def makes_file(self) -> bool:
@@ -119,6 +126,9 @@ def train(
     sentences = sampling.sample(
         documents, max_sentences=recipe.max_sentences, seed=recipe.seed, progress=progress
     )
+    if progress and recipe.lowercase and recipe.strip_accents is None:
+        for line in lower_case.marks_lost(sentences):
+            print(line, file=sys.stderr, flush=True)
     files.save_whole(_made(sentences, recipe), directory)
     return directory
 
@@ -166,5 +176,9 @@ def _made(sentences: list[str], recipe: Recipe) -> SubwordVocabulary | Character
     if recipe.kind == "characters":
         return subword_training.train_characters(sentences, **sizes, character_coverage=coverage)
     return subword_training.train_wordpiece(
-        sentences, **sizes, character_coverage=coverage, lowercase=recipe.lowercase
+        sentences,
+        **sizes,
+        character_coverage=coverage,
+        lowercase=recipe.lowercase,
+        strip_accents=recipe.strip_accents,
     )

@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from t5x_like.vocabularies import special_tokens
 
 _ALBERT = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+
+
+_LOOKED_AT = 10_000
+_SHOWN = 3
+_NOTABLE = 0.005
+
+
+def marks_lost(texts: Sequence[str]) -> Iterator[str]:
+    """A line about words from which BERT's lower-casing takes marks, if more than one in 200 is.
+
+    Marks are accents, umlauts, vowel signs, tones; they often tell words apart.
+    """
+    words = [word for text in texts[:_LOOKED_AT] for word in text.split()]
+    marked = [word for word in words if not word.isascii() and without_marks(word) != word.lower()]
+    if len(marked) > _NOTABLE * len(words):
+        often = [word for word, _ in Counter(marked).most_common(_SHOWN)]
+        shown = ", ".join(f"{word} becomes {without_marks(word)}" for word in often)
+        yield (
+            f"Note: lower-casing as in BERT takes accents, vowel signs or tones from "
+            f"{len(marked) / len(words):.1%} of the words ({shown}): "
+            "VocabularyChoice.strip_accents=False, or `t5x_like vocab --keep_accents`, keeps them."
+        )
+
+
+def without_marks(word: str) -> str:
+    """A word as BERT lower-cases it."""
+    decomposed = unicodedata.normalize("NFD", word)
+    kept = (one for one in decomposed if unicodedata.category(one) != "Mn")
+    return unicodedata.normalize("NFC", "".join(kept)).lower()
 
 
 def has_no_capitals(tokens: Iterable[str]) -> bool:

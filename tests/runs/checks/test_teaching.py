@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ def test_examples_that_are_cut_are_counted(tmp_path: Path) -> None:
     assert not notes(cache, None, inputs=31, targets=11)
 
 
+def test_the_rest_after_a_prefix_is_cut_as_in_t5(tmp_path: Path) -> None:
+    cache = cached(tmp_path, "text.txt", "\n\n".join(["words " * 40] * 9), ByteVocabulary())
+    assert notes(cache, "prefix_lm", inputs=40, targets=9) == [
+        "targets of text can have 40 tokens and are cut at 9 (TASK_FEATURE_LENGTHS)"
+    ]
+    assert not notes(cache, "prefix_lm", inputs=40, targets=40)
+
+
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm_sop"])
 def test_labels_that_teach_nothing_are_named(objective: str, tmp_path: Path) -> None:
     vocabulary = loading.load(str(VOCABULARY))
@@ -65,3 +74,26 @@ def test_labels_that_teach_nothing_are_named(objective: str, tmp_path: Path) -> 
         assert not found
     else:
         assert ["whole is one document" in line for line in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Der Fluß trat über die Ufer, und alle gingen fort. ", ""),
+        (
+            "河水漫过了堤岸。大家都离开了村子。",
+            "of the letters in text are CJK.*--sentences zh,",
+        ),
+        ("川があふれて、みんな村をはなれました。", "HIRAGANA.*--sentences ja,"),
+        (
+            "Река вышла из берегов, и все ушли. The end. ",
+            "CYRILLIC.*by the rules of 'en'.*--sentences ru,",
+        ),
+    ],
+)
+def test_text_of_another_script_than_its_rules_is_named(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    found = notes(cached(tmp_path, "text.txt", text * 20, ByteVocabulary()), "span_corruption")
+    assert re.search(said, "".join(found))
+    assert bool(found) == bool(said)

@@ -1,0 +1,60 @@
+"""The rows of a model's tables follow a vocabulary that the user has chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from t5x_like.config import gin_config
+from t5x_like.data.vocabulary_choice import VocabularyChoice
+from t5x_like.runs import saved_model
+from t5x_like.runs.settings import model_config, starting_model
+
+if TYPE_CHECKING:
+    from t5x_like.runs.run import Run
+
+_SPARE = 128
+"""Rows are a multiple of it, as in T5: matrix units work on so many columns at once."""
+_CHOOSING = ("VOCABULARY", "VOCAB_SIZE", "VocabularyChoice")
+
+
+def follow(run: Run) -> list[str]:
+    """Sets the rows in the process's gin configuration.
+
+    Where the user has set neither a vocabulary nor its size, or has set the rows too, they are
+    those of the recipe. A run that has begun keeps its own.
+
+    Args:
+      run: the run that the configuration describes.
+
+    Returns:
+      A line about the change; none where nothing changes.
+
+    Raises:
+      OSError, ValueError: there is no such vocabulary.
+    """
+    choice = run.data.vocabulary
+    asked = {one.setting.selector.rpartition(".")[2] for one in gin_config.given_settings()}
+    if not isinstance(choice, VocabularyChoice) or not asked.intersection(_CHOOSING):
+        return []
+    config = model_config.find(run.model)
+    if not hasattr(config, "vocab_size") or "vocab_size" in model_config.given(config):
+        return []
+    rows, where = _saved_rows(run), "as the run began"
+    if rows is None:
+        ids = choice.ids()
+        fits = ids <= config.vocab_size < ids + _SPARE
+        rows = config.vocab_size if fits else -(-ids // _SPARE) * _SPARE
+        where = f"for the {ids:,} ids of the vocabulary"
+    if rows == config.vocab_size:
+        return []
+    said = model_config.bind(config, {"vocab_size": rows}, where="the rows of the vocabulary")
+    return [f"{model_config.selector(config)} has {said}, {where}."]
+
+
+def _saved_rows(run: Run) -> int | None:
+    """The rows of a run that has begun; None where it has not."""
+    if run.model_dir is None or not starting_model.begun(run):
+        return None
+    saved = model_config.find(saved_model.constructor(run.model_dir))
+    found: int | None = getattr(saved, "vocab_size", None)
+    return found
