@@ -131,6 +131,12 @@ def find_recipe(name: str) -> Path:
     return recipes[name].path
 
 
+def recipe_into(directory: str) -> str | None:
+    """The published recipe whose run has this directory, such as `runs/bert-mini`."""
+    line = f"\nMODEL_DIR = '{directory}'\n"
+    return next((name for name, one in published_recipes().items() if line in one.text), None)
+
+
 def check_whole(path: Path) -> None:
     """Raises ConfigError if `path` is a family's file, which is no model or recipe by itself."""
     if path.is_file() and path.resolve().is_relative_to(gin_root().resolve()):

@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 from etils import epath
 
-from t5x_like.config import gin_config
+from t5x_like.config import gin_config, gin_files
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols import Vocabulary
@@ -74,6 +74,8 @@ def read_config(model_dir: epath.Path) -> str:
         advice = ""
         if (model_dir / "config.json").exists():
             advice = "; it has Hugging Face's format: import it with `t5x_like import` first"
+        elif recipe := gin_files.recipe_into(str(model_dir)):
+            advice = f"; train it first: `t5x_like train --recipe {recipe}`"
         elif not model_dir.exists():
             advice = (
                 "; if it is a model of the hub, import it first: `t5x_like import --from "

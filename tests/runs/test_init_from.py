@@ -71,6 +71,11 @@ def test_a_longer_student_of_more_ids_starts_from_its_teacher(tmp_path: Path) ->
         ({"layers": (0, 1)}, {"vocab_size": 48}, "cannot have fewer rows"),
         ({"step": 7}, {}, "No step 7"),
         ({"directory": "nowhere"}, {}, "holds no run"),
+        (
+            {"directory": "runs/bert-mini"},
+            {},
+            "train it first: `t5x_like train --recipe bert-mini`",
+        ),
         ({"directory": None}, {}, "names no directory"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flax import nnx
 
+from t5x_like.config import gin_files
 from t5x_like.core.buckets import staging, storage
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.data.cache import location
@@ -98,8 +99,10 @@ def directory(named: str, cache_dir: str | None) -> tuple[str, list[str]]:
       OSError, ValueError: the model cannot be downloaded, or has no counterpart here.
     """
     path = storage.path(named)
-    is_theirs = (path / model_directory.CONFIG).exists() or hub.is_name(named)
-    if run_directory.has_config(path) or not is_theirs:
+    is_published = hub.is_name(named) and gin_files.recipe_into(named) is None
+    if run_directory.has_config(path) or not (
+        is_published or (path / model_directory.CONFIG).exists()
+    ):
         return named, []
     source, name = locate(named)
     root = location.cache_root(cache_dir) / "imported"
