@@ -270,6 +270,7 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
         f"{device.device_kind} ({mesh or 'one device'}), {run.options.train_steps:,} steps of "
         f"{run.options.batch_size:,} rows{cut}; writes to {model_dir}."
     )
+    yield from (f"Note: {line}." for line in teaching.of_precision(dtype))
 
 
 def _untaught(batches: Sequence[PhaseBatches]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a run cannot learn from its training examples: lines for its log."""
+"""What a run cannot learn from its examples or in its precision: lines for its log."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ def notes(examples: Examples) -> Iterator[str]:
     yield from _cut(examples)
     yield from _labels(examples)
     yield from _other_script(examples.task)
+
+
+def of_precision(dtype: str) -> Iterator[str]:
+    """A line about gradients that the type of the computation is too narrow for."""
+    if dtype == "float16":
+        yield (
+            "gradients below 6e-8 are 0 in float16, for which no loss is scaled here: bfloat16 has "
+            "the range of float32 (DTYPE)"
+        )
 
 
 def _cut(examples: Examples) -> Iterator[str]:

@@ -10,10 +10,11 @@ from t5x_like.vocabularies import special_tokens
 
 _ALBERT = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 
-
 _LOOKED_AT = 10_000
-_SHOWN = 3
+"""So many texts are looked at for marks."""
 _NOTABLE = 0.005
+"""Where so many words lose marks, it is said."""
+_SHOWN = 3
 
 
 def marks_lost(texts: Sequence[str]) -> Iterator[str]:

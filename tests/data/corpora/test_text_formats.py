@@ -46,7 +46,7 @@ def test_plain_text_by_separator(separator, texts, newline, tmp_path):
 
 @hypothesis.given(
     documents=st.lists(
-        st.lists(st.text("aé b", min_size=1, max_size=5).filter(str.strip), min_size=1),
+        st.lists(st.text("aé b\u2028\x85", min_size=1, max_size=5).filter(str.strip), min_size=1),
         max_size=5,
     ),
     separator=st.sampled_from(["line", "blank_line"]),

@@ -10,7 +10,9 @@ import parity
 import pytest
 import torch
 import transformers
+from safetensors.numpy import load_file, save_file
 
+from t5x_like.interop.hugging_face import model_directory
 from t5x_like.interop.hugging_face import t5 as family
 
 pytestmark = pytest.mark.slow
@@ -192,6 +194,16 @@ def test_there_and_back(name, head, tmp_path):
         inputs["decoder_input_ids"] = inputs["input_ids"]
     with torch.no_grad():
         parity.close(back(**inputs)[0], their_model(**inputs)[0])
+
+
+def test_a_table_may_have_another_of_its_names_alone(tmp_path):
+    model = parity.ours_of(theirs("t5", "ForConditionalGeneration"), tmp_path)
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    tensors["encoder.embed_tokens.weight"] = tensors.pop("shared.weight")
+    save_file(tensors, path)
+    found = model_directory.read(tmp_path)
+    jax.tree.map(np.testing.assert_array_equal, found.params, parity.params_of(model))
 
 
 def test_byt5_there_and_back(tmp_path):

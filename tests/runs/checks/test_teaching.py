@@ -97,3 +97,9 @@ def test_text_of_another_script_than_its_rules_is_named(
     found = notes(cached(tmp_path, "text.txt", text * 20, ByteVocabulary()), "span_corruption")
     assert re.search(said, "".join(found))
     assert bool(found) == bool(said)
+
+
+def test_a_precision_without_small_gradients_is_named() -> None:
+    (line,) = teaching.of_precision("float16")
+    assert "bfloat16" in line
+    assert not [*teaching.of_precision("bfloat16")]

@@ -1,5 +1,6 @@
 """Training through a recipe: the same bytes each time, whole or not at all."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -87,6 +88,21 @@ def test_lowercase_strips_capitals_and_accents(tmp_path):
     uncased = loading.load(vocabulary_recipe.train(TEXT, tmp_path / "v", recipe, progress=False))
     assert uncased.encode("WÀLKING") == uncased.encode("walking")
     assert uncased.decode(uncased.encode("WÀLKING Ein")) == "walking ein"
+
+
+def test_marks_are_kept_where_that_is_chosen_and_missed_where_they_are_not(tmp_path, capsys):
+    text = ["Ein schöner Tag in Київ", "कुल कल"]
+    recipe = Recipe(kind="wordpiece", size=300, lowercase=True, strip_accents=False)
+    kept = loading.load(vocabulary_recipe.train(text, tmp_path / "kept", recipe, progress=True))
+    assert kept.decode(kept.encode("SCHÖNER Київ")) == "schöner київ"
+    assert kept.encode("कुल") != kept.encode("कल")
+    assert "Note" not in capsys.readouterr().err
+    recipe = dataclasses.replace(recipe, strip_accents=None)
+    bare = loading.load(vocabulary_recipe.train(text, tmp_path / "bare", recipe, progress=True))
+    assert bare.encode("कुल") == bare.encode("कल")
+    said = capsys.readouterr().err
+    assert "from 42.9% of the words (schöner becomes schoner, Київ becomes киів" in said
+    assert "--keep_accents" in said
 
 
 def test_what_is_there_is_left_alone(tmp_path):
