@@ -40,7 +40,7 @@ def check(directory: epath.Path, items: Mapping[str, Any], *, step: int) -> None
     if not multihost.everywhere("room for a checkpoint", free >= needed).all():
         raise DiskFullError(
             f"No room for step {step} in {directory}: it needs {needed / 1e9:.3g} GB, and "
-            f"{free / 1e9:.3g} GB are free. {_ADVICE}"
+            f"{free / 1e9:.3g} GB are free. {_advice(directory)}"
         )
 
 
@@ -63,15 +63,26 @@ def explained(directory: epath.Path) -> Iterator[None]:
         said = os.strerror(number)
         if number in FULL:
             raise DiskFullError(
-                f"No room for a checkpoint in {directory} ({said}). {_ADVICE}"
+                f"No room for a checkpoint in {directory} ({said}). {_advice(directory)}"
             ) from error
         raise CheckpointError(
-            f"Cannot write a checkpoint in {directory} ({said}): {ADVICE[number]}. Earlier "
-            "checkpoints are whole: the same command resumes."
+            f"Cannot write a checkpoint in {directory} ({said}): {ADVICE[number]}."
+            + " Earlier checkpoints are whole: the same command resumes." * _has_any(directory)
         ) from error
 
 
-_ADVICE = (
-    "Earlier checkpoints are whole. Make room, or keep fewer (CHECKPOINTS_KEPT), and run the same "
-    "command again."
-)
+def _advice(directory: epath.Path) -> str:
+    if not _has_any(directory):
+        return "Make room, and run the same command again."
+    return (
+        "Earlier checkpoints are whole. Make room, or keep fewer (CHECKPOINTS_KEPT), and run the "
+        "same command again."
+    )
+
+
+def _has_any(directory: epath.Path) -> bool:
+    """Whether there is a checkpoint: an import, or a run that has just begun, has none."""
+    try:
+        return any(path.name.isdigit() for path in directory.iterdir())
+    except OSError:
+        return True

@@ -41,6 +41,9 @@ def test_a_disk_that_becomes_full_meanwhile_is_one_sentence(tmp_path: Path, fail
         with room.explained(epath.Path(tmp_path)):
             raise RuntimeError("cannot schedule new futures") from error
 
+    with pytest.raises(room.DiskFullError, match=r"\)\. Make room, and run the same command again"):
+        saved(failure)
+    (tmp_path / "3").mkdir()
     with pytest.raises(room.DiskFullError, match=r"Earlier checkpoints are whole\. Make room"):
         saved(failure)
     with pytest.raises(RuntimeError, match="cannot schedule"):
@@ -51,6 +54,7 @@ def test_a_disk_that_becomes_full_meanwhile_is_one_sentence(tmp_path: Path, fail
 def test_another_failure_is_one_sentence_though_its_causes_are_a_circle(
     tmp_path: Path, code: int
 ) -> None:
+    (tmp_path / "3").mkdir()
     first, second = OSError(code, os.strerror(code)), RuntimeError("a thread raised it again")
     first.__context__, second.__context__ = second, first
     with (
@@ -65,7 +69,7 @@ def test_a_failure_that_tensorstore_tells_in_words_is_one_sentence(
     tmp_path: Path, code: int
 ) -> None:
     with (
-        pytest.raises(CheckpointError, match=rf"{tmp_path} \({os.strerror(code)}\): .*\. Earlier"),
+        pytest.raises(CheckpointError, match=rf"{tmp_path} \({os.strerror(code)}\): .*\.$"),
         room.explained(epath.Path(tmp_path)),
     ):
         raise ValueError(f"UNKNOWN: Error writing local file: {os.strerror(code)} [sources=...]")
