@@ -45,7 +45,7 @@ class BadStepError(RuntimeError):
 
     def __init__(self, step: int, what: str, advice: str, *, of_batch: bool) -> None:
         super().__init__(
-            f"Stopped at step {step}: {what}. The last checkpoint is older and good. {advice}"
+            f"Stopped at step {step}: {what}. All checkpoints are older and good. {advice}"
         )
         self.step, self.what, self.of_batch = step, what, of_batch
 
