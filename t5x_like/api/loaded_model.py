@@ -257,6 +257,7 @@ class LoadedModel:
         return why if vocabulary is None else "this release reads its tokenizer: import it again"
 
 
+@staging.naming_addresses()
 def load(
     directory: str | Path,
     *,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.config import gin_config, gin_files, settings
+from t5x_like.core.buckets import staging
 from t5x_like.runs import gin_run, pretraining
 from t5x_like.runs.memory.advice import memory_warnings
 from t5x_like.runs.run import Run
@@ -35,6 +36,7 @@ class Pretraining:
     notes: Sequence[str] = ()
     callbacks: Sequence[Callback] = ()
 
+    @staging.naming_addresses()
     def train(self, *, allow_change: Sequence[str] = ()) -> Outcome:
         """Trains to the end; Ctrl-C saves the step that was reached, and stops.
 

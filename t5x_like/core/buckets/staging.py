@@ -63,6 +63,17 @@ def with_addresses(text: str) -> str:
     return re.sub(rf"{re.escape(str(folder()))}/(\w[\w.+-]*)/", r"\1://", text)
 
 
+@contextlib.contextmanager
+def naming_addresses() -> Iterator[None]:
+    """Notes, in an error that names a copy, of what it is the copy; also a decorator."""
+    try:
+        yield
+    except Exception as error:
+        if (text := with_addresses(str(error))) != str(error):
+            error.add_note(f"The addresses: {text}")
+        raise
+
+
 def known_as(path: Path) -> str:
     """What a user calls a place: its address if it is a copy."""
     return address(path) or str(path)

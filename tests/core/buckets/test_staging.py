@@ -31,6 +31,11 @@ def test_an_error_about_a_copy_names_the_address(monkeypatch: pytest.MonkeyPatch
     )
     assert staging.with_addresses(f"{local}: line 3") == "gs://mine/some/none.jsonl: line 3"
     assert staging.with_addresses("/tmp/copies/gs/mine") == "/tmp/copies/gs/mine"
+    for noted, of in ((True, local), (False, "/tmp/other")):
+        with pytest.raises(ValueError, match="line 3") as caught, staging.naming_addresses():
+            raise ValueError(f"{of}: line 3")
+        notes = getattr(caught.value, "__notes__", [])
+        assert notes == ["The addresses: gs://mine/some/none.jsonl: line 3"] * noted
 
 
 def test_what_is_written_is_sent_and_found_by_another_host(
