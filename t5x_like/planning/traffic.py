@@ -95,36 +95,53 @@ def _group(attributes: str, devices_of_slice: int, devices: int) -> Group:
     return Group(max(1, len(numbers) // slices), slices)
 
 
+_LIST = re.compile(r"\{\{([\d,]*)\}")
+_IOTA = r"\[[\d,]+\](?:<=\[[\d,]+\])?(?:T\([\d,]+\))?"
+_MESH = re.compile(rf"mesh\[([^\]]*)\](?:,? *device_ids=\(({_IOTA})\))? *\{{([^}}]*)\}}")
+
+
 def _first_group(attributes: str) -> list[int]:
     """The numbers in the first of `replica_groups`; empty for one group of all.
 
     XLA writes {{0,1},{2,3}}, or [2,2]<=[4] (an iota, perhaps transposed), or the axes of a mesh.
+
+    Raises:
+      ValueError: it is written in another way.
     """
     found = re.search(r"replica_groups=(.*)", attributes)
-    text = found[1] if found else ""
-    if plain := re.match(r"\{\{([\d,]*)\}", text):
+    text = found[1] if found else "{}"
+    if plain := _LIST.match(text):
         return [int(number) for number in plain[1].split(",") if number]
-    if iota := re.match(r"(\[[\d,]+\]<=\[[\d,]+\](?:T\([\d,]+\))?)", text):
-        return [int(number) for number in _iota(iota[1])[0]]
-    if mesh := re.match(r"mesh\[([^\]]*)\](?: device_ids=\((\S+)\))? *\{([^}]*)\}", text):
+    if text.startswith("{}"):
+        return []
+    if mesh := _MESH.match(text):
         return _mesh_group(*mesh.groups())
-    return []
+    if iota := re.match(_IOTA, text):
+        return [int(number) for number in _iota(iota[0])[0]]
+    raise ValueError(
+        f"the devices of a collective are written in a way that is not known here: {text[:80]}"
+    )
 
 
 def _iota(text: str) -> np.ndarray:
+    """`[groups,devices]<=[sizes]T(order)`; without sizes, what is left is [sizes]T(order)."""
     shape, dims, order = re.fullmatch(  # type: ignore[union-attr]
-        r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text
+        r"\[([\d,]+)\](?:<=\[([\d,]+)\])?(?:T\(([\d,]+)\))?", text
     ).groups()
-    numbers = np.arange(math.prod(_ints(dims))).reshape(_ints(dims))
+    sizes = _ints(dims or shape)
+    numbers = np.arange(math.prod(sizes)).reshape(sizes)
     if order:
         numbers = numbers.transpose(_ints(order))
-    return numbers.reshape(_ints(shape))
+    return numbers.reshape(_ints(shape)) if dims else numbers
 
 
 def _mesh_group(axes: str, ids: str | None, used: str) -> list[int]:
-    """The first group over some axes of a mesh: `'a'=2,'b'=4`, used `'a'` or `'b':(2)2`."""
+    """The first group over some axes of a mesh: `'a'=2,'b'=4`, used `'a'` or `'b':(2)2`.
+
+    The devices of the mesh are numbered in order, or in that of `ids`.
+    """
     sizes = {name: int(size) for name, size in re.findall(r"'([^']*)'=(\d+)", axes)}
-    numbers = np.arange(math.prod(sizes.values())) if not ids else _iota(ids).reshape(-1)
+    numbers = np.arange(math.prod(sizes.values())) if ids is None else np.ravel(_iota(ids))
     grid = numbers.reshape(tuple(sizes.values()))
     index: list[slice | int] = [0] * len(sizes)
     for name, before, part in re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", used):

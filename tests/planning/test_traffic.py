@@ -18,11 +18,14 @@ WITHIN = [
     "replica_groups={{0,1,2,3},{4,5,6,7}}",
     "replica_groups=[2,4]<=[8]",
     "replica_groups=mesh['slice'=2,'data'=4] {'data'}",
+    "replica_groups=mesh['data'=4,'slice'=2], device_ids=([2,4]T(1,0)) {'data'}",
+    "replica_groups=mesh['data'=4,'slice'=2] device_ids=([4,2]<=[2,4]T(1,0)) {'data'}",
 ]
 ACROSS = [
     "replica_groups={{0,4},{1,5},{2,6},{3,7}}",
     "replica_groups=[4,2]<=[2,4]T(1,0)",
     "replica_groups=mesh['slice'=2,'data'=4] {'slice'}, use_global_device_ids=true",
+    "replica_groups=mesh['x'=1,'data'=4,'slice'=2], device_ids=([2,4]T(1,0)) {'slice'}, dims={0}",
 ]
 ALL = [
     "replica_groups={{0,1,2,3,4,5,6,7}}",
@@ -48,6 +51,11 @@ def test_groups_across_slices(groups):
 def test_a_group_of_all_reduces_within_slices_first(groups):
     found = cost(groups)
     assert (found.ici_bytes, found.dcn_bytes) == (2 * 800 * 3 / 4, 800 / 4)
+
+
+def test_groups_that_are_written_in_another_way_are_not_taken_for_all():
+    with pytest.raises(ValueError, match="not known here: <0,1>"):
+        cost("replica_groups=<0,1>")
 
 
 def test_half_of_a_mesh_axis():
