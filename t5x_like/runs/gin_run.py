@@ -37,9 +37,9 @@ def load(
     sizes = starting_model.follow(dataclasses.replace(plain, init_from=start))
     if start is None or not start.model:
         sizes += table_rows.follow(plain)
-    if sizes:
-        notes += sizes
-        built = build()
+    notes += sizes
+    # Again: sizes may be others, and whoever read another configuration has parsed this one anew.
+    built = build()
     # The copy reads the settings of what a run calls later; objectives by name read those of all.
     copy: Run = gin_config.without_gin(built)
     notes += unread_settings.check(built, gin_config.given_settings())

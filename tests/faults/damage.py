@@ -20,6 +20,7 @@ from tiny_run import Tiny, assert_same_state, finish, losses
 from t5x_like.core import exit_status
 
 HOW = ("flipped", "cut", "deleted")
+AS_WITHOUT = "exactly as without the damage"
 OF_A_KIND = 2
 """How many files whose names differ in numbers alone are damaged: the newest."""
 
@@ -35,6 +36,8 @@ def run(cases: Cases) -> None:
         stopped = ("--kill_at=20", f"--signal={int(signal.SIGTERM)}")
         half = tiny.start(command(folder, "half", RUNS["bert"]), driver=stopped)
         finish(half, status=exit_status.SAVED)
+        _copy(folder)
+        assert _goes_on(tiny, folder) == AS_WITHOUT
         return "undisturbed"
 
     cases.run("undisturbed", undisturbed)
@@ -57,9 +60,7 @@ def _newest(folder: Path) -> list[Path]:
 
 
 def _damaged(tiny: Tiny, folder: Path, name: Path, how: str) -> str:
-    for part in ("", "-cache"):
-        shutil.rmtree(folder / f"tried{part}", ignore_errors=True)
-        shutil.copytree(folder / f"half{part}", folder / f"tried{part}")
+    _copy(folder)
     path = folder / str(name).replace("half", "tried", 1)
     content = bytearray(path.read_bytes())
     if how == "deleted":
@@ -70,14 +71,26 @@ def _damaged(tiny: Tiny, folder: Path, name: Path, how: str) -> str:
         place = random.Random(str(name)).randrange(len(content))
         content[place] ^= 1 << random.Random(how).randrange(8)
         path.write_bytes(content)
+    return _goes_on(tiny, folder)
+
+
+def _copy(folder: Path) -> None:
+    for part in ("", "-cache"):
+        shutil.rmtree(folder / f"tried{part}", ignore_errors=True)
+        shutil.copytree(folder / f"half{part}", folder / f"tried{part}")
+
+
+def _goes_on(tiny: Tiny, folder: Path) -> str:
     process = tiny.start(command(folder, "tried", RUNS["bert"]))
     _, err = process.communicate(timeout=300)
     if process.returncode == 0:
         assert_same_state(folder / "tried", folder / "straight")
         one, other = losses(folder / "tried"), losses(folder / "straight")
         assert {step: other[step] for step in one} == one
-        return "exactly as without the damage"
+        return AS_WITHOUT
     assert process.returncode == 1, f"{process.returncode}: {err[-2000:]}"
     assert "Traceback" not in err, err[-2000:]
-    assert err.splitlines()[-1].startswith("error: "), err[-2000:]
+    said = err.splitlines()[-1]
+    assert said.startswith("error: "), err[-2000:]
+    assert str(folder / "tried") in said, err[-2000:]
     return "refused with a sentence"
