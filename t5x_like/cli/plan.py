@@ -101,7 +101,7 @@ def _best(found: Sequence[Found]) -> Iterator[str]:
         if time is not None and (value := phase.mfu(time.most)) is not None:
             mfu = f"{value:.1%}"
         flags = " ".join(_flag(name, value) for name, value in one.settings.items())
-        step = "" if time is None else f"{_ms(time.compute)} to {_ms(time.most)} ms"
+        step = "" if time is None else f"{_ms(time.least)} to {_ms(time.most)} ms"
         rows.append((_size(phase.hbm_needed), step, mfu, flags))
     yield aligned(rows, right={0, 1, 2})
     yield "Figures of the phase that needs most memory; MFU if no collective runs beside the rest."
@@ -181,9 +181,11 @@ def _phase_json(phase: PhasePlan) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if (time := phase.time) is not None:
         more = {
-            "mfu": {"most": phase.mfu(time.compute), "least": phase.mfu(time.most)},
+            "seconds": {"least": time.least, "most": time.most},
+            "overlap": time.overlap,
+            "mfu": {"most": phase.mfu(time.least), "least": phase.mfu(time.most)},
             "tokens_per_second": {
-                "most": phase.tokens / time.compute,
+                "most": phase.tokens / time.least,
                 "least": phase.tokens / time.most,
             },
         }
@@ -236,7 +238,8 @@ def _phase_rows(phase: PhasePlan, found: Plan) -> Iterator[tuple[str, str]]:
 def _time_rows(phase: PhasePlan, time: StepTime) -> Iterator[tuple[str, str]]:
     yield (
         "step",
-        f"{_ms(time.compute)} ms if collectives run beside it, {_ms(time.most)} if none does",
+        f"{_ms(time.least)} ms if collectives run beside it where they can, {_ms(time.most)} if "
+        "none does",
     )
     for kind, seconds in time.cycles.items():
         yield f"  {kind}", f"{_ms(seconds)} ms"
@@ -244,14 +247,16 @@ def _time_rows(phase: PhasePlan, time: StepTime) -> Iterator[tuple[str, str]]:
     for one in time.kernels:
         how = "its bundles, without stalls" if one.source == "bundles" else "its bytes and FLOPs"
         yield f"  kernel {one.name}", f"{_ms(one.seconds)} ms in {one.calls:,.0f} calls, by {how}"
-    yield "  collectives in a slice", f"{_ms(time.ici)} ms, not part of the first figure"
+    yield "  collectives in a slice", f"{_ms(time.ici)} ms"
     if time.dcn:
-        yield "  between slices", f"{_ms(time.dcn)} ms, not part of the first figure"
-    if (mfu := phase.mfu(time.compute)) is not None:
+        yield "  between slices", f"{_ms(time.dcn)} ms"
+    if time.network:
+        yield "  of both can overlap", f"{time.overlap:.0%}: the rest is part of both figures"
+    if (mfu := phase.mfu(time.least)) is not None:
         yield "MFU", f"{mfu:.1%} to {phase.mfu(time.most):.1%}"
     yield (
         "tokens",
-        f"{phase.tokens / time.compute:,.0f} to {phase.tokens / time.most:,.0f} a second",
+        f"{phase.tokens / time.least:,.0f} to {phase.tokens / time.most:,.0f} a second",
     )
 
 

@@ -49,7 +49,8 @@ class Chip:
       hbm_bytes: memory that XLA's compiler leaves to a program, of the published 32, 16, 95, 32 GB.
       hbm_bandwidth: bytes a second between memory and cores.
       vmem_bytes: of the memory beside the cores, what a kernel may take.
-      ici_bandwidth: bytes a second that it sends to its neighbours, over all its links.
+      ici_bandwidth: bytes a second that it sends to its neighbours, over all its links, two for
+        each axis of a slice. `sent_within` says what is left of it in small slices.
       dcn_bandwidth: bytes a second that it sends to other slices: its share of the pod's network.
         That of v4 is not published: here it is v5p's.
       clock: cycles a second. Not all are published: these make a matrix product that fills the
@@ -81,8 +82,23 @@ class Chip:
     def has(self, shape: Shape) -> bool:
         """Whether there are slices of this shape."""
         large = len(shape) == 3 and all(size % 4 == 0 for size in shape) and max(shape) <= 24
-        cubes = len(next(iter(self.slices.values()))) == 3
-        return shape in self.slices.values() or (large and cubes and math.prod(shape) <= 8960)
+        return shape in self.slices.values() or (large and self._cubes and math.prod(shape) <= 8960)
+
+    def sent_within(self, shape: Shape) -> float:
+        """Bytes a second that the chip with the fewest links sends to neighbours in a slice.
+
+        An axis has two links where its ends are joined: on v5e and v6e if it is as long as a pod's
+        side of 16, on v4 and v5p if the slice is made of whole cubes of 4 x 4 x 4. Elsewhere the
+        chip at its end has one (cloud.google.com/tpu/docs, the page of each TPU).
+        """
+        whole = all(size % 4 == 0 for size in shape)
+        links = [(2 if (whole if self._cubes else size == 16) else 1) for size in shape if size > 1]
+        return self.ici_bandwidth * sum(links) / (2 * len(shape))
+
+    @property
+    def _cubes(self) -> bool:
+        """Whether slices have three axes."""
+        return len(next(iter(self.slices.values()))) == 3
 
 
 CHIPS: Mapping[str, Chip] = {

@@ -49,6 +49,10 @@ states are also split over its axes between steps, wherever a dimension allows (
 _LEAST_STORED_IN_PARTS = 2**16
 """Elements. Gathering a smaller array costs more than keeping it whole saves."""
 
+_TILE_ROWS = 16
+"""Rows of a tile of 16-bit numbers on TPUs, and the chips over which any usual matrix has so many.
+Parts with fewer are gathered by all-reduces of mostly zeros."""
+
 _ACTIVE: contextvars.ContextVar[Layout | None] = contextvars.ContextVar("layout", default=None)
 
 
@@ -111,20 +115,35 @@ class Layout:
 
         Each device then updates its share (ZeRO, Rajbhandari et al., 2020, section 5.1). The first
         dimension that divides is split; "layers" is not, so that each layer's gradient can be
-        reduced by itself.
+        reduced by itself. On TPUs outer axes are left out where parts would not fill a tile.
         """
         spec = self.spec(axes, shape)
         layers = len(shape) - len(axes)
         taken = {axis for entry in spec for axis in _names(entry)}
-        more = tuple(axis for axis in self.mesh_axes("stored") if axis not in taken)
-        parts = self._parts(more)
-        if parts > 1 and math.prod(shape) >= _LEAST_STORED_IN_PARTS:
-            for d, (entry, size) in enumerate(zip(spec, shape, strict=True)):
-                if d >= layers and size % (parts * self._parts(_names(entry))) == 0:
-                    split = (*_names(entry), *more)
-                    one = split[0] if len(split) == 1 else split
-                    return NamedSharding(self.mesh, PartitionSpec(*spec[:d], one, *spec[d + 1 :]))
+        more = tuple(
+            axis
+            for axis in self.mesh_axes("stored")
+            if axis not in taken and self.mesh.shape[axis] > 1
+        )
+        if math.prod(shape) < _LEAST_STORED_IN_PARTS:
+            more = ()
+        least = self._parts(more[-1:])
+        for d, (entry, size) in enumerate(zip(spec, shape, strict=True)):
+            rows = size // self._parts(_names(entry))
+            if least > 1 and d >= layers and rows % least == 0:
+                split = (*_names(entry), *self._fitting(more, rows))
+                one = split[0] if len(split) == 1 else split
+                return NamedSharding(self.mesh, PartitionSpec(*spec[:d], one, *spec[d + 1 :]))
         return NamedSharding(self.mesh, spec)
+
+    def _fitting(self, axes: tuple[str, ...], rows: int) -> tuple[str, ...]:
+        """The most of the inner axes over which so many rows divide, into whole tiles on TPUs."""
+        least = _TILE_ROWS if self.platform == "tpu" else 1
+        for n in range(len(axes) - 1):
+            parts = self._parts(axes[n:])
+            if rows % parts == 0 and rows // parts >= least:
+                return axes[n:]
+        return axes[-1:]
 
     @property
     def replicated(self) -> NamedSharding:
@@ -202,7 +221,8 @@ def make_layout(
 
     Args:
       mesh: size of each mesh axis, named as in `MESH_AXES`, in any order. Without `replica`, this
-        axis runs between slices if there are several.
+        axis runs between slices if there are several, and on TPUs takes what a `data` of size -1
+        has above 16: parameters are then stored in parts that fill a tile.
       rules: logical axis -> mesh axes, replacing single entries of `DEFAULT_RULES`.
       devices: those of `core.devices` by default.
 
@@ -211,10 +231,14 @@ def make_layout(
     """
     devices = list(all_devices() if devices is None else devices)
     slices = len({getattr(device, "slice_index", 0) for device in devices})
-    if slices > 1 and "replica" not in mesh:
-        mesh = {"replica": slices, **(mesh or {"data": -1})}
+    asked = mesh or {"data": -1}
+    mesh = {"replica": slices, **asked} if slices > 1 and "replica" not in asked else asked
     sizes = _mesh_sizes(mesh, len(devices))
     merged = {**DEFAULT_RULES, **{k: _as_axes(v) for k, v in (rules or {}).items()}}
+    if asked.get("data", -1) == -1 and "replica" not in asked and devices[0].platform == "tpu":
+        sizes = _in_two_parts(sizes)
+        if slices == 1 and "stored" not in (rules or {}):
+            merged["stored"] = ("replica", "data")
     for name, rule in merged.items():
         for axis in (rule,) if isinstance(rule, str) else (rule or ()):
             if axis not in MESH_AXES:
@@ -357,7 +381,7 @@ def _mesh_sizes(mesh: Mapping[str, int], num_devices: int) -> dict[str, int]:
             raise ValueError(f"Unknown mesh axis {name!r}" + nearest(name, MESH_AXES, of="axes"))
         if size != -1 and size < 1:
             raise ValueError(f"Mesh axis {name!r} has size {size}: give 1 or more, or -1 once.")
-    sizes = {name: mesh[name] for name in MESH_AXES if name in mesh} or {"data": -1}
+    sizes = {name: mesh[name] for name in MESH_AXES if name in mesh}
     free = [name for name, size in sizes.items() if size == -1]
     fixed = math.prod(size for size in sizes.values() if size != -1)
     if len(free) == 1 and num_devices % fixed == 0:
@@ -368,6 +392,15 @@ def _mesh_sizes(mesh: Mapping[str, int], num_devices: int) -> dict[str, int]:
             f"{num_devices}. Change a size, or give one of them as -1 to take the rest."
         )
     return sizes
+
+
+def _in_two_parts(sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes, where `replica` has what `data` has above the rows of a tile."""
+    more, rest = divmod(sizes.get("data", 1), _TILE_ROWS)
+    if more <= 1 or rest:
+        return dict(sizes)
+    two = {**sizes, "replica": sizes.get("replica", 1) * more, "data": _TILE_ROWS}
+    return {name: two[name] for name in MESH_AXES if name in two}
 
 
 def _device_grid(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> np.ndarray:

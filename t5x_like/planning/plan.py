@@ -7,6 +7,7 @@ measured.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 from t5x_like.planning.compilation import Compiled, Request, compile_step
@@ -23,13 +24,14 @@ class StepTime:
     """The modelled time of a step, in seconds.
 
     Attributes:
-      compute: a walk over the program, kernels included, without collectives: the time of the step
-        if all collectives run beside it.
+      compute: a walk over the program, kernels included, without collectives.
       cycles: {kind of instruction: seconds} of that.
       uncosted: the part of `compute` that is bytes at the memory's bandwidth.
       kernels: the parts of `compute` that Pallas kernels take.
       ici: sending all bytes of the collectives within slices, if nothing else ran.
       dcn: sending all bytes of the collectives between slices, if nothing else ran.
+      blocking: the part of `ici` and `dcn` of collectives that nothing can run beside, because the
+        compiler has not made them asynchronous.
     """
 
     compute: float
@@ -38,11 +40,27 @@ class StepTime:
     kernels: Sequence[KernelTime]
     ici: float
     dcn: float
+    blocking: float
+
+    @property
+    def network(self) -> float:
+        """The time of all collectives, if nothing else ran."""
+        return self.ici + self.dcn
+
+    @property
+    def overlap(self) -> float:
+        """The share of the network's time that can pass beside computation; 1 without any."""
+        return 1 - self.blocking / self.network if self.network else 1.0
+
+    @property
+    def least(self) -> float:
+        """The time of the step if all asynchronous collectives run beside it."""
+        return self.compute + self.blocking
 
     @property
     def most(self) -> float:
         """The time of the step if no collective runs beside it."""
-        return self.compute + self.ici + self.dcn
+        return self.compute + self.network
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,8 +79,8 @@ class PhasePlan:
       fits: the compiler's verdict.
       hbm_needed: bytes on a device.
       hbm_available: bytes that the compiler has on a device, if the step does not fit.
-      hbm_parts: bytes on a device by what they are for; what is stored for the backward pass is
-        known from the estimate, and `temporaries` are all the rest.
+      hbm_parts: bytes on a device by what they are for; `temporaries` live within a step alone:
+        what is stored for the backward pass, gathered parameters, gradients.
       hbm_estimated: bytes on a device by arithmetic alone (`estimate`).
       traffic: {kind: collectives of a step}; None if the step does not fit.
       time: None if the step does not fit or its code was not generated.
@@ -114,7 +132,7 @@ class Plan:
         return all(phase.fits for phase in self.phases)
 
     def days(self) -> tuple[float, float] | None:
-        """Days of the run: if all collectives run beside the rest, and if none does.
+        """Days of the run: if all asynchronous collectives run beside the rest, and if none does.
 
         None if the time of a phase is unknown.
         """
@@ -122,7 +140,7 @@ class Plan:
         known = [(steps, time) for steps, time in times if time is not None]
         if len(known) < len(times):
             return None
-        least = sum(steps * time.compute for steps, time in known)
+        least = sum(steps * time.least for steps, time in known)
         return least / _DAY, sum(steps * time.most for steps, time in known) / _DAY
 
     def expenses(self, rates: Rates) -> dict[str, float]:
@@ -200,9 +218,7 @@ def _phase(compiled: Compiled, where: Topology) -> PhasePlan:
         )
     time = _time(work, where) if work is not None and compiled.final else None
     parts = {name: float(size) for name, size in known["bytes"].items() if size}
-    rest = max(0.0, compiled.needed - sum(parts.values()))
-    parts["activations"] = min(known["estimate"]["activations"], rest)
-    parts["temporaries"] = rest - parts["activations"]
+    parts["temporaries"] = max(0.0, compiled.needed - sum(parts.values()))
     return PhasePlan(
         steps=known["steps"],
         batch_size=known["batch_size"],
@@ -225,13 +241,15 @@ def _phase(compiled: Compiled, where: Topology) -> PhasePlan:
 
 def _time(work: Work, where: Topology) -> StepTime:
     chip = where.chip
-    uncosted = work.uncosted_bytes / chip.hbm_bandwidth
     kernels = kernel_times(work.kernels, where)
+    sent = functools.reduce(Traffic.__add__, work.traffic.values(), Traffic())
+    ici, dcn = where.seconds_of(sent.ici_bytes, sent.dcn_bytes)
     return StepTime(
         compute=work.seconds(chip) + sum(one.seconds for one in kernels),
         cycles={kind: cycles / chip.clock for kind, cycles in work.cycles.items()},
-        uncosted=uncosted,
+        uncosted=work.uncosted_bytes / chip.hbm_bandwidth,
         kernels=kernels,
-        ici=sum(one.ici_bytes for one in work.traffic.values()) / chip.ici_bandwidth,
-        dcn=sum(one.dcn_bytes for one in work.traffic.values()) / chip.dcn_bandwidth,
+        ici=ici,
+        dcn=dcn,
+        blocking=sum(where.seconds_of(sent.blocking_ici_bytes, sent.blocking_dcn_bytes)),
     )

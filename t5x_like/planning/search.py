@@ -19,7 +19,7 @@ from t5x_like.planning.plan import Plan
 from t5x_like.planning.topologies import Topology
 
 MESH = "partitioning.make_layout.mesh"
-MICROBATCHES = (1, 2, 4, 8, 16)
+MICROBATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 _RECOMPUTED = {"all": 0.0, "products": 0.05, "attention": 0.12, "nothing": 0.33}
 """About the share of the model's FLOPs that each remat policy computes again. It decides only which
 settings are compiled to the end."""
@@ -43,17 +43,17 @@ class Found:
     def seconds(self) -> float:
         """The modelled time of all steps, or before it is known what decides about the order."""
         total = 0.0
-        chip = self.plan.topology.chip
         for phase in self.plan.phases:
             if phase.time is not None:
                 total += phase.steps * phase.time.most
                 continue
             traffic = (phase.traffic or {}).values()
-            sent = sum(one.ici_bytes for one in traffic) / chip.ici_bandwidth
-            sent += sum(one.dcn_bytes for one in traffic) / chip.dcn_bandwidth
+            ici, dcn = self.plan.topology.seconds_of(
+                sum(one.ici_bytes for one in traffic), sum(one.dcn_bytes for one in traffic)
+            )
             again = _RECOMPUTED.get(self.settings.get("REMAT", "").strip("'"), 0.0)
             products = (phase.flops or 0.0) * (1 + again) / phase.peak_flops / _USUAL_MFU
-            total += phase.steps * (products + sent)
+            total += phase.steps * (products + ici + dcn)
         return total
 
 

@@ -43,6 +43,11 @@ class Topology:
         """The name of one slice, such as `v5e:4x4`."""
         return f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
 
+    def seconds_of(self, ici_bytes: float, dcn_bytes: float) -> tuple[float, float]:
+        """The time to send bytes within slices and between them, if nothing else ran."""
+        within = ici_bytes / self.chip.sent_within(self.shape) if ici_bytes else 0.0
+        return within, dcn_bytes / self.chip.dcn_bandwidth
+
     def __str__(self) -> str:
         return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
 

@@ -32,12 +32,17 @@ class Traffic:
         after an all-gather.
       ici_bytes: what a device sends to others of its slice.
       dcn_bytes: what a device sends to other slices.
+      blocking_ici_bytes: those of `ici_bytes` that the device waits for: of collectives that are
+        not asynchronous, nothing runs beside them.
+      blocking_dcn_bytes: those of `dcn_bytes` that it waits for.
     """
 
     count: float = 0.0
     bytes: float = 0.0
     ici_bytes: float = 0.0
     dcn_bytes: float = 0.0
+    blocking_ici_bytes: float = 0.0
+    blocking_dcn_bytes: float = 0.0
 
     def __add__(self, other: Traffic) -> Traffic:
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
@@ -45,6 +50,12 @@ class Traffic:
 
     def times(self, n: float) -> Traffic:
         return Traffic(*(n * value for value in dataclasses.astuple(self)))
+
+    def blocking(self) -> Traffic:
+        """The same, of collectives that the device waits for."""
+        return dataclasses.replace(
+            self, blocking_ici_bytes=self.ici_bytes, blocking_dcn_bytes=self.dcn_bytes
+        )
 
 
 def kind_of(one: hlo.Instruction) -> str | None:

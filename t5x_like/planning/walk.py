@@ -2,7 +2,8 @@
 
 The compiler's `estimated_cycles` are added up: of a loop's body as often as it runs, of the dearest
 branch of a conditional. What has no estimate is added at the memory's bandwidth. Collectives and
-copies that run beside the rest are not part of it: `traffic` has the collectives.
+copies that run beside the rest are not part of it: `traffic` has the collectives, and says which of
+them nothing runs beside.
 """
 
 from __future__ import annotations
@@ -116,9 +117,9 @@ class _Walker:
             case "call":
                 return self._of_computation(one.called("to_apply")[0])
             case "async-start":
-                return self._of_computation(one.called("calls")[0])
+                return _beside_others(self._of_computation(one.called("calls")[0]))
         if kind_of(one) is not None:
-            return self._collective(one, there)
+            return self._collective(one, there, beside=one.opcode.endswith(("-start", "send")))
         beside = one.opcode.endswith(("-start", "-done"))  # copies ahead of their use
         if one.opcode in _FREE or beside or one.target in _NO_WORK:
             return Work()
@@ -143,15 +144,17 @@ class _Walker:
                 starts = any(other.target == "AsyncCollectiveStart" for other in there.values())
                 shared = "async_collective_fusion_config" in inner.attributes
                 if kind_of(inner) is not None and (starts or not shared):
-                    found += self._collective(inner, there)
+                    found += self._collective(inner, there, beside=True)
         return found
 
-    def _collective(self, one: hlo.Instruction, there: Mapping[str, hlo.Instruction]) -> Work:
+    def _collective(
+        self, one: hlo.Instruction, there: Mapping[str, hlo.Instruction], *, beside: bool
+    ) -> Work:
         kind = kind_of(one)
         assert kind is not None
         names = one.operands[:1] if one.opcode == "send" else one.operands
-        sent = sum(hlo.size(there[name].shape) for name in names)
-        return Work(traffic={kind: self._cost(one, sent)})
+        cost = self._cost(one, sum(hlo.size(there[name].shape) for name in names))
+        return Work(traffic={kind: cost if beside else cost.blocking()})
 
     def _moved(self, one: hlo.Instruction, there: Mapping[str, hlo.Instruction]) -> float:
         """Bytes that an instruction reads and writes in HBM."""
@@ -162,6 +165,15 @@ class _Walker:
             # They touch as much of their largest array as the others are large.
             sizes = [2 * size for size in sizes if size < max(sizes)]
         return sum(sizes)
+
+
+def _beside_others(work: Work) -> Work:
+    """What an instruction starts without waiting for it."""
+    sent = {
+        kind: dataclasses.replace(one, blocking_ici_bytes=0.0, blocking_dcn_bytes=0.0)
+        for kind, one in work.traffic.items()
+    }
+    return dataclasses.replace(work, traffic=sent)
 
 
 def _sums(a: Mapping, b: Mapping) -> dict:

@@ -166,3 +166,33 @@ def test_only_replicas_cross_slices() -> None:
     assert [{device.slice_index for device in replica.flat} for replica in grid] == [{0}, {1}]
     with pytest.raises(ValueError, match="`replica` a multiple of 2, not 1"):
         partitioning._device_grid({"data": 8}, devices)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "slices", "sizes", "parts"),
+    [
+        ({"data": -1}, 1, {"replica": 4, "data": 16}, {768: 16, 1024: 64, 776: 1}),
+        ({"data": -1}, 4, {"replica": 4, "data": 16}, {768: 16, 1024: 16}),
+        ({"data": 64}, 1, {"data": 64}, {768: 64, 1024: 64}),
+        ({"data": -1, "tensor": 4}, 1, {"data": 16, "tensor": 4}, {768: 16}),
+        ({"replica": 2, "data": -1}, 1, {"replica": 2, "data": 32}, {768: 32}),
+    ],
+)
+def test_on_tpus_parts_of_parameters_fill_a_tile(
+    mesh: dict[str, int],
+    slices: int,
+    sizes: dict[str, int],
+    parts: dict[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        partitioning, "_device_grid", lambda sizes, all: np.reshape(all, [*sizes.values()])
+    )
+    devices = [FakeDevice(i, slice_index=i * slices // 64, platform="tpu") for i in range(64)]
+    layout = make_layout(mesh, devices=devices)
+    assert dict(layout.mesh.shape) == sizes
+    assert layout.batch_shards == 64 // sizes.get("tensor", 1)
+    for rows, expected in parts.items():
+        spec = layout.stored((None, None), (rows, 1001)).spec
+        axes = () if not spec or spec[0] is None else partitioning._names(spec[0])
+        assert math.prod(sizes[axis] for axis in axes) == expected

@@ -26,7 +26,7 @@ def made_up(settings, memory_only):
     seconds = 1 + parts / 10 + (40 - GB[settings["REMAT"].strip("'")]) / 100
     seconds += "tensor" in settings[MESH]
     seconds += "SCAN_UNROLL" in settings
-    time = StepTime(compute=seconds, cycles={}, uncosted=0, kernels=(), ici=0, dcn=0)
+    time = StepTime(compute=seconds, cycles={}, uncosted=0, kernels=(), ici=0, dcn=0, blocking=0)
     phase = PhasePlan(
         steps=10,
         batch_size=8,

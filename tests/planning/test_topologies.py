@@ -63,3 +63,23 @@ def test_the_table_agrees_with_itself():
         # What the matrix units of a core multiply in a cycle: four times 128 x 128 or 256 x 256.
         products = chip.peak_flops / 2 / chip.clock / chip.cores
         assert products == pytest.approx(4 * (256 if chip.name == "v6e" else 128) ** 2, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "links"),
+    [
+        ("v5e:1x1", 0),
+        ("v5e:2x2", 2),
+        ("v5e:4x4", 2),  # the chip at a corner
+        ("v5e:8x16", 3),  # the ends of the long axis are joined
+        ("v5e:16x16", 4),
+        ("v5p:2x2x1", 2),
+        ("v5p:2x4x4", 3),
+        ("v5p:4x4x4", 6),
+    ],
+)
+def test_a_small_slice_sends_over_fewer_links(name, links):
+    where = topology(name)
+    whole = where.chip.ici_bandwidth
+    assert where.chip.sent_within(where.shape) == whole * links / (2 * len(where.shape))
+    assert where.seconds_of(0, 0) == (0, 0)

@@ -151,6 +151,16 @@ def test_asynchronous_collectives_count_once():
     assert traffic["all-gather"].ici_bytes == 3 * 4 * 8 * 2
     assert traffic["all-reduce"].bytes == 32  # of its operand: the result may name it twice
     assert traffic["all-reduce"].ici_bytes == 32
+    assert not any(one.blocking_ici_bytes for one in traffic.values())
+
+
+def test_the_device_waits_for_collectives_that_are_not_asynchronous():
+    waiting = ASYNC.replace(
+        "%d = f32[8]{0} all-reduce-done(%r)",
+        "%d = f32[8]{0} all-reduce(%y), replica_groups={{0,1,2,3}}, to_apply=%add",
+    )
+    sent = walk(waiting).traffic["all-reduce"]
+    assert (sent.ici_bytes, sent.blocking_ici_bytes) == (32 + 48, 48)
 
 
 KERNEL = """HloModule m
