@@ -142,11 +142,14 @@ class Embedding(nnx.Module):
 
 
 class Logits(nnx.Module):
-    """A separate (untied) output matrix."""
+    """A separate (untied) output matrix, whose gradient TPUs keep and send in 16 bits.
+
+    That of a tied table is not: it is a sum with the embedding's, which is in float32.
+    """
 
     def __init__(self, d_model: int, vocab_size: int, *, init: Init, rngs: nnx.Rngs) -> None:
         self.kernel = above(param(init, (d_model, vocab_size), axes=("embed", "vocab"), rngs=rngs))
 
     def token_scores(self, x_BLD: jax.Array) -> TokenScores:
         """Products with every column, in float32."""
-        return TokenScores(x_BLD.astype(jnp.float32), self.kernel[...].T)
+        return TokenScores(x_BLD.astype(jnp.float32), self.kernel[...].T, narrow=True)

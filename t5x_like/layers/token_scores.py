@@ -5,6 +5,8 @@ Suffixes: B batch, L length, D width of a state, V vocabulary, N blocks of C tok
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from typing import NamedTuple
 
@@ -13,7 +15,7 @@ import jax.numpy as jnp
 
 from t5x_like.core.device_memory import usable_bytes
 from t5x_like.core.partitioning import active_layout, constrain
-from t5x_like.layers.product import product
+from t5x_like.layers.product import narrowed, product
 from t5x_like.layers.vectors import plus_vector
 
 _WHOLE = 0.2
@@ -36,22 +38,31 @@ class Reductions(NamedTuple):
     sum: jax.Array
 
 
-class TokenScores(NamedTuple):
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["x", "table", "bias"],
+    meta_fields=["narrow"],
+)
+@dataclasses.dataclass(frozen=True)
+class TokenScores:
     """States, and what they are multiplied with: logits that need not exist.
 
     Attributes:
       x: float32 [B, L, D].
       table: float32 [V, D].
       bias: float32 [V], or None.
+      narrow: whether the gradient of the table is made of 16-bit operands on TPUs (`narrowed`).
     """
 
     x: jax.Array
     table: jax.Array
     bias: jax.Array | None = None
+    narrow: bool = False
 
     def logits(self) -> jax.Array:
         """Float32 [B, L, V]."""
-        logits_BLV = constrain(product(self.x, self.table.T), "batch", "length", "vocab")
+        logits_BLV = product(self.x, self.table.T, None, self.narrow)
+        logits_BLV = constrain(logits_BLV, "batch", "length", "vocab")
         return logits_BLV if self.bias is None else plus_vector(logits_BLV, self.bias)
 
     def reductions(self, targets_BL: jax.Array) -> Reductions:
@@ -68,7 +79,7 @@ class TokenScores(NamedTuple):
             table=jnp.pad(self.table, ((0, missing), (0, 0))).reshape(number, size, -1),
             bias=jnp.pad(bias_V, (0, missing), constant_values=_MISSING).reshape(number, size),
         )
-        return _blocked(self.x, blocks, targets_BL)
+        return _blocked(self.x, blocks, targets_BL, self.narrow)
 
     def _blocks(self) -> int:
         """The number of blocks; 1 where the logits are small, split already, or on a CPU."""
@@ -138,8 +149,8 @@ class _Block(NamedTuple):
         return x_BLD @ self.table.T + self.bias
 
 
-@jax.custom_vjp
-def _blocked(x_BLD: jax.Array, blocks: _Block, targets_BL: jax.Array) -> Reductions:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _blocked(x_BLD: jax.Array, blocks: _Block, targets_BL: jax.Array, narrow: bool) -> Reductions:
     """The reductions of all blocks [N, ...], one after another; logits are computed again in the
     backward pass.
 
@@ -165,12 +176,14 @@ def _blocked(x_BLD: jax.Array, blocks: _Block, targets_BL: jax.Array) -> Reducti
     return jax.lax.scan(add, Reductions(least_BL, zeros_BL, least_BL, zeros_BL), blocks)[0]
 
 
-def _blocked_forward(x_BLD: jax.Array, blocks: _Block, targets_BL: jax.Array) -> tuple:
-    found = _blocked(x_BLD, blocks, targets_BL)
+def _blocked_forward(
+    x_BLD: jax.Array, blocks: _Block, targets_BL: jax.Array, narrow: bool
+) -> tuple:
+    found = _blocked(x_BLD, blocks, targets_BL, narrow)
     return found, (x_BLD, blocks, targets_BL, found.log_z)
 
 
-def _blocked_backward(saved: tuple, g: Reductions) -> tuple[jax.Array, _Block, None]:
+def _blocked_backward(narrow: bool, saved: tuple, g: Reductions) -> tuple[jax.Array, _Block, None]:
     x_BLD, blocks, targets_BL, log_z_BL = saved
 
     def add(dx_BLD: jax.Array, block: _Block) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -178,11 +191,12 @@ def _blocked_backward(saved: tuple, g: Reductions) -> tuple[jax.Array, _Block, N
             block.logits(x_BLD), targets_BL - block.first, log_z_BL, g.log_z, g.target
         )
         dlogits_BLC += jnp.where(block.bias > _MISSING, g.sum[..., None], 0.0)
-        dtable_CD = jnp.tensordot(dlogits_BLC, x_BLD, ((0, 1), (0, 1)))
+        operands = narrowed(dlogits_BLC, x_BLD, narrow=narrow)
+        dtable_CD = jnp.tensordot(*operands, ((0, 1), (0, 1)))
         return dx_BLD + dlogits_BLC @ block.table, (dtable_CD, dlogits_BLC.sum(axis=(0, 1)))
 
     dx_BLD, (dtable_NCD, dbias_NC) = jax.lax.scan(add, jnp.zeros_like(x_BLD), blocks)
-    dblocks = _Block(None, dtable_NCD, dbias_NC)  # type: ignore[arg-type]
+    dblocks = _Block(None, dtable_NCD.astype(blocks.table.dtype), dbias_NC)  # type: ignore[arg-type]
     return dx_BLD, dblocks, None
 
 
