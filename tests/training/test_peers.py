@@ -31,6 +31,10 @@ print("joined", flush=True)
 order = sys.stdin.readline().split(maxsplit=1)
 if order == ["leave"]:
     peers.leave()
+elif order == ["linger"]:
+    peers.leave()
+    print("lingers", flush=True)
+    sys.stdin.readline()
 elif order:
     peers.fail(order[1].strip(), int(order[0]))
     sys.exit(int(order[0]))
@@ -130,7 +134,23 @@ def test_all_leave_without_a_word(start: Start) -> None:
     joined(*members)
     for n in (0, 2, 1):
         order(members[n], "leave")
-        assert ends(members[n], 0) == ""
+    for one in members:
+        assert ends(one, 0) == ""
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_who_has_left_ends_where_process_0_ends_before_it(start: Start, left: bool) -> None:
+    """As where JAX waits for process 0 to shut down, and process 0 is killed."""
+    members = [start(n, of=2) for n in range(2)]
+    joined(*members)
+    order(members[1], "linger")
+    assert members[1].stdout.readline() == "lingers\n"
+    if left:
+        order(members[0], "linger")
+        assert members[0].stdout.readline() == "lingers\n"
+    members[0].send_signal(signal.SIGKILL)
+    text = ends(members[1], exit_status.DONE if left else exit_status.LOST)
+    assert ("process 0" in text) == (not left)
 
 
 @pytest.mark.parametrize("lost", [0, 1])

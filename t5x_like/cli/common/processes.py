@@ -67,6 +67,7 @@ def joined(args: argparse.Namespace) -> Iterator[None]:
         return
     import jax
 
+    from t5x_like.core import whole_files
     from t5x_like.training.hosts import joining
 
     peers = joining.join(
@@ -81,7 +82,7 @@ def joined(args: argparse.Namespace) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, jax.errors.JaxRuntimeError):
+        if any(isinstance(one, jax.errors.JaxRuntimeError) for one in whole_files.chain(error)):
             peers.follow(_FOLLOW_SECONDS)
         with contextlib.suppress(OSError):  # nobody may read it any more
             errors.show(error)

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 from t5x_like.core import exit_status
 
@@ -222,6 +222,7 @@ class Peers:
         """Other processes: finds process 0, and listens to it until it ends."""
         reader, self._first = await self._reached()
         self._beating = self._loop.create_task(self._beat())
+        first_left = False
         while True:
             reason = ""
             try:
@@ -234,16 +235,19 @@ class Peers:
                 message, reason = {}, "its connection broke"
             if message.get("complete"):
                 self._complete.set()
-            if message.get("left"):
-                return
+            first_left = first_left or bool(message.get("left"))
             if "ended" in message:
                 self._told.set()
                 text, status = str(message["ended"]), int(message["status"])
                 own = status not in (exit_status.LOST, exit_status.MISSING)
                 await self._end(text, status, after=_OWN_ERROR_SECONDS if own else 0)
             if reason:
-                if self._left or self._failing:
+                if self._failing:
                     return
+                if first_left:
+                    await asyncio.sleep(_OWN_ERROR_SECONDS)
+                    if self._left:  # all work is done, but JAX still waits for process 0
+                        self._exit(exit_status.DONE)
                 text = f"process 0 ({self._host}) is lost: {reason}. {_RESUMES}"
                 await self._end(text, exit_status.LOST)
 
@@ -337,8 +341,13 @@ class Peers:
         if self._failing:
             return
         _say(f"error: {text}")
-        sys.stderr.flush()
-        sys.stdout.flush()
+        self._exit(status)
+
+    def _exit(self, status: int) -> NoReturn:
+        """Ends this process at once: its usual end would wait for the others."""
+        with contextlib.suppress(OSError):  # nobody may read it any more
+            sys.stderr.flush()
+            sys.stdout.flush()
         os._exit(status)
 
     def _named(self, n: int, what: str = "") -> str:
