@@ -41,8 +41,8 @@ INTEROP = [
 ]
 LINUX = "sys_platform == 'linux' and platform_machine == 'x86_64'"
 """The platform for which alone some packages have wheels."""
-# The compiler of `t5x_like plan`. jax[tpu] has it too.
-PLAN = [f"libtpu>=0.0.42.1,<0.1; {LINUX}"]
+# The compiler of `t5x_like plan`, libtpu, in the release that JAX asks for.
+PLAN = [f"jax[tpu]>=0.10.2,<0.13; {LINUX}"]
 # Not in "all": it asks for other releases of protobuf and pyarrow than TensorFlow alone.
 BEAM = ["apache-beam>=2.77,<2.78"]
 DATAFLOW = ["apache-beam[gcp]>=2.77,<2.78"]

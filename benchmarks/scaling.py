@@ -86,7 +86,8 @@ def compiled(recipe: str, rows: int, chips: int, slices: int) -> dict[str, Any]:
             kind: {"ici": round(one.ici_bytes / 1e9, 3), "dcn": round(one.dcn_bytes / 1e9, 3)}
             for kind, one in (phase.traffic or {}).items()
         },
-        "mfu_most": phase.mfu(phase.time.compute),
+        "overlap": round(phase.time.overlap, 3),
+        "mfu_most": phase.mfu(phase.time.least),
         "mfu_least": phase.mfu(phase.time.most),
     }
 

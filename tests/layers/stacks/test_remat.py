@@ -17,6 +17,8 @@ from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.stacks import remat
 from t5x_like.models import bert, t5
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = {
     "bert": functools.partial(
         bert.Config, vocab_size=32, d_model=32, d_ff=64, num_heads=2, num_layers=3
