@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from t5x_like.core.partitioning import Layout, map_parameters, optimizer_shardings
+from t5x_like.core.partitioning import Layout, map_parameters
+from t5x_like.training.optimization.optimizer_shardings import optimizer_shardings
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Carry
