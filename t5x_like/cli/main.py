@@ -11,6 +11,7 @@ import sys
 from t5x_like import __version__
 from t5x_like.cli.common import errors, host_memory
 from t5x_like.cli.common.lasting_output import lasting_output
+from t5x_like.core.spelling import nearest
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
@@ -33,6 +34,17 @@ COMMANDS = {
 }
 MAKING_FILES = ("train", "vocab", "cache", "import", "export")
 """Commands that write files: they go on when nobody reads their output any more."""
+OTHER_NAMES = {
+    "pretrain": "train",
+    "evaluate": "eval",
+    "infer": "predict",
+    "generate": "predict",
+    "convert": "import",
+    "tokenize": "cache",
+    "models": "inspect",
+    "tasks": "objectives",
+}
+"""What commands are called elsewhere."""
 MODULES = {"import": "import_weights"}
 """Commands whose module has another name, because theirs is a keyword of Python."""
 
@@ -62,12 +74,26 @@ def main(argv: list[str] | None = None) -> int:
       The exit status, one of `core.exit_status`; 1 if an error was printed.
     """
     argv = sys.argv[1:] if argv is None else argv
+    if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
+        parser().error(f"no command {argv[0]!r}{_meant(argv[0])}")
     command = parser().parse_args(argv[:1] or ["--help"]).command
     if command in ("train", "eval"):
         host_memory.keep_freed()
     lasting = lasting_output if command in MAKING_FILES else contextlib.nullcontext
     with lasting():
         return _run(command, argv[1:])
+
+
+def _meant(name: str) -> str:
+    """Advice for the name of a command that there is not."""
+    if name in ("finetune", "fine-tune", "tune"):
+        return (
+            ": labels are learned in Python for now (docs/models.md, Tasks); text to text is a "
+            "task, or a file with inputs and targets: `train --corpus pairs.tsv`"
+        )
+    if name in OTHER_NAMES:
+        return f": it is `t5x_like {OTHER_NAMES[name]}` here"
+    return nearest(name, COMMANDS, of="commands")
 
 
 def _run(command: str, argv: list[str]) -> int:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   t5x_like recipes
-      all recipes: parameters, steps x rows x tokens of a row, tokens, source
+      all recipes: parameters, steps x rows x tokens of a row, tokens
+  t5x_like recipes bert --sources
+      those with bert in their names, and the papers that they are from
   t5x_like recipes albert_base_v1
       one recipe in full: its file, phases, objective and optimizer
   t5x_like train --recipe bert-mini
@@ -23,6 +25,7 @@ examples:
 
 docs/recipes.md says more.
 """
+_SMALL = "-mini"
 _SETTINGS = ("MODEL_DIR", "GRADIENT_CLIP", "DTYPE", "MIXTURE_OR_TASK_NAME")
 
 
@@ -44,7 +47,7 @@ class Stretch:
         return self.steps * self.rows * self.length
 
     def __str__(self) -> str:
-        return f"{self.steps:,} x {self.rows:,} x {self.length:,}"
+        return f"{_rounded(self.steps)} x {self.rows:,} x {self.length:,}"
 
 
 def main(argv: list[str]) -> int:
@@ -56,18 +59,24 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the recipe to explain")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="the recipe to explain, or a part of several names"
+    )
+    parser.add_argument("--sources", action="store_true", help="list the papers too")
     parser.add_argument("--names", action="store_true", help="print the names alone")
     args = parser.parse_args(argv)
 
     from t5x_like.config import gin_files
 
     files = gin_files.published_recipes()
-    if args.name:
-        gin_files.find_recipe(args.name)
+    if args.name in files:
         print("\n".join(_explained(files[args.name])))
         return 0
-    print("\n".join(files) if args.names else _listing(files))
+    if args.name is not None:
+        files = {name: one for name, one in files.items() if args.name in name}
+        if not files:
+            gin_files.find_recipe(args.name)  # names the nearest
+    print("\n".join(files) if args.names else _listing(files, sources=args.sources))
     return 0
 
 
@@ -88,33 +97,48 @@ def stretches() -> list[Stretch]:
     return found
 
 
-def _listing(files: Mapping[str, GinFile]) -> str:
-    """The table of the recipes."""
+def _listing(files: Mapping[str, GinFile], *, sources: bool) -> str:
+    """Tables of the published runs and of their small twins; without sources 80 columns wide."""
+    small = {name: file for name, file in files.items() if name.endswith(_SMALL)}
+    published = {name: file for name, file in files.items() if name not in small}
+    parts = [_table(one, sources=sources) for one in (published, small) if one]
+    return "\n\n".join(parts)
+
+
+def _table(files: Mapping[str, GinFile], *, sources: bool) -> str:
     from t5x_like.config import gin_config
     from t5x_like.display.tables import aligned
 
-    rows = [("recipe", "parameters", "steps x rows x tokens of a row", "tokens", "source")]
+    head = ("recipe", "size", "steps x rows x tokens of a row", "tokens", "source")
+    rows = [head]
     for name, file in files.items():
         gin_config.load([str(file.path)])
         parts = stretches()
         rows.append(
             (
                 name,
-                f"{file.parameters:,}",
+                _short(file.parameters),
                 " + ".join(map(str, parts)),
                 _short(sum(part.tokens for part in parts)),
                 str(gin_config.macro("SOURCE")),
             )
         )
-    return aligned(rows, right={1, 3})
+    return aligned([row if sources else row[:-1] for row in rows], right={1, 3})
 
 
 def _short(count: int) -> str:
     """A number with three digits and a unit, such as 1.05T."""
-    for power, unit in ((12, "T"), (9, "B"), (6, "M")):
+    for power, unit in ((12, "T"), (9, "B"), (6, "M"), (3, "k")):
         if count >= 10**power:
             return f"{count / 10**power:.3g}{unit}"
     return f"{count:,}"
+
+
+def _rounded(steps: int) -> str:
+    """A number of steps, exact: 1.5M, 125k, 6,200."""
+    if steps >= 10**6 and steps % 10**5 == 0:
+        return f"{steps / 10**6:g}M"
+    return f"{steps // 1000}k" if steps % 1000 == 0 else f"{steps:,}"
 
 
 def _explained(file: GinFile) -> Iterable[str]:

@@ -11,7 +11,7 @@ _LONGEST = 200
 
 def alike(name: str, known: Iterable[str], *, at_most: int = 4) -> list[str]:
     """The `known` that are spelt like `name`, or else contain its last part; nearest first."""
-    known, name = list(known), name[:_LONGEST]
+    known, name = list(dict.fromkeys(known)), name[:_LONGEST]
     short = difflib.get_close_matches(name, known, n=at_most, cutoff=0.5)
     if not short:
         tail = name.rpartition("/")[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.core.buckets import staging
-from t5x_like.core.spelling import nearest
+from t5x_like.core.spelling import alike, nearest
 from t5x_like.data.corpora import compression, text_formats
 from t5x_like.data.corpora.registry import ReadReport
 
@@ -48,6 +48,12 @@ def _standard_input() -> Iterator[dict[str, Any]]:
 
 
 def _file(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.exists():
+        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = alike(path.name, beside)
+        raise FileNotFoundError(
+            f"there is no file {path} of inputs" + (f"; nearest: {', '.join(near)}" if near else "")
+        )
     suffixes = [suffix for suffix in path.suffixes if suffix not in compression.COMPRESSED]
     if suffixes and suffixes[-1].lower() in (".jsonl", ".json", ".ndjson"):
         # Values may be lists, such as choices, which corpora do not have.

@@ -71,6 +71,7 @@ def read_config(model_dir: epath.Path) -> str:
       ValueError: this is not the directory of a run, or its configuration is no text.
     """
     if not has_config(model_dir):
+        missing = f"there is no {_CONFIG} in it" if model_dir.exists() else "it is not there"
         advice = ""
         if (model_dir / "config.json").exists():
             advice = "; it has Hugging Face's format: import it with `t5x_like import` first"
@@ -81,7 +82,7 @@ def read_config(model_dir: epath.Path) -> str:
                 "; if it is a model of the hub, import it first: `t5x_like import --from "
                 f"{model_dir} --to DIR`"
             )
-        raise ValueError(f"{model_dir} holds no run: there is no {_CONFIG} in it{advice}")
+        raise ValueError(f"{model_dir} holds no run: {missing}{advice}")
     try:
         return (model_dir / _CONFIG).read_bytes().decode()
     except UnicodeDecodeError as error:

@@ -36,7 +36,15 @@ from t5x_like.data.seqio import registered_tasks
             "train --gin.MODEL_DIR='{tmp}' --gin.partitioning.PjitPartitioner.num_partitions=2",
             "in place of T5X's PjitPartitioner there is --mesh",
         ),
-        ("train --learning-rat", "unrecognized arguments: --learning-rat\n"),
+        ("train --reciep bert-mini", "--reciep bert-mini; nearest: --recipe\n"),
+        ("trian", "no command 'trian'; nearest: train\n"),
+        ("infer", "no command 'infer': it is `t5x_like predict` here"),
+        ("finetune runs/x", "no command 'finetune': labels are learned in Python for now"),
+        ("eval nope", "nope holds no run: it is not there"),
+        ("predict nope --input no.txt", "there is no file no.txt of inputs"),
+        ("recipes betr-mini", "no recipe 'betr-mini'; nearest: bert-mini, "),
+        ("train --learning-rat", "--learning-rat; nearest: --learning_rate\n"),
+        ("train --zzz", "unrecognized arguments: --zzz\n"),
         ("import --from bert-base-uncased --to x", "`hf download bert-base-uncased --local-dir "),
         (
             "train --gin_file=bert_tiny --gin_file=runs/pretrain.gin --gin.CORPUS='{tmp}/t.txt' "

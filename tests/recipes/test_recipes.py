@@ -264,14 +264,26 @@ def test_a_file_names_itself_and_states_its_parameters():
 def test_the_list_and_the_names(capsys):
     assert main(["recipes", "--names"]) == 0
     names = capsys.readouterr().out.split()
-    assert main(["recipes"]) == 0
+    assert names == [*gin_files.published_recipes()]
+    assert main(["recipes", "--sources"]) == 0
     table = capsys.readouterr().out
     assert f"```\n{table}```" in DOCS.read_text(encoding="utf-8")
-    lines = table.splitlines()[1:]
-    assert [line.split()[0] for line in lines] == names == [*gin_files.published_recipes()]
+    lines = [line for line in table.splitlines() if line and not line.startswith("recipe ")]
+    assert sorted(line.split()[0] for line in lines) == sorted(names)
     (bert,) = (line for line in lines if line.startswith("bert_base "))
-    steps = "900,000 x 256 x 128 + 100,000 x 256 x 512"
-    assert f"110,106,428 {steps} 42.6B Devlin" in " ".join(bert.split())
+    steps = "900k x 256 x 128 + 100k x 256 x 512"
+    assert f"110M {steps} 42.6B Devlin" in " ".join(bert.split())
+
+
+def test_the_list_fits_a_terminal_and_may_be_of_a_part(capsys):
+    assert main(["recipes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    first = lines.index("")  # small twins follow
+    assert not any("-mini" in line for line in lines[:first])
+    assert main(["recipes", "xlnet"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line]
+    assert names == ["recipe", "xlnet_base", "xlnet_large", "recipe", "xlnet-mini"]
 
 
 def test_one_recipe_in_full(capsys):
@@ -287,5 +299,5 @@ def test_one_recipe_in_full(capsys):
     assert text.endswith("VOCABULARY = 'bytes'\ndataset.Data.corpus_exponent = 0.3\n")
     assert main(["recipes", "distilbert"]) == 0
     assert capsys.readouterr().out.endswith("VOCABULARY = None: that of 'runs/bert_base'\n")
-    assert main(["recipes", "bert_bas"]) == 1
+    assert main(["recipes", "brt_base"]) == 1
     assert "bert_base" in capsys.readouterr().err

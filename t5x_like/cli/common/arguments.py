@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -199,14 +200,24 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
         given.append(binding)
     args, unknown = parser.parse_known_args(rest)
     if unknown:
-        advice = _as_setting(unknown) if hasattr(args, "gin_file") else ""
+        advice = _nearest_flag(parser, unknown[0])
+        if hasattr(args, "gin_file"):
+            advice = _as_setting(unknown, otherwise=advice)
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
     if hasattr(args, "gin_file"):
         args.gin_file = args.gin_file or ([] if args.recipe else [args.default_gin_file])
     return args, given
 
 
-def _as_setting(words: Sequence[str]) -> str:
+def _nearest_flag(parser: argparse.ArgumentParser, word: str) -> str:
+    """`; nearest: --recipe` for `--reciep`."""
+    flag = word.partition("=")[0]
+    known = [one for action in parser._actions for one in action.option_strings]
+    near = difflib.get_close_matches(flag, known, n=1, cutoff=0.8) if flag[:2] == "--" else []
+    return f"; nearest: {near[0]}" if near else ""
+
+
+def _as_setting(words: Sequence[str], *, otherwise: str) -> str:
     """Advice for an unknown flag, such as `--dtype`, whose name is like a setting of a run."""
     from t5x_like.config import gin_files, gin_text, t5x_names
     from t5x_like.core.spelling import alike
@@ -217,8 +228,10 @@ def _as_setting(words: Sequence[str]) -> str:
     text = (gin_files.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
     known = [one.selector for one in gin_text.read(text).bindings if not one.parameter]
     near = alike(name.upper(), known, at_most=1)
-    if not near:
-        return ""
+    if not near or (
+        otherwise and difflib.SequenceMatcher(None, name.upper(), near[0]).ratio() < 0.8
+    ):
+        return otherwise
     if not value:
         value = words[1] if len(words) > 1 and not words[1].startswith("-") else "VALUE"
     flags = {setting.target: word for word, setting in SETTINGS.items()}
