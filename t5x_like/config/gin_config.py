@@ -360,12 +360,14 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
         raise ConfigError(_not_imported(str(error), where)) from error
     except ImportError as error:
         name = error.name or str(error).partition("'")[2].partition("'")[0]
-        meant = nearest(name, trust.modules()) if name.startswith("t5x_like.") else ""
         message = str(error).partition("\n")[0]
+        meant = nearest(name, trust.modules()) if name.startswith("t5x_like.") else ""
+        meant = meant or t5x_names.of_error(message)
         raise ConfigError(f"cannot import {name!r} {where}: {message}{meant}") from error
     except (ValueError, AttributeError, OSError) as error:
         message = str(error).split("\n")[0].strip().rstrip(".")
-        raise ConfigError(f"{message} {where}" + _nearest_configurable(message)) from error
+        advice = _nearest_configurable(message) or t5x_names.of_error(message)
+        raise ConfigError(f"{message} {where}{advice}") from error
 
 
 def _not_imported(message: str, where: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 MACROS = {
@@ -30,7 +31,14 @@ CONFIGURABLES = {
     "PjitPartitioner": "--mesh data=-1,tensor=N (partitioning.make_layout.mesh)",
     "Trainer": "MICROBATCHES and LEARNING_RATE",
     "create_learning_rate_scheduler": "LEARNING_RATE = @schedules.rsqrt(), or another schedule",
-    "train": "EVAL_PERIOD, EVAL_BATCHES and SEED",
+    "train": "a macro for each parameter: EVAL_PERIOD (eval_period), EVAL_BATCHES (eval_steps), "
+    "TRAIN_STEPS (total_steps), LOG_PERIOD (stats_period), SEED (random_seed), MODEL_DIR",
+    "evaluate": "`t5x_like eval RUN`",
+    "infer": "`t5x_like predict RUN --input FILE --output FILE`",
+    "CheckpointConfig": "CHECKPOINT_PERIOD, CHECKPOINTS_KEPT and INIT_FROM",
+    "AdaFactor": "optimizers.adafactor",
+    "BaseTrainer": "MICROBATCHES and LEARNING_RATE",
+    "EncoderDecoderModel": "MODEL = @t5.T5(), whose sizes are t5.Config's",
     "T5Config": "t5.Config",
     "Adafactor": "optimizers.adafactor",
 }
@@ -43,6 +51,18 @@ FLAGS = {
     "run_mode": "a command: t5x_like train, eval or predict",
 }
 """T5X's flags, and what does the same here."""
+
+
+_PACKAGES = re.compile(r"""(?:No module named|Unable to open file:) *'?(?:t5x|t5|flaxformer)\b""")
+_SELECTOR = re.compile(r"Couldn't resolve selector (?:\w+\.)*(\w+);")
+
+
+def of_error(message: str) -> str:
+    """Advice for what gin says of a file of T5X's: other packages, scripts and classes."""
+    if _PACKAGES.search(message):
+        return "; docs/from_t5x.md says with which lines T5X's file works here"
+    found = _SELECTOR.search(message)
+    return advice(found[1], CONFIGURABLES) if found else ""
 
 
 def advice(name: str, names: Mapping[str, str]) -> str:
