@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from t5x_like.cli.common import arguments, processes
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core import exit_status
 from t5x_like.training.hosts.leaving import leaving_outside_training
 
@@ -32,11 +33,10 @@ def main(argv: list[str]) -> int:
 
 
 def _train(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="t5x_like train",
+    parser = CommandParser(
+        "train",
         description="Starts, resumes or extends a pretraining run.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     processes.add_run(parser)
     parser.add_argument(
