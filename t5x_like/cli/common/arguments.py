@@ -221,15 +221,13 @@ def parse(parser: CommandParser, argv: list[str]) -> tuple[argparse.Namespace, l
 
 def _as_setting(words: Sequence[str], *, otherwise: str) -> str:
     """Advice for an unknown flag, such as `--dtype`, whose name is like a setting of a run."""
-    from t5x_like.config import gin_files, gin_text, t5x_names
+    from t5x_like.config import settings, t5x_names
     from t5x_like.core.spelling import alike
 
     name, _, value = words[0].lstrip("-").replace("-", "_").partition("=")
     if meant := t5x_names.advice(name, t5x_names.FLAGS):
         return meant
-    text = (gin_files.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
-    known = [one.selector for one in gin_text.read(text).bindings if not one.parameter]
-    near = alike(name.upper(), known, at_most=1)
+    near = alike(name.upper(), settings.macros(), at_most=1)
     if not near or (
         otherwise and difflib.SequenceMatcher(None, name.upper(), near[0]).ratio() < 0.8
     ):
