@@ -50,6 +50,7 @@ LAUNCH = ["ml-collections>=1.0,<2"]
 # Buckets. Releases of both follow those of fsspec, by month.
 GCS = ["gcsfs>=2026.10.0,<2028"]
 S3 = ["s3fs>=2026.9.0,<2028"]
+COMPLETION = ["argcomplete>=3.6,<4"]
 DOCS = ["mkdocs-material>=9.8.1,<10", "mkdocstrings[python]>=1.0.8,<2"]
 BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
 # What t5 imports to register its tasks. `pip install --no-deps t5==0.9.4` goes with it: t5's own
@@ -57,6 +58,7 @@ BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
 T5 = ["babel>=2.18,<3", "nltk>=3.10.4,<4", "rouge-score>=0.1.2,<0.2", "sacrebleu>=2.6,<3"]
 TEST = [
     *BENCHMARKS,
+    *COMPLETION,
     *GCS,
     *S3,
     # A server of each kind of bucket.
@@ -89,6 +91,7 @@ EXTRAS = {
     "dataflow": DATAFLOW,
     "plan": PLAN,
     "benchmarks": BENCHMARKS,
+    "completion": COMPLETION,
     "docs": DOCS,
     "t5": [*BENCHMARKS, *DATA, *T5],
     "test": TEST,

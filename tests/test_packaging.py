@@ -18,6 +18,7 @@ EXTRAS = {
     "all",
     "beam",
     "benchmarks",
+    "completion",
     "cuda",
     "data",
     "dataflow",

@@ -15,7 +15,8 @@ import numpy as np
 from etils import epath
 from flax import nnx
 
-from t5x_like.api import predictors
+from t5x_like.api import foreign_names, predictors
+from t5x_like.api.foreign_names import named_here
 from t5x_like.api.predictors import Asked
 from t5x_like.config import gin_text
 from t5x_like.core import whole_files
@@ -59,6 +60,13 @@ class LoadedModel:
 
     def __repr__(self) -> str:
         return f"LoadedModel({type(self.model).__name__}, step {self.step}, {self.directory!r})"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            other = foreign_names.METHODS.get(name)
+            advice = f": here it is {other}" if other else ""
+            raise AttributeError(f"a LoadedModel has no {name!r}{advice}", name=name, obj=self)
 
     def evaluate(
         self,
@@ -146,6 +154,7 @@ class LoadedModel:
         found = predictor(records)
         return found[0] if one else found
 
+    @named_here(foreign_names.FILLING)
     def fill(self, texts: str | Sequence[str], *, k: int = 1, max_new_tokens: int = 64) -> Any:
         """Fills the blanks of a text, or of each of several: `___`, `[MASK]` or `<extra_id_0>`.
 

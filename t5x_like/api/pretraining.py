@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from t5x_like.api import foreign_names
+from t5x_like.api.foreign_names import named_here
 from t5x_like.config import gin_config, gin_files, settings
 from t5x_like.core.buckets import staging
 from t5x_like.runs import gin_run, pretraining
@@ -68,6 +70,7 @@ class Pretraining:
         }
 
 
+@named_here(foreign_names.TRAINING)
 def recipe(
     name: str,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from t5x_like.data.extras import require
 from t5x_like.training.callbacks import Callback, Outcome
 
 
@@ -15,12 +16,11 @@ class Wandb(Callback):
     """
 
     def __init__(self, **options: Any) -> None:
+        self._wandb = require("wandb", None, purpose="the tracker Wandb")
         self._options = options
 
     def start(self, run: Mapping[str, Any]) -> None:
-        import wandb
-
-        self._run = wandb.init(config=dict(run), **self._options)
+        self._run = self._wandb.init(config=dict(run), **self._options)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)
@@ -38,22 +38,22 @@ class MLflow(Callback):
     """
 
     def __init__(self, **options: Any) -> None:
+        self._mlflow = require("mlflow", None, purpose="the tracker MLflow")
         self._options = options
 
     def start(self, run: Mapping[str, Any]) -> None:
-        import mlflow
-
-        mlflow.start_run(**self._options)
-        mlflow.log_params({name: str(value)[:500] for name, value in run.items()})
+        self._mlflow.start_run(**self._options)
+        self._mlflow.log_params({name: str(value)[:500] for name, value in run.items()})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        import mlflow
-
-        mlflow.log_metrics({name.replace("/", "."): x for name, x in values.items()}, step=step)
+        renamed = {name.replace("/", "."): x for name, x in values.items()}
+        self._mlflow.log_metrics(renamed, step=step)
 
     evaluate = log
 
     def end(self, outcome: Outcome | None) -> None:
-        import mlflow
+        self._mlflow.end_run("FINISHED" if outcome else "FAILED")
 
-        mlflow.end_run("FINISHED" if outcome else "FAILED")
+
+TRACKERS = {"wandb": Wandb, "mlflow": MLflow}
+"""By the names that `t5x_like train --tracker` knows."""

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core.buckets import staging
 
 if TYPE_CHECKING:
@@ -40,11 +41,10 @@ A command that was killed resumes where it stopped.
 
 def main(argv: list[str]) -> int:
     """Writes the caches of the named tasks, and prints what they hold."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like cache",
+    parser = CommandParser(
+        "cache",
         description="Tokenises a corpus or task once, to sharded files that training reads.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_text(parser)
     arguments.add_vocabulary(parser, size=32000)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 
 from t5x_like.cli.common import processes
+from t5x_like.cli.common.parsers import CommandParser
 
 _EPILOG = """\
 examples:
@@ -18,11 +18,10 @@ examples:
 
 def main(argv: list[str]) -> int:
     """Prints a table of hosts. The status is 1 if hosts differ, which no run can use."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like devices",
+    parser = CommandParser(
+        "devices",
         description="Says which devices JAX finds, on this host or on all hosts of a slice.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     processes.add_distributed(parser)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 
 from t5x_like.cli.common import arguments, processes
+from t5x_like.cli.common.parsers import CommandParser
 
 _EPILOG = """\
 examples:
@@ -21,12 +22,11 @@ _MARKS = {"good": "ok", "note": "note", "bad": "WRONG"}
 
 def main(argv: list[str]) -> int:
     """Prints the findings as they come."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like doctor",
+    parser = CommandParser(
+        "doctor",
         description="Looks at a run, its hosts and its disks before it starts: devices, versions "
         "and clocks of all hosts, same settings and code, mesh, data, directory, room.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     processes.add_run(parser)
     parser.add_argument("--json", action="store_true", help="as JSON")

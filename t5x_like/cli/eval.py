@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from pathlib import Path
 from typing import Any
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core import whole_files
 from t5x_like.training.logs.shown_values import number
 
@@ -70,14 +70,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="t5x_like eval",
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "eval",
         description="Prints held-out metrics of a run, beside those of an untrained model, a "
         "unigram model and, for encoder-decoders, a blanked encoder; or metrics and predictions "
         "of another task, split or file.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR")
     arguments.add_step(parser)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 
 _EPILOG = """\
 examples:
@@ -22,11 +21,10 @@ models, to HF_DIR/discriminator and HF_DIR/generator; --push adds these words to
 
 def main(argv: list[str]) -> int:
     """Writes config.json, the weights, the tokenizer's files and a model card."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like export",
+    parser = CommandParser(
+        "export",
         description="Exports a model to the format of Hugging Face.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--from", dest="source", required=True, metavar="DIR", help="a run or an import"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 
 if TYPE_CHECKING:
     from t5x_like.interop.hugging_face.model_directory import ImportedModel
@@ -55,12 +55,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="t5x_like import",
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "import",
         description="Imports a model of Hugging Face, or a T5 of T5X.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--from",

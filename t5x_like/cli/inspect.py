@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core.buckets import storage
 from t5x_like.display.tables import aligned
 
@@ -56,13 +57,12 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="t5x_like inspect",
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "inspect",
         description="Lists the published models, or the parameters of one: shape, logical axes, "
         "sharding on a mesh, count and share.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "model",

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from t5x_like.cli.common.parsers import CommandParser
+
 _EPILOG = """\
 actions:
   start    pack the code, send it to all hosts, start `t5x_like train` there (the default)
@@ -135,19 +137,18 @@ def _start(args: argparse.Namespace, fields: list[str], arguments: list[str], ru
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     listing = []
     with contextlib.suppress(OSError):
         for name, path in sorted(_shipped().items()):
             lines = [line.strip() for line in path.read_text().splitlines() if "  # " in line]
             listing += [f"\n{name}:", *(f"  {line}" for line in lines)]
-    parser = argparse.ArgumentParser(
-        prog="t5x_like launch",
+    parser = CommandParser(
+        "launch",
         usage="t5x_like launch NAME [ACTION] [--config=FILE] [--config.FIELD=VALUE ...] "
         "[--dry_run] [-- train ARGUMENTS]",
         description="Starts a run on other machines, where it starts again until it is done.",
         epilog=_EPILOG + "\n".join(listing),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", help="a name for the run on those machines")

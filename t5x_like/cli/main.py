@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import os
@@ -11,25 +10,26 @@ import sys
 from t5x_like import __version__
 from t5x_like.cli.common import errors, host_memory
 from t5x_like.cli.common.lasting_output import lasting_output
+from t5x_like.cli.common.parsers import COMPLETES, CommandParser
 from t5x_like.core.spelling import nearest
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
     "doctor": "look at a run, its hosts and its disks before it starts",
     "eval": "print held-out metrics of a run beside those of baselines",
-    "predict": "ask a trained model: answers, blanks, classes, scores, ranks, vectors",
-    "plan": "say whether a run fits on absent TPUs: memory, modelled time, traffic, cost",
-    "devices": "say which devices JAX finds, on this host or on all hosts of a slice",
+    "predict": "ask a model: answers, blanks, classes, scores, ranks, vectors",
+    "plan": "say whether a run fits on absent TPUs, its modelled time and cost",
+    "devices": "say which devices JAX finds, on one host or on all of a slice",
     "recipes": "list the recipes of published pretraining runs, or explain one",
     "objectives": "list the pretraining objectives, or explain one",
     "show": "print examples of a task or mixture as people read them",
-    "inspect": "list the published models, or the parameters of one: shapes, axes, shares",
+    "inspect": "list the published models, or the parameters of one",
     "vocab": "train a vocabulary of any kind on a corpus or task",
-    "cache": "tokenise a corpus or task once, to sharded files that training reads",
-    "import": "turn a model of Hugging Face or T5X into a model of t5x_like",
+    "cache": "tokenise a corpus or task once, to files that training reads",
+    "import": "turn a model of Hugging Face or T5X into one of t5x_like",
     "export": "write a trained or imported model in Hugging Face's format",
-    "launch": "start a run on TPU VMs, Kubernetes, Slurm or hosts over ssh; watch and end it",
-    "plot": "draw the loss curves of one or several runs to a PNG, or other metrics",
+    "launch": "start, watch and end runs on TPU VMs, Kubernetes, Slurm or by ssh",
+    "plot": "draw curves of runs to a PNG: their losses, or other metrics",
     "report": "write a page about runs: curves, samples, time, energy, restarts",
 }
 MAKING_FILES = ("train", "vocab", "cache", "import", "export")
@@ -49,15 +49,14 @@ MODULES = {"import": "import_weights"}
 """Commands whose module has another name, because theirs is a keyword of Python."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The top-level parser, which knows only the names of the subcommands."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
-    top = argparse.ArgumentParser(
-        prog="t5x_like",
+    top = CommandParser(
+        "",
         description="Pretraining of encoder and encoder-decoder language models in JAX.",
         epilog=f"commands:\n{listing}\n\n`t5x_like COMMAND --help` explains each.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"t5x_like {__version__}")
     top.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of those below")
@@ -74,14 +73,33 @@ def main(argv: list[str] | None = None) -> int:
       The exit status, one of `core.exit_status`; 1 if an error was printed.
     """
     argv = sys.argv[1:] if argv is None else argv
-    if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        parser().error(f"no command {argv[0]!r}{_meant(argv[0])}")
-    command = parser().parse_args(argv[:1] or ["--help"]).command
+    if COMPLETES in os.environ:
+        argv = _completed_command()
+    if not argv or argv[0] not in COMMANDS:
+        _answer(argv[:1] or ["--help"])
+    command = argv[0]
     if command in ("train", "eval"):
         host_memory.keep_freed()
     lasting = lasting_output if command in MAKING_FILES else contextlib.nullcontext
     with lasting():
         return _run(command, argv[1:])
+
+
+def _answer(words: list[str]) -> None:
+    """Ends the process where no command is named: help, the version, an error, or completion."""
+    top = parser()
+    if not words[0].startswith("-"):
+        top.error(f"no command {words[0]!r}{_meant(words[0])}")
+    top.parse_args(words)
+
+
+def _completed_command() -> list[str]:
+    """The command whose words the shell asks for, if the one before the cursor is whole."""
+    words = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])].split(" ")
+    if len(words) < 3 or words[1] not in COMMANDS:
+        return []
+    os.environ[COMPLETES] = "2"
+    return [words[1]]
 
 
 def _meant(name: str) -> str:

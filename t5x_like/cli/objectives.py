@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import inspect
 from typing import TYPE_CHECKING
+
+from t5x_like.cli.common.parsers import CommandParser
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Objective
@@ -18,11 +19,10 @@ kind of examples: t5x_like train --task stdlib_docs.span_corruption.
 
 def main(argv: list[str]) -> int:
     """Prints the objectives, or the fields and lengths of one."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like objectives",
+    parser = CommandParser(
+        "objectives",
         description="Lists the pretraining objectives, or explains one of them.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="the objective to explain")
     parser.add_argument("--names", action="store_true", help="print the names alone")

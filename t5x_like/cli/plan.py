@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 
 if TYPE_CHECKING:
     from t5x_like.planning.plan import PhasePlan, Plan, Rates, StepTime
@@ -115,13 +116,12 @@ def _flag(name: str, value: str) -> str:
     return f'--gin.{name}="{value}"'
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="t5x_like plan",
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "plan",
         description="Compiles the step of a run for TPUs that are absent: whether it fits, what "
         "takes memory, traffic, modelled time and cost.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_gin(parser, default="runs/local.gin", recipe="recipe")
     group = parser.add_argument_group("hardware")

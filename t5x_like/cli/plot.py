@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
 from etils import epath
+
+from t5x_like.cli.common.parsers import CommandParser
 
 _EPILOG = """\
 examples:
@@ -18,12 +18,11 @@ the frequencies of tokens and labels alone give, a dotted vertical one the begin
 
 def main(argv: list[str]) -> int:
     """Draws the curves and prints the path of the picture."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like plot",
+    parser = CommandParser(
+        "plot",
         description="Draws training and held-out loss of one or several runs to a PNG, or other "
         "metrics.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's MODEL_DIR")
     parser.add_argument(

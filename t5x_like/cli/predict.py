@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core.buckets import sending, storage
 
 if TYPE_CHECKING:
@@ -108,13 +109,12 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 _CUT = "they lost their end, or their beginning where a language model continues them"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="t5x_like predict",
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "predict",
         description="Asks a trained or imported model about texts: it answers, continues, fills "
         "blanks, marks, classifies, scores, ranks or embeds, by what it is.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR, or imported weights")
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="an input")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from t5x_like.cli.common.parsers import CommandParser
 
 if TYPE_CHECKING:
     from t5x_like.config.gin_files import GinFile
@@ -52,12 +53,11 @@ class Stretch:
 
 def main(argv: list[str]) -> int:
     """Prints the recipes, or the settings of one."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like recipes",
+    parser = CommandParser(
+        "recipes",
         description="Lists the recipes of published pretraining runs, and their small twins, or "
         "explains one.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "name", nargs="?", metavar="NAME", help="the recipe to explain, or a part of several names"

@@ -7,6 +7,7 @@ import contextlib
 import math
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import sending
 
@@ -26,13 +27,12 @@ numbers mean.
 
 def main(argv: list[str]) -> int:
     """Writes the page and prints its path."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like report",
+    parser = CommandParser(
+        "report",
         description="Writes a page about one or several runs: curves beside baselines, time by "
         "kind, restarts, samples with the model's answers, checkpoints, energy, versions, "
         "configuration.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's MODEL_DIR")
     parser.add_argument(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import sending
 
@@ -66,13 +67,12 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="t5x_like show",
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "show",
         description="Prints examples of a task or mixture: inputs over targets, what is masked, "
         "replaced or kept, lengths, padding and loss weights.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_text(parser)
     parser.add_argument(

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from t5x_like.cli.common import arguments, processes
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core import exit_status
 from t5x_like.training.hosts.leaving import leaving_outside_training
 
@@ -32,11 +33,10 @@ def main(argv: list[str]) -> int:
 
 
 def _train(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="t5x_like train",
+    parser = CommandParser(
+        "train",
         description="Starts, resumes or extends a pretraining run.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     processes.add_run(parser)
     parser.add_argument(
@@ -44,6 +44,14 @@ def _train(argv: list[str]) -> int:
         default="",
         metavar="NAMES",
         help="comma-separated settings that a resumed run may change: seed, batch_size, data",
+    )
+    parser.add_argument(
+        "--tracker",
+        action="append",
+        default=[],
+        choices=("wandb", "mlflow"),
+        help="also log to Weights & Biases or MLflow, which take their own settings from the "
+        "environment, such as WANDB_PROJECT (may be repeated)",
     )
     args, bindings = arguments.parse(parser, argv)
     allowed = frozenset(filter(None, args.allow_change.split(",")))
@@ -56,8 +64,10 @@ def _train(argv: list[str]) -> int:
 
 def _run(args: argparse.Namespace, bindings: list[str], allowed: frozenset[str]) -> int:
     from t5x_like.api.pretraining import from_gin
+    from t5x_like.api.trackers import TRACKERS
 
-    run = from_gin(*arguments.gin_of(args, bindings))
+    told = [TRACKERS[name]() for name in args.tracker]
+    run = from_gin(*arguments.gin_of(args, bindings), callbacks=told)
     outcome = run.train(allow_change=sorted(allowed))
     if not outcome.left and processes.is_first():
         where = run.run.model_dir

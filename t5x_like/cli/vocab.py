@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core.buckets import sending
 
 if TYPE_CHECKING:
@@ -28,11 +29,10 @@ training.
 
 def main(argv: list[str]) -> int:
     """Trains or extends a vocabulary, writes it and prints its size."""
-    parser = argparse.ArgumentParser(
-        prog="t5x_like vocab",
+    parser = CommandParser(
+        "vocab",
         description="Trains a vocabulary on a bounded sample of a corpus or task.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_text(parser)
     _add_vocabulary(parser)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from t5x_like.config import gin_files, gin_text
 from t5x_like.core.spelling import nearest
 
 
@@ -85,6 +86,12 @@ SETTINGS: Mapping[str, Setting] = {
         "mesh of devices, such as data=4,tensor=2",
     ),
 }
+
+
+def macros() -> list[str]:
+    """The macros of a run's gin files: every setting that has a name of its own."""
+    text = (gin_files.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
+    return [one.selector for one in gin_text.read(text).bindings if not one.parameter]
 
 
 def bindings(values: Mapping[str, Any]) -> list[str]:

@@ -8,15 +8,15 @@ from types import ModuleType
 
 
 class MissingExtraError(ImportError):
-    """A package is missing that only an extra of t5x_like installs."""
+    """A package is missing that t5x_like does not install, or not without an extra."""
 
 
-def require(module: str, extra: str, *, purpose: str = "this") -> ModuleType:
+def require(module: str, extra: str | None, *, purpose: str = "this") -> ModuleType:
     """Imports `module`.
 
     Args:
       module: the dotted name of the module.
-      extra: the extra of t5x_like that installs it.
+      extra: the extra of t5x_like that installs it; None: none does.
       purpose: its purpose, as the subject of a sentence: "reading Parquet".
 
     Raises:
@@ -28,9 +28,8 @@ def require(module: str, extra: str, *, purpose: str = "this") -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package:
             raise
-        raise MissingExtraError(
-            f"{purpose} needs {package}: pip install 't5x_like[{extra}]'"
-        ) from error
+        wanted = f"'t5x_like[{extra}]'" if extra else package
+        raise MissingExtraError(f"{purpose} needs {package}: pip install {wanted}") from error
     if module == "tensorflow":
         # TensorFlow only reads text here, and would take the memory of the GPUs that JAX uses.
         with contextlib.suppress(RuntimeError):  # a user's module has used TensorFlow before

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import types
 
+import pytest
+
 import t5x_like as t5x
 from t5x_like.training.callbacks import Callbacks, Outcome
 
@@ -45,6 +47,13 @@ def test_wandb(monkeypatch) -> None:
         ("log", ({"text/loss": 1.5},), {"step": 2}),
         ("finish", (), {"exit_code": 0}),
     ]
+
+
+@pytest.mark.parametrize("tracker", ["Wandb", "MLflow"])
+def test_a_missing_package_is_said_before_any_work(monkeypatch, tracker: str) -> None:
+    monkeypatch.setitem(sys.modules, tracker.lower(), None)
+    with pytest.raises(ImportError, match=f"pip install {tracker.lower()}$"):
+        getattr(t5x, tracker)()
 
 
 def test_mlflow(monkeypatch) -> None:

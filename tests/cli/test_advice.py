@@ -37,6 +37,7 @@ from t5x_like.data.seqio import registered_tasks
             "in place of T5X's PjitPartitioner there is --mesh",
         ),
         ("train --reciep bert-mini", "--reciep bert-mini; nearest: --recipe\n"),
+        ("train --tracker wandb", "the tracker Wandb needs wandb: pip install wandb\n"),
         ("trian", "no command 'trian'; nearest: train\n"),
         ("infer", "no command 'infer': it is `t5x_like predict` here"),
         ("finetune runs/x", "no command 'finetune': labels are learned in Python for now"),

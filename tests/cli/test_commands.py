@@ -22,11 +22,15 @@ Cli = Callable[..., Result]
 
 
 @pytest.mark.parametrize("command", main.COMMANDS)
-def test_help_shows_every_flag(command: str, cli: Cli) -> None:
+def test_help_shows_every_flag(command: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     shown = cli(command, "--help")
     assert shown.status == 0
     assert f"usage: t5x_like {command}" in shown.out
-    assert f"  {command} " in cli("--help").out
+    _, what, _ = shown.out.split("\n\n", 2)
+    listed = cli("--help").out
+    assert f"  {command} " in listed
+    assert max(map(len, f"{what}\n{listed}".splitlines())) <= 80
 
 
 def test_no_command_is_a_question_for_help(cli: Cli) -> None:

@@ -9,9 +9,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from t5x_like.cli.common import parsers
 from t5x_like.config.settings import SETTINGS, bindings
 
 if TYPE_CHECKING:
+    from t5x_like.cli.common.parsers import CommandParser
     from t5x_like.data.dataset import Data
     from t5x_like.data.vocabulary_choice import VocabularyChoice
 
@@ -28,13 +30,14 @@ def add_gin(parser: argparse.ArgumentParser, *, default: str, recipe: str = "--r
     With `recipe` "recipe" it is the first argument, which needs no name.
     """
     group = parser.add_argument_group("configuration")
-    group.add_argument(
+    name = group.add_argument(
         recipe,
         nargs=None if recipe.startswith("-") else "?",
         metavar="NAME",
         help="a published pretraining run, such as bert_base, or its small twin bert-mini "
         "(`t5x_like recipes` lists them); gin files and overrides come after it",
     )
+    parsers.offer(name, _recipes)
     group.add_argument(
         "--gin_file",
         action="append",
@@ -57,6 +60,12 @@ def add_gin(parser: argparse.ArgumentParser, *, default: str, recipe: str = "--r
         help="overrides a macro or a parameter; VALUE is Python: --gin.MODEL_DIR=\"'runs/mine'\"",
     )
     parser.set_defaults(default_gin_file=default)
+
+
+def _recipes() -> list[str]:
+    from t5x_like.config import gin_files
+
+    return list(gin_files.published_recipes())
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +182,7 @@ def _step(text: str) -> int | str:
     return text if text == "best" else int(text)
 
 
-def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def parse(parser: CommandParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Parses `argv`, except for `--gin.NAME=value` (or `--gin.NAME value`).
 
     Returns:
@@ -198,36 +207,27 @@ def parse(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Na
                 parser.error(f"{word} has no value: {word}=VALUE")
             binding = f"{binding}={value}"
         given.append(binding)
+    parser.complete()
     args, unknown = parser.parse_known_args(rest)
     if unknown:
-        advice = _nearest_flag(parser, unknown[0])
+        advice = parser.nearest_flag(unknown[0])
         if hasattr(args, "gin_file"):
             advice = _as_setting(unknown, otherwise=advice)
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
+        parser.refuse(unknown, advice)
     if hasattr(args, "gin_file"):
         args.gin_file = args.gin_file or ([] if args.recipe else [args.default_gin_file])
     return args, given
 
 
-def _nearest_flag(parser: argparse.ArgumentParser, word: str) -> str:
-    """`; nearest: --recipe` for `--reciep`."""
-    flag = word.partition("=")[0]
-    known = [one for action in parser._actions for one in action.option_strings]
-    near = difflib.get_close_matches(flag, known, n=1, cutoff=0.8) if flag[:2] == "--" else []
-    return f"; nearest: {near[0]}" if near else ""
-
-
 def _as_setting(words: Sequence[str], *, otherwise: str) -> str:
     """Advice for an unknown flag, such as `--dtype`, whose name is like a setting of a run."""
-    from t5x_like.config import gin_files, gin_text, t5x_names
+    from t5x_like.config import settings, t5x_names
     from t5x_like.core.spelling import alike
 
     name, _, value = words[0].lstrip("-").replace("-", "_").partition("=")
     if meant := t5x_names.advice(name, t5x_names.FLAGS):
         return meant
-    text = (gin_files.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
-    known = [one.selector for one in gin_text.read(text).bindings if not one.parameter]
-    near = alike(name.upper(), known, at_most=1)
+    near = alike(name.upper(), settings.macros(), at_most=1)
     if not near or (
         otherwise and difflib.SequenceMatcher(None, name.upper(), near[0]).ratio() < 0.8
     ):
