@@ -111,13 +111,14 @@ def hugging_face(job: Job) -> tuple[Iterator, float]:
 
 def t5(job: Job) -> tuple[Iterator, float]:
     """SeqIO and T5's preprocessors, from tokenised documents in memory to converted batches."""
+    from t5x_like.data.extras import require
+
+    tf = require("tensorflow", "data")
     import seqio
-    import tensorflow as tf
     from t5.data import preprocessors
 
     from t5x_like.objectives.span_corruption import random_spans_lengths
 
-    tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     cache = Cache.open(job.directory)

@@ -50,6 +50,7 @@ def load(
     paths = [gin_files.find(name, extra_folders) for name in files]
     for path in paths:
         gin_files.check_whole(path)
+        t5x_names.refuse(path, extra_folders)
     _given.clear()
     _shipped.clear()
     _forget()
@@ -86,6 +87,8 @@ def bind(bindings: Sequence[str]) -> None:
                 meant = "; add --gin_file=runs/pretrain.gin, which makes a run of a model"
             words = [f" (--{w})" for w, one in SETTINGS.items() if one.target == name]
             raise ConfigError(f"no gin macro {name!r}{''.join(words)} {where}{meant}")
+        if meant := t5x_names.advice_on(*name.rpartition(".")[::2]):
+            raise ConfigError(f"no {name} {where}{meant}")
         _translated(gin.parse_config, _with_import(binding), where=where)
         _given.extend(UserSetting(one, None) for one in gin_text.read(binding).bindings)
 
@@ -143,9 +146,7 @@ def _with_import(binding: str) -> str:
     there = vars(importlib.import_module(found[0]))
     if configurable not in there:
         known = [name for name, one in there.items() if getattr(one, "__module__", "") == found[0]]
-        advice = t5x_names.advice(configurable, t5x_names.CONFIGURABLES) or nearest(
-            configurable, known
-        )
+        advice = nearest(configurable, known)
         raise ConfigError(f"no {configurable} in {found[0]}{advice} in --gin.{binding}")
     package, _, leaf = found[0].rpartition(".")
     return (
@@ -360,14 +361,13 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
         raise ConfigError(_not_imported(str(error), where)) from error
     except ImportError as error:
         name = error.name or str(error).partition("'")[2].partition("'")[0]
-        message = str(error).partition("\n")[0]
         meant = nearest(name, trust.modules()) if name.startswith("t5x_like.") else ""
-        meant = meant or t5x_names.of_error(message)
+        meant = t5x_names.T5 if name.partition(".")[0] == "t5" else meant
+        message = str(error).partition("\n")[0]
         raise ConfigError(f"cannot import {name!r} {where}: {message}{meant}") from error
     except (ValueError, AttributeError, OSError) as error:
         message = str(error).split("\n")[0].strip().rstrip(".")
-        advice = _nearest_configurable(message) or t5x_names.of_error(message)
-        raise ConfigError(f"{message} {where}{advice}") from error
+        raise ConfigError(f"{message} {where}" + _nearest_configurable(message)) from error
 
 
 def _not_imported(message: str, where: str) -> str:
@@ -386,7 +386,7 @@ def _nearest_configurable(message: str) -> str:
     if found := re.search(r"No configurable matching '([\w.]+)'", message):
         selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
         known = sorted(".".join(selector.split(".")[-2:]) for selector in selectors)
-        return t5x_names.advice(found[1], t5x_names.CONFIGURABLES) or nearest(found[1], known)
+        return nearest(found[1], known)
     if found := re.search(
         r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message
     ):

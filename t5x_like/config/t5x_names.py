@@ -1,9 +1,13 @@
-"""T5X's macros, classes and flags with other names here, for error messages."""
+"""T5X's macros, parameters, files and flags, and what does the same here: for error messages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from t5x_like.config import gin_files, gin_text
+from t5x_like.config.gin_files import ConfigError
 
 MACROS = {
     "RANDOM_SEED": "SEED (or --seed)",
@@ -19,30 +23,81 @@ MACROS = {
     "CHECKPOINTS_TO_KEEP": "CHECKPOINTS_KEPT",
     "SAVING_PERIOD": "CHECKPOINT_PERIOD",
     "CHECKPOINT_PATH": "the command's argument: `t5x_like eval RUN --step N`",
+    "MIXTURE_OR_TASK_SPLIT": "`t5x_like eval RUN --task NAME --split S`",
+    "EVAL_OUTPUT_DIR": "`t5x_like eval RUN --task NAME --predictions FILE`",
+    "EVALUATOR_NUM_EXAMPLES": "EVAL_BATCHES: batches of an evaluation",
+    "EVALUATOR_USE_MEMORY_CACHE": "no setting, as evaluations read the cache",
+    "JSON_WRITE_N_RESULTS": "`t5x_like eval RUN --task NAME`, which writes all predictions",
     "INFER_OUTPUT_DIR": "`t5x_like predict RUN --output FILE`",
-    "USE_HARDWARE_RNG": "JAX_DEFAULT_PRNG_IMPL=rbg in the environment",
+    "USE_HARDWARE_RNG": "RANDOM_NUMBERS = 'rbg'",
 }
 """T5X's macros, and what does the same here."""
 
-CONFIGURABLES = {
-    "DatasetConfig": "BATCH_SIZE, PACK, SEED, MIXTURE_OR_TASK_NAME and TASK_FEATURE_LENGTHS",
-    "SaveCheckpointConfig": "CHECKPOINT_PERIOD and CHECKPOINTS_KEPT",
-    "RestoreCheckpointConfig": "INIT_FROM = @init_from.InitFrom(); a run in MODEL_DIR is resumed",
-    "PjitPartitioner": "--mesh data=-1,tensor=N (partitioning.make_layout.mesh)",
-    "Trainer": "MICROBATCHES and LEARNING_RATE",
-    "create_learning_rate_scheduler": "LEARNING_RATE = @schedules.rsqrt(), or another schedule",
-    "train": "a macro for each parameter: EVAL_PERIOD (eval_period), EVAL_BATCHES (eval_steps), "
-    "TRAIN_STEPS (total_steps), LOG_PERIOD (stats_period), SEED (random_seed), MODEL_DIR",
-    "evaluate": "`t5x_like eval RUN`",
-    "infer": "`t5x_like predict RUN --input FILE --output FILE`",
-    "CheckpointConfig": "CHECKPOINT_PERIOD, CHECKPOINTS_KEPT and INIT_FROM",
-    "AdaFactor": "optimizers.adafactor",
-    "BaseTrainer": "MICROBATCHES and LEARNING_RATE",
-    "EncoderDecoderModel": "MODEL = @t5.T5(), whose sizes are t5.Config's",
-    "T5Config": "t5.Config",
-    "Adafactor": "optimizers.adafactor",
+PARAMETERS = {
+    "train.*": "a macro for each setting: TRAIN_STEPS, EVAL_PERIOD, EVAL_BATCHES, SEED",
+    "train.model": "MODEL",
+    "train.model_dir": "MODEL_DIR (or --model_dir)",
+    "train.total_steps": "TRAIN_STEPS (or --train_steps)",
+    "train.eval_period": "EVAL_PERIOD",
+    "train.eval_steps": "EVAL_BATCHES: batches of an evaluation",
+    "train.random_seed": "SEED (or --seed)",
+    "train.use_hardware_rng": "RANDOM_NUMBERS = 'rbg'",
+    "train.summarize_config_fn": "no setting, as MODEL_DIR/config.gin is always written",
+    "train.train_dataset_cfg": "MIXTURE_OR_TASK_NAME, TASK_FEATURE_LENGTHS, BATCH_SIZE and PACK",
+    "train.train_eval_dataset_cfg": "no setting, as the task's split validation is evaluated",
+    "train.infer_eval_dataset_cfg": "no setting, as a task's own metrics are always computed",
+    "train.inference_evaluator_cls": "no setting, as a task's own metrics are always computed",
+    "train.checkpoint_cfg": "CHECKPOINT_PERIOD, CHECKPOINTS_KEPT and INIT_FROM",
+    "train.partitioner": "--mesh data=-1,tensor=N",
+    "train.trainer_cls": "MICROBATCHES and LEARNING_RATE",
+    "evaluate.*": "a command: `t5x_like eval RUN --task NAME --split S`",
+    "infer.*": "a command: `t5x_like predict RUN --input FILE --output FILE`",
+    "DatasetConfig.*": "BATCH_SIZE, PACK, SEED, MIXTURE_OR_TASK_NAME and TASK_FEATURE_LENGTHS",
+    "DatasetConfig.mixture_or_task_name": "MIXTURE_OR_TASK_NAME (or --task)",
+    "DatasetConfig.task_feature_lengths": "TASK_FEATURE_LENGTHS",
+    "DatasetConfig.module": "MIXTURE_OR_TASK_MODULE (or --module)",
+    "DatasetConfig.batch_size": "BATCH_SIZE (or --batch_size)",
+    "DatasetConfig.pack": "PACK",
+    "DatasetConfig.seed": "SEED (or --seed)",
+    "DatasetConfig.shuffle": MACROS["SHUFFLE_TRAIN_EXAMPLES"],
+    "DatasetConfig.use_cached": MACROS["USE_CACHED_TASKS"],
+    "DatasetConfig.split": "`t5x_like eval RUN --task NAME --split S`",
+    "CheckpointConfig.*": "CHECKPOINT_PERIOD, CHECKPOINTS_KEPT and INIT_FROM",
+    "SaveCheckpointConfig.*": "CHECKPOINT_PERIOD and CHECKPOINTS_KEPT",
+    "SaveCheckpointConfig.period": "CHECKPOINT_PERIOD",
+    "SaveCheckpointConfig.keep": "CHECKPOINTS_KEPT",
+    "SaveCheckpointConfig.dtype": "no setting, as checkpoints are float32",
+    "SaveCheckpointConfig.save_dataset": "no setting, as a resumed run always reads on exactly",
+    "RestoreCheckpointConfig.*": "--init_from DIR (INIT_FROM); a run in MODEL_DIR is resumed",
+    "PjitPartitioner.*": "--mesh data=-1,tensor=N (partitioning.make_layout.mesh)",
+    "PjitPartitioner.logical_axis_rules": "partitioning.make_layout.rules",
+    "ModelBasedPjitPartitioner.*": "--mesh data=-1,tensor=N (partitioning.make_layout.mesh)",
+    "standard_logical_axis_rules.*": "partitioning.make_layout.rules",
+    "Trainer.*": "MICROBATCHES and LEARNING_RATE",
+    "Trainer.num_microbatches": "MICROBATCHES",
+    "Trainer.learning_rate_fn": "LEARNING_RATE = @schedules.rsqrt(), or another schedule",
+    "Trainer.weight_metrics_computer": "no setting, as norms of weights and updates are logged",
+    "create_learning_rate_scheduler.*": "LEARNING_RATE = @schedules.rsqrt(), or another schedule",
+    "create_learning_rate_scheduler.base_learning_rate": "PEAK_LEARNING_RATE (or --learning_rate)",
+    "create_learning_rate_scheduler.warmup_steps": "schedules.rsqrt.warmup_steps",
+    "EncoderDecoderModel.*": "MODEL = @t5.T5, with t5.Config; the vocabulary is VOCABULARY",
+    "EncoderDecoderModel.z_loss": "Z_LOSS",
+    "EncoderDecoderModel.label_smoothing": "LABEL_SMOOTHING",
+    "EncoderDecoderModel.loss_normalizing_factor": MACROS["LOSS_NORMALIZING_FACTOR"],
+    "EncoderDecoderModel.optimizer_def": "OPTIMIZER",
+    "DecoderOnlyModel.*": "MODEL = @gpt.Gpt or @prefix_lm.PrefixLm",
+    "T5Config.*": "t5.Config",
+    "T5Config.emb_dim": "t5.Config.d_model",
+    "T5Config.head_dim": "t5.Config.d_kv",
+    "T5Config.mlp_dim": "t5.Config.d_ff",
+    "T5Config.mlp_activations": "t5.Config.mlp = @mlp.GatedMlp",
+    "T5Config.logits_via_embedding": "t5.Config.tied_logits",
+    "T5Config.dropout_rate": "DROPOUT_RATE",
+    "T5Config.dtype": "DTYPE",
+    "Adafactor.*": "OPTIMIZER = @optimizers.adafactor(), as in optimizers/adafactor.gin",
+    "JSONLogger.*": "no setting, as predictions are written whole: `t5x_like eval --task NAME`",
 }
-"""T5X's classes and functions with parameters, and what sets the same here."""
+"""Parameters of T5X's classes and functions, `*` for all others, and what does the same here."""
 
 FLAGS = {
     "process_count": "--num_processes",
@@ -53,24 +108,75 @@ FLAGS = {
 """T5X's flags, and what does the same here."""
 
 
-_PACKAGES = re.compile(r"""(?:No module named|Unable to open file:) *'?(?:t5x|t5|flaxformer)\b""")
-_SELECTOR = re.compile(r"Couldn't resolve selector (?:\w+\.)*(\w+);")
+FILES = {
+    "runs/pretrain.gin": "include 'runs/pretrain.gin'",
+    "runs/finetune.gin": "include 'runs/pretrain.gin', with INIT_FROM",
+    "runs/eval.gin": "a command: `t5x_like eval RUN`",
+    "runs/infer.gin": "a command: `t5x_like predict RUN`",
+}
+"""T5X's files in t5x/configs, and what does the same here."""
 
+T5 = "; T5's tasks come with: pip install 't5x_like[t5]' && pip install --no-deps t5==0.9.4"
+"""What a file that imports T5's tasks lacks."""
 
-def of_error(message: str) -> str:
-    """Advice for what gin says of a file of T5X's: other packages, scripts and classes."""
-    if _PACKAGES.search(message):
-        return "; docs/from_t5x.md says with which lines T5X's file works here"
-    found = _SELECTOR.search(message)
-    return advice(found[1], CONFIGURABLES) if found else ""
+_GUIDE = "docs/from_t5x.md"
 
 
 def advice(name: str, names: Mapping[str, str]) -> str:
     """Text for an error about a name of T5X, or nothing for any other name.
 
     Args:
-      name: a macro, a flag without dashes, or a configurable, such as `utils.DatasetConfig`.
-      names: `MACROS`, `FLAGS` or `CONFIGURABLES`.
+      name: a macro, or a flag without dashes.
+      names: `MACROS` or `FLAGS`.
     """
-    name = name.rpartition(".")[2]
     return f"; in place of T5X's {name} there is {names[name]}" if name in names else ""
+
+
+def advice_on(selector: str, parameter: str) -> str:
+    """Text for an error about a class of T5X, or one of its parameters; nothing for others."""
+    owner = re.split("[./]", selector)[-1]
+    here = PARAMETERS.get(f"{owner}.{parameter}", PARAMETERS.get(f"{owner}.*"))
+    theirs = f"{owner}.{parameter}".rstrip(".")
+    return f"; in place of T5X's {theirs} there is {here} ({_GUIDE})" if here else ""
+
+
+def refuse(path: Path, folders: Sequence[str], seen: Collection[Path] = ()) -> None:
+    """Refuses a gin file of the user's, with what it includes, that speaks of T5X's own modules.
+
+    Raises:
+      ConfigError: the message has the first such name, and what does the same here.
+    """
+    if path in seen or path.resolve().is_relative_to(gin_files.gin_root().resolve()):
+        return
+    try:
+        parsed = gin_text.read(gin_files.read(path))
+    except (SyntaxError, RecursionError):  # gin says where
+        return
+    for name in parsed.includes:
+        if name.startswith("t5x/"):
+            raise ConfigError(f"{path} includes T5X's {name}: here it is {_file(name)} ({_GUIDE})")
+        refuse(gin_files.find(name, folders), folders, [*seen, path])
+    named = [(str(one), one.selector, one.parameter) for one in parsed.bindings if one.parameter]
+    for text, selector, parameter in [*named, *((f"@{one}", one, "") for one in parsed.references)]:
+        ours = parsed.full_path(selector).startswith("t5x_like.")
+        if not ours and (meant := advice_on(selector, parameter)):
+            raise ConfigError(f"no {text} in {path}{meant}")
+    for module in parsed.modules:
+        if module.partition(".")[0] == "t5x":
+            raise ConfigError(
+                f"{path} imports {module}: nothing of T5X is needed here, so leave the line out; "
+                f"{_GUIDE} says what its parts are here"
+            )
+
+
+def _file(name: str) -> str:
+    """What does the same as one of T5X's gin files."""
+    for end, here in FILES.items():
+        if name.endswith(end):
+            return here
+    if found := re.search(r"/(t5_1_1|t5_1_0|mt5|byt5|umt5)/(\w+)\.gin$", name):
+        family = "t5" if found[1] == "t5_1_0" else found[1]
+        model = f"{family}_{found[2].lower()}"
+        if model in gin_files.published_models():
+            return f"include 'models/{model}'"
+    return "a model or run of `t5x_like inspect` or `t5x_like recipes`"

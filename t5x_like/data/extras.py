@@ -1,10 +1,23 @@
-"""Imports of optional dependencies, with an error that names the extra which installs them."""
+"""Imports of optional dependencies: errors name what installs them, TensorFlow's is silent."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from types import ModuleType
+
+_NOISE = re.compile(
+    rb"WARNING: All log messages before absl|I\d{4} |E\d{4} .*cuInit|To enable the following instr"
+)
+"""How lines begin that TensorFlow writes at every import and that ask for nothing."""
 
 
 class MissingExtraError(ImportError):
@@ -23,6 +36,7 @@ def require(module: str, extra: str | None, *, purpose: str = "this") -> ModuleT
       MissingExtraError: its package is not installed. Errors inside the package pass unchanged.
     """
     package = module.partition(".")[0]
+    quiet_tensorflow()
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -32,6 +46,58 @@ def require(module: str, extra: str | None, *, purpose: str = "this") -> ModuleT
         raise MissingExtraError(f"{purpose} needs {package}: pip install {wanted}") from error
     if module == "tensorflow":
         # TensorFlow only reads text here, and would take the memory of the GPUs that JAX uses.
-        with contextlib.suppress(RuntimeError):  # a user's module has used TensorFlow before
+        with contextlib.suppress(RuntimeError), _without_noise():
+            # RuntimeError: a user's module has used TensorFlow before.
             found.config.set_visible_devices([], "GPU")
     return found
+
+
+def quiet_tensorflow() -> None:
+    """Makes the first import of TensorFlow silent, whoever imports it; call it before."""
+    if "tensorflow" not in sys.modules and not any(isinstance(f, _Finder) for f in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds TensorFlow once, and hides the noise of its import."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_silently(module: ModuleType) -> None:
+            with _without_noise():
+                execute(module)
+
+        spec.loader.exec_module = execute_silently  # type: ignore[method-assign]
+        return spec
+
+
+@contextlib.contextmanager
+def _without_noise() -> Iterator[None]:
+    """Holds standard error back, then gives all but the noise; all of it after an error.
+
+    TensorFlow's libraries write to the descriptor, so that no setting of Python or its own reaches
+    them.
+    """
+    sys.stderr.flush()
+    kept, failed = os.dup(2), True
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+            failed = False
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            held.seek(0)
+            said = [line for line in held if failed or not _NOISE.match(line)]
+            os.write(2, b"".join(said))

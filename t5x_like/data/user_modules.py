@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from t5x_like.data import extras
+
 _named: set[str] = set()
 
 
@@ -26,6 +28,7 @@ def import_module(module: str) -> str:
     Raises:
       ValueError: there is no such module or file.
     """
+    extras.quiet_tensorflow()
     name = _import(module)
     _named.add(name)
     register = getattr(sys.modules[name], "register_tasks", None)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from t5x_like.config import gin_config, presets
+from t5x_like.data import extras
 from t5x_like.runs.run import Run
 from t5x_like.runs.settings import proportion, starting_model, table_rows, unread_settings
 
@@ -28,6 +29,7 @@ def load(
       OSError, ValueError: the model that it starts from cannot be read, has other sizes, or is of
         another family.
     """
+    extras.quiet_tensorflow()  # files may import SeqIO's tasks
     gin_config.load(files, bindings, folders)
     notes = proportion.follow()
     built = build()

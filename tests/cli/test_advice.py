@@ -30,11 +30,11 @@ from t5x_like.data.seqio import registered_tasks
         ("train --process_count=2", "in place of T5X's process_count there is --num_processes"),
         (
             "train --gin.MODEL_DIR='{tmp}' --gin.train/utils.DatasetConfig.batch_size=8",
-            "in place of T5X's DatasetConfig there is BATCH_SIZE, PACK",
+            "in place of T5X's DatasetConfig.batch_size there is BATCH_SIZE (or --batch_size)",
         ),
         (
             "train --gin.MODEL_DIR='{tmp}' --gin.partitioning.PjitPartitioner.num_partitions=2",
-            "in place of T5X's PjitPartitioner there is --mesh",
+            "in place of T5X's PjitPartitioner.num_partitions there is --mesh",
         ),
         ("train --reciep bert-mini", "--reciep bert-mini; nearest: --recipe\n"),
         ("train --tracker wandb", "the tracker Wandb needs wandb: pip install wandb\n"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,27 @@ BERT = f"{DYNAMIC}from t5x_like.models import bert\n"
             f"{DYNAMIC}from t5x_like.models import bertt",
             r"models\.bertt'.*nearest: .*models\.bert,",
         ),
+        (
+            f"{DYNAMIC}import __main__ as script\nscript.train:\n  eval_period = 2000",
+            r"no script\.train\.eval_period in .*my\.gin; in place of .* there is EVAL_PERIOD",
+        ),
+        (
+            f"{DYNAMIC}utils.SaveCheckpointConfig.period = 5",
+            r"in place of T5X's SaveCheckpointConfig\.period there is CHECKPOINT_PERIOD",
+        ),
+        (
+            f"{DYNAMIC}MODEL = @models.EncoderDecoderModel()",
+            r"no @models\.EncoderDecoderModel in .*; in place of .* there is MODEL = @t5\.T5",
+        ),
+        (
+            "include 't5x/examples/t5/t5_1_1/xxl.gin'",
+            r"here it is include 'models/t5_1_1_xxl' \(docs/from_t5x\.md\)",
+        ),
+        (f"{DYNAMIC}from t5x import utils", r"imports t5x.*leave the line out; docs/from_t5x\.md"),
+        (
+            f"{DYNAMIC}import t5.data.mixtures",
+            r"cannot import 't5.*: pip install 't5x_like\[t5\]' && pip install --no-deps t5==",
+        ),
         (f"{DYNAMIC}import numpi", r"cannot import 'numpi' in .*my\.gin"),
         ("include 'my.gin'", r"include one another \(my\.gin\) in .*my\.gin"),
         (f"X = {'[' * 3000}{']' * 3000}", r"too deep nesting in .*my\.gin"),
@@ -35,6 +57,7 @@ def test_a_mistake_is_named_with_what_was_meant(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "t5", None)
     (tmp_path / "my.gin").write_text(text)
     with gin_config.temporary_configuration(), pytest.raises(ConfigError, match=message) as found:
         gin_config.load(["my.gin"])

@@ -90,20 +90,3 @@ def test_what_a_module_registers_by_itself_outlives_a_configuration() -> None:
         gin.parse_config("users_module.half.number = 8")
     assert half() == 4
     gin.clear_config()
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("from t5x import models", "docs/from_t5x.md says with which lines"),
-        ("include 't5x/examples/t5/t5_1_1/base.gin'", "docs/from_t5x.md says with which lines"),
-        (
-            "import __main__ as train_script\ntrain_script.train:\n  eval_period = 2000",
-            r"in place of T5X's train there is a macro for each parameter: EVAL_PERIOD \(eval_p",
-        ),
-    ],
-)
-def test_files_of_t5x_are_answered_by_name(text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "a.gin").write_text(f"from __gin__ import dynamic_registration\n{text}\n")
-    with pytest.raises(ConfigError, match=said):
-        gin_config.load([str(tmp_path / "a.gin")])

@@ -1,3 +1,5 @@
+import contextlib
+import importlib
 import sys
 import types
 
@@ -24,6 +26,23 @@ def test_a_failure_inside_the_package_is_not_hidden(tmp_path, monkeypatch):
     with pytest.raises(ModuleNotFoundError, match="another_missing_one") as caught:
         extras.require("half_installed", "data")
     assert not isinstance(caught.value, extras.MissingExtraError)
+
+
+def test_the_import_of_tensorflow_is_silent(tmp_path, monkeypatch, capfd):
+    noise = r"I0000 00:00:17.9 5 port.cc:153] oneDNN is on\n"
+    (tmp_path / "tensorflow.py").write_text(
+        f"import os\nos.write(2, b'{noise}W0000 a warning\\n')\n"
+        "if os.environ.get('FAIL'): raise ValueError('half')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for fails, said in (("1", f"{noise}W0000 a warning\n"), ("", "W0000 a warning\n")):
+        monkeypatch.setitem(sys.modules, "tensorflow", None)  # restored afterwards
+        del sys.modules["tensorflow"]
+        monkeypatch.setenv("FAIL", fails)
+        extras.quiet_tensorflow()
+        with pytest.raises(ValueError, match="half") if fails else contextlib.nullcontext():
+            importlib.import_module("tensorflow")
+        assert capfd.readouterr().err == said.replace("\\n", "\n")
 
 
 def test_tensorflow_leaves_the_gpus_to_jax(monkeypatch):
