@@ -15,7 +15,6 @@ Several processes may make different runs at a time.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shlex
@@ -28,6 +27,7 @@ from typing import Any
 import recorded
 
 from t5x_like.cli.common import arguments
+from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.config import gin_config, gin_files
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
@@ -92,9 +92,7 @@ brackets, or of the untrained model if the unigram model has none.
 
 def main(argv: list[str] | None = None) -> int:
     """Makes the runs that are asked for; 1 if one of them failed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog=Path(__file__).name, description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="recipes (default: all -mini)")
     parser.add_argument("--corpus", metavar="GLOB", help="text files, seen from --work")
     parser.add_argument("--work", type=Path, default=Path(), metavar="DIR", help="default: here")

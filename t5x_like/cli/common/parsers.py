@@ -29,16 +29,12 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """The parser of `t5x_like COMMAND`."""
+    """The parser of `t5x_like COMMAND`, or of another program with the same flags."""
 
-    def __init__(self, command: str, *, description: str, epilog: str, **options: Any) -> None:
-        super().__init__(
-            prog=f"t5x_like {command}".rstrip(),
-            description=description,
-            epilog=epilog,
-            formatter_class=Help,
-            **options,
-        )
+    def __init__(self, command: str = "", **options: Any) -> None:
+        """As argparse's, for a command; `prog` names another program."""
+        options.setdefault("prog", f"t5x_like {command}".rstrip())
+        super().__init__(formatter_class=Help, **options)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse, but an unknown flag's error names the nearest."""
