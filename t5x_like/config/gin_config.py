@@ -360,7 +360,8 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
     except NameError as error:
         raise ConfigError(_not_imported(str(error), where)) from error
     except ImportError as error:
-        name = error.name or str(error).partition("'")[2].partition("'")[0]
+        named = re.search(r"(?:'|import of )([\w.]+)", str(error))
+        name = error.name or (named[1] if named else "")
         meant = nearest(name, trust.modules()) if name.startswith("t5x_like.") else ""
         meant = t5x_names.T5 if name.partition(".")[0] == "t5" else meant
         message = str(error).partition("\n")[0]

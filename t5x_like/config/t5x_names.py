@@ -150,7 +150,7 @@ def refuse(path: Path, folders: Sequence[str], seen: Collection[Path] = ()) -> N
         return
     try:
         parsed = gin_text.read(gin_files.read(path))
-    except (SyntaxError, RecursionError):  # gin says where
+    except (SyntaxError, ValueError, RecursionError):  # gin says where
         return
     for name in parsed.includes:
         if name.startswith("t5x/"):
