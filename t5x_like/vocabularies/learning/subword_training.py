@@ -35,8 +35,7 @@ def train_wordpiece(
     Raises:
       ValueError: `size` is too small for the characters.
     """
-    rules = {"lowercase": lowercase, "strip_accents": strip_accents}
-    normalizer = normalizers.BertNormalizer(**rules)
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents)
     letters = _alphabet(map(normalizer.normalize_str, sentences), coverage=character_coverage)
     # The trainer numbers these in the order of a hash table, and the numbers settle ties: given
     # beforehand, they always make the same vocabulary.
@@ -58,7 +57,9 @@ def train_wordpiece(
         normalizer=normalizer,
         pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
     )
-    text = wordpiece.tokenizer_json(model["vocab"], **rules)
+    text = wordpiece.tokenizer_json(
+        model["vocab"], lowercase=lowercase, strip_accents=strip_accents
+    )
     return SubwordVocabulary(text, extra_ids)
 
 
