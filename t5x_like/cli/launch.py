@@ -152,7 +152,14 @@ def _parser() -> CommandParser:
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", help="a name for the run on those machines")
-    parser.add_argument("action", nargs="?", default="start", choices=_ACTIONS, metavar="ACTION")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="start",
+        choices=_ACTIONS,
+        metavar="ACTION",
+        help="one of those below (default: start)",
+    )
     parser.add_argument("--config", metavar="FILE", help="which launcher, and its fields")
     parser.add_argument(
         "--dry_run", action="store_true", help="print every command and file, and run nothing"

@@ -137,7 +137,11 @@ def _parser() -> CommandParser:
     )
     arguments.add_step(parser)
     parser.add_argument(
-        "--batch_size", type=arguments.positive, default=8, metavar="B", help="inputs at once"
+        "--batch_size",
+        type=arguments.positive,
+        default=8,
+        metavar="B",
+        help="inputs at once (default: 8)",
     )
     parser.add_argument(
         "--max_input_length",
@@ -150,7 +154,12 @@ def _parser() -> CommandParser:
     for name, (kind, text) in _DECODING.items():
         writing.add_argument(f"--{name}", type=kind, metavar="X", help=text)
     writing.add_argument("--do_sample", action="store_true", help="draw tokens")
-    writing.add_argument("--early_stopping", choices=("true", "false", "never"))
+    writing.add_argument(
+        "--early_stopping",
+        choices=("true", "false", "never"),
+        help="when beam search ends: true, with as many answers as beams; never, when no answer "
+        "can be better (default: false, in between)",
+    )
     arguments.add_modules(parser)
     arguments.add_allow_paths(parser)
     return parser

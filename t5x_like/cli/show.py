@@ -28,8 +28,8 @@ examples:
   t5x_like show my_mixture --module my_tasks.py --lengths inputs=128,targets=32 --pack
   t5x_like show runs/mine/bad_batches/step_1234.npz    the batch of a step whose numbers were bad
 
-The first call tokenises the text into a cache, which training reads too. Examples come in the order
-of the cache, with the noise of the first epoch.
+The first call tokenises the text into a cache, which training with the same vocabulary reads too.
+Examples come in the order of the cache, with the noise of the first epoch.
 """
 
 
@@ -92,7 +92,12 @@ def _parser() -> CommandParser:
         metavar="R",
         help="the first row (default: 0)",
     )
-    group.add_argument("--split", default="train", choices=["train", "validation"])
+    group.add_argument(
+        "--split",
+        default="train",
+        choices=["train", "validation"],
+        help="trained or held-out text (default: train)",
+    )
     group.add_argument(
         "--length",
         type=arguments.positive,
@@ -109,7 +114,12 @@ def _parser() -> CommandParser:
     group.add_argument("--pack", action="store_true", help="put several short examples in a row")
     group.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
     group = parser.add_argument_group("output")
-    group.add_argument("--color", default="auto", choices=["auto", "always", "never"])
+    group.add_argument(
+        "--color",
+        default="auto",
+        choices=["auto", "always", "never"],
+        help="colours in place of marks (default: auto, in terminals)",
+    )
     group.add_argument("--html", metavar="FILE", help="write an HTML page instead")
     return parser
 

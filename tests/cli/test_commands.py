@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import subprocess
@@ -24,9 +25,17 @@ Cli = Callable[..., Result]
 @pytest.mark.parametrize("command", main.COMMANDS)
 def test_help_shows_every_flag(command: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
+    shown_by: list[argparse.ArgumentParser] = []
+    format_help = argparse.ArgumentParser.format_help
+    monkeypatch.setattr(
+        argparse.ArgumentParser,
+        "format_help",
+        lambda parser: shown_by.append(parser) or format_help(parser),
+    )
     shown = cli(command, "--help")
     assert shown.status == 0
     assert f"usage: t5x_like {command}" in shown.out
+    assert [one.dest for one in shown_by[0]._actions if not one.help] == []
     _, what, _ = shown.out.split("\n\n", 2)
     listed = cli("--help").out
     assert f"  {command} " in listed

@@ -300,7 +300,12 @@ def add_vocabulary(parser: argparse.ArgumentParser, *, size: int) -> None:
         metavar="N",
         help=f"pieces of a trained vocabulary (default: {size})",
     )
-    group.add_argument("--vocab_type", default="unigram", choices=VOCAB_TYPES)
+    group.add_argument(
+        "--vocab_type",
+        default="unigram",
+        choices=VOCAB_TYPES,
+        help="kind of a trained vocabulary (default: unigram)",
+    )
 
 
 def vocabulary_choice(args: argparse.Namespace) -> VocabularyChoice:

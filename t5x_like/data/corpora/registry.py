@@ -189,7 +189,8 @@ class Corpus(abc.ABC):
         if report.documents and split == "validation":
             return NothingHeldOutError(
                 f"{where} has too few documents ({report.documents}) to hold some out: choose "
-                "another separator, name files for validation, or hold out nothing (validation=0)"
+                "another separator (CORPUS_SEPARATOR of a run, --separator of other commands), or "
+                "hold out nothing (CORPUS_VALIDATION=0, --validation 0)"
             )
         return CorpusError(f"{where} has no text in split {split!r}: every document is empty")
 

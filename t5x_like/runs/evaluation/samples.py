@@ -109,7 +109,7 @@ def samples(trained: TrainedRun, n: int) -> list[PhaseSamples]:
 
     Args:
       trained: the run and the parameters.
-      n: the most rows of a phase. The tasks of a mixture take turns.
+      n: the rows of a phase, in turns of the tasks of a mixture, each of which has one at least.
 
     Raises:
       ValueError, OSError: text or cache are missing or have changed, or nothing is held out.
@@ -127,6 +127,7 @@ def _number(phase: tuple[int, Run]) -> int:
 
 def _of_phase(number: int, run: Run, mesh: ModelOnMesh, n: int) -> PhaseSamples:
     tasks = run.data.open(once=never)
+    n = max(n, len(tasks))
     found = [
         sample
         for examples, share in held_out(run, tasks, n, rows=2 * n)
