@@ -1,8 +1,8 @@
 """A server before an object store that now and then fails as stores do.
 
-A request in so many is answered with 503 or 429, or its answer is cut in the middle. If wanted, as
-many listings are stale: the answer is the one that the same request had a moment ago. Those of the
-steps of a checkpoint are not: Orbax counts on them, as GCS and S3 promise.
+A request in so many is answered with 503 or 429, or the next answer with a body is cut in the
+middle. If wanted, as many listings are stale: the answer is the one that the same request had a
+moment ago. Those of the steps of a checkpoint are not: Orbax counts on them, as GCS and S3 promise.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Proxy:
         self.done: dict[str, int] = {}
         self._count = itertools.count(1)
         self._kinds = itertools.cycle(_FAULTS)
+        self._cuts = 0  # that are due
         self._listings = itertools.count(1)
         self._listed: dict[str, tuple[float, _Answer]] = {}
         self._lock = threading.Lock()
@@ -52,12 +53,15 @@ class Proxy:
     def fault(self, *, readable: bool) -> str:
         """The fault of the next request; "" for none. Only answers with a body can be cut."""
         with self._lock:
-            if not self.every or next(self._count) % self.every:
-                return ""
-            kind = next(self._kinds)
-            if kind == "cut" and not readable:
-                kind = "503"
-            self.done[kind] = self.done.get(kind, 0) + 1
+            kind = ""
+            if self.every and not next(self._count) % self.every:
+                kind = next(self._kinds)
+            if kind == "cut":
+                self._cuts, kind = self._cuts + 1, ""
+            if self.every and readable and not kind and self._cuts:
+                self._cuts, kind = self._cuts - 1, "cut"
+            if kind:
+                self.done[kind] = self.done.get(kind, 0) + 1
             return kind
 
     def listed(self, path: str, answer: _Answer) -> _Answer:

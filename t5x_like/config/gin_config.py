@@ -87,9 +87,12 @@ def bind(bindings: Sequence[str]) -> None:
                 meant = "; add --gin_file=runs/pretrain.gin, which makes a run of a model"
             words = [f" (--{w})" for w, one in SETTINGS.items() if one.target == name]
             raise ConfigError(f"no gin macro {name!r}{''.join(words)} {where}{meant}")
-        if meant := t5x_names.advice_on(*name.rpartition(".")[::2]):
-            raise ConfigError(f"no {name} {where}{meant}")
-        _translated(gin.parse_config, _with_import(binding), where=where)
+        try:
+            _translated(gin.parse_config, _with_import(binding), where=where)
+        except ConfigError as error:
+            if meant := t5x_names.advice_on(*name.rpartition(".")[::2]):
+                raise ConfigError(f"no {name} {where}{meant}") from error
+            raise
         _given.extend(UserSetting(one, None) for one in gin_text.read(binding).bindings)
 
 

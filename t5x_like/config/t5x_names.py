@@ -120,6 +120,8 @@ T5 = "; T5's tasks come with: pip install 't5x_like[t5]' && pip install --no-dep
 """What a file that imports T5's tasks lacks."""
 
 _GUIDE = "docs/from_t5x.md"
+_MODULES = ("t5x", "flaxformer", "__main__")
+"""Where T5X's files have their classes from; `__main__` is its train.py."""
 
 
 def advice(name: str, names: Mapping[str, str]) -> str:
@@ -158,8 +160,10 @@ def refuse(path: Path, folders: Sequence[str], seen: Collection[Path] = ()) -> N
         refuse(gin_files.find(name, folders), folders, [*seen, path])
     named = [(str(one), one.selector, one.parameter) for one in parsed.bindings if one.parameter]
     for text, selector, parameter in [*named, *((f"@{one}", one, "") for one in parsed.references)]:
-        ours = parsed.full_path(selector).startswith("t5x_like.")
-        if not ours and (meant := advice_on(selector, parameter)):
+        # A class of the user's may have the name of one of T5X's.
+        imported = selector.partition(".")[0] in parsed.imports
+        theirs = parsed.full_path(selector).partition(".")[0] in _MODULES
+        if (theirs or not imported) and (meant := advice_on(selector, parameter)):
             raise ConfigError(f"no {text} in {path}{meant}")
     for module in parsed.modules:
         if module.partition(".")[0] == "t5x":

@@ -14,6 +14,18 @@ DYNAMIC = "from __gin__ import dynamic_registration\n"
 BERT = f"{DYNAMIC}from t5x_like.models import bert\n"
 
 
+def test_a_class_of_the_users_may_have_the_name_of_one_of_t5xs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_optimizers.py").write_text("class Adafactor:\n    def __init__(self, a=1): 0\n")
+    (tmp_path / "my.gin").write_text(
+        f"{DYNAMIC}import my_optimizers\nmy_optimizers.Adafactor.a = 2\n"
+    )
+    gin_config.load([str(tmp_path / "my.gin")], ["my_optimizers.Adafactor.a=3"])
+    assert "my_optimizers.Adafactor.a = 3" in gin_config.config_text()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

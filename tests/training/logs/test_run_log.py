@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
+import os
+import struct
+import termios
 from pathlib import Path
 
 import pytest
@@ -145,21 +149,19 @@ def test_an_evaluation_of_several_tasks_is_a_line_for_each(tmp_path: Path) -> No
     assert max(map(len, lines)) <= 80
 
 
-def test_a_bar_leaves_room_for_itself_and_has_one_rate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("LINES", "24")
-    made = run_log.RunLog(
-        tmp_path, total_steps=1_000_000, stream=(out := Terminal()), tensorboard=False
-    )
-    made.start(500_000)
-    for step in (600_000, 700_000):
-        made._bar.last_print_t = 0.0  # else it is drawn ten times a second at most
-        made.train(step, RATES | {"tokens_per_second": 1_234_567.0})
-    shown = out.getvalue().split("\r")[-1]
-    made.close()
-    assert len(shown.rstrip()) < 82  # newer releases of tqdm draw ten characters at least
+def test_a_bar_leaves_room_for_itself_and_has_one_rate(tmp_path: Path) -> None:
+    seen, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with open(terminal, "w") as out, open(seen, "rb", buffering=0) as screen:
+        made = run_log.RunLog(tmp_path, total_steps=1_000_000, stream=out, tensorboard=False)
+        made.start(500_000)
+        for step in (600_000, 700_000):
+            made._bar.last_print_t = 0.0  # else it is drawn ten times a second at most
+            made.train(step, RATES | {"tokens_per_second": 1_234_567.0})
+        out.flush()
+        shown = screen.read(1 << 16).decode().split("\r")[-1]
+        made.close()
+    assert len(shown) <= 80
     assert len(shown.split("|")[1]) > 1
     for part in ("700000/1000000 |", "loss 2.5000", "1,234,567 tokens/s", "MFU 43.2%", "ETA "):
         assert part in shown
