@@ -50,8 +50,8 @@ _LEAST_STORED_IN_PARTS = 2**16
 """Elements. Gathering a smaller array costs more than keeping it whole saves."""
 
 _TILE_ROWS = 16
-"""Rows of a tile of 16-bit numbers on TPUs, and the chips over which any usual matrix has so many.
-Parts with fewer are gathered by all-reduces of mostly zeros."""
+"""Rows of a tile of 16-bit numbers on TPUs. Parts of a matrix with fewer rows are gathered by
+all-reduces of mostly zeros. A `data` of size -1 has at most so many chips (`make_layout`)."""
 
 _ACTIVE: contextvars.ContextVar[Layout | None] = contextvars.ContextVar("layout", default=None)
 
