@@ -87,9 +87,7 @@ def compile_step(request: Request) -> Compiled:
         "phase": request.phase,
         "largest_estimate": request.largest_estimate,
     }
-    with run_child(
-        "t5x_like.planning.child", message, request.topology, dump_steps=request.memory_only
-    ) as child:
+    with run_child("t5x_like.planning.child", message, request.topology, dump_steps=True) as child:
         while not child.ended and not (request.memory_only and _placed(child.folder)):
             time.sleep(_POLL_SECONDS)
         return _result(request, child)
@@ -124,25 +122,24 @@ def _result(request: Request, child: Child) -> Compiled:
     if not (folder / "program.json").exists():
         raise _failure(child)
     known = json.loads((folder / "program.json").read_text())
-    text, memory = folder / "step.hlo", folder / "memory.json"
-    if text.exists():
-        needed = json.loads(memory.read_text())["peak"]
-        return Compiled(known=known, needed=needed, text=text.read_text(), final=True)
-    if memory.exists():
-        needed, available = out_of_memory(json.loads(memory.read_text())["error"])
+    if (memory := folder / "memory.json").exists():
+        needed, available = out_of_memory(json.loads(memory.read_text()))
         return Compiled(known=known, needed=needed, available=available)
     if (large := folder / "estimate.json").exists():
         guess = json.loads(large.read_text())
         return Compiled(known=known, needed=guess, available=request.topology.chip.hbm_bytes)
-    if (placed := next(folder.glob(_ASSIGNED), None)) is None:
+    final = (folder / "step.hlo").exists()
+    text = folder / "step.hlo" if final else next(folder.glob(_ASSIGNED), None)
+    if text is None:
         raise _failure(child)
-    needed = _bytes_in_hbm(next(folder.glob(_MEMORY)).read_text())
+    needed = max(_bytes_in_hbm(one.read_text()) for one in folder.glob(_MEMORY))
     there = request.topology.chip.hbm_bytes
     return Compiled(
         known=known,
         needed=needed,
-        available=there if needed > there else None,
-        text=placed.read_text(),
+        available=there if needed > there and not final else None,
+        text=text.read_text(),
+        final=final,
     )
 
 

@@ -232,7 +232,7 @@ def _phase(compiled: Compiled, where: Topology) -> PhasePlan:
         hbm_needed=compiled.needed,
         hbm_available=compiled.available,
         hbm_parts=parts,
-        hbm_estimated=sum(known["estimate"].values()),
+        hbm_estimated=known["estimate"],
         traffic=None if work is None else work.traffic,
         time=time,
         peak_flops=where.chips * where.chip.peak_flops,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import gin
 import jax
 from cases import Cases
 
@@ -25,8 +25,11 @@ FEW = {"BATCH_SIZE": 16, "EVAL_PERIOD": 10, "EVAL_BATCHES": 2, "TRAIN_STEPS": 12
 RAMP, PHASE = 20, 80
 """Steps that nothing is judged in, and of the first of two phases."""
 FOLLOWS_BERT = {"distilbert-mini": "TEACHER_DIR", "legal_bert-mini": "INIT_DIR"}
-PEAK, SCALE = "PEAK_LEARNING_RATE", "schedules.rsqrt.scale"
-"""How high a recipe's learning rate is: one of them."""
+SETTING = re.compile(r"^(\S+) = ([\d.e+-]+)$", re.MULTILINE)
+RATES = ("LEARNING_RATE", ".learning_rate", "schedules.rsqrt.scale")
+"""Ends of the settings that say how high a learning rate is, of all phases."""
+RAMPS = ("WARMUP_STEPS", "linear.warmup_steps")
+FIRST_PHASES = ("SHORT_STEPS", "short/run.Phase.steps")
 TOO_HIGH = 1e9
 
 
@@ -72,13 +75,13 @@ def _train(folder: Path, name: str, macros: Mapping[str, Any], *, times: float) 
     ]
     recipe = str(gin_files.find_recipe(name))
     gin_config.load([recipe], bindings)
-    said = gin_config.config_text()
-    if (peak := gin.query_parameter(f"%{PEAK}")) is not None:
-        bindings += [f"{PEAK}={peak * times}", f"WARMUP_STEPS={RAMP}"]
-    else:
-        bindings.append(f"{SCALE}={gin.query_parameter(SCALE) * times}")
-    if "short/run.Phase" in said:
-        bindings.append(f"short/run.Phase.steps={PHASE}")
+    for setting, value in SETTING.findall(gin_config.config_text()):
+        if setting.endswith(RATES):
+            bindings.append(f"{setting}={float(value) * times}")
+        elif setting.endswith(RAMPS):
+            bindings.append(f"{setting}={RAMP}")
+        elif setting.endswith(FIRST_PHASES):
+            bindings.append(f"{setting}={PHASE}")
     gin_config.load([recipe], bindings)
     layout = make_layout({"data": 1}, devices=jax.devices()[:1])
     pretrain(dataclasses.replace(gin_config.build(Run), layout=layout), gin_config.config_text())

@@ -86,7 +86,7 @@ def open_task(
     without = f"task {task.name!r} is evaluated without metric "
     lines = [without + what for what in missing]
     usable = []
-    for metric in metrics or ([] if missing else default):
+    for metric in metrics or default:
         if lacks := set(metric.reads) - set(kinds):
             what = " and ".join(sorted(lacks)).replace("_", " ")
             lines.append(f"{without}{metric.name}: this model gives no {what}")

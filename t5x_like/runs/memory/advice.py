@@ -44,7 +44,7 @@ def warning(run: Run, found: Estimate, limit: float) -> str:
     needs = f"{found.total / 1e9:.3g} GB of the {limit / 1e9:.3g} GB of a device"
     return (
         f"A step of {run.options.batch_size:,} rows probably does not fit: it needs about {needs}, "
-        f"{found.of_rows / 1e9:.3g} GB of these for activations. If it fails, "
+        f"{found.activations / 1e9:.3g} GB of these for activations. If it fails, "
         f"{remedy(run, found, limit)}."
     )
 
@@ -56,11 +56,11 @@ def remedy(run: Run, found: Estimate, limit: float) -> str:
             f"set --mesh data=-1,fsdp={dividing}: large parameters do not divide into "
             f"{run.layout.mesh.shape['fsdp']} parts, and each device has them whole"
         )
-    rest = found.total - found.of_rows
+    rest = found.total - found.activations
     most = run.options.batch_size // run.layout.batch_shards
     now = run.options.microbatches or 1
     parts = [n for n in range(2, most + 1) if most % n == 0 and n > now]
-    fitting = [n for n in parts if rest + found.of_rows * now / n <= limit]
+    fitting = [n for n in parts if rest + found.activations * now / n <= limit]
     if fitting:
         return f"set MICROBATCHES = {fitting[0]}, or REMAT = 'nothing'"
     if run.layout.num_replicas == 1:  # no device has the same parameters as another

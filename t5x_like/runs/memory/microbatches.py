@@ -42,8 +42,8 @@ def _fitting(run: Run, limit: float) -> int:
     few_rows = dataclasses.replace(run, options=options)
     program = step.build(run.model, run.optimizer or optax.identity(), run.layout, options)
     found = estimate(few_rows, program, rows.whole_row(run, rows.full_row(few_rows)))
-    room = min(ACTIVATIONS * limit, limit - (found.total - found.of_rows))
-    fitting = max(1, math.floor(room * _TRACED_ROWS / max(1.0, found.of_rows)))
+    room = min(ACTIVATIONS * limit, limit - found.besides_rows)
+    fitting = max(1, math.floor(room * _TRACED_ROWS / max(1.0, found.read)))
     return next(
         n for n in range(1, of_device + 1) if not of_device % n and of_device // n <= fitting
     )

@@ -1,9 +1,13 @@
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+import t5x_like
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 
@@ -150,3 +154,16 @@ def test_names_are_found_and_taken_once():
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(CorpusError, match=r"no corpus 'stdlib_doc'; nearest: stdlib_docs"):
         registry.get("stdlib_doc")
+
+
+def test_a_checkout_that_is_not_installed_has_its_corpora():
+    root = Path(t5x_like.__file__).parent.parent
+    code = (
+        "import sys\n"
+        "sys.meta_path[:] = [one for one in sys.meta_path if 'ditable' not in str(one)]\n"
+        f"sys.path.insert(0, {str(root)!r})\n"
+        "from t5x_like.data.corpora import registry\n"
+        "print('stdlib_docs' in registry.names())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
+    assert done.stdout == "True\n", done.stderr
