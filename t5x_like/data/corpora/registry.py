@@ -10,10 +10,10 @@ import importlib
 import importlib.util
 import itertools
 import pkgutil
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import t5x_like
 from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora import text_pieces
 
@@ -373,7 +373,8 @@ def names() -> tuple[str, ...]:
 @functools.cache
 def _import_tasks() -> None:
     if importlib.util.find_spec("t5x_like.tasks") is None:  # a checkout that is not installed
-        t5x_like.__path__.append(str(Path(t5x_like.__file__).resolve().parent.parent))
+        package = sys.modules["t5x_like"]
+        package.__path__.append(str(Path(*package.__path__).resolve().parent))
     tasks = importlib.import_module("t5x_like.tasks")
     for module in pkgutil.iter_modules(tasks.__path__):
         importlib.import_module(f"{tasks.__name__}.{module.name}")
