@@ -11,7 +11,7 @@ from pathlib import Path
 
 from t5x_like.launching.commands import Action, Call, LaunchError, Note
 from t5x_like.launching.job import Job, option, options
-from t5x_like.training.hosts.code_version import SOURCES, checkout, commit
+from t5x_like.training.hosts.code_version import SOURCES, checkout, commit, is_installed
 
 _GIT = re.compile(r"git\+(https|ssh)://([^/]*)/.*@[0-9a-f]{40}")
 _INCLUDE = re.compile(r"""^\s*include\s+(['"])(.+?)\1""", re.M)
@@ -19,6 +19,8 @@ _INCLUDE = re.compile(r"""^\s*include\s+(['"])(.+?)\1""", re.M)
 
 def package_problems(package: str) -> list[str]:
     """What is wrong with `--config.package`, one line each; its text is never repeated."""
+    if not is_installed():
+        return ["this checkout is not installed, so its version is not known: pip install -e ."]
     if not package:
         if checkout():
             return []

@@ -6,6 +6,7 @@ import importlib.util
 import json
 
 import gpu
+import gpu_attention
 import gpu_compiled
 import gpu_steps
 import pytest
@@ -41,6 +42,22 @@ def test_steps_are_compiled_for_absent_gpus_with_the_plug_in_for_cuda_alone():
         assert line["triton_calls"] >= 3
     else:
         assert line is None
+
+
+@pytest.mark.slow
+def test_every_way_to_compute_attention_stands_beside_plain(capsys):
+    assert gpu_attention.main(["--tokens=64"]) == 2
+    flags = "--allow_cpu --tokens 32 --lengths 16 --heads 1 --width 16 --times 1"
+    assert gpu_attention.main(flags.split()) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [line[1:-5] for line in lines] == [[], ["dropout"], ["bias"], ["bias", "dropout"]]
+    for line in lines:
+        plain, blocked, fused, gpu_kernel = line[-4:]
+        assert float(line[-5]) > 0
+        assert plain == "1.00"
+        assert float(blocked) > 0
+        assert (fused == "-") == ("dropout" in line)
+        assert gpu_kernel == "-"
 
 
 def test_batch_is_halved_until_it_fits():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from tiny_run import ROOT, Tiny, finish, losses, saved_steps, write_text
 
 from t5x_like.core import exit_status
 from t5x_like.data.cache.lock import sole_writer
+from t5x_like.launching import shipping
 from t5x_like.training.hosts import code_version
 
 
@@ -51,6 +53,16 @@ def test_code_is_told_apart_by_file(tmp_path: Path) -> None:
     assert [line.split()[0] for line in {*before} ^ {*after}] == [str(mine)] * 2
     assert any(line.startswith("jax ") for line in before)
     assert any(line.startswith("t5x_like/models/bert.py ") for line in before)
+
+
+def test_checkout_that_is_not_installed_trains_and_says_so_before_a_launch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda name: iter(()))
+    assert code_version.versions()["t5x_like"] == "not installed"
+    for package in ("", "git+https://host/t5x_like@" + "a" * 40):
+        (problem,) = shipping.package_problems(package)
+        assert "pip install -e ." in problem
 
 
 def test_two_runs_do_not_share_a_directory(tiny: Tiny) -> None:

@@ -28,7 +28,7 @@ from t5x_like.layers.dropout import Dropping
 
 _FEW = 2**14
 """Queries times keys up to which XLA's own fusions are as fast as a kernel on a TPU, unless a bias
-has a gradient: rows of 128, and decoding. GPUs were not measured."""
+has a gradient: rows of 128, and decoding."""
 
 _LONG = 2**22
 """Queries times keys from which logits are formed in blocks where no kernel can compute them."""
@@ -74,8 +74,9 @@ def _of_accelerator(
     drop: Dropping | None,
 ) -> Kernel:
     pairs = q_BLHK.shape[1] * memory.keys.shape[1]
-    few = pairs <= _FEW and (bias is None or q_BLHK.shape[1] == 1)
+    decodes = q_BLHK.shape[1] == 1
     if _platform() == "tpu":
+        few = pairs <= _FEW and (bias is None or decodes)
         why_not = tpu_attention.unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
         if why_not is None and not few:
             return tpu
@@ -84,7 +85,7 @@ def _of_accelerator(
             return fused
         # Matrix units multiply 16-bit numbers: others are no faster in a kernel.
         why_not = gpu_attention.unsuited(q_BLHK, mask=mask, drop=drop)
-        if why_not is None and not few and q_BLHK.dtype.itemsize == 2:
+        if why_not is None and not decodes and q_BLHK.dtype.itemsize == 2:
             return gpu
     drawn_in_parts = drop is None or is_counter(drop.key)
     return blocked if pairs >= _LONG and drawn_in_parts else plain

@@ -48,8 +48,13 @@ def lines(modules: Iterable[str] = ()) -> Iterator[str]:
 
 def versions() -> dict[str, str]:
     """The versions of this package and of Python."""
-    own = importlib.metadata.version("t5x_like")
+    own = importlib.metadata.version("t5x_like") if is_installed() else "not installed"
     return {"t5x_like": own, "python": platform.python_version()}
+
+
+def is_installed() -> bool:
+    """Whether pip knows this package: a checkout on `PYTHONPATH` runs without that."""
+    return any(importlib.metadata.distributions(name="t5x_like"))
 
 
 def checkout() -> Path | None:

@@ -72,7 +72,8 @@ def test_on_gpus_it_is_cudnn_s_or_their_kernel_where_there_is_dropout(
     with make_layout({"data": 1}, devices=jax.devices()[:1]).active():
         assert choose(512) == choose(128) == choose(4096, mask=OF_HEADS) == "fused"
         assert choose(512, drop=DROP) == choose(4096, drop=DROP) == choose(511) == "gpu"
-        assert choose(128, drop=DROP) == choose(512, drop=OTHERS) == "plain"
+        assert choose(128, drop=DROP) == "gpu"
+        assert choose(1, drop=DROP) == choose(512, drop=OTHERS) == "plain"
         assert choose(512, dtype=jnp.float32) == choose(512, width=256) == "plain"
         assert choose(4096, dtype=jnp.float32, drop=DROP) == "blocked"
         bias = jax.ShapeDtypeStruct((1, 2, 128, 128), jnp.float32)
