@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -182,13 +183,15 @@ class VocabularyChoice:
             with sole_writer(path.parent, lock=f".{path.name}.writing"):
                 if exists():  # another run has made it
                     return
+                texts = corpus.training_texts()
+                first = [*itertools.islice(texts, 1)]  # files that cannot be read are refused now
                 print(
                     f"training a {self.kind} vocabulary of {self.size} pieces: "
                     f"{staging.known_as(path)}",
                     flush=True,
                 )
                 with sending.to_bucket(path, last=[files.DESCRIPTION]):
-                    train(corpus.training_texts(), path, recipe)
+                    train(itertools.chain(first, texts), path, recipe)
 
         once(f"vocabulary {path.name}", path, exists, make)
         staging.fetch(path)

@@ -70,6 +70,7 @@ def test_advice(cli, tmp_path, monkeypatch, command: str, said: str) -> None:
     assert result.status in (1, 2)
     assert said in result.err
     assert "<ast." not in result.err
+    assert "training a" not in result.out  # no work before the files are looked at
 
 
 @pytest.mark.slow
