@@ -68,7 +68,7 @@ def writing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` once the block has ended without an error.
 
     On a disk, the bytes arrive before the name does; to a bucket they go at the end, in one object.
-    Several processes may write one file at once.
+    Several processes may write one file at once. What killed writers left of it is removed.
 
     Raises:
       OSError: it cannot be written; nothing is left of it.
@@ -79,16 +79,38 @@ def writing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
             local.flush()
             storage.upload(str(path), Path(local.name))
         return
+    _remove_left(path)
     temporary = temporary_name(path)
     try:
         with naming(path):
-            with temporary.open("wb") as file:
+            with _opened(temporary) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
     finally:
         remove(temporary)
+
+
+def _opened(temporary: Path | epath.Path) -> IO[bytes]:
+    """A new file that is locked while it is open, where the file system has locks."""
+    while True:
+        file = open(temporary, "wb")  # noqa: SIM115
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # another writer took it for one that was left
+
+
+def _remove_left(path: Path | epath.Path) -> None:
+    """Removes the unfinished files of `path` whose writers have been killed."""
+    with contextlib.suppress(OSError):
+        for left in os.scandir(path.parent):
+            if left.name.startswith(path.name) and _LEFT.fullmatch(left.name[len(path.name) :]):
+                with contextlib.suppress(OSError), open(left.path, "rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while it is written
+                    os.unlink(left.path)
 
 
 @contextlib.contextmanager

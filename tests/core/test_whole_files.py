@@ -6,6 +6,8 @@ import errno
 import os
 import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,3 +125,23 @@ def test_arrays_are_written_as_numpy_writes_them(tmp_path: Path) -> None:
             whole_files.write_array(file, array)
         np.save(tmp_path / "b.npy", np.ascontiguousarray(array))
         assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
+
+
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys; from pathlib import Path; from t5x_like.core import whole_files\n"
+        "with whole_files.writing(Path(sys.argv[1])) as file:\n"
+        "    file.write(b'half'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    path, other = tmp_path / "config.gin", tmp_path / "config.gin.1-0123abcd.tmpx"
+    other.touch()
+    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    (left,) = tmp_path.glob("*.tmp")
+    assert left.read_bytes() == b"half"
+    with whole_files.writing(path) as living:
+        living.write(b"mine")
+        assert not left.exists()
+        whole_files.write(path, b"another's")
+        assert len([*tmp_path.glob("*.tmp")]) == 1
+    assert path.read_bytes() == b"mine"
+    assert sorted(tmp_path.iterdir()) == [path, other]
