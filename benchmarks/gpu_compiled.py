@@ -104,7 +104,7 @@ def compiled(card: str, model: str, phase: int, kernel: str) -> dict[str, Any] |
     """The line of a phase of a recipe; None without the plug-in."""
     from jax.experimental import topologies
 
-    from t5x_like.core.devices import on_devices
+    from t5x_like.core.devices.chosen import on_devices
     from t5x_like.planning import child
     from t5x_like.runs import pretraining
     from t5x_like.runs.memory import rows

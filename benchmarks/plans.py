@@ -25,7 +25,7 @@ import recorded
 from tqdm import tqdm
 
 from t5x_like.config import gin_files
-from t5x_like.core.accelerators import CHIPS
+from t5x_like.core.devices.tpus import CHIPS
 from t5x_like.planning.compilation import InvalidRunError, PlanError
 from t5x_like.planning.plan import PhasePlan, Plan, plan
 from t5x_like.planning.topologies import topology

@@ -69,16 +69,19 @@ _LATER = {
     "STALL_MINUTES = 10",
     "run.Options.stall_minutes = %STALL_MINUTES",
     "ADD_TOKENS = None",
+    "COMPLETER = %TEACHER",
     "run.Run.add_tokens = %ADD_TOKENS",
     "PEAK_LEARNING_RATE = None",
     "schedules.rsqrt.peak = %PEAK_LEARNING_RATE",
 }
-_ON_A_CPU = {
+_FORMERLY = {
+    "run.Run.completer = %COMPLETER": "run.Run.completer = %TEACHER",
+    # What a default that follows the device means here, where all runs are a CPU's.
     "ATTENTION_KERNEL = @kernel_choice.automatic": "ATTENTION_KERNEL = @attention_kernels.plain",
     "SCAN_UNROLL = None": "SCAN_UNROLL = 1",
     "MICROBATCHES = None": "MICROBATCHES = 1",
 }
-"""What a default that follows the device means here, where all runs are a CPU's."""
+"""Lines of a configuration, and what older ones have in their place."""
 
 
 def settings(
@@ -100,7 +103,7 @@ def digest(config: str) -> str:
     later, at the value that means what was so before.
     """
     said = [
-        _ON_A_CPU.get(line, line)
+        _FORMERLY.get(line, line)
         for line in config.splitlines()
         if line not in _LATER and not re.match("#|from |import ", line)
     ]

@@ -20,11 +20,12 @@ from t5x_like import objectives
 INTRODUCTION = """\
 # Objectives
 
-An objective says what a model learns from plain text: which tokens it sees, and which it must predict.
-With any corpus it makes a task, `<corpus>.<objective>`. One cache of a corpus serves all objectives at
-any length. `t5x_like objectives` lists them, and `t5x_like objectives NAME` prints the fields of one. A
-run sets fields by their class: `--gin.mlm.MaskedLM.masked_rate=0.2`. [new_objective.md](new_objective.md)
-shows how to add an objective.
+An objective says what a model learns from a text: which tokens it sees, and which it must predict.
+With any corpus of plain text it makes a task, `<corpus>.<objective>`. One cache of a corpus serves all
+objectives at any length. The last one below reads rows with columns in place of plain text.
+`t5x_like objectives` lists them, and `t5x_like objectives NAME` prints the fields of one. A run sets
+fields by their class: `--gin.mlm.MaskedLM.masked_rate=0.2`. [new_objective.md](new_objective.md) shows
+how to add an objective.
 
 ```sh
 t5x_like show stdlib_docs.mlm                     # three examples, in colour
@@ -99,7 +100,14 @@ FAMILIES = {
         "model see inputs from both sides, and scores the targets alone.",
         "lm lm_t5",
     ),
+    "Text to text": (
+        "This is for encoder-decoders (Raffel et al. 2020, section 2.4), and reads rows with `inputs` "
+        "and `targets`: JSONL, TSV, CSV or Parquet.",
+        "text_to_text",
+    ),
 }
+
+PAIR = "inputs\ttargets\ntranslate English to German: The river was calm.\tDer Fluss war ruhig.\n"
 
 VARIANT = re.compile(r"_(rate|length)_\d+$")
 """Names that differ from another one in a number; the page has no example of them."""
@@ -136,13 +144,23 @@ def main() -> None:
     for family, (about, names) in families.items():
         parts.append(f"## {family}\n\n{textwrap.fill(about, 100)}\n")
         for name in names.split():
-            command = f"t5x_like show stdlib_docs.{name} -n 1 --length 64"
             summary = summaries[name][0].upper() + summaries[name][1:]
-            parts.append(f"### {name}\n\n{summary}.\n")
-            parts.append(f"```\n$ {command}\n{_output(command)}\n```\n")
+            parts.append(f"### {name}\n\n{summary}.\n\n{_example(name)}")
     parts.append(SCRIPTS)
     parts += [f"### {name}\n\n{_of_script(*text)}" for name, text in TEXTS.items()]
     Path(__file__).with_name("objectives.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def _example(name: str) -> str:
+    if name in objectives.of_plain_text():
+        command = f"t5x_like show stdlib_docs.{name} -n 1 --length 64"
+        return f"```\n$ {command}\n{_output(command)}\n```\n"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "pairs.tsv").write_text(PAIR, encoding="utf-8")
+        command = (
+            "t5x_like show --corpus pairs.tsv --vocabulary bytes --validation 0 -n 1 --length 64"
+        )
+        return f"```\n$ cat pairs.tsv\n{PAIR}$ {command}\n{_output(command, folder)}\n```\n"
 
 
 def _of_script(language: str, text: str) -> str:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from t5x_like.core.protocols import PLAIN_TEXT
 from t5x_like.data.corpora import registry
 
 # Tests, demonstrations and generated tables: hardly any English, or the same sentence repeated.
@@ -38,7 +39,7 @@ class StdlibDocs(registry.Corpus):
 
     name = "stdlib_docs"
     held_out = 0.05
-    features = registry.TARGETS
+    features = PLAIN_TEXT
 
     def read(self, split: str, report: registry.ReadReport) -> Iterator[dict[str, str]]:
         del split, report

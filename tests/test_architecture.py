@@ -119,7 +119,8 @@ CONTAINED_MODELS: dict[str, set[str]] = {
 }
 
 JAX_IN_CORE = {
-    f"core.{name}" for name in ("counter_random", "device_memory", "global_batches", "partitioning")
+    f"core.{name}"
+    for name in ("counter_random", "devices.memory", "global_batches", "partitioning")
 }
 
 FOR_LAYERS = {

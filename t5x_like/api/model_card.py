@@ -117,7 +117,7 @@ def _phases(exported: Exported) -> str:
 
 
 def _objectives(phase: Phase) -> str:
-    return ", ".join("text to text" if one is None else f"`{one}`" for one in phase.objectives)
+    return ", ".join(f"`{one}`" for one in phase.objectives)
 
 
 def _data(record: TrainingRecord) -> Iterator[str]:

@@ -11,6 +11,7 @@ from etils import epath
 
 from t5x_like.config import gin_text
 from t5x_like.core.buckets import storage
+from t5x_like.data.mixtures import identity_now
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
@@ -22,15 +23,14 @@ _EVALUATION = "eval/"
 class Phase:
     """Steps whose batches are alike, from the first of them on.
 
-    `weights` are those of its tasks, by name. `objectives` are theirs, each once; None where a task
-    has inputs and targets of its own.
+    `weights` are those of its tasks, by name. `objectives` are theirs, each once.
     """
 
     first_step: int
     batch_size: int
     lengths: Mapping[str, int]
     weights: Mapping[str, int]
-    objectives: tuple[str | None, ...]
+    objectives: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,9 @@ def read(directory: str, step: int) -> TrainingRecord:
         return TrainingRecord(origin=metadata.get("title"))
     values = gin_text.read(metadata["config"]).values
     bound = {f"{name.selector}.{name.parameter}".strip("."): x for name, x in values.items()}
-    phases = [phase for phase in _phases(metadata) if phase.first_step <= max(step, 1)]
+    phases = [
+        phase for phase in _phases(identity_now(metadata)) if phase.first_step <= max(step, 1)
+    ]
     metrics_step, metrics = _last_evaluation(path / METRICS_FILE, step)
     return TrainingRecord(
         recipe=_value(bound, "SOURCE"),
@@ -129,7 +131,7 @@ def _phases(metadata: Mapping[str, Any]) -> Iterator[Phase]:
             metadata[f"batch_size{label}"],
             metadata[f"data{label}.lengths"],
             weights,
-            tuple(dict.fromkeys(None if one == "None" else one for one in objectives)),
+            tuple(dict.fromkeys(objectives)),
         )
         n += 1
         label = f".phase_{n}"

@@ -20,7 +20,7 @@ from flax import nnx
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from t5x_like.core.devices import devices as all_devices
+from t5x_like.core.devices.chosen import devices as all_devices
 from t5x_like.core.spelling import nearest
 
 MeshAxes = str | tuple[str, ...] | None
@@ -224,7 +224,7 @@ def make_layout(
         axis runs between slices if there are several, and on TPUs takes what a `data` of size -1
         has above 16: parameters are then stored in parts that fill a tile.
       rules: logical axis -> mesh axes, replacing single entries of `DEFAULT_RULES`.
-      devices: those of `core.devices` by default.
+      devices: those of `core.devices.chosen` by default.
 
     Raises:
       ValueError: a name is unknown, or the sizes do not multiply to the number of devices.

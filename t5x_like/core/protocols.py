@@ -6,7 +6,7 @@ Importable by every package: nothing but NumPy is imported at run time.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -128,11 +128,17 @@ class FeatureSpec:
     dtype: str = "int32"
 
 
+PLAIN_TEXT = ("targets",)
+"""The columns of plain text."""
+
+
 class Objective(Protocol):
     """A frozen object around a pure NumPy function from a sample of tokens to features.
 
     Attributes:
       kind: which models read its examples: "encoder_decoder", "encoder" or "decoder".
+      reads: the columns of a text that it makes examples of, such as `PLAIN_TEXT`.
+      answers: what a model is asked for each example, such as "text"; None where it is scored only.
       needs: what the vocabulary must have: names of `TokenIds` fields or of its named tokens.
       steps: names of `data.late_steps.STEPS` that run on its features.
       static: whether a sample gets the same noise in every epoch.
@@ -140,6 +146,12 @@ class Objective(Protocol):
 
     @property
     def kind(self) -> str: ...
+
+    @property
+    def reads(self) -> tuple[str, ...]: ...
+
+    @property
+    def answers(self) -> str | None: ...
 
     @property
     def needs(self) -> tuple[str, ...]: ...
@@ -340,6 +352,26 @@ class FeatureConverter(Protocol):
         """
 
 
+Kept = Mapping[str, Any]
+"""{name: array}, nested or not: what a completer keeps from step to step. Shapes do not change."""
+
+
+class Completing(Protocol):
+    """A completer at work. What it keeps is in every checkpoint, so that a run resumes exactly."""
+
+    def start(self, params: Any) -> Kept:
+        """What it keeps before the first step, from the parameters of a new run."""
+
+    def complete(self, batch: Batch, *, step: int, kept: Kept) -> Batch:
+        """The batch of the step that follows `step` steps, or of an evaluation after them."""
+
+    def after(self, step: int, params: Any, kept: Kept) -> Kept:
+        """What it keeps after a step, whose parameters it may read until it returns.
+
+        It is called in all processes, and depends on its arguments alone.
+        """
+
+
 class BatchCompleter(Protocol):
     """Adds to each global batch what a model learns from besides text, such as a teacher."""
 
@@ -355,8 +387,8 @@ class BatchCompleter(Protocol):
     def identity(self) -> Any:
         """JSON that tells a resumed run whether it is still the same one."""
 
-    def open(self, layout: Any) -> Callable[[Batch], Batch]:
-        """A function that completes a batch, split over the mesh as `layout` (a `Layout`) says."""
+    def open(self, layout: Any) -> Completing:
+        """Completes batches that are split over the mesh as `layout` (a `Layout`) says."""
 
 
 def lacking(one: Any, protocol: type) -> list[str]:

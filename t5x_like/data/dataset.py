@@ -25,6 +25,7 @@ from t5x_like.data.vocabulary_choice import (
     alone,
     no_check,
 )
+from t5x_like.objectives.supervised.text_to_text import TextToText
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,7 +116,7 @@ class Data(DataNames):
         tasks = []
         for one in found:
             label = location.label_for_lengths(one.name, lengths)
-            whole = dataclasses.replace(one, objective=None, steps=(), eos={}, label=label)
+            whole = dataclasses.replace(one, objective=TextToText(), steps=(), eos={}, label=label)
             tasks.append(whole.with_directory(vocabulary))
             directory = self.root / tasks[-1].directory
             self._write(whole, directory, vocabulary, **options)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 
 from t5x_like import objectives
 from t5x_like.core.buckets import staging, storage
-from t5x_like.core.protocols import Objective
+from t5x_like.core.protocols import PLAIN_TEXT, Objective
 from t5x_like.core.spelling import alike
 from t5x_like.data import task, user_modules
 from t5x_like.data.cache import location
@@ -110,12 +110,14 @@ class DataNames:
           ValueError: nothing has this name.
         """
         if self.is_cache():
-            return tuple(Cache.open(str(self.corpus)).manifest.features) == registry.TARGETS
+            cache = Cache.open(str(self.corpus))
+            return self.chosen_objective == self.objective_for(cache)
         if self.mixture_or_task_module:
             user_modules.import_module(self.mixture_or_task_module)
         preset = not self.corpus and "." in (self.mixture_or_task_name or "")
         return not preset and any(
-            one.corpus is not None and one.objective is not None for one in self.named_tasks() or ()
+            one.corpus is not None and one.objective == self.chosen_objective
+            for one in self.named_tasks() or ()
         )
 
     def with_lengths(self) -> Self:
@@ -162,9 +164,10 @@ class DataNames:
             return registered
         corpus_name, _, preset = name.partition(".")
         if corpus_name in registry.names():
-            objective = self.find_objective(preset) if preset else self.chosen_objective
+            corpus = registry.get(corpus_name)
+            objective = self.find_objective(preset) if preset else self._objective_of(corpus)
             language = sentences.language(self.sentences, None)
-            found = task.of_corpus(registry.get(corpus_name), objective, sentences=language)
+            found = task.of_corpus(corpus, objective, sentences=language)
             return (dataclasses.replace(found, name=name),)
         return None
 
@@ -173,7 +176,27 @@ class DataNames:
         digest = hashlib.sha256(json.dumps(absolute_names(named)).encode()).hexdigest()[:8]
         language = sentences.language(self.sentences, name)
         label = f"{corpus.name}-{digest}"
-        return task.of_corpus(corpus, self.chosen_objective, label=label, sentences=language)
+        objective = self._objective_of(corpus)
+        return task.of_corpus(corpus, objective, label=label, sentences=language)
+
+    def _objective_of(self, corpus: Corpus) -> Objective:
+        """The objective for the columns of a corpus."""
+        advice = f"MIXTURE_OR_TASK_NAME='{corpus.name}.span_corruption' or OBJECTIVE"
+        return self._reading(corpus.features, f"corpus {corpus.name!r}", advice)
+
+    def _reading(self, columns: Sequence[str], where: str, advice: str) -> Objective:
+        """`objective` if it reads these columns; else the supervised one that does."""
+        chosen = self.chosen_objective
+        if chosen is not None and {*chosen.reads} == {*columns}:
+            return chosen
+        for name, one in objectives.presets().items():
+            if one.reads != PLAIN_TEXT and {*one.reads} <= {*columns}:
+                return self.find_objective(name)
+        if chosen is None:
+            raise ValueError(
+                f"{where} is {task.columns(columns)}: name an objective, as in {advice}"
+            )
+        return chosen
 
     def find_tasks(self) -> tuple[Task, ...]:
         """The tasks that the names stand for.
@@ -188,8 +211,8 @@ class DataNames:
             raise ValueError(self._no_such_name(self.mixture_or_task_name or ""))
         return found
 
-    def task_objectives(self) -> list[Objective | None]:
-        """The objective of each named task, found without a cache; None for a task without one.
+    def task_objectives(self) -> list[Objective]:
+        """The objective of each named task, found without a cache.
 
         Raises:
           ValueError: nothing has this name.
@@ -206,10 +229,7 @@ class DataNames:
         Raises:
           ValueError: nothing has this name.
         """
-        objective = self.task_objectives()[0]
-        if objective is None:
-            return dict.fromkeys(registry.TEXT_TO_TEXT, tokens)
-        return objective.lengths(tokens)
+        return self.task_objectives()[0].lengths(tokens)
 
     def recorded(self) -> Sequence[Task]:
         """The tasks that `t5x_like cache` recorded under this name."""
@@ -221,13 +241,10 @@ class DataNames:
             raise ValueError(self._no_such_name(name))
         return task_records.load(file)
 
-    def objective_for(self, cache: Cache) -> Objective | None:
+    def objective_for(self, cache: Cache) -> Objective:
         """The objective for a cache that is named by its directory."""
-        if tuple(cache.manifest.features) != registry.TARGETS:
-            return None
-        if self.chosen_objective is None:
-            raise ValueError(f"{cache.directory} holds plain text: name an objective (OBJECTIVE)")
-        return self.chosen_objective
+        columns = tuple(cache.manifest.features)
+        return self._reading(columns, f"the text of {cache.directory}", "OBJECTIVE")
 
     def _no_such_name(self, name: str) -> str:
         presets = objectives.presets()

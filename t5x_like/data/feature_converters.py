@@ -166,14 +166,14 @@ class Encoder:
 
 
 def default_converter(
-    objective: Objective | None, *, pack: bool = False
+    objective: Objective, *, pack: bool = False
 ) -> EncoderDecoder | Decoder | Encoder:
-    """The converter for the kind of model that an objective trains; None is text-to-text.
+    """The converter for the kind of model that an objective trains.
 
     Raises:
       ValueError: the kind is unknown, or cannot be packed.
     """
-    match "encoder_decoder" if objective is None else objective.kind:
+    match objective.kind:
         case "encoder_decoder":
             return EncoderDecoder(pack, getattr(objective, "decoder_start", "pad"))
         case "decoder":

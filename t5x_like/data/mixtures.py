@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5x_like.core.protocols import FeatureConverter
@@ -12,6 +13,10 @@ from t5x_like.data.samples import plans
 from t5x_like.data.samples.samples import is_planned
 from t5x_like.data.stream import Examples
 from t5x_like.data.task import Task
+from t5x_like.objectives.supervised.text_to_text import TextToText
+
+_OLD = re.compile(r"data(\.phase_\d+)?\.teacher")
+"""The identity of a completer in older runs."""
 
 
 def examples(
@@ -69,8 +74,22 @@ def identity(tasks: Sequence[Task]) -> dict[str, Any]:
         found[f"data.{task.name}.text"] = manifest.content_hash
         found[f"data.{task.name}.segments"] = manifest.segmentation
         found[f"data.{task.name}.objective"] = repr(task.objective)
-        if task.objective and is_planned(task.objective.geometry(task.lengths)):
+        if is_planned(task.objective.geometry(task.lengths)):
             found[f"data.{task.name}.plan"] = plans.VERSION
         found[f"data.{task.name}.steps"] = list(task.steps)
         found[f"data.{task.name}.eos"] = dict(task.eos or {})
+    return found
+
+
+def identity_now(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Saved metadata with the names and values that `identity` and others give it now.
+
+    In older runs the objective of text to text is `None`, and a completer is a teacher.
+    """
+    found = {}
+    for name, value in saved.items():
+        of_data = name.startswith("data.")
+        if of_data and name.endswith(".objective") and value == "None":
+            value = repr(TextToText())
+        found[name.replace(".teacher", ".completer") if _OLD.fullmatch(name) else name] = value
     return found

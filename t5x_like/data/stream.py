@@ -21,6 +21,7 @@ from t5x_like.data.samples.passes import epochs_of
 from t5x_like.data.samples.randomness import noise_source, reused_rng
 from t5x_like.data.samples.samples import Sample, Samples
 from t5x_like.data.task import Task
+from t5x_like.objectives.parts.geometry import keeps_records
 
 Row = dict[str, np.ndarray]
 
@@ -68,6 +69,12 @@ class Examples:
         return {name: spec.length for name, spec in self._features.items()}
 
     @functools.cached_property
+    def _declared(self) -> bool:
+        """Whether the features of an example are as long as the objective declares."""
+        geometry = self.task.objective.geometry(self.task.lengths)
+        return not self.task.steps and not keeps_records(geometry)
+
+    @functools.cached_property
     def _ids(self) -> TokenIds:
         return self.task.token_ids
 
@@ -82,18 +89,14 @@ class Examples:
     def features(self, n: int) -> list[Sample]:
         """The examples that share row n, end of sequence appended."""
         objective, index = self.task.objective, self.epochs.sample_of(n)
-        rng = None
-        if objective is not None:
-            rng = reused_rng(self.seed, self._noise, index if objective.static else n)
+        rng = reused_rng(self.seed, self._noise, index if objective.static else n)
         return [self._example(sample, rng) for sample in self.samples[index]]
 
-    def _example(self, sample: Sample, rng: np.random.Generator | None) -> Sample:
+    def _example(self, sample: Sample, rng: np.random.Generator) -> Sample:
         task = self.task
-        if task.objective is not None:
-            assert rng is not None
-            sample = task.objective(sample, rng, self._ids)
-            if not task.steps:
-                return sample  # its features are as long as it declares
+        sample = task.objective(sample, rng, self._ids)
+        if self._declared:
+            return sample
         return late_steps.apply(task.steps, sample, lengths=self._lengths, eos=task.eos or {})
 
 

@@ -7,16 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
+from t5x_like.core.protocols import (
+    PLAIN_TEXT,
+    FeatureSpec,
+    Objective,
+    TokenIds,
+    Vocabulary,
+    lacking,
+)
 from t5x_like.data.cache import location, writer
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.records.metric_names import MetricNames
-from t5x_like.data.corpora import registry
-from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.registry import PAIRS, Corpus
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.samples import packing
-from t5x_like.data.samples.samples import RecordSamples, Samples, is_carried, make_samples
+from t5x_like.data.samples.samples import Samples, is_carried, make_samples
 from t5x_like.data.samples.token_stream import separator
+from t5x_like.objectives.parts.geometry import keeps_records
 
 
 class TokenizedText(Protocol):
@@ -52,7 +59,7 @@ class Task:
 
     Attributes:
       name: the task's name, from which (with the seed) its order and noise are derived.
-      objective: runs on each sample; None where the text consists of inputs and targets.
+      objective: runs on each sample.
       steps: names in `late_steps.STEPS`, run after the objective.
       eos: the id to append to each feature that takes one; None until its vocabulary is known.
       weight: its share of a mixture, an integer relative to those of the other tasks.
@@ -66,7 +73,7 @@ class Task:
     """
 
     name: str
-    objective: Objective | None = None
+    objective: Objective
     steps: tuple[str, ...] = ()
     eos: Mapping[str, int] | None = None
     weight: int = 1
@@ -104,7 +111,7 @@ class Task:
 
     def check_trainable(self, lengths: Mapping[str, int] | None = None) -> None:
         """Raises ValueError where the task cannot be trained on, or not with these lengths."""
-        if lengths is not None and self.objective is not None:
+        if lengths is not None:
             self.objective.geometry(lengths)
         if self.tokenized is not None and self.tokenized.refused:
             raise ValueError(
@@ -153,7 +160,7 @@ class Task:
           ids: the ids of the vocabulary.
           counted: whether `ids` are those of a cache, which has counted them.
         """
-        needs = () if self.objective is None else self.objective.needs
+        needs = self.objective.needs
         missing = [name for name in ids.missing(needs) if counted or name != "counts"]
         if missing:
             raise ValueError(
@@ -182,15 +189,11 @@ class Task:
     @property
     def features(self) -> Mapping[str, FeatureSpec]:
         """The features of an example after the last step, with their maximum lengths."""
-        if self.objective is not None:
-            return self.objective.features(self.lengths)
-        return {name: FeatureSpec(length) for name, length in self.lengths.items()}
+        return self.objective.features(self.lengths)
 
     @property
     def rows_multiple(self) -> int:
         """The number whose multiples its rows of a batch are; 0 where no rows are carried."""
-        if self.objective is None:
-            return 0
         shape = self.objective.geometry(self.lengths)
         return getattr(shape, "rows_multiple", 1) if is_carried(shape) else 0
 
@@ -221,71 +224,71 @@ class Task:
         Raises:
           ValueError: the task cannot be packed, or a batch has too few rows for a plan.
         """
-        records, objective = self._cache.split(split), self.objective
-        if objective is None:
-            if not pack:
-                return RecordSamples(records)
+        records, shape = self._cache.split(split), self.objective.geometry(self.lengths)
+        if pack and keeps_records(shape):
             return packing.packed_records(
                 records, self.lengths, late_steps=self.steps, eos=self.eos or {}
             )
         if pack:
-            return packing.packed_documents(records, objective, self.lengths)
-        shape, ids = objective.geometry(self.lengths), self.token_ids
+            return packing.packed_documents(records, self.objective, self.lengths)
+        ids = self.token_ids
         return make_samples(
             shape, records, separator=separator(ids), rows=rows, ids=ids, later=later
         )
 
 
 def of_corpus(
-    corpus: Corpus, objective: Objective | None, *, label: str = "", sentences: str = DEFAULT
+    corpus: Corpus, objective: Objective, *, label: str = "", sentences: str = DEFAULT
 ) -> Task:
-    """The task that reads `corpus`, with `objective` where the corpus is plain text.
+    """The task that makes examples of `corpus` with `objective`.
 
     Args:
       corpus: the documents.
-      objective: makes examples of plain text.
+      objective: makes examples of the columns that the corpus has.
       label: the name of the text in cache directories; the corpus's name by default.
       sentences: the segments of plain text, as for `writer.write_cache`.
 
     Raises:
-      ValueError: the corpus is plain text and there is no objective.
+      ValueError: the objective reads other columns.
     """
-    plain = corpus.features == registry.TARGETS
-    if plain and objective is None:
+    if missing := lacking(objective, Objective):
         raise ValueError(
-            f"corpus {corpus.name!r} is plain text: name an objective, as in "
-            f"MIXTURE_OR_TASK_NAME='{corpus.name}.span_corruption' or OBJECTIVE"
+            f"{type(objective).__name__} has no {', '.join(missing)}: protocols.Objective says "
+            "what these are"
         )
-    objective = objective if plain else None
+    if {*objective.reads} != {*corpus.features}:
+        raise ValueError(
+            f"corpus {corpus.name!r} is {columns(corpus.features)}, but "
+            f"{type(objective).__name__} reads {columns(objective.reads)}"
+        )
     return Task(
         name=corpus.name,
         objective=objective,
-        steps=steps_of(objective),
+        steps=objective.steps,
         text=corpus,
         label=label or corpus.name,
-        sentences=sentences if plain else None,
+        sentences=sentences if corpus.features == PLAIN_TEXT else None,
     )
 
 
-def of_cache(cache: Cache, objective: Objective | None) -> Task:
+def of_cache(cache: Cache, objective: Objective) -> Task:
     """The task that reads a cache by its directory, without the text."""
-    steps = steps_of(objective)
     return Task(
         name=cache.manifest.corpus,
         objective=objective,
-        steps=steps,
-        eos=appended_eos(steps, cache.manifest.token_ids),
+        steps=objective.steps,
+        eos=appended_eos(objective.steps, cache.manifest.token_ids),
         directory=str(cache.directory.absolute()),
     )
 
 
-def steps_of(objective: Objective | None) -> tuple[str, ...]:
-    """The late steps of an objective, or of text-to-text features (None)."""
-    return ("append_eos_after_trim",) if objective is None else objective.steps
+def columns(names: Sequence[str]) -> str:
+    """The columns of a text in words."""
+    return "plain text" if tuple(names) == PLAIN_TEXT else f"rows with {' and '.join(names)}"
 
 
 def appended_eos(steps: Sequence[str], ids: TokenIds) -> dict[str, int]:
     """The id that `steps` append to each feature; empty where they append nothing."""
     if ids.eos is None or not any(step.startswith("append_eos") for step in steps):
         return {}
-    return dict.fromkeys(registry.TEXT_TO_TEXT, ids.eos)
+    return dict.fromkeys(PAIRS, ids.eos)

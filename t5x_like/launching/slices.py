@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 
-from t5x_like.core.accelerators import CHIPS
+from t5x_like.core.devices.tpus import CHIPS
 from t5x_like.core.spelling import nearest
 from t5x_like.launching.commands import LaunchError
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.device_memory import usable_bytes
+from t5x_like.core.devices.memory import usable_bytes
 from t5x_like.core.partitioning import active_layout, constrain
 from t5x_like.layers.product import narrowed, product
 from t5x_like.layers.vectors import plus_vector

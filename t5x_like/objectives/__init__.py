@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Objective
+from t5x_like.core.protocols import PLAIN_TEXT
 from t5x_like.core.spelling import nearest
+from t5x_like.objectives import supervised
 
 
 def presets() -> dict[str, Objective]:
-    """Every objective by name: the union of the `PRESETS` of this package's modules.
+    """Every objective by name: the union of the `PRESETS` of the modules here and in `supervised`.
 
     Raises:
       ValueError: two modules claim one name.
     """
     return _union("PRESETS")
+
+
+def of_plain_text() -> dict[str, Objective]:
+    """Those of `presets` that make examples of plain text."""
+    return {name: one for name, one in presets().items() if one.reads == PLAIN_TEXT}
 
 
 def summaries() -> dict[str, str]:
@@ -31,8 +38,9 @@ def summaries() -> dict[str, str]:
 
 def _union(attribute: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for module in pkgutil.iter_modules(__path__):
-        named = getattr(importlib.import_module(f"{__name__}.{module.name}"), attribute, {})
+    folders = (f"{__name__}.", __path__), (f"{supervised.__name__}.", supervised.__path__)
+    for module in (one for prefix, path in folders for one in pkgutil.iter_modules(path, prefix)):
+        named = getattr(importlib.import_module(module.name), attribute, {})
         if twice := found.keys() & named.keys():
             raise ValueError(f"objective presets {sorted(twice)} are defined twice; rename one")
         found.update(named)

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from t5x_like.core import whole_files
-from t5x_like.core.devices import on_devices
+from t5x_like.core.devices.chosen import on_devices
 from t5x_like.core.partitioning import device_bytes
 from t5x_like.planning.topologies import topology
 from t5x_like.runs import gin_run, pretraining

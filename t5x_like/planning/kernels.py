@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from t5x_like.core.accelerators import Chip
+from t5x_like.core.devices.tpus import Chip
 from t5x_like.planning import bundles, hlo
 from t5x_like.planning.child_process import run_child
 from t5x_like.planning.topologies import Topology

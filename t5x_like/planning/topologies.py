@@ -7,7 +7,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.core.accelerators import CHIPS, Chip, Shape
+from t5x_like.core.devices.tpus import CHIPS, Chip, Shape
 from t5x_like.core.spelling import nearest
 
 if TYPE_CHECKING:

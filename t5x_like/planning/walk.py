@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 
-from t5x_like.core.accelerators import Chip
+from t5x_like.core.devices.tpus import Chip
 from t5x_like.planning import hlo, kernels
 from t5x_like.planning.kernels import Kernel
 from t5x_like.planning.traffic import Traffic, kind_of, traffic

@@ -14,6 +14,7 @@ from t5x_like.runs.evaluation.unigram import held_out_baselines
 from t5x_like.runs.run import Run
 from t5x_like.training import step
 from t5x_like.training.checkpointing.ranking import BestMetric
+from t5x_like.training.completion import Completion
 from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
@@ -38,10 +39,6 @@ class ToDevice:
         )
 
 
-def _as_it_is(batch: Batch) -> Batch:
-    return batch
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhaseBatches:
     """A `periods.Phase`: global batches of a phase of a run, and the program that reads them.
@@ -53,7 +50,7 @@ class PhaseBatches:
       train: the training examples.
       validation: the held-out examples; empty if the run does not evaluate.
       token_bytes: the result of `text_bytes.token_bytes`; None if unknown.
-      complete: a function that runs on each batch.
+      complete: completes each batch; all phases have the same.
       log_baselines: called after each evaluation with the steps before the phase, and a function
         that computes what the metrics compare with, by their names; None to leave that out.
       task_evaluation: a function from parameters and the metrics so far to the metrics of the
@@ -66,7 +63,7 @@ class PhaseBatches:
     train: Sequence[stream.Examples]
     validation: Sequence[stream.Examples]
     token_bytes: np.ndarray | None = None
-    complete: Callable[[Batch], Batch] = _as_it_is
+    complete: Completion = dataclasses.field(default_factory=Completion)
     task_evaluation: Callable[[Any, Mapping[str, float]], tuple[Mapping, bool]] | None = None
     log_baselines: Callable[[int, Callable[[], Mapping[str, float]]], None] | None = None
 
@@ -94,7 +91,7 @@ class PhaseBatches:
         Raises:
           ValueError: the model cannot read the batches: rows are longer than its positions, say.
         """
-        if self.complete is _as_it_is:
+        if self.run.completer is None:
             self.program.trace(self.train[0][0])
 
     def batches(self, start_step: int) -> Iterator[Batch]:
@@ -137,7 +134,7 @@ class PhaseBatches:
                 token_bytes=self.token_bytes,
             )
             of_model[examples.task.name] = metrics
-            if examples.task.objective is None:
+            if examples.task.objective.answers == "text":
                 metrics = with_token_names(metrics)
             for name in metrics.keys() - set(TOTALS):
                 found[f"{examples.task.name}/{name}"] = metrics[name]

@@ -175,7 +175,7 @@ class RunPhase:
             "data.converter": repr(run.feature_converter),
         }
         if run.completer is not None:
-            settings["data.teacher"] = run.completer.identity()
+            settings["data.completer"] = run.completer.identity()
         return settings | ({"data.start": self.start} if self.number else {})
 
     def _with_phase(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from t5x_like.runs.settings import starting_model
 from t5x_like.training import loop, step
 from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.completion import Completion
 from t5x_like.training.health.bad_steps import BadStepError
 from t5x_like.training.health.rolling_back import RollBacks
 from t5x_like.training.hosts import code_version, environments, inventory
@@ -275,7 +276,11 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
 
 def _untaught(batches: Sequence[PhaseBatches]) -> list[str]:
     """Notes about what the training texts do not teach; phases of one text share them."""
-    found = [line for part in batches for one in part.train for line in teaching.notes(one)]
+    found = []
+    for part in batches:
+        chosen = part.run.data.chosen_objective
+        for one in part.train:
+            found += [*teaching.of_columns(one.task, chosen), *teaching.notes(one)]
     return [f"Note: {line}." for line in dict.fromkeys(found)]
 
 
@@ -299,9 +304,8 @@ def _batches(
     for part in found[1:]:
         part.check()  # otherwise errors would come only when the phase begins
     run = phases[0].run
-    if run.completer is not None:
-        complete = run.completer.open(run.layout)
-        found = [dataclasses.replace(part, complete=complete) for part in found]
+    complete = Completion(None if run.completer is None else run.completer.open(run.layout))
+    found = [dataclasses.replace(part, complete=complete) for part in found]
     if run.options.eval_period and not all(part.validation for part in found):
         log.message("No held-out documents, so no evaluation.")
     return [

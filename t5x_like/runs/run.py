@@ -126,7 +126,7 @@ _PARTS = {
     ),
     "layout": ("LAYOUT", "mesh", "a layout, such as @partitioning.make_layout()"),
     "init_from": ("INIT_FROM", "directory", "None, a directory, or @init_from.InitFrom()"),
-    "completer": ("TEACHER", "check_model", "None, or a teacher, such as @teacher.Teacher()"),
+    "completer": ("COMPLETER", "check_model", "None, or a completer, such as @teacher.Teacher()"),
 }
 """The macros of parts of a run, an attribute that each part has, and what the part is."""
 _OPTIONAL = ("init_from", "completer")

@@ -12,7 +12,7 @@ from flax import nnx
 
 from t5x_like.config import gin_config
 from t5x_like.core.buckets import storage
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols import Kept, Vocabulary
 from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.runs import batches, gin_run, pretraining, run_directory
 from t5x_like.runs.checks import outside_paths
@@ -34,7 +34,8 @@ _ROWS = 32
 class TrainedRun:
     """The parts of a run and the parameters of one of its checkpoints.
 
-    `rows` is the number of rows in a batch that its program evaluates.
+    `rows` is the number of rows in a batch that its program evaluates. `kept` is what the run's
+    completer keeps after the step.
     """
 
     run: Run
@@ -43,6 +44,7 @@ class TrainedRun:
     vocabulary: Vocabulary
     step: int
     rows: int
+    kept: Kept = dataclasses.field(default_factory=dict)
 
     @property
     def model(self) -> Any:
@@ -107,7 +109,8 @@ def load(
         allow=allow_paths,
         report=_note,
     )
-    return TrainedRun(run, program, restored.state, vocabulary, restored.step, rows)
+    kept = checkpoints.restore_kept(restored.step, program.layout.replicated)
+    return TrainedRun(run, program, restored.state, vocabulary, restored.step, rows, kept)
 
 
 def _data(run: Run, vocabulary: Vocabulary, modules: Collection[str]) -> Data:

@@ -158,6 +158,7 @@ def steps(
                 state = dataclasses.replace(state, step=state.step + 1)
             else:
                 state, metrics = phase.program.step(state, batch, key)
+            phase.complete.after(step, state.params)
             if periods.due("log", step) or periods.saving(step):
                 metrics = _with_norm(metrics, phase.program, state)
             reader.add(step, metrics, vote.cast(asked.is_set()), batch)
@@ -184,8 +185,7 @@ def steps(
                     if not periods.saving(step):
                         health.add(step, jax.device_get(_with_norm({}, phase.program, state)))
                     log.keep()
-                    about = {**metadata, "health": health.saved()}
-                    checkpoints.save(step, state, metadata=about, metrics=values, phase=phase.start)
+                    _save(checkpoints, phase, step, state, health, metadata, values)
                     listener.save(step, str(checkpoints.directory))
         log.ledger.turn("checkpoint")  # what was saved last is waited for
         how = {"missing": missing, "by_hand": stopped or asked.by_hand}
@@ -357,6 +357,7 @@ def _restore_or_init(
     if restored is not None:
         log.message(f"Resuming from step {restored.step} in {checkpoints.directory}.")
         health.restore(restored.metadata.get("health", {}))
+        phases[0].complete.begin(restored.step, restored.state.params, restored.kept)
         return restored.state, restored.step
     program = phases[0].program
     origin = "scratch" if initial is None else "other parameters"
@@ -367,7 +368,22 @@ def _restore_or_init(
         ema = None if state.ema is None else jax.tree.map(jnp.copy, params)
         state = dataclasses.replace(state, params=params, ema=ema)
     health.norm = float(program.parameter_norm(state.params))
+    phases[0].complete.begin(0, state.params)
     return state, 0
+
+
+def _save(
+    checkpoints: Checkpoints,
+    phase: Phase,
+    step: int,
+    state: TrainState,
+    health: Health,
+    metadata: Mapping[str, Any],
+    metrics: Mapping[str, float],
+) -> None:
+    about = {**metadata, "health": health.saved()}
+    kept = phase.complete.kept
+    checkpoints.save(step, state, metadata=about, metrics=metrics, phase=phase.start, kept=kept)
 
 
 def _next(stream: Iterator[Batch], meter: Meter, *, step: int, total: int) -> Batch:

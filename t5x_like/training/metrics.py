@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from t5x_like.core.devices.published import peak_flops
 from t5x_like.core.protocols import metric_value
-from t5x_like.training.hardware import peak_flops
 from t5x_like.training.logs.ledger import Ledger
 
 TOTALS = ("tokens", "flops")

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from t5x_like.training.completion import Completion
 from t5x_like.training.step import Program
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Phase(Protocol):
     Attributes:
       program: the result of `step.build`; all phases have the same parameters and optimizer.
       start: the steps of the run before it; it lasts until the next phase starts.
+      complete: completes its batches; all phases have the same.
       evaluate: maps parameters to {"<task>/<metric>": value}; None if there is no held-out text.
     """
 
@@ -50,6 +52,9 @@ class Phase(Protocol):
 
     @property
     def start(self) -> int: ...
+
+    @property
+    def complete(self) -> Completion: ...
 
     @property
     def evaluate(self) -> Callable[[Any], Mapping[str, float]] | None: ...

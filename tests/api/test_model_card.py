@@ -20,7 +20,7 @@ RECORD = TrainingRecord(
     train_steps=2000,
     phases=(
         Phase(1, 64, {"inputs": 128}, {"wiki": 3, "news": 1}, ("MaskedLM(a | b)",)),
-        Phase(901, 32, {"inputs": 512, "targets": 16}, {"wiki": 3, "news": 1}, (None,)),
+        Phase(901, 32, {"inputs": 512, "targets": 16}, {"wiki": 3, "news": 1}, ("TextToText()",)),
     ),
     texts=(Text("wiki", 3, 1200, 340_000), Text("news", 1, None, None)),
     metrics={"wiki/loss": 2.71828, "my.wiki/mlm_accuracy": 0.5},
@@ -50,7 +50,7 @@ def test_what_a_run_knows_is_on_its_card(tmp_path: Path) -> None:
         "| optimizer | adamw |",
         "| first parameters | those of `base` |",
         "| 1 to 900 | 64 | inputs 128 | `MaskedLM(a \\| b)` |",
-        "| 901 to 1,000 | 32 | inputs 512, targets 16 | text to text |",
+        "| 901 to 1,000 | 32 | inputs 512, targets 16 | `TextToText()` |",
         "| wiki | 0.75 | 1,200 | 340,000 |",
         "| news | 0.25 |  |  |",
         "On held-out text, after step 1,000:",

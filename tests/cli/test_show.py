@@ -213,7 +213,7 @@ def test_what_would_go_unused_is_refused(sums: list[str], cli: Cli, tmp_path: Pa
 
 @pytest.mark.slow
 def test_every_objective_runs_on_the_documentation_of_python(cli: Cli, tmp_path: Path):
-    for name in objectives.presets():
+    for name in objectives.of_plain_text():
         result = cli(
             "show", f"stdlib_docs.{name}", "-n=1", "--vocab_size=1000", f"--cache_dir={tmp_path}"
         )

@@ -133,7 +133,7 @@ def test_a_model_of_the_users_opens_with_its_module(tiny, cli, evil):
         ("MODEL = 'x'", "MODEL must be the class of a model"),
         ("DTYPE = %DTYPE", "settings refer to each other in a circle: DTYPE = %DTYPE"),
         ("DTYPE = %SEED\nSEED = %DTYPE", "in a circle: "),
-        ("TEACHER = 3", "TEACHER must be None, or a teacher"),
+        ("COMPLETER = 3", "COMPLETER must be None, or a completer"),
         ("INIT_FROM = 3", "INIT_FROM must be None, a directory, or"),
         ("PHASES = 3", "PHASES must be a list"),
         ("FEATURE_CONVERTER = 3", "FEATURE_CONVERTER must be a feature converter"),

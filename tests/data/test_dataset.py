@@ -26,6 +26,7 @@ from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives.mlm import MaskedLM
 from t5x_like.objectives.parts.formats import TargetsOnly
 from t5x_like.objectives.span_corruption import SpanCorruption
+from t5x_like.objectives.supervised.text_to_text import TextToText
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 LENGTHS = {"inputs": 32, "targets": 16}
@@ -130,14 +131,14 @@ def test_objectives_and_lengths_are_known_of_whatever_has_a_name(
         data(mixture_or_task_name="record").usual_lengths(64)
 
 
-def test_a_cache_of_pairs_by_its_directory_has_no_objective(
+def test_a_cache_of_pairs_by_its_directory_is_text_to_text(
     data: Callable, make_corpus: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = [{"inputs": "a", "targets": "b"}] * 9
     monkeypatch.setitem(registry._REGISTERED, "memory", make_corpus(pairs, pairs[:3]))
     directory = data(mixture_or_task_name="memory").open()[0].cache.directory
     named = data(corpus=str(directory), objective=MaskedLM())
-    assert named.task_objectives() == [None]
+    assert named.task_objectives() == [TextToText()]
     assert named.usual_lengths(64) == {"inputs": 64, "targets": 64}
 
 

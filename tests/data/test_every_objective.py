@@ -32,7 +32,7 @@ def cache(make_corpus: type, tmp_path_factory: pytest.TempPathFactory) -> Cache:
         directory, make_corpus(TEXTS, TEXTS[:3]), ByteVocabulary(), workers=1, progress=False
     )
     made = Cache.open(directory)
-    needs = sorted({name for o in objectives.presets().values() for name in o.needs})
+    needs = sorted({name for o in objectives.of_plain_text().values() for name in o.needs})
     special = {name: 140 + i for i, name in enumerate(needs)}
     fields = {f.name for f in dataclasses.fields(made.token_ids)}
     ids = dataclasses.replace(
@@ -53,7 +53,7 @@ def examples_of(cache: Cache, preset: str, tokens: int, *, seed: int) -> Example
     return found
 
 
-@pytest.mark.parametrize("preset", sorted(objectives.presets()))
+@pytest.mark.parametrize("preset", sorted(objectives.of_plain_text()))
 def test_examples_stay_within_their_features(preset: str, cache: Cache) -> None:
     objective = objectives.preset(preset)
     for tokens in (64, 200):
@@ -75,7 +75,7 @@ def test_examples_stay_within_their_features(preset: str, cache: Cache) -> None:
             assert all(np.isfinite(value).all() for value in examples[n].values())
 
 
-@pytest.mark.parametrize("preset", sorted(objectives.presets()))
+@pytest.mark.parametrize("preset", sorted(objectives.of_plain_text()))
 def test_rows_do_not_depend_on_who_asks(preset: str, cache: Cache) -> None:
     examples = [examples_of(cache, preset, 64, seed=5)]
     whole = list(itertools.islice(train_stream(examples, batch_size=ROWS, num_threads=0), 4))

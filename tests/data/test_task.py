@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from t5x_like.data import order, task, user_modules
 from t5x_like.objectives.span_corruption import SpanCorruption
+from t5x_like.objectives.supervised.text_to_text import TextToText
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 
@@ -22,13 +23,21 @@ class Unfinished(SpanCorruption):
     steps = ("trim",)
 
 
-def test_plain_text_needs_an_objective_and_a_table_takes_none(make_corpus: Callable) -> None:
+def test_an_objective_reads_the_columns_of_its_corpus(make_corpus: Callable) -> None:
     plain = make_corpus(["text"])
-    table = make_corpus([{"inputs": "a", "targets": "b"}])
-    with pytest.raises(ValueError, match=r"MIXTURE_OR_TASK_NAME='memory\.span_corruption'"):
-        task.of_corpus(plain, None)
+    pairs = make_corpus([{"inputs": "a", "targets": "b"}])
     assert task.of_corpus(plain, SpanCorruption()).objective == SpanCorruption()
-    assert task.of_corpus(table, SpanCorruption()).objective is None
+    assert task.of_corpus(pairs, TextToText()).objective == TextToText()
+    with pytest.raises(
+        ValueError, match="is rows with inputs and targets, but SpanCorruption reads plain text"
+    ):
+        task.of_corpus(pairs, SpanCorruption())
+    with pytest.raises(ValueError, match="'memory' is plain text, but TextToText reads rows with"):
+        task.of_corpus(plain, TextToText())
+    with pytest.raises(
+        ValueError, match=r"object has no kind, reads, answers, .*protocols\.Objective"
+    ):
+        task.of_corpus(plain, object())
     assert task.of_corpus(plain, SpanCorruption(), label="other").label == "other"
 
 
@@ -36,7 +45,7 @@ def test_end_of_sequence_is_appended_where_there_is_one(make_corpus: Callable) -
     plain = task.of_corpus(make_corpus(["text"]), SpanCorruption())
     assert plain.with_directory(ByteVocabulary()).eos == {"inputs": 1, "targets": 1}
     assert plain.with_directory(PassThroughVocabulary(10, eos=None)).eos == {}
-    table = task.of_corpus(make_corpus([{"inputs": "a", "targets": "b"}]), None)
+    table = task.of_corpus(make_corpus([{"inputs": "a", "targets": "b"}]), TextToText())
     assert table.steps == ("append_eos_after_trim",)
     assert table.with_directory(ByteVocabulary()).eos == {"inputs": 1, "targets": 1}
     without = task.of_corpus(make_corpus(["text"]), Unfinished())

@@ -68,7 +68,7 @@ def example(objective, sample: dict, seed: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", objectives.presets())
+@pytest.mark.parametrize("name", objectives.of_plain_text())
 @settings(max_examples=12)
 @given(corpus=corpora(), tokens=st.sampled_from([16, 24, 64]), seed=st.integers(0, 2**64 - 1))
 def test_examples_are_what_the_objective_declares(name: str, corpus: list, tokens: int, seed: int):
@@ -99,7 +99,8 @@ def test_examples_are_what_the_objective_declares(name: str, corpus: list, token
 
 # XLNet's rows have further parts, and an error of their own.
 @pytest.mark.parametrize(
-    "name", [n for n, one in objectives.presets().items() if one.kind == "encoder" and n != "xlnet"]
+    "name",
+    [n for n, one in objectives.of_plain_text().items() if one.kind == "encoder" and n != "xlnet"],
 )
 def test_the_shortest_inputs_are_told(name: str):
     objective = objectives.preset(name)
@@ -111,7 +112,7 @@ def test_the_shortest_inputs_are_told(name: str):
         objective.geometry({"inputs": shortest - 1})
 
 
-@pytest.mark.parametrize("name", [n for n in objectives.presets() if n not in SILENT])
+@pytest.mark.parametrize("name", [n for n in objectives.of_plain_text() if n not in SILENT])
 def test_another_example_has_other_noise(name: str):
     objective, _, samples = made(name, 256, sentences(6000))
     found = set()
@@ -121,7 +122,7 @@ def test_another_example_has_other_noise(name: str):
     assert len(found) > 10
 
 
-@pytest.mark.parametrize("name", objectives.presets())
+@pytest.mark.parametrize("name", objectives.of_plain_text())
 def test_a_sample_of_nothing_works(name: str):
     objective, specs, samples = made(name, 64, sentences(3000))
     (sample,) = samples[0]

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from t5x_like.core.accelerators import CHIPS
+from t5x_like.core.devices.published import peak_flops
+from t5x_like.core.devices.tpus import CHIPS
 from t5x_like.planning.topologies import topology
-from t5x_like.training.hardware import peak_flops
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_like.core.accelerators import CHIPS
+from t5x_like.core.devices.tpus import CHIPS
 from t5x_like.planning import hlo
 from t5x_like.planning.walk import walk as walk_program
 

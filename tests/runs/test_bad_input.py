@@ -322,7 +322,7 @@ def test_text_to_text_files_are_not_for_an_encoder(tiny: Tiny) -> None:
             *(f"--gin.MODEL_DIR={str(tiny.root / 'run')!r}", "--gin.TRAIN_STEPS=3"),
             f"--gin.CACHE_DIR={str(tiny.root / 'cache')!r}",
         )
-        refused(result, "text-to-text examples are for an encoder-decoder", "CORPUS_FIELD")
+        refused(result, "examples of TextToText() are for an encoder-decoder", "CORPUS_FIELD")
     assert not (tiny.root / "cache").exists()
 
 

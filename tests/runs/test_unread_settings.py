@@ -44,7 +44,7 @@ OTHERS = {
 }
 """Other values of macros, where the usual ones do not say what would be one."""
 
-PARTS = {"INIT_FROM", "LAYOUT", "PHASES", "REMAT", "TEACHER"}
+PARTS = {"COMPLETER", "INIT_FROM", "LAYOUT", "PHASES", "REMAT", "TEACHER"}
 """Macros that stand for parts, such as `@init_from.InitFrom()`, even where they are empty."""
 
 RUNS = ["runs/local.gin"]

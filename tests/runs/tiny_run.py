@@ -10,7 +10,7 @@ import random
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,18 +151,22 @@ def saved_steps(run: Path) -> list[int]:
     return Checkpoints(run / "checkpoints").steps()
 
 
-def state(run: Path, rows: int | None = None) -> dict[str, np.ndarray]:
+def state(
+    run: Path, rows: int | None = None, modules: Collection[str] = ()
+) -> dict[str, np.ndarray]:
     """Parameters, optimizer state, step and carry (of so many rows) of the newest checkpoint."""
-    model = trained_run.load(str(run), rows=rows)
+    model = trained_run.load(str(run), rows=rows, modules=modules)
     found = Checkpoints(run / "checkpoints").restore_latest(lambda _: model.program.abstract_state)
     assert found is not None
     leaves = jax.tree_util.tree_leaves_with_path(found.state)
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def assert_same_state(one: Path, other: Path, rows: int | None = None) -> None:
+def assert_same_state(
+    one: Path, other: Path, rows: int | None = None, modules: Collection[str] = ()
+) -> None:
     """Compares states to the last bit; `rows` of a batch matter if a carry is saved."""
-    ours, theirs = state(one, rows), state(other, rows)
+    ours, theirs = state(one, rows, modules), state(other, rows, modules)
     assert ours.keys() == theirs.keys()
     for name, value in ours.items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)

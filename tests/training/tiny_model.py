@@ -14,6 +14,7 @@ from flax import nnx
 
 from t5x_like.core import global_batches, partitioning
 from t5x_like.training import step
+from t5x_like.training.completion import Completion
 from t5x_like.training.optimization import optimizers
 
 D, F, LAYERS, BATCH = 8, 16, 3, 16
@@ -84,6 +85,7 @@ class Phase:
     batches: Callable[[int], Iterator[Any]]
     start: int = 0
     evaluate: Callable[[Any], Mapping[str, float]] | None = None
+    complete: Completion = dataclasses.field(default_factory=Completion)
 
 
 def build(

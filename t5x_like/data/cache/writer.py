@@ -11,7 +11,7 @@ from pathlib import Path
 
 from t5x_like.core import progress as bars
 from t5x_like.core.buckets import staging
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols import PLAIN_TEXT, Vocabulary
 from t5x_like.data.cache import blocks, tokenization
 from t5x_like.data.cache.blocks import Place
 from t5x_like.data.cache.format import (
@@ -54,7 +54,7 @@ class Tokenise:
 
     def __call__(self, documents: list[Document]) -> list[Packed]:
         features = tuple(self.plan.features)
-        if features == registry.TARGETS:
+        if features == PLAIN_TEXT:
             records = tokenization.plain_records(documents, self.vocabulary, self.sentences)
         else:
             records = tokenization.text_to_text_records(documents, self.vocabulary, features)
@@ -115,7 +115,7 @@ def write_cache(
 
 def initial_manifest(corpus: Corpus, vocabulary: Vocabulary, sentences: str) -> Manifest:
     """The manifest of a cache before its shards are known."""
-    plain = corpus.features == registry.TARGETS
+    plain = corpus.features == PLAIN_TEXT
     return Manifest(
         corpus=corpus.name,
         corpus_fingerprint=corpus.fingerprint(),

@@ -17,9 +17,8 @@ from pathlib import Path
 from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora import text_pieces
 
-TARGETS = ("targets",)
-"""The features of plain text."""
-TEXT_TO_TEXT = ("inputs", "targets")
+PAIRS = ("inputs", "targets")
+"""The columns of pairs of texts."""
 
 
 class CorpusError(ValueError):

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from t5x_like.core.protocols import PLAIN_TEXT
 from t5x_like.data.corpora import matching_files, registry, text_formats
 from t5x_like.data.corpora.matching_files import File, identity
-from t5x_like.data.corpora.registry import CorpusError, ReadReport
+from t5x_like.data.corpora.registry import PAIRS, CorpusError, ReadReport
 
 _DOCUMENTS = 3
 """A number in fingerprints. Raise it when the same files would give other documents or splits: then
@@ -50,11 +51,11 @@ class TextFiles(registry.Corpus):
         validation: float = 0.01,
         validation_files: str | Path | Sequence[str | Path] | None = None,
     ) -> None:
-        allowed = (None, registry.TARGETS, registry.TEXT_TO_TEXT)
+        allowed = (None, PLAIN_TEXT, PAIRS)
         features = None if features is None else tuple(features)
         if features not in allowed:
             raise ValueError(f"features are {features}, not one of {allowed[1]} and {allowed[2]}")
-        if field is not None and features == registry.TEXT_TO_TEXT:
+        if field is not None and features == PAIRS:
             raise ValueError(
                 f"field={field!r} has no meaning for features {features}: leave it out"
             )
@@ -81,10 +82,10 @@ class TextFiles(registry.Corpus):
     def features(self) -> tuple[str, ...]:
         if self._features:
             return self._features
-        text_to_text = self._field is None and set(registry.TEXT_TO_TEXT) <= set(
+        text_to_text = self._field is None and set(PAIRS) <= set(
             text_formats.columns(self.files("train")[0])
         )
-        return registry.TEXT_TO_TEXT if text_to_text else registry.TARGETS
+        return PAIRS if text_to_text else PLAIN_TEXT
 
     @property
     def options_read(self) -> set[str]:
@@ -106,7 +107,7 @@ class TextFiles(registry.Corpus):
 
     @property
     def _fields(self) -> dict[str, str]:
-        if self.features == registry.TEXT_TO_TEXT:
+        if self.features == PAIRS:
             return {feature: feature for feature in self.features}
         return {"targets": self._field or "text"}
 

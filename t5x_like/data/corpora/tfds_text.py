@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from t5x_like.core.protocols import PLAIN_TEXT
 from t5x_like.core.spelling import nearest
 from t5x_like.data import extras
 from t5x_like.data.corpora import registry
-from t5x_like.data.corpora.registry import CorpusError
+from t5x_like.data.corpora.registry import PAIRS, CorpusError
 
 
 class TfdsText(registry.Corpus):
@@ -50,12 +51,12 @@ class TfdsText(registry.Corpus):
 
     @functools.cached_property
     def features(self) -> tuple[str, ...]:
-        text_to_text = self._field is None and set(registry.TEXT_TO_TEXT) <= set(self._present)
-        return registry.TEXT_TO_TEXT if text_to_text else registry.TARGETS
+        text_to_text = self._field is None and set(PAIRS) <= set(self._present)
+        return PAIRS if text_to_text else PLAIN_TEXT
 
     @property
     def _fields(self) -> dict[str, str]:
-        if self.features == registry.TEXT_TO_TEXT:
+        if self.features == PAIRS:
             return {feature: feature for feature in self.features}
         return {"targets": self._field or "text"}
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_like import objectives
-from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds, Vocabulary
+from t5x_like.core.protocols import PLAIN_TEXT, FeatureSpec, Objective, TokenIds, Vocabulary
 from t5x_like.data.cache import tokenization
-from t5x_like.data.corpora import registry, text_pieces
-from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora import text_pieces
+from t5x_like.data.corpora.registry import PAIRS, Corpus
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.extras import require
 from t5x_like.data.seqio.objective_step import Features, ObjectiveStep
@@ -45,7 +45,7 @@ def register(
     Args:
       corpus: the source of the text.
       vocabulary: the vocabulary of all features.
-      objective: a preset's name or an objective; None for text-to-text, which needs none.
+      objective: a preset's name or an objective of plain text; None for pairs of texts.
       name: the name of the task, where the objective is not a preset.
       seed: the seed of the noise.
       token_ids: the ids of a cache of this text, for objectives that use the counts of ids; None
@@ -57,9 +57,9 @@ def register(
       ValueError: the name is taken or cannot be derived, the preset does not exist, the vocabulary
         lacks ids that the objective needs, plain text has no objective, or text-to-text has one.
     """
-    plain = corpus.features == registry.TARGETS
+    plain = corpus.features == PLAIN_TEXT
     if plain != (objective is not None):
-        known = ", ".join(sorted(objectives.presets()))
+        known = ", ".join(sorted(objectives.of_plain_text()))
         raise ValueError(
             f"corpus {corpus.name!r} has {' and '.join(corpus.features)}: "
             + (f"name an objective ({known})" if plain else "it takes no objective")
@@ -73,7 +73,7 @@ def register(
     )
     steps = [tokenize, seqio.CacheDatasetPlaceholder()]
     after: Sequence[str] = ("append_eos_after_trim",)
-    specs: Features = dict.fromkeys(registry.TEXT_TO_TEXT, FeatureSpec(512))
+    specs: Features = dict.fromkeys(PAIRS, FeatureSpec(512))
     if made is not None:
         ids = token_ids or vocabulary.token_ids
         steps.append(ObjectiveStep(made, ids=ids, task=name, seed=seed, rows=rows))
@@ -100,7 +100,7 @@ def register_all(corpus: Corpus, vocabulary: Vocabulary, **options: Any) -> list
     ids = options.get("token_ids") or vocabulary.token_ids
     return [
         register(corpus, vocabulary, objective=name, **options)
-        for name, objective in objectives.presets().items()
+        for name, objective in objectives.of_plain_text().items()
         if not ids.missing(objective.needs)
     ]
 
@@ -112,7 +112,7 @@ def _output_features(
     found = {}
     for name, spec in specs.items():
         rank, dtype = int(spec.length is not None), tf.as_dtype(spec.dtype)
-        if name in registry.TEXT_TO_TEXT or name == "masked_targets":
+        if name in PAIRS or name == "masked_targets":
             eos = add_eos and vocabulary.token_ids.eos is not None
             found[name] = seqio.Feature(SeqioVocabulary(vocabulary), add_eos=eos, rank=rank)
         elif dtype.is_floating:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.core.protocols import Vocabulary
-from t5x_like.data.corpora import registry
+from t5x_like.data.corpora.registry import PAIRS
 from t5x_like.data.order import integer_weights
 from t5x_like.data.task import Task
 
@@ -87,10 +87,7 @@ class SeqioText:
             name: ids_fingerprint(feature.vocabulary)
             for name, feature in features.items()
             if not isinstance(feature, seqio.ContinuousFeature)
-            and (
-                name in registry.TEXT_TO_TEXT
-                or not isinstance(feature.vocabulary, seqio.PassThroughVocabulary)
-            )
+            and (name in PAIRS or not isinstance(feature.vocabulary, seqio.PassThroughVocabulary))
         }
         if len(set(tokens.values())) > 1:
             raise ValueError(

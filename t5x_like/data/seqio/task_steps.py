@@ -13,6 +13,7 @@ from t5x_like.data.seqio.objective_step import ObjectiveStep
 from t5x_like.data.seqio.random_steps import first_drawing, takes_seeds
 from t5x_like.data.seqio.step_calls import call_of, run_arguments, step_name
 from t5x_like.data.seqio.t5_steps import NoCounterpartError
+from t5x_like.objectives.supervised.text_to_text import TextToText
 
 if TYPE_CHECKING:
     import seqio
@@ -39,7 +40,7 @@ class PostCache:
     """The steps that a SeqIO task applies to a cached record, in terms of this package.
 
     Attributes:
-      objective: our objective, if the task has one; it runs first.
+      objective: ours or T5's if the task has one, which runs first; else text to text.
       steps: names in `late_steps.STEPS`, in order, without the final trimming.
       refused: the first later step that has no counterpart, and why; None if the task trains from
         its cache.
@@ -51,7 +52,7 @@ class PostCache:
       inputs_length: the length of inputs that gin's configuration gives to the objective, if any.
     """
 
-    objective: Objective | None
+    objective: Objective
     steps: tuple[str, ...]
     refused: str | None
     cached_steps: int
@@ -89,7 +90,7 @@ def describe(task: seqio.Task) -> PostCache:
         if feature.add_eos
     }
     return PostCache(
-        objective=None if found is None else found.objective,
+        objective=TextToText() if found is None else found.objective,
         steps=tuple(names),
         refused=refused,
         cached_steps=cached if late or not start else start - 1,

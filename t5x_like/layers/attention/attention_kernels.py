@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.devices import is_ampere
+from t5x_like.core.devices.chosen import is_ampere
 from t5x_like.layers.dropout import Dropping
 
 _MASKED = -1e10  # finite: a row that sees no key at all gets a uniform softmax, not NaN

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import jax
 
-from t5x_like.core.devices import is_ampere
+from t5x_like.core.devices.chosen import is_ampere
 from t5x_like.core.partitioning import active_device
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
 from t5x_like.layers.attention.kernels import gpu_kernel, kernel_gradient

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from t5x_like.core.device_memory import ACTIVATIONS, usable_bytes
+from t5x_like.core.devices.memory import ACTIVATIONS, usable_bytes
 from t5x_like.core.partitioning import active_layout
 from t5x_like.core.spelling import nearest
 

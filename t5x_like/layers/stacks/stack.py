@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from t5x_like.core.device_memory import SHARED, SUMMED_AT_ONCE, usable_bytes
+from t5x_like.core.devices.memory import SHARED, SUMMED_AT_ONCE, usable_bytes
 from t5x_like.core.partitioning import active_layout, gathered
 from t5x_like.layers.stacks.remat import Policy, fitting_policy, policy
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
-from t5x_like.core.protocols import FeatureSpec
+from t5x_like.core.protocols import PLAIN_TEXT, FeatureSpec
 
 
 class InputsAndTargets:
@@ -14,6 +15,8 @@ class InputsAndTargets:
     """
 
     kind = "encoder_decoder"
+    reads: tuple[str, ...] = PLAIN_TEXT
+    answers: ClassVar[str | None] = None
     decoder_start = "pad"
     needs: tuple[str, ...] = ()
     steps: tuple[str, ...] = ("append_eos_after_trim",)
@@ -33,6 +36,8 @@ class MaskedTokens:
     """
 
     kind = "encoder"
+    reads: tuple[str, ...] = PLAIN_TEXT
+    answers: ClassVar[str | None] = None
     needs: tuple[str, ...] = ("cls", "sep", "mask")
     steps: tuple[str, ...] = ()
     static = False
@@ -57,6 +62,8 @@ class TargetsOnly:
     """Examples with `targets` alone, for a model that reads from left to right."""
 
     kind = "decoder"
+    reads: tuple[str, ...] = PLAIN_TEXT
+    answers: ClassVar[str | None] = None
     needs: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     static = False

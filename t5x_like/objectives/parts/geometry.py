@@ -69,7 +69,18 @@ class Duplicated:
 
 @dataclasses.dataclass(frozen=True)
 class PerRecord:
-    """One sample for each cached record (text-to-text tasks)."""
+    """One sample for each cached record.
+
+    Attributes:
+      unchanged: whether an example has the tokens of its record, so that rows can be packed.
+    """
+
+    unchanged: bool = False
+
+
+def keeps_records(geometry: object) -> bool:
+    """Whether examples have the tokens of cached records, as long as these are."""
+    return isinstance(geometry, PerRecord) and geometry.unchanged
 
 
 class Sentences(Protocol):

@@ -10,6 +10,7 @@ from etils import epath
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols import (
+    PLAIN_TEXT,
     FeatureConverter,
     FeatureSpec,
     Model,
@@ -18,6 +19,7 @@ from t5x_like.core.protocols import (
     lacking,
 )
 from t5x_like.core.spelling import nearest
+from t5x_like.data import mixtures
 from t5x_like.objectives import presets
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
@@ -118,27 +120,27 @@ def parts_complete(run: Run) -> None:
         )
 
 
-def kinds_fit(run: Run, objectives: Iterable[Objective | None]) -> None:
+def kinds_fit(run: Run, objectives: Iterable[Objective]) -> None:
     """Raises ValueError if examples are for another kind of model than the run's rows."""
     rows = run.feature_converter.kind
     for objective in objectives:
-        kind = "encoder_decoder" if objective is None else objective.kind
+        kind = objective.kind
         if rows == kind:
             continue
-        what, other = f"examples of {objective}", ""
-        if objective is None:
-            what = "text-to-text examples"
+        other = ""
+        if objective.reads != PLAIN_TEXT:
             other = ", or the field of a file that holds plain text (CORPUS_FIELD)"
         fitting = ", ".join(name for name, one in presets().items() if one.kind == rows)
         raise ValueError(
-            f"the kinds do not fit: {what} are for {_KINDS[kind]}, but the rows of this model are "
-            f"those of {_KINDS[rows]} ({run.feature_converter}). Choose an objective for it "
-            f"(--gin.OBJECTIVE=\"'NAME'\": {fitting}){other}, or a model of the other kind"
+            f"the kinds do not fit: examples of {objective} are for {_KINDS[kind]}, but the rows "
+            f"of this model are those of {_KINDS[rows]} ({run.feature_converter}). Choose an "
+            f"objective for it (--gin.OBJECTIVE=\"'NAME'\": {fitting}){other}, or a model "
+            "of the other kind"
         )
 
 
 def step_works(
-    run: Run, program: Program, objective: Objective | None, lengths: Mapping[str, int]
+    run: Run, program: Program, objective: Objective, lengths: Mapping[str, int]
 ) -> None:
     """Traces a training step on a row of padding, which has every array of a real one.
 
@@ -155,14 +157,12 @@ def step_works(
         ) from error
 
 
-def row_features(objective: Objective | None, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
-    """The features of an objective's examples; without one, those that `lengths` names.
+def row_features(objective: Objective, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+    """The features of an objective's examples.
 
     Raises:
       ValueError: the lengths do not fit the objective.
     """
-    if objective is None:
-        return {name: FeatureSpec(length) for name, length in lengths.items()}
     objective.geometry(lengths)
     return dict(objective.features(lengths))
 
@@ -231,6 +231,7 @@ def same_run(
     """
     if saved is None:
         return
+    saved = mixtures.identity_now(saved)
     gone = [name for name in saved if name not in mine and name not in _ABOUT] if whole else []
     # The metadata has no values of phases that the saved run did not reach.
     reached = {_phase(name) for name in saved}

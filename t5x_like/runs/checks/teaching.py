@@ -10,6 +10,8 @@ from t5x_like.data.corpora import scripts
 from t5x_like.data.corpora.sentences import language_of_rule
 from t5x_like.data.order import spread
 from t5x_like.data.samples.passes import Passes
+from t5x_like.data.task import columns
+from t5x_like.objectives.parts.geometry import keeps_records
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Objective
@@ -38,10 +40,19 @@ def of_precision(dtype: str) -> Iterator[str]:
         )
 
 
+def of_columns(task: Task, chosen: Objective | None) -> Iterator[str]:
+    """A line about the objective of the configuration, where the text has other columns."""
+    if chosen is not None and {*task.objective.reads} != {*chosen.reads}:
+        yield (
+            f"{task.name} is {columns(task.objective.reads)}, and its objective is "
+            f"{task.objective}: {type(chosen).__name__} (OBJECTIVE) reads {columns(chosen.reads)}"
+        )
+
+
 def _cut(examples: Examples) -> Iterator[str]:
     """How many examples of inputs and targets are longer than the model reads."""
     task = examples.task
-    if task.objective is not None:
+    if not keeps_records(task.objective.geometry(task.lengths)):
         yield from _shorter_than_usual(task, task.objective)
         return
     if task.cache is None:

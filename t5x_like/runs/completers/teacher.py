@@ -15,9 +15,22 @@ from t5x_like.core.partitioning import Layout, map_parameters
 from t5x_like.models import bert, distilbert
 from t5x_like.runs import run_directory, saved_model
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.completion import AsItIs
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Vocabulary
+    from t5x_like.core.protocols import Batch, Kept, Vocabulary
+
+
+class Teaching(AsItIs):
+    """A teacher at work: a function of a batch, the same at all steps."""
+
+    def __init__(self, teach: Callable[[Batch], Batch]) -> None:
+        self._teach = teach
+
+    def complete(self, batch: Batch, *, step: int, kept: Kept) -> Batch:
+        """The batch with what the teacher says."""
+        del step, kept
+        return self._teach(batch)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,8 +98,8 @@ class Teacher:
         steps = Checkpoints(run_directory.checkpoints(self._path())).steps()
         return [max(steps, default=None) if self.step is None else self.step, self.dtype]
 
-    def open(self, layout: Layout) -> Callable[[Batch], Batch]:
-        """A function that adds `teacher_logits` and `teacher_states` to global batches.
+    def open(self, layout: Layout) -> Teaching:
+        """Adds `teacher_logits` and `teacher_states` to global batches.
 
         The parameters of the teacher are read now.
 
@@ -116,7 +129,7 @@ class Teacher:
                 made = outputs(params, _by_rows(batch, own))
             return {**batch, **_by_rows(made, layout)}
 
-        return teach
+        return Teaching(teach)
 
     def _read(self, abstract: Any, shardings: Any) -> Any:
         """The parameters in `dtype`; converts one at a time, and frees it in its saved dtype."""

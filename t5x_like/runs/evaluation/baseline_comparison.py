@@ -67,7 +67,7 @@ def columns(
             of_all = f"{len(read):,} of {len(examples):,} held-out rows"
             report(f"note: {task.name}: {of_all}, spread evenly")
         columns_ = compared.columns([*rows], counts[task.name], task.token_ids)
-        if task.objective is None:
+        if task.objective.answers == "text":
             columns_ = {who: with_token_names(metrics) for who, metrics in columns_.items()}
         found[task.name] = columns_
     _add_task_metrics(found, model, tasks, batch_size=batch_size, batches=batches, report=report)

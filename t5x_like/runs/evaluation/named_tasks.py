@@ -12,7 +12,7 @@ import numpy as np
 
 from t5x_like.data import late_steps, mixtures
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.corpora import registry, text_pieces
+from t5x_like.data.corpora import text_pieces
 from t5x_like.data.dataset_names import Withheld
 from t5x_like.data.order import spread
 from t5x_like.data.stream import Examples
@@ -76,9 +76,10 @@ def open_named(
         preflight.kinds_fit(run, [task.objective])
         if task.tokenized is not None:
             _check_vocabulary(task, model)
-        if task.corpus is None and (task.objective is None or task.metrics is not None):
+        answered = task.objective.answers == "text"
+        if task.corpus is None and (answered or task.metrics is not None):
             found.append(_of_seqio(model, data, task, named=named, report=report))
-        elif task.objective is None:
+        elif answered:
             found.append(_of_pairs(model, data, task, named=named))
         else:
             found.append(_of_objective(model, data, task, named=named))
@@ -104,19 +105,13 @@ def _data(model: TrainedRun, named: Named) -> Data:
         named_task = dataclasses.replace(data, mixture_or_task_name=named.task, corpus=None)
         return named_task.with_lengths()
     read: Any = data.read_corpus
-    objective = _objective(data)
     found = dataclasses.replace(
         data,
         mixture_or_task_name=None,
         corpus=named.corpus,
-        objective=objective,
+        objective=_objective(data),
         read_corpus=functools.partial(read, validation=0.0),
     )
-    if objective is None and found.read_corpus(named.corpus).features == registry.TARGETS:
-        raise ValueError(
-            f"{named.corpus} is plain text, but the run has learned from inputs and targets: give "
-            "files whose rows have both (.tsv or .jsonl)"
-        )
     return found.with_lengths()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.evaluation.text_bytes import token_bytes
 from t5x_like.runs.trained_run import TrainedRun
+from t5x_like.training.completion import Completion
 from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
@@ -25,13 +26,14 @@ class TeacherForced:
         self.token_bytes = token_bytes(model.vocabulary)
         self._program = model.program
         completer = model.run.completer
-        self._complete = None if completer is None else completer.open(model.run.layout)
+        self._complete = Completion(None if completer is None else completer.open(model.run.layout))
+        self._complete.begin(model.step, model.params, model.kept)
 
     def __call__(self, params: Any, batches: Iterable[Batch]) -> dict[str, float]:
         found = evaluate(
             self._program.evaluation(),
             params,
-            batches if self._complete is None else map(self._complete, batches),
+            map(self._complete, batches),
             token_bytes=self.token_bytes,
         )
         return {name: value for name, value in found.items() if name not in TOTALS}

@@ -99,6 +99,6 @@ def held_out_baselines(
             of_model=of_model[task.name],
             token_bytes=token_bytes,
         )
-        named = with_token_names(metrics) if task.objective is None else metrics
+        named = with_token_names(metrics) if task.objective.answers == "text" else metrics
         found |= {f"{task.name}/{name}": value for name, value in named.items()}
     return found

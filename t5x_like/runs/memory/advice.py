@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flax import nnx
 
-from t5x_like.core.device_memory import usable_bytes
+from t5x_like.core.devices.memory import usable_bytes
 from t5x_like.core.partitioning import map_parameters
 from t5x_like.runs import pretraining
 from t5x_like.runs.memory import rows

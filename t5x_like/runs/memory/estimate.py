@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.core.device_memory import SHARED, SUMMED_AT_ONCE, usable_bytes
+from t5x_like.core.devices.memory import SHARED, SUMMED_AT_ONCE, usable_bytes
 from t5x_like.core.partitioning import Layout, device_bytes, map_parameters
 from t5x_like.runs.memory.residuals import array_bytes, equations, residuals
 from t5x_like.training import compilation

@@ -7,7 +7,7 @@ import math
 
 import optax
 
-from t5x_like.core.device_memory import ACTIVATIONS, usable_bytes
+from t5x_like.core.devices.memory import ACTIVATIONS, usable_bytes
 from t5x_like.runs.memory import rows
 from t5x_like.runs.memory.estimate import estimate
 from t5x_like.runs.run import Run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -10,21 +11,44 @@ import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
+from t5x_like.core.protocols import Kept
 from t5x_like.training.step import TrainState
 
 _FILE_BYTES = 64 * 2**20
+
+
+Metadata = Mapping[str, Any]
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint cannot be written, or none can be used; the message says what to do."""
 
 
-def items_of(state: TrainState) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class RestoredState:
+    """A saved state (or parameters alone), with the metadata and the step of its checkpoint.
+
+    `kept` is what a completer keeps; {} beside parameters alone.
+    """
+
+    state: Any
+    metadata: Metadata
+    step: int
+    kept: Kept = dataclasses.field(default_factory=dict)
+
+
+COMPLETER = "completer"
+"""The item of what a completer keeps."""
+
+
+def items_of(state: TrainState, kept: Kept) -> dict[str, Any]:
     """{name: tree} of the Orbax items to save; empty trees are left out."""
     training = {"step": state.step, "opt_state": state.opt_state}
     if jax.tree.leaves(state.carry):
         training["carry"] = state.carry
     items = {"params": state.params, "training": training}
+    if jax.tree.leaves(kept):
+        items[COMPLETER] = kept
     return items if state.ema is None else items | {"ema": state.ema}
 
 

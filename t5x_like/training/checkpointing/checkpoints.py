@@ -1,7 +1,8 @@
 """Checkpoints of a run: saved in the background, checked, restored onto any mesh.
 
 A step is a directory `<step>/` with the Orbax items `params`, `training` (step, optimizer, carry),
-`ema` where there is one and `metadata` (JSON), and our checksums. Inference reads `params` alone.
+`ema` and `completer` where there is one and `metadata` (JSON), and our checksums. Inference reads
+`params` alone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -17,10 +17,10 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 from etils import epath
-from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
+from t5x_like.core.protocols import Kept
 from t5x_like.training.checkpointing import (
     checksums,
     damage,
@@ -30,7 +30,10 @@ from t5x_like.training.checkpointing import (
     room,
 )
 from t5x_like.training.checkpointing.checkpoint_items import (
+    COMPLETER,
     CheckpointError,
+    Metadata,
+    RestoredState,
     abstract_arrays,
     check_leaves,
     check_number,
@@ -46,17 +49,7 @@ from t5x_like.training.state import TrainState
 
 logger = logging.getLogger(__name__)
 
-Metadata = Mapping[str, Any]
 _Read = Callable[[epath.Path, Mapping[str, Any]], dict[str, Any] | None]
-
-
-@dataclasses.dataclass(frozen=True)
-class RestoredState:
-    """A saved state (or parameters alone), with the metadata and the step of its checkpoint."""
-
-    state: Any
-    metadata: Metadata
-    step: int
 
 
 class Checkpoints:
@@ -140,26 +133,7 @@ class Checkpoints:
             ) from error
         multihost.check_shared(self.directory)
         damage.set_metrics_aside(self.directory, self.steps())
-        rank = self.best.rank
-        best = BestN(n=1, get_metric_fn=rank, reverse=True, keep_checkpoints_without_metrics=False)
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=AnyPreservationPolicy([LatestN(self._keep), best]),
-            best_fn=rank,  # else Orbax does not save the metrics
-            best_mode="min",
-            cleanup_tmp_directories=True,
-            # Else threads wait for minutes for a folder that could not be made.
-            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
-        )
-        try:
-            self._manager = Manager(self.directory, options=options)
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError, OSError) as error:
-            # A time that is none is the one error of a step's description that has a number.
-            if isinstance(error, OSError) and error.errno != errno.EOVERFLOW:
-                raise
-            raise CheckpointError(
-                f"Orbax cannot open {self.directory}: {error}. A file _CHECKPOINT_METADATA of a "
-                "step is damaged, which nothing else reads: move it elsewhere."
-            ) from error
+        self._manager = Manager(self.directory, keep=self._keep, rank=self.best.rank)
 
     def save(
         self,
@@ -169,6 +143,7 @@ class Checkpoints:
         metadata: Metadata,
         metrics: Mapping[str, float] | None = None,
         phase: int = 0,
+        kept: Kept | None = None,
     ) -> None:
         """Copies the state and returns; files and checksums are written in the background.
 
@@ -180,12 +155,13 @@ class Checkpoints:
           metadata: JSON values.
           metrics: the metrics of this step's evaluation, if there was one.
           phase: the phase of the step, a number that rises from phase to phase.
+          kept: what the run's completer keeps.
 
         Raises:
           CheckpointError: the disk is full, or Orbax declined to save.
         """
         ranked = with_phase(metrics or {}, phase)
-        self._save(step, items_of(state), metadata=metadata, metrics=ranked)
+        self._save(step, items_of(state, kept or {}), metadata=metadata, metrics=ranked)
 
     def rank(self, step: int, metrics: Mapping[str, float], *, phase: int) -> None:
         """Gives a step that was saved without an evaluation its metrics, as `save` has them.
@@ -262,7 +238,8 @@ class Checkpoints:
         steps = self.steps()
         for step in reversed(steps):
             abstract = abstract_state(step)
-            found = self._restore_step(step, items_of(abstract))
+            kept = self._abstract_kept(step, abstract.step.sharding)
+            found = self._restore_step(step, items_of(abstract, kept))
             if found is None:
                 bad.append(step)
                 continue
@@ -274,13 +251,37 @@ class Checkpoints:
             state = dataclasses.replace(
                 abstract, params=tree["params"], ema=tree.get("ema"), **tree["training"]
             )
-            return RestoredState(state, metadata, step)
+            return RestoredState(state, metadata, step, tree.get(COMPLETER, {}))
         if steps:
             raise CheckpointError(
                 f"All checkpoints in {self.directory} are damaged: steps {bad}. Restore the files "
                 "from a copy, or start again in another directory."
             )
         return None
+
+    def _abstract_kept(self, step: int, sharding: Any) -> Kept:
+        """What a completer kept, by shape and dtype; {} for a damaged step, which others name."""
+        try:
+            leaves = self._document(step)["leaves"]
+        except CheckpointError:
+            return {}
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+            abstract_arrays(leaves, item=COMPLETER),
+        )
+
+    def restore_kept(self, step: int, sharding: Any) -> Kept:
+        """What a completer kept after a step, whole on each device of `sharding`.
+
+        Raises:
+          CheckpointError: it is damaged.
+        """
+        if not (kept := self._abstract_kept(step, sharding)):
+            return {}
+        found = self._restore_step(step, {COMPLETER: kept})
+        if found is None:
+            raise CheckpointError(f"Damaged checkpoint in {self.directory}: step {step}.")
+        return found[0][COMPLETER]
 
     def restore_params(self, abstract_params: Any, *, step: WantedStep = None) -> RestoredState:
         """The parameters to infer with (averaged ones if saved) of a step; None for the newest.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+from etils import epath
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 from t5x_like.training.checkpointing import quiet_saves
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
@@ -27,9 +31,32 @@ class Manager(ocp.CheckpointManager):
 
     _failure: BaseException | None = None
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, directory: epath.Path, *, keep: int, rank: Callable[[Any], Any]) -> None:
+        """Opens a directory to keep the newest `keep` steps and the one of the least rank.
+
+        Raises:
+          CheckpointError: the description of a step there is damaged.
+        """
         quiet_saves.quieten()
-        super().__init__(*arguments, **options)
+        best = BestN(n=1, get_metric_fn=rank, reverse=True, keep_checkpoints_without_metrics=False)
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
+            best_fn=rank,  # else Orbax does not save the metrics
+            best_mode="min",
+            cleanup_tmp_directories=True,
+            # Else threads wait for minutes for a folder that could not be made.
+            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+        )
+        try:
+            super().__init__(directory, options=options)
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError, OSError) as error:
+            # A time that is none is the one error of a step's description that has a number.
+            if isinstance(error, OSError) and error.errno != errno.EOVERFLOW:
+                raise
+            raise CheckpointError(
+                f"Orbax cannot open {directory}: {error}. A file _CHECKPOINT_METADATA of a "
+                "step is damaged, which nothing else reads: move it elsewhere."
+            ) from error
 
     def _wait_for_checkpointers(self) -> None:
         try:

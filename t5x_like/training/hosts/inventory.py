@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jax
 
-from t5x_like.training.hardware import peak_flops
+from t5x_like.core.devices.published import peak_flops
 from t5x_like.training.hosts import multihost
 
 _PACKAGES = ("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")

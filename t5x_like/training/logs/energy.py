@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from t5x_like.training.hardware import by_kind
+from t5x_like.core.devices.published import figures
 from t5x_like.training.logs.starts import Start
 
 PUE = 1.58
@@ -21,29 +21,6 @@ KG_PER_KWH = 0.4327
 _CORE = 12.0
 """Watts of a busy core, and, below, of a gigabyte of memory (Lannelongue et al. 2021)."""
 _GIGABYTE = 0.3725
-_DEVICE: Mapping[str, float] = {
-    # Per chip 280 and 450 (Jouppi et al. 2021), of which JAX shows the two cores as two devices.
-    "TPU v2": 140,
-    "TPU v3": 225,
-    # The highest that was measured (Jouppi et al. 2023). Later TPUs' are not published.
-    "TPU v4": 192,
-    # NVIDIA's data sheets. If several names match, the longest counts.
-    "A100": 400,
-    "A100 PCIE": 250,
-    "A100 80GB PCIe": 300,
-    "H100": 700,
-    "H100 PCIe": 350,
-    "H100 NVL": 400,
-    "H200": 700,
-    "H200 NVL": 600,
-    "B200": 1000,
-    "L4": 72,
-    "L40S": 350,
-    "A10G": 300,
-    "V100": 300,
-    "V100 PCIE": 250,
-}
-"""The most power of a device in watts, by the name JAX gives its kind."""
 _JOULES_OF_KWH = 3.6e6
 
 
@@ -132,7 +109,7 @@ def _device_joules(
     for kind, count in _counted(hosts).items():
         if kind.lower() == "cpu":
             continue  # the processors have been counted
-        if (watts := by_kind(_DEVICE, kind)) is None:
+        if (watts := figures(kind).watts) is None:
             return None, [f"The power of {kind} is not published: give --watts_per_device."]
         total += watts * count * seconds
         assumed.append(f"{kind}: {watts:g} W each, by its data sheet (assumed).")

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from t5x_like.training.hardware import peak_flops
+from t5x_like.core.devices.published import peak_flops
 from t5x_like.training.logs.energy import Assumptions, energy
 from t5x_like.training.logs.ledger import KINDS
 from t5x_like.training.logs.starts import Start

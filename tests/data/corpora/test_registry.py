@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import pytest
 
 import t5x_like
+from t5x_like.core.protocols import PLAIN_TEXT
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 
@@ -24,7 +25,7 @@ class Listed(registry.Corpus):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return registry.TARGETS
+        return PLAIN_TEXT
 
     @property
     def held_out(self) -> float | None:

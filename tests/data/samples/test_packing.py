@@ -19,6 +19,7 @@ from t5x_like.data.stream import Examples
 from t5x_like.data.task import Task
 from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments
+from t5x_like.objectives.supervised.text_to_text import TextToText
 
 LENGTHS = {"inputs": 12, "targets": 8}
 SPECS = {name: FeatureSpec(length) for name, length in LENGTHS.items()}
@@ -94,7 +95,12 @@ def test_a_plan_is_made_in_blocks(make_cache, monkeypatch):
 
 def test_rows_fit_after_trimming_and_eos(make_cache):
     task = Task(
-        name="task", steps=STEPS, eos=EOS, cache=make_cache(PAIRS, PAIRS[:1]), lengths=LENGTHS
+        name="task",
+        objective=TextToText(),
+        steps=STEPS,
+        eos=EOS,
+        cache=make_cache(PAIRS, PAIRS[:1]),
+        lengths=LENGTHS,
     )
     samples = task.samples("train", pack=True)
     examples = Examples(task, samples, EncoderDecoder(pack=True), 0)

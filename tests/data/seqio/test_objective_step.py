@@ -67,7 +67,7 @@ def _empty_registry(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", objectives.presets())
+@pytest.mark.parametrize("name", objectives.of_plain_text())
 def test_features_are_the_same_through_seqio_and_through_grain(
     name: str, vocabulary: Vocabulary, cache: Cache
 ):
@@ -104,7 +104,9 @@ def test_all_objectives_are_registered_at_once(vocabulary: Vocabulary, cache: Ca
     tasks = adapter.register_all(
         MemoryCorpus(documents(), documents(1)), vocabulary, token_ids=cache.token_ids, rows=ROWS
     )
-    assert {task.name for task in tasks} == {f"memory.{name}" for name in objectives.presets()}
+    assert {task.name for task in tasks} == {
+        f"memory.{name}" for name in objectives.of_plain_text()
+    }
     seqio.TaskRegistry._REGISTRY.clear()
     few = adapter.register_all(MemoryCorpus(documents(), documents(1)), vocabulary)
     assert {"memory.mlm", "memory.ul2"} < {task.name for task in few}

@@ -23,6 +23,7 @@ from t5x_like.data.feature_converters import default_converter
 from t5x_like.data.stream import Examples, train_stream
 from t5x_like.data.task import Task
 from t5x_like.evaluation.task_metrics import ask, measure
+from t5x_like.objectives.supervised.text_to_text import TextToText
 from t5x_like.runs.evaluation import evaluated_task
 from tests.data.seqio import t5_sources
 
@@ -115,7 +116,7 @@ def test_every_task_opens_and_a_deterministic_one_has_the_examples_of_seqio(root
         if name in NOISE:
             assert task.objective is not None, name
             continue
-        assert task.objective is None, name
+        assert task.objective == TextToText(), name
         if name == "trivia_qa_v010":
             continue
         for split in filter(task.has, ("train", "validation")):

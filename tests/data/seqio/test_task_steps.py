@@ -16,6 +16,7 @@ from t5x_like.data.seqio import task_steps
 from t5x_like.data.seqio.objective_step import ObjectiveStep
 from t5x_like.data.seqio.task_steps import PostCache, describe
 from t5x_like.objectives.span_corruption import SpanCorruption
+from t5x_like.objectives.supervised.text_to_text import TextToText
 
 append_eos = seqio.preprocessors.append_eos
 append_eos_after_trim = seqio.preprocessors.append_eos_after_trim
@@ -102,7 +103,7 @@ def make_task(steps: Sequence[Callable], **features: bool) -> seqio.Task:
 )
 def test_describe(steps: Sequence[Callable], names: list[str], late: list[str], cached: int):
     described = describe(make_task(steps))
-    assert described.objective is None
+    assert described.objective == TextToText()
     assert described.refused is None
     assert list(described.steps) == names
     assert [name.rpartition(".")[2] for name in described.late] == late

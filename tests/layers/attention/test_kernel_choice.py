@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from t5x_like.core.counter_random import COUNTER
-from t5x_like.core.devices import is_ampere
+from t5x_like.core.devices.chosen import is_ampere
 from t5x_like.core.partitioning import Layout, make_layout
 from t5x_like.layers.attention import attention_kernels, gpu_attention, kernel_choice
 from t5x_like.layers.attention.attention_kernels import KeysValues, blocked, fused, plain

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.core.device_memory import SUMMED_AT_ONCE
+from t5x_like.core.devices.memory import SUMMED_AT_ONCE
 from t5x_like.core.partitioning import make_layout
 from t5x_like.layers.basic import Linear
 from t5x_like.layers.dropout import dropout

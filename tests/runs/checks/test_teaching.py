@@ -12,7 +12,7 @@ from t5x_like.data import mixtures, task
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora.text_files import TextFiles
-from t5x_like.data.feature_converters import EncoderDecoder, default_converter
+from t5x_like.data.feature_converters import default_converter
 from t5x_like.runs.checks import teaching
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -21,10 +21,10 @@ VOCABULARY = Path(__file__).parents[1] / "golden" / "vocabulary"
 SENTENCE = "The file {} of the module is a list of its values."
 
 
-def notes(cache: Cache, objective: str | None, **lengths: int) -> list[str]:
-    made = None if objective is None else objectives.preset(objective)
+def notes(cache: Cache, objective: str, **lengths: int) -> list[str]:
+    made = objectives.preset(objective)
     opened = task.of_cache(cache, made).with_cache(cache, lengths or made.lengths(64))
-    converter = EncoderDecoder() if made is None else default_converter(made)
+    converter = default_converter(made)
     (found,) = mixtures.examples([opened], "train", converter=converter, seed=0, rows=4)
     return [*teaching.notes(found)]
 
@@ -40,11 +40,11 @@ def test_examples_that_are_cut_are_counted(tmp_path: Path) -> None:
     rows = ["inputs\ttargets", *("i" * n + "\t" + "t" * (n // 3) for n in range(1, 31))]
     cache = cached(tmp_path, "pairs.tsv", "\n".join(rows), ByteVocabulary())
     # One token is the end of sequence.
-    assert notes(cache, None, inputs=21, targets=11) == [
+    assert notes(cache, "text_to_text", inputs=21, targets=11) == [
         "10 of 30 inputs of pairs are cut at 21 tokens (TASK_FEATURE_LENGTHS)"
     ]
-    assert len(notes(cache, None, inputs=21, targets=4)) == 2
-    assert not notes(cache, None, inputs=31, targets=11)
+    assert len(notes(cache, "text_to_text", inputs=21, targets=4)) == 2
+    assert not notes(cache, "text_to_text", inputs=31, targets=11)
 
 
 def test_the_rest_after_a_prefix_is_cut_as_in_t5(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from t5x_like.models import distilbert
 from t5x_like.runs import saved_model
 from t5x_like.runs.completers.teacher import Teacher
 from t5x_like.runs.init_from import InitFrom
+from t5x_like.training.completion import Completion
 from t5x_like.training.logs.run_log import RunLog
 from t5x_like.vocabularies.characters import CharacterVocabulary
 
@@ -45,7 +46,7 @@ def test_outputs_are_the_teachers_split_by_the_students_rows(
     layout = make_layout({"data": 4, "tensor": 2})
     teacher = Teacher(directory=str(directory), layout=own and make_layout(own))
     batch = stored_berts.batch(layout)
-    taught = teacher.open(layout)(batch)
+    taught = teacher.open(layout).complete(batch, step=0, kept={})
     assert gin_config.config_text() == before
 
     assert taught.keys() - batch.keys() == {"teacher_logits", "teacher_states"}
@@ -66,7 +67,7 @@ def test_outputs_are_the_teachers_split_by_the_students_rows(
 def test_a_student_follows_and_the_teacher_stays(directory: Path) -> None:
     layout = make_layout({"data": 4, "tensor": 2})
     program = stored_berts.student(layout)
-    teach = Teacher(directory=str(directory)).open(layout)
+    teach = Completion(Teacher(directory=str(directory)).open(layout))
     batch = teach(stored_berts.batch(layout))
     state, losses = program.init(jax.random.key(0)), []
     for _ in range(40):
@@ -116,7 +117,7 @@ params = init_from.apply(
     stored_berts.sevens(program.abstract_state.params), program=program, log=log
 )
 teacher = Teacher(directory=sys.argv[2], layout=make_layout({"tensor": 4}))
-batch = teacher.open(layout)(stored_berts.batch(layout))
+batch = teacher.open(layout).complete(stored_berts.batch(layout), step=0, kept={})
 print(*stored_berts.sums(layout, [params, batch["teacher_logits"]]))
 """
 
@@ -141,7 +142,8 @@ def test_two_processes_hold_a_teacher_and_start_from_it(directory: Path) -> None
         program=program,
         log=RunLog(directory, total_steps=1),
     )
-    batch = Teacher(directory=str(directory)).open(layout)(stored_berts.batch(layout))
+    teach = Completion(Teacher(directory=str(directory)).open(layout))
+    batch = teach(stored_berts.batch(layout))
     want = stored_berts.sums(layout, [params, batch["teacher_logits"]])
     for line in found:
         np.testing.assert_allclose([float(x) for x in line.split()], want, rtol=0.01)

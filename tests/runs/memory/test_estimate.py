@@ -8,7 +8,7 @@ import re
 import pytest
 
 from t5x_like.config import gin_config, gin_files
-from t5x_like.core.accelerators import CHIPS
+from t5x_like.core.devices.tpus import CHIPS
 from t5x_like.planning.compilation import Request, compile_step
 from t5x_like.planning.plan import plan
 from t5x_like.planning.topologies import topology

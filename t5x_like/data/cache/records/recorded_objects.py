@@ -21,6 +21,7 @@ from typing import Any
 from t5x_like import objectives
 from t5x_like.core.protocols import Objective
 from t5x_like.data import user_modules
+from t5x_like.objectives.supervised.text_to_text import TextToText
 
 _PARTS = f"{objectives.__name__}.parts"
 """What objectives share: geometries, excerpts. No field of an objective holds one."""
@@ -49,15 +50,15 @@ def to_json(value: Any) -> Any:
     )
 
 
-def objective(value: Any, where: str) -> Objective | None:
-    """The objective in the result of `to_json`, after JSON; None for null.
+def objective(value: Any, where: str) -> Objective:
+    """The objective in the result of `to_json`, after JSON.
 
     Raises:
       ValueError: a class is not allowed, is no objective, or has other fields; `where` names it.
       KeyError: a class has no name or no fields.
     """
-    if value is None:
-        return None
+    if value is None:  # in older records, text to text was no objective
+        return TextToText()
     if not isinstance(value, Mapping):
         raise ValueError(f"{where} is {reprlib.repr(value)}, which is not an objective")
     kind = _kind(value["class"], where)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from t5x_like.core.accelerators import CHIPS, chip_of
+from t5x_like.core.devices.tpus import CHIPS, chip_of
 from t5x_like.core.partitioning import Layout, active_device, active_layout
 from t5x_like.layers.dropout import Dropping
 

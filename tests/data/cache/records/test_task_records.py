@@ -19,6 +19,7 @@ from t5x_like.data.task import Task
 from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import PerRecord
 from t5x_like.objectives.span_corruption import SpanCorruption
+from t5x_like.objectives.supervised.text_to_text import TextToText
 
 RECORDS = (
     Task(
@@ -29,7 +30,7 @@ RECORDS = (
         eos={"targets": 1},
         weight=3,
     ),
-    Task(name="b", directory="tokens/b", eos={}),
+    Task(name="b", directory="tokens/b", objective=TextToText(), eos={}),
 )
 
 

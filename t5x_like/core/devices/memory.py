@@ -7,7 +7,7 @@ import functools
 import jax
 from jax.sharding import Mesh
 
-from t5x_like.core.accelerators import chip_of
+from t5x_like.core.devices.tpus import chip_of
 
 ACTIVATIONS = 0.7
 """What the activations of a step may take of it by estimate: XLA has arrays of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_like.training.hardware import peak_flops
+from t5x_like.core.devices.published import peak_flops
 
 
 @pytest.mark.parametrize(

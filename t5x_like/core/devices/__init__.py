@@ -1,0 +1,1 @@
+"""Devices: those that a run has, what their memory takes, and what their makers publish."""

@@ -1,0 +1,1 @@
+"""Objectives whose examples come from people: each reads columns of a table."""
