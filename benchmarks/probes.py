@@ -32,6 +32,7 @@ import numpy as np
 import probe_data
 from flax import nnx
 
+from t5x_like.core.abilities import Want
 from t5x_like.core.protocols import FeatureSpec
 from t5x_like.data.feature_converters import Encoder
 from t5x_like.models import bert
@@ -73,7 +74,7 @@ class Features:
 
     def _computed(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
         encoder = nnx.merge(self._run.program.graphdef, params).encoder
-        hidden = encoder.hidden(batch, None, return_hidden=True)
+        hidden = encoder.hidden(batch, want=Want(states=True))
         return jnp.stack([hidden.last, hidden.states[1:].mean(0)]).astype(jnp.float32)
 
     def rows(self, texts: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:

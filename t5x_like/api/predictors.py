@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from etils import epath
 
-from t5x_like.core.protocols import Decodable, lacking
+from t5x_like.core.abilities import (
+    AnswersTask,
+    GivesStates,
+    GuessesMasked,
+    MarksReplaced,
+    Writes,
+    can,
+)
 from t5x_like.data.feature_converters import PrefixDecoder, start_id
-from t5x_like.inference import masked_words, replaced_tokens, text_rows
+from t5x_like.inference import replaced_tokens, text_rows
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.embeddings import Embeddings, Pooling
 from t5x_like.inference.fill_blanks import Blanks, has_blank
@@ -23,7 +30,7 @@ from t5x_like.inference.predictions import Predictor
 from t5x_like.inference.rewriting import Rewriting
 from t5x_like.inference.text_rows import Framing
 from t5x_like.inference.writing import Answering, Writer
-from t5x_like.interop.hugging_face import families, task_heads
+from t5x_like.interop.hugging_face import families
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 
 if TYPE_CHECKING:
@@ -54,11 +61,6 @@ _OF_TOKENS = (
     "transformers_version",
 )
 _CHANGES_NOTHING: Sequence[Any] = (None, False, 0, 1, "", [], {})
-_HEADS: Mapping[str, Kind] = {
-    task_heads.TAGS: "tags",
-    task_heads.SPANS: "spans",
-    task_heads.CHOICES: "choices",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,12 +86,12 @@ class Asked:
     @property
     def writes(self) -> bool:
         """Whether it writes token by token."""
-        return not lacking(self.module, Decodable)
+        return can(self.module, Writes)
 
     @property
     def alone(self) -> bool:
         """Whether it is a decoder without an encoder."""
-        return self.writes and not hasattr(self.module, "encode")
+        return self.writes and not self.module.reads_apart
 
     def goes_on(self, ask: Ask) -> bool:
         """Whether what answers `ask` follows a text itself, without special tokens after it."""
@@ -99,7 +101,7 @@ class Asked:
     @property
     def guesses(self) -> bool:
         """Whether it predicts masked tokens."""
-        return masked_words.guesses(self.module)
+        return can(self.module, GuessesMasked)
 
     @property
     def rewrites(self) -> bool:
@@ -109,12 +111,12 @@ class Asked:
             return False
         if self.run is None:  # sentinels are what models with both were trained on
             return not ids.sentinels
-        return any("mask" in getattr(one, "needs", ()) for one in self.run.data.task_objectives())
+        return any("mask" in one.needs for one in self.run.data.task_objectives())
 
     @property
     def has_head(self) -> bool:
         """Whether it has a task's head."""
-        return task_heads.head_of(self.module) is not None
+        return can(self.module, AnswersTask)
 
     @property
     def family(self) -> Family:
@@ -132,11 +134,11 @@ class Asked:
         possible: dict[Ask, bool] = {
             "write": self.writes,
             "fill": fills,
-            "mark": replaced_tokens.marks(self.module),
+            "mark": can(self.module, MarksReplaced),
             "answer": self.has_head,
             "score": likely,
             "rank": likely,
-            "embed": True,
+            "embed": can(self.module, GivesStates),
         }
         return [ask for ask, can in possible.items() if can]
 
@@ -296,7 +298,7 @@ def _writer(model: Asked, options: Options) -> Writer:
         prefix=model.sees_prefix,
         decoding=options.decoding,
         batch_size=options.batch_size,
-        max_positions=getattr(model.module, "max_positions", None),
+        max_positions=model.module.max_tokens,
     )
 
 
@@ -305,8 +307,7 @@ def _framing(model: Asked, ask: Ask, options: Options) -> Framing:
     limits = [options.max_input_length]
     if ask in ("write", "score", "rank") and model.run is not None and not model.alone:
         limits = [options.max_input_length or (model.run.data.lengths or {}).get("inputs")]
-    config = getattr(model.module, "config", None)
-    positions = getattr(config, "room", getattr(config, "max_positions", None))
+    positions = model.module.max_tokens if can(model.module, GivesStates) else None
     if positions is not None and model.alone and ask in ("write", "fill"):
         positions -= options.decoding.max_new_tokens
         if positions < 1:
@@ -328,11 +329,7 @@ def _framing(model: Asked, ask: Ask, options: Options) -> Framing:
 
 
 def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> HeadAnswers:
-    head = str(task_heads.head_of(model.module))
-    numbers = getattr(getattr(model.module, "task", None), "__name__", "") == "numbers"
-    kind = _HEADS.get(head, "numbers" if numbers else "classes")
-    if hasattr(model.module, "answers"):
-        kind = "searched spans"
+    kind: Kind = model.module.answer_form
     names = model.file("config.json").get("id2label") or {}
     if k is not None and kind != "classes":
         raise ValueError(f"k is the number of classes: this model answers with {kind}")
@@ -358,7 +355,7 @@ def _scoring(model: Asked, framing: Framing, batch_size: int) -> Scoring:
         start=model.start(),
         prefix=model.sees_prefix,
         batch_size=batch_size,
-        max_positions=getattr(model.module, "max_positions", None),
+        max_positions=model.module.max_tokens,
     )
     template = "A:0" if model.goes_on("score") else "A:0 eos:0"
     return Scoring(targets, framing, Framing(framing.vocabulary, template), batch_size)

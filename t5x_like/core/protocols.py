@@ -271,28 +271,6 @@ class Model(Protocol):
         """
 
 
-class States(Protocol):
-    """The states that a body computes from a batch."""
-
-    @property
-    def last(self) -> jax.Array:
-        """The states that heads read: [B, L, D]."""
-
-
-class Body(Protocol):
-    """A model, or the part of one, whose states can be read."""
-
-    def hidden(
-        self,
-        batch: Batch,
-        key: jax.Array | None = None,
-        *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> States:
-        """The states of a batch; `key` None: without dropout."""
-
-
 class DecodingCache(Protocol):
     """What a model keeps between the positions that it writes; a pytree."""
 

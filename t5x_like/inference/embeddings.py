@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from t5x_like.core.abilities import Want
 from t5x_like.inference import text_rows
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing, Row
@@ -30,7 +31,7 @@ class Embeddings:
     """The predictor of vectors (`predictions.Predictor`).
 
     Attributes:
-      model: any body; the states are the encoder's, where there is one.
+      model: one that `GivesStates`.
       framing: of texts.
       layer: the layer whose output is read: 0 is the first one's input, -1 the last. A list of
         weights, one for each of these N + 1 states, mixes them in these proportions (ELMo, equation
@@ -69,14 +70,13 @@ class Embeddings:
         """Float32 [d_model] for each row, or [tokens, d_model] with the pooling "tokens".
 
         Raises:
-          ValueError: the model gives no states, has no such layer, or a row is longer than it has
+          ValueError: the model has no such layer, or a row is longer than it has
             positions.
         """
-        read = _reader(self.model.model)
         layer = self.layer if isinstance(self.layer, int) else tuple(self.layer)
         found: list[np.ndarray] = [np.zeros(0)] * len(rows)
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
-            states = self.model(_states, batch.of_encoder, read=read, layer=layer)
+            states = self.model(_states, batch.of_encoder, layer=layer)
             if self.pooling != "tokens":
                 states = _pool(states, batch.counts, pooling=self.pooling)
             vectors = np.asarray(states, np.float32)
@@ -86,12 +86,12 @@ class Embeddings:
         return found
 
 
-@functools.partial(jax.jit, static_argnames=("read", "layer"))
-def _states(model: Any, batch: Batch, *, read: Any, layer: int | tuple[float, ...]) -> jax.Array:
+@functools.partial(jax.jit, static_argnames="layer")
+def _states(model: Any, batch: Batch, *, layer: int | tuple[float, ...]) -> jax.Array:
     """The wanted states, [B, L, D]."""
     if layer == -1:
-        return read(model, batch).last
-    states_NBLD = read(model, batch, return_hidden=True).states
+        return model.states(batch).last
+    states_NBLD = model.states(batch, want=Want(states=True)).states
     count = len(states_NBLD)
     if isinstance(layer, int):
         if not -count <= layer < count:
@@ -117,35 +117,3 @@ def _pool(x_BLD: jax.Array, counts_BL: jax.Array, *, pooling: str) -> jax.Array:
             return x_BLD[:, 0]
     last_B = jnp.maximum(counts_BL.sum(axis=1) - 1, 0)
     return jnp.take_along_axis(x_BLD, last_B[:, None, None], axis=1)[:, 0]
-
-
-def _reader(model: Any) -> Any:
-    """A function from the model and an encoder's batch to its states."""
-    if hasattr(model, "encode"):
-        return _of_encoder_decoder
-    body = _body(model)
-    if hasattr(body, "sights"):  # an XLNet reads from both sides, although it also writes
-        return _of_body
-    if hasattr(body, "prefill"):
-        return _of_decoder
-    if hasattr(body, "hidden"):
-        return _of_body
-    raise ValueError(f"a {type(model).__name__} gives no states")
-
-
-def _of_encoder_decoder(model: Any, batch: Batch, **wanted: bool) -> Any:
-    mask = batch["encoder_attention_mask"]
-    return model.encode(batch["encoder_input_tokens"], mask_BM=mask, **wanted)
-
-
-def _of_decoder(model: Any, batch: Batch, **wanted: bool) -> Any:
-    return _body(model).hidden({"decoder_input_tokens": batch["encoder_input_tokens"]}, **wanted)
-
-
-def _of_body(model: Any, batch: Batch, **wanted: bool) -> Any:
-    return _body(model).hidden(batch, **wanted)
-
-
-def _body(model: Any) -> Any:
-    """The encoder of a pretraining model, the body of one with a task's head, or the model."""
-    return getattr(model, "encoder", getattr(model, "body", model))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import numpy as np
 
+from t5x_like.core.abilities import AnswersTask
 from t5x_like.inference import text_rows
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing, Row
@@ -87,7 +88,7 @@ class HeadAnswers:
         """The head's logits of each row: [C], or [L, C] for tags and spans."""
         found: list[np.ndarray] = [np.zeros(0)] * len(rows)
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
-            logits = np.asarray(self.model(_head_logits, self._read(batch)))
+            logits = np.asarray(self.model(_answers, self._read(batch)))
             for place, n in enumerate(batch.numbers):
                 found[n] = logits[place]
         return found
@@ -137,7 +138,7 @@ class HeadAnswers:
             read["answer_mask"] = allowed = np.zeros_like(batch.tokens)
             for place, n in enumerate(batch.numbers):
                 allowed[place, self._places(rows[n])] = 1
-            starts, start_p, ends, end_p, logit = map(np.asarray, self.model(_search, read))
+            starts, start_p, ends, end_p, logit = map(np.asarray, self.model(_answers, read))
             for place, n in enumerate(batch.numbers):
                 first, last = starts[place][:, None], ends[place]
                 good = (first <= last) & (last < first + _LONGEST_ANSWER)
@@ -171,14 +172,7 @@ class HeadAnswers:
 
 
 @jax.jit
-def _head_logits(model: Any, batch: Batch) -> jax.Array:
-    if hasattr(model, "scores"):  # beside a language model, for alternatives [B, A, L]
-        return model.scores({name: x[:, None] for name, x in batch.items()})[1]
-    return model.logits(batch)
-
-
-@jax.jit
-def _search(model: Any, batch: Batch) -> Any:
+def _answers(model: AnswersTask, batch: Batch) -> Any:
     return model.answers(batch)
 
 

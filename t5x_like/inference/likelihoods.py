@@ -53,7 +53,7 @@ class TargetScorer:
     @property
     def alone(self) -> bool:
         """Whether the model has no encoder."""
-        return not hasattr(self.model.model, "encode")
+        return not self.model.model.reads_apart
 
     def check(self, pair: Pair) -> None:
         """Raises ValueError where the decoder has too few positions."""
@@ -185,14 +185,13 @@ class MaskedScorer:
             for n, at in places
         ]
         found = [0.0] * len(rows)
-        predict = masked_words.predictor(self.model.model)
         for batch in self.framing.batches(masked, self.model.rows(self.batch_size)):
             at = np.zeros((len(batch.tokens), 1), np.int32)
             wanted = np.zeros(len(batch.tokens), np.int32)
             for place, number in enumerate(batch.numbers):
                 n, at[place, 0] = places[number]
                 wanted[place] = tokens[n][at[place, 0]]
-            logits = self.model(predict, masked_words.asked(batch, at))
+            logits = self.model(masked_words.predictions, masked_words.asked(batch, at))
             log_p = np.asarray(jax.nn.log_softmax(logits[:, 0, : ids.vocab_size]))
             for place, number in enumerate(batch.numbers):
                 found[places[number][0]] += float(log_p[place, wanted[place]])

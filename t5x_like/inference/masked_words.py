@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from t5x_like.core.abilities import GuessesMasked, can
 from t5x_like.core.protocols import Vocabulary
 from t5x_like.inference import text_rows
 from t5x_like.inference.model_on_mesh import ModelOnMesh
@@ -78,13 +78,14 @@ class MaskedWords:
           ValueError: the model predicts no masked tokens, the vocabulary has no mask, or a text has
             no blank, or one that the model does not read because the text is too long.
         """
-        predict = predictor(self.model.model)
+        if not can(self.model.model, GuessesMasked):
+            raise ValueError(f"a {type(self.model.model).__name__} predicts no masked tokens")
         vocabulary, ids = self.framing.vocabulary, self.framing.ids
         parts = [_BLANK.split(text) for text in texts]
         rows = [masked_row(text, self.framing) for text in texts]
         found: list[Guesses | None] = [None] * len(texts)
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
-            logits = self.model(predict, asked(batch, _positions(batch.tokens == ids.mask)))
+            logits = self.model(predictions, asked(batch, _positions(batch.tokens == ids.mask)))
             shares, best = map(
                 np.asarray,
                 jax.lax.top_k(
@@ -131,7 +132,7 @@ def masked_row(text: str, framing: Framing) -> text_rows.Row:
 
 
 def asked(batch: text_rows.Batch, masked_positions: np.ndarray) -> dict[str, np.ndarray]:
-    """What `predictor` reads: an encoder's batch, and int32 `masked_positions` [B, K].
+    """What `predictions` reads: an encoder's batch, and int32 `masked_positions` [B, K].
 
     An XLNet also reads `blanks`, int32 [B, L], 1 at these positions: none sees another.
     """
@@ -181,53 +182,7 @@ def _positions(blanks: np.ndarray) -> np.ndarray:
     return found
 
 
-def guesses(model: Any) -> bool:
-    """Whether a model predicts masked tokens."""
-    encoder = getattr(model, "encoder", None)  # a decoder may have a masked model's head
-    of_head = hasattr(model, "mlm") and encoder is not None
-    return hasattr(model, "whole_generator") or of_head or hasattr(encoder, "sights")
-
-
-def predictor(model: Any) -> Callable[[Any, Any], jax.Array]:
-    """A function from the model and a batch with `masked_positions` to logits [B, K, V].
-
-    The batch is what `asked` makes, or rows of the model's objective.
-    """
-    if not guesses(model):
-        raise ValueError(
-            f"a {type(model).__name__} predicts no masked tokens: encoders pretrained on them do, "
-            "and encoder-decoders fill blanks"
-        )
-    if hasattr(model, "whole_generator"):
-        return _of_generator
-    return _of_head if hasattr(model, "mlm") else _of_two_streams
-
-
 @jax.jit
-def _of_head(model: Any, batch: Batch) -> jax.Array:
-    x_BLD = model.encoder.hidden(batch).last
-    x_BKD = jnp.take_along_axis(x_BLD, batch["masked_positions"][..., None], axis=1)
-    return model.mlm(x_BKD, model.encoder.tokens)
-
-
-def _of_generator(model: Any, batch: Batch) -> jax.Array:
-    generator = model.whole_generator()
-    if generator is None:
-        raise ValueError("the generator of this ELECTRA gives all tokens the same chance")
-    return _of_head(generator, batch)
-
-
-@jax.jit
-def _of_two_streams(model: Any, batch: Batch) -> jax.Array:
-    """Each blank sees all of the text except the blanks; rows of the objective have an order."""
-    if "permutation_query_order" in batch:
-        return model.logits(batch)
-    tokens_BL = batch["encoder_input_tokens"]
-    return model.logits(
-        {
-            **batch,
-            "permutation_query_order": jnp.ones_like(tokens_BL),
-            "permutation_key_order": jnp.where(batch["blanks"] > 0, 2, 0),
-            "backward": jnp.zeros(len(tokens_BL), jnp.int32),
-        }
-    )
+def predictions(model: GuessesMasked, batch: Batch) -> jax.Array:
+    """Logits [B, K, V] of a batch with `masked_positions`, such as `asked` makes."""
+    return model.guesses(batch)

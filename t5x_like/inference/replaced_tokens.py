@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 _LEAST = 0.5
 
 
-def marks(model: Any) -> bool:
-    """Whether a model tells replaced tokens from others: an ELECTRA, or its discriminator."""
-    part = getattr(model, "discriminator", model)
-    return hasattr(part, "encoder") and hasattr(part, "head")
-
-
-def replaces(model: Any) -> bool:
-    """Whether a model marks the tokens that its own generator replaces: an ELECTRA."""
-    return marks(model) and hasattr(model, "discriminator")
-
-
 @dataclasses.dataclass(frozen=True)
 class ReplacedTokens:
     """The predictor of discriminators (`predictions.Predictor`; ELECTRA, section 2)."""
@@ -64,12 +53,12 @@ class ReplacedTokens:
 
 @jax.jit
 def marked(model: Any, batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What the discriminator of a model that `replaces` says to rows of its objective, [B, L] each.
+    """What a model that `ReplacesTokens` says to rows of its objective, [B, L] each.
 
     Returns:
       The tokens it reads and the original ones, int32; float32 probabilities of a replacement.
     """
-    read = model.replaced(batch, model.predictions(batch))
+    read = model.replaced_by_itself(batch)
     chances_BL = jax.nn.sigmoid(_logits(model, read))
     return read["encoder_input_tokens"], read["encoder_original_tokens"], chances_BL
 
@@ -77,4 +66,4 @@ def marked(model: Any, batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
 @jax.jit
 def _logits(model: Any, batch: Batch) -> jax.Array:
     """Logits that a token was replaced, float32 [B, L]."""
-    return getattr(model, "discriminator", model).logits(batch)
+    return model.marks(batch)

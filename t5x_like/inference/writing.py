@@ -51,7 +51,7 @@ class Writer:
     @property
     def alone(self) -> bool:
         """Whether the model has no encoder."""
-        return not hasattr(self.model.model, "encode")
+        return not self.model.model.reads_apart
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> list[list[Written]]:
         """The answers to each row, the best first."""

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.layers.families.body import OnBody
 from t5x_like.layers.families.encoder_pretraining import row_weights
 from t5x_like.layers.heads.span_heads import Answers, ConditionalSpanHead
 from t5x_like.layers.losses import accounting
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch, Metrics
 
 
-class Answering(TermLoss):
+class Answering(OnBody, TermLoss):
     """A body, as in `finetuned.FineTuned`, with XLNet's head: the end depends on the start.
 
     A batch holds what the body reads. For the loss it also holds int32 `start_positions` and
@@ -48,6 +49,11 @@ class Answering(TermLoss):
     def padding(self) -> int | None:
         """None, as masks tell what is padding (`protocols.Model`)."""
         return None
+
+    @property
+    def answer_form(self) -> str:
+        """Spans that its head has searched for."""
+        return "searched spans"
 
     def answers(self, batch: Batch) -> Answers:
         """The likeliest answers of each row."""

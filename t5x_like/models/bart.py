@@ -12,17 +12,19 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers import embeddings
 from t5x_like.layers.basic import ZEROS, Embedding, Init, param
 from t5x_like.layers.depth import above, below
 from t5x_like.layers.dropout import Dropouts
 from t5x_like.layers.embeddings import PositionedInput
+from t5x_like.layers.families.body import EncoderBody
 from t5x_like.layers.families.encoder_decoder import EncoderDecoder, Side
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.stacks import standard_parts
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, Placement
-from t5x_like.layers.stacks.decoder import Decoded, decoder_stack
-from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
+from t5x_like.layers.stacks.decoder import decoder_stack
+from t5x_like.layers.stacks.encoder import encoder_stack
 from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
@@ -160,7 +162,7 @@ class Bart(EncoderDecoder):
         return self.embedding.token_scores(x_BLD, bias_V)
 
 
-class Reader(nnx.Module):
+class Reader(EncoderBody, nnx.Module):
     """A body for tasks: encoder and decoder read the same text (BART, section 3.1).
 
     A batch holds int32 `encoder_input_tokens` and, optionally, `encoder_attention_mask` (1 for
@@ -173,14 +175,18 @@ class Reader(nnx.Module):
         self.padding = config.pad_id
         self.config = config
 
+    @property
+    def max_tokens(self) -> int | None:
+        """Its positions."""
+        return self.config.max_positions
+
     def hidden(
         self,
         batch: Batch,
         key: jax.Array | None = None,
         *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden | Decoded:
+        want: Want = LAST,
+    ) -> States:
         """The decoder's states [B, L, D]; `key` None: without dropout."""
         tokens_BL = batch["encoder_input_tokens"]
         counts_BL = batch.get("encoder_attention_mask", tokens_BL != self.padding)
@@ -191,6 +197,4 @@ class Reader(nnx.Module):
             "decoder_input_tokens": jnp.concatenate([last_B1, tokens_BL[:, :-1]], axis=1),
             "decoder_target_tokens": jnp.where(counts_BL > 0, tokens_BL, self.padding),
         }
-        return self.model.hidden(
-            both, key, return_hidden=return_hidden, return_attention=return_attention
-        )
+        return self.model.hidden(both, key, want=want)

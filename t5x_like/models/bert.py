@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 from flax import nnx
 
+from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers import activations, embeddings
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.positions import RelativeBias
@@ -19,13 +20,14 @@ from t5x_like.layers.basic import Embedding, Init, Linear
 from t5x_like.layers.depth import below
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.embeddings import InputEmbedding
+from t5x_like.layers.families.body import EncoderBody
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks import standard_parts
 from t5x_like.layers.stacks.blocks import POST_NORM, Parts
-from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
+from t5x_like.layers.stacks.encoder import encoder_stack
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -136,20 +138,18 @@ class Trunk(nnx.Module):
         counts_BL: jax.Array,
         key: jax.Array | None = None,
         *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden:
+        want: Want = LAST,
+    ) -> States:
         """The states; attention sees only tokens, where `counts_BL` is above 0."""
         return self.stack.encode(
             x_BLE if self.project is None else self.project(x_BLE),
             mask=masks.not_padding(counts_BL),
             key=key,
-            return_hidden=return_hidden,
-            return_attention=return_attention,
+            want=want,
         )
 
 
-class Encoder(nnx.Module):
+class Encoder(EncoderBody, nnx.Module):
     """A BERT without heads.
 
     A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
@@ -160,6 +160,11 @@ class Encoder(nnx.Module):
         self.embedding = embedding(config, rngs)
         self.trunk = Trunk(config, rngs=rngs)
         self.config = config
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Its positions."""
+        return self.config.room
 
     @property
     def tokens(self) -> Embedding:
@@ -177,17 +182,15 @@ class Encoder(nnx.Module):
         batch: Batch,
         key: jax.Array | None = None,
         *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden:
+        want: Want = LAST,
+    ) -> States:
         """States [B, L, D]; `key` None: without dropout."""
         keys = subkeys(key, 2)
         return self.trunk(
             embed(self.embedding, batch, config=self.config, key=keys[0]),
             batch["encoder_attention_mask"],
             keys[1],
-            return_hidden=return_hidden,
-            return_attention=return_attention,
+            want=want,
         )
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.families.body import OnBody
 from t5x_like.layers.families.decoder_only import DecoderOnly
 from t5x_like.layers.losses import accounting, task_losses
 from t5x_like.layers.losses.accounting import Term
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch, Metrics
 
 
-class DoubleHeads(TermLoss):
+class DoubleHeads(OnBody, TermLoss):
     """A body, whose token table gives a language model's logits, and a head for choices.
 
     A batch holds what the body reads, and its targets and their weights, [B, A, L] each; int32
@@ -67,6 +68,15 @@ class DoubleHeads(TermLoss):
         choices_N1 = self.head(x_NLD, tokens_NL, until_NL, keys[1])
         logits_NLV = self.body.token_scores(x_NLD).logits()
         return logits_NLV.reshape(*shape, -1), choices_N1.reshape(shape[:2])
+
+    @property
+    def answer_form(self) -> str:
+        """A choice."""
+        return "choices"
+
+    def answers(self, batch: Batch) -> jax.Array:
+        """The logit of each row of the body's batch as an alternative, float32 [B, 1]."""
+        return self.scores({name: x[:, None] for name, x in batch.items()})[1]
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Denominators: `choice` rows, `lm` target tokens."""

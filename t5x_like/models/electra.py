@@ -14,9 +14,20 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.abilities import (
+    LAST,
+    GivesStates,
+    GuessesMasked,
+    MarksReplaced,
+    ReplacesTokens,
+    States,
+    Want,
+    can,
+)
 from t5x_like.layers.basic import Linear
 from t5x_like.layers.depth import above
 from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.families.body import WithEncoder
 from t5x_like.layers.families.encoder_pretraining import Pretraining
 from t5x_like.layers.heads import replaced_tokens, tying
 from t5x_like.layers.heads.copy_gate import copied_or_predicted
@@ -24,7 +35,6 @@ from t5x_like.layers.heads.masked_lm import at_positions
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
-from t5x_like.layers.stacks.encoder import Hidden
 from t5x_like.models import bert
 
 if TYPE_CHECKING:
@@ -50,7 +60,7 @@ class Generator(bert.Bert):
     """Predicts masked tokens: a BERT without pooler. It is also a `Model` by itself."""
 
 
-class Discriminator(Pretraining):
+class Discriminator(WithEncoder, Pretraining):
     """Tells tokens that were replaced from those that were not.
 
     It is also a `Model` by itself. Its batches hold what a BERT reads and int32
@@ -68,6 +78,12 @@ class Discriminator(Pretraining):
             rngs=rngs,
         )
         self.config = config
+
+    abilities = (GivesStates, MarksReplaced)
+
+    def marks(self, batch: Batch) -> jax.Array:
+        """Its logits."""
+        return self.logits(batch)
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominator of `discriminator`: scored tokens."""
@@ -226,13 +242,44 @@ class Electra(Pretraining):
         self.config = config
 
     @property
+    def abilities(self) -> tuple[type, ...]:
+        """To give states; to guess where it has a generator, to mark where a discriminator does."""
+        marks = can(self.discriminator, MarksReplaced)
+        return (
+            GivesStates,
+            *([] if self.generator is None else [GuessesMasked]),
+            *([MarksReplaced, ReplacesTokens] if marks else []),
+        )
+
+    @property
     def encoder(self) -> bert.Encoder:
         """The discriminator's encoder, which is kept after pretraining."""
         return self.discriminator.encoder
 
-    def hidden(self, batch: Batch, key: jax.Array | None = None, **wanted: bool) -> Hidden:
+    def hidden(self, batch: Batch, key: jax.Array | None = None, *, want: Want = LAST) -> States:
         """The discriminator's states of the batch's tokens, as `bert.Encoder` gives them."""
-        return self.encoder.hidden(batch, key, **wanted)
+        return self.encoder.hidden(batch, key, want=want)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The discriminator's positions."""
+        return self.config.room
+
+    def states(self, batch: Batch, *, want: Want = LAST) -> States:
+        """Those of `hidden`, without dropout."""
+        return self.hidden(batch, want=want)
+
+    def guesses(self, batch: Batch) -> jax.Array:
+        """The generator's `predictions`."""
+        return self.predictions(batch)
+
+    def marks(self, batch: Batch) -> jax.Array:
+        """The discriminator's logits."""
+        return self.discriminator.marks(batch)
+
+    def replaced_by_itself(self, batch: Batch) -> dict[str, jax.Array]:
+        """The batch with the generator's samples at its masked positions."""
+        return self.replaced(batch, self.predictions(batch))
 
     def whole_generator(self) -> Generator | None:
         """The generator with what it shares, as a separate model. None where it is uniform.

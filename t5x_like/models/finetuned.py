@@ -12,6 +12,8 @@ import jax
 from flax import nnx
 
 from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.families.body import OnBody
+from t5x_like.layers.heads import label_heads
 from t5x_like.layers.losses import accounting, task_losses
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.term_loss import TermLoss
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch, Metrics
 
 
-class FineTuned(TermLoss):
+class FineTuned(OnBody, TermLoss):
     """A body and a head.
 
     The body has a `config`, with `d_model` and `dtype`, and `hidden(batch, key)`. A batch holds
@@ -56,6 +58,26 @@ class FineTuned(TermLoss):
         x_BLD = self.body.hidden(batch, keys[0]).last
         logits = self.head(x_BLD, tokens_BL, counts_BL, keys[1])
         return logits if alternatives is None else logits.reshape(-1, alternatives)
+
+    @property
+    def has_task_head(self) -> bool:
+        """Whether it has a head that does more than to pool the states."""
+        return not (self.head is None or isinstance(self.head, label_heads.PooledState))
+
+    @property
+    def answer_form(self) -> str:
+        """What the head and the task make: `spans`, `tags`, `numbers`, `choices` or `classes`."""
+        name = getattr(self.task, "__name__", "")  # gin wraps functions that it refers to
+        if isinstance(self.head, label_heads.TokenHead):
+            return "spans" if name == task_losses.spans.__name__ else "tags"
+        if name == task_losses.numbers.__name__:
+            return "numbers"
+        one = self.head is not None and self.head.out.kernel.shape[-1] == 1
+        return "choices" if one and name == task_losses.classes.__name__ else "classes"
+
+    def answers(self, batch: Batch) -> jax.Array:
+        """The head's logits."""
+        return self.logits(batch)
 
     @property
     def padding(self) -> int | None:

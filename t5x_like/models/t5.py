@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.abilities import LAST, GivesStates, States, Want
 from t5x_like.layers.attention.multi_head import Attention, Inits
 from t5x_like.layers.attention.positions import RelativeBias
 from t5x_like.layers.basic import Embedding, Logits, RMSNorm
@@ -23,7 +24,7 @@ from t5x_like.layers.mlp import Mlp
 from t5x_like.layers.stacks import transformer_config
 from t5x_like.layers.stacks.blocks import PRE_NORM, Parts
 from t5x_like.layers.stacks.decoder import decoder_stack
-from t5x_like.layers.stacks.encoder import Hidden, encoder_stack
+from t5x_like.layers.stacks.encoder import encoder_stack
 from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
@@ -165,22 +166,22 @@ class _Sides(EncoderDecoder):
 class Encoder(_Sides):
     """The encoder alone: a body for tasks that read and do not write."""
 
+    abilities = (GivesStates,)
+
     def hidden(
         self,
         batch: Batch,
         key: jax.Array | None = None,
         *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden:
+        want: Want = LAST,
+    ) -> States:
         """The encoder's states of a batch."""
         return self.encode(
             batch["encoder_input_tokens"],
             key,
             mask_BM=batch.get("encoder_attention_mask"),
             segments_BM=batch.get("encoder_segment_ids"),
-            return_hidden=return_hidden,
-            return_attention=return_attention,
+            want=want,
         )
 
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.abilities import LAST, GivesStates, GuessesMasked, States, Want, Writes
 from t5x_like.layers import activations
 from t5x_like.layers.attention.relative_attention import (
     Biases,
@@ -25,13 +26,13 @@ from t5x_like.layers.basic import ZEROS, Embedding, LayerNorm, param
 from t5x_like.layers.depth import above, below
 from t5x_like.layers.dropout import Dropouts, dropout, dropout_hidden, subkeys
 from t5x_like.layers.families import xlnet_decoding
+from t5x_like.layers.families.body import EncoderBody
 from t5x_like.layers.families.xlnet_inputs import Reading, content_alone, permuted, sights
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.mlp import Activation, Mlp
 from t5x_like.layers.stacks import transformer_config
-from t5x_like.layers.stacks.encoder import Hidden
 from t5x_like.layers.stacks.two_streams import Scene, TwoStreamLayer, TwoStreams, TwoStreamStack
 from t5x_like.layers.token_scores import TokenScores
 
@@ -84,7 +85,7 @@ class Config(transformer_config.Transformer):
         return length // 2 if self.reuse_len is None else self.reuse_len or length
 
 
-class Encoder(nnx.Module):
+class Encoder(EncoderBody, nnx.Module):
     """An XLNet without its output bias: embeddings and layers.
 
     For `hidden`, a batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for
@@ -139,16 +140,10 @@ class Encoder(nnx.Module):
         batch: Batch,
         key: jax.Array | None = None,
         *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden:
+        want: Want = LAST,
+    ) -> States:
         """States [B, L, D] of the content stream; without dropout where `key` is None."""
-        return self.read(
-            content_alone(batch),
-            key=key,
-            return_hidden=return_hidden,
-            return_attention=return_attention,
-        ).content
+        return self.read(content_alone(batch), key=key, want=want).content
 
     def read(
         self,
@@ -156,8 +151,7 @@ class Encoder(nnx.Module):
         memory_BNMD: jax.Array | None = None,
         *,
         key: jax.Array | None = None,
-        return_hidden: bool = False,
-        return_attention: bool = False,
+        want: Want = LAST,
     ) -> TwoStreams:
         """Both streams, or without targets one. Every position sees the memory, maybe empty."""
         config, keys = self.config, subkeys(key, 4)
@@ -184,11 +178,10 @@ class Encoder(nnx.Module):
             scene=Scene(self.sights(reading, memory_len), positions, self.biases),
             reuse_len=config.reused(length),
             key=keys[2],
-            return_hidden=return_hidden,
-            return_attention=return_attention,
+            want=want,
         )
 
-        def dropped(hidden: Hidden) -> Hidden:
+        def dropped(hidden: States) -> States:
             return hidden._replace(
                 last=dropout_hidden(hidden.last, keys[3], dropouts=config.dropouts)
             )
@@ -217,6 +210,10 @@ class XLNet(nnx.Module):
 
     The carry is the memory, [B, N, M, D]: what each layer read before, 0 where there is nothing.
     """
+
+    abilities: ClassVar[tuple[type, ...]] = (GivesStates, GuessesMasked, Writes)
+    reads_apart: ClassVar = False
+    max_tokens: ClassVar = None
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
@@ -270,6 +267,27 @@ class XLNet(nnx.Module):
         In training, a new text sees a memory of zeros, which takes a share of its attention.
         """
         return self._predicted(batch, key, ())[0].logits()
+
+    def states(self, batch: Batch, *, want: Want = LAST) -> States:
+        """Those of the content stream, which reads from both sides."""
+        return self.encoder.hidden(batch, want=want)
+
+    def guesses(self, batch: Batch) -> jax.Array:
+        """Logits at `masked_positions`, float32 [B, P, V].
+
+        Each blank sees all of the text except the blanks; rows of the objective have an order.
+        """
+        if "permutation_query_order" in batch:
+            return self.logits(batch)
+        tokens_BL = batch["encoder_input_tokens"]
+        return self.logits(
+            {
+                **batch,
+                "permutation_query_order": jnp.ones_like(tokens_BL),
+                "permutation_key_order": jnp.where(batch["blanks"] > 0, 2, 0),
+                "backward": jnp.zeros(len(tokens_BL), jnp.int32),
+            }
+        )
 
     def token_scores(self, x_BPD: jax.Array) -> TokenScores:
         """The scores of states [B, P, D]."""

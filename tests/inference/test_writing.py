@@ -17,7 +17,7 @@ class Says:
 
     def __init__(self, tokens, *, encoder):
         self.tokens, self.given = tokens, []
-        self.model = type("Model", (), {"encode": None} if encoder else {})()
+        self.model = type("Model", (), {"reads_apart": encoder})()
 
     def rows(self, wanted):
         return wanted

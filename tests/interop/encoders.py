@@ -8,6 +8,8 @@ import numpy as np
 import parity
 import torch
 
+from t5x_like.core.abilities import ALL
+
 VOCAB, ROWS, LENGTH = 50, 5, 12
 
 
@@ -56,7 +58,7 @@ def same_loss(model, batch, their_model, out):
 
 def same_states(body, batch, out):
     """Asserts the same states of every layer, padding included, and attention."""
-    hidden = functools.partial(body.hidden, return_hidden=True, return_attention=True)
+    hidden = functools.partial(body.hidden, want=ALL)
     found = jax.jit(hidden)(batch)
     for got, want in zip(found.states, out.hidden_states, strict=True):
         parity.close(got, want)

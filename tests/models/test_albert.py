@@ -9,6 +9,7 @@ import optax
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import ALL
 from t5x_like.models import albert
 from t5x_like.training.optimization.gradients import gradients
 
@@ -135,7 +136,7 @@ def test_the_order_of_sentences_is_learned_from_its_own_label():
 @pytest.mark.slow
 def test_states_and_probabilities_of_every_layer_as_it_runs():
     model, batch = make(sharing="attention", num_groups=2, inner_layers=2), batch_of()
-    hidden = functools.partial(model.encoder.hidden, return_hidden=True, return_attention=True)
+    hidden = functools.partial(model.encoder.hidden, want=ALL)
     hidden = jax.jit(hidden)(batch)
     assert hidden.states.shape == (7, 4, 12, 16)
     assert hidden.attention.shape == (6, 4, 4, 12, 12)

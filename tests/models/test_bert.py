@@ -7,6 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import ALL
 from t5x_like.models import bert
 from t5x_like.runs.checks import preflight
 
@@ -190,7 +191,7 @@ def test_dropout_needs_a_key_and_falls_where_it_should(encoder_batch, monkeypatc
 
 def test_hidden_states_and_attention_are_returned_where_asked_for(encoder_batch, make):
     model = make()
-    hidden = model.encoder.hidden(encoder_batch, return_hidden=True, return_attention=True)
+    hidden = model.encoder.hidden(encoder_batch, want=ALL)
     assert hidden.states.shape == (4, 5, 12, 16)
     assert hidden.attention.shape == (3, 5, 4, 12, 12)
     np.testing.assert_array_equal(hidden.states[-1], hidden.last)

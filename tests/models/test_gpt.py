@@ -8,6 +8,7 @@ import optax
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import ALL
 from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import Decoder
 from t5x_like.layers.heads import label_heads
@@ -176,7 +177,7 @@ def test_two_heads_count_their_texts_without_padding():
 
 def test_states_and_probabilities():
     model, batch = make(), batch_of([12], [9])
-    hidden = functools.partial(model.hidden, return_hidden=True, return_attention=True)
+    hidden = functools.partial(model.hidden, want=ALL)
     hidden = jax.jit(hidden)(batch)
     assert hidden.states.shape == (3, 2, 12, 16)
     assert hidden.attention.shape == (2, 2, 4, 12, 12)

@@ -7,6 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import ALL, Want
 from t5x_like.layers.families.xlnet_inputs import Reading
 from t5x_like.layers.heads.label_heads import SequenceHead, last_that_counts
 from t5x_like.models import xlnet
@@ -117,7 +118,7 @@ def test_memory_is_what_the_layers_read_before(reuse_len, kept, make, batch, mem
     model = make(mem_len=MEMORY, reuse_len=reuse_len)
     _, _, carry = loss_and_carry(model, batch, memory)
     old = memory.at[2].set(0.0)  # reset
-    states = model.encoder.read(xlnet.permuted(batch), old, return_hidden=True).content.states
+    states = model.encoder.read(xlnet.permuted(batch), old, want=Want(states=True)).content.states
     for layer in range(TINY.num_layers):
         both = jnp.concatenate([old[:, layer], states[layer, :, :kept]], axis=1)
         np.testing.assert_allclose(carry[:, layer], both[:, -MEMORY:], atol=1e-5)
@@ -168,7 +169,7 @@ def test_padding_on_the_left_changes_nothing(causal, make, batch):
 def test_same_length_sees_as_many_positions_as_there_is_memory(make, batch, memory):
     encoder = make(causal=True, same_length=True, num_layers=1).encoder
     reading = Reading(batch["encoder_input_tokens"])
-    streams = encoder.read(reading, memory[:, :1], return_attention=True)
+    streams = encoder.read(reading, memory[:, :1], want=Want(attention=True))
     seen = streams.content.attention[0] > 0
     assert seen.shape == (ROWS, TINY.num_heads, LENGTH, MEMORY + LENGTH)
     np.testing.assert_array_equal(seen.sum(axis=-1), MEMORY + 1)
@@ -176,8 +177,7 @@ def test_same_length_sees_as_many_positions_as_there_is_memory(make, batch, memo
 
 def test_states_and_attention_of_both_streams_are_returned(make, batch):
     def read(model):
-        options = {"return_hidden": True, "return_attention": True}
-        return model.encoder.read(xlnet.permuted(batch), **options)
+        return model.encoder.read(xlnet.permuted(batch), want=ALL)
 
     streams = jax.eval_shape(read, make())
     for stream, length in ((streams.content, LENGTH), (streams.query, 3)):

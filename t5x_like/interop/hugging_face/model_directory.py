@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flax import nnx
 
 from t5x_like.core import progress, whole_files
+from t5x_like.core.abilities import GivesStates, can
 from t5x_like.interop import mapping
 from t5x_like.interop.hugging_face import families
 from t5x_like.interop.hugging_face.configuration.settings import Settings
@@ -172,9 +173,8 @@ def write(
 
 def max_length(model: nnx.Module) -> int | None:
     """The most tokens of a text, special ones included; None where there is no limit."""
-    config: Any = getattr(model, "config", None)
-    found = getattr(config, "room", None) or getattr(config, "max_positions", None)
-    return found if isinstance(found, int) else None
+    found: int | None = model.max_tokens if can(model, GivesStates) else None
+    return found
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

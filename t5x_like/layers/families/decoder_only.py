@@ -6,11 +6,12 @@ Suffixes: B batch, L length, T cache length, D d_model, H heads, K d_kv, N layer
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import jax
 import jax.numpy as jnp
 
+from t5x_like.core.abilities import LAST, GivesStates, ScoresTargets, States, Want, Writes
 from t5x_like.layers import embeddings
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.attention_kernels import KeysValues
@@ -18,7 +19,7 @@ from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.target_loss import TargetLoss
 from t5x_like.layers.stacks.blocks import EncoderLayer
-from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, with_last
+from t5x_like.layers.stacks.encoder import EncoderStack, with_last
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -56,6 +57,17 @@ class DecoderOnly(TargetLoss):
 
     stack: EncoderStack
     max_positions: int | None = None  # where positions have a table
+    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
+    reads_apart: ClassVar = False
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Its positions, or any number."""
+        return self.max_positions
+
+    def states(self, batch: Batch, *, want: Want = LAST) -> States:
+        """Those of the tokens of an encoder's batch, each after the tokens before it."""
+        return self.hidden({"decoder_input_tokens": batch["encoder_input_tokens"]}, want=want)
 
     def embedded(
         self,
@@ -83,9 +95,8 @@ class DecoderOnly(TargetLoss):
         batch: Batch,
         key: jax.Array | None = None,
         *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden:
+        want: Want = LAST,
+    ) -> States:
         """The states of a batch."""
         first, stack, last = subkeys(key, 3)
         tokens_BL = batch["decoder_input_tokens"]
@@ -94,8 +105,7 @@ class DecoderOnly(TargetLoss):
             mask=_visible(batch),
             bias=self.bias(tokens_BL.shape[1]),
             key=stack,
-            return_hidden=return_hidden,
-            return_attention=return_attention,
+            want=want,
         )
         return with_last(hidden, self.normed(hidden.last, last))
 

@@ -5,18 +5,19 @@ Suffixes: B batch, L target length, M input length, D d_model, V vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 
+from t5x_like.core.abilities import LAST, GivesStates, ScoresTargets, States, Want, Writes
 from t5x_like.layers import embeddings
 from t5x_like.layers.attention import masks
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.target_loss import TargetLoss
-from t5x_like.layers.stacks.decoder import Cache, Decoded, DecoderStack
-from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, with_last
+from t5x_like.layers.stacks.decoder import Cache, DecoderStack
+from t5x_like.layers.stacks.encoder import EncoderStack, with_last
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols import Batch
@@ -40,6 +41,18 @@ class EncoderDecoder(TargetLoss):
     encoder: EncoderStack
     decoder: DecoderStack
     max_positions: int | None = None  # of a side, where positions have a table
+    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
+    reads_apart: ClassVar = True
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Those of a side."""
+        return self.max_positions
+
+    def states(self, batch: Batch, *, want: Want = LAST) -> States:
+        """The encoder's states, which need no targets; `hidden` gives the decoder's."""
+        mask_BM = batch.get("encoder_attention_mask")
+        return self.encode(batch["encoder_input_tokens"], mask_BM=mask_BM, want=want)
 
     def embedded(
         self,
@@ -70,9 +83,8 @@ class EncoderDecoder(TargetLoss):
         batch: Batch,
         key: jax.Array | None = None,
         *,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden | Decoded:
+        want: Want = LAST,
+    ) -> States:
         """The decoder's states of a batch."""
         encoder_key, decoder_key = subkeys(key, 2)
         encoded = self.encode(
@@ -94,8 +106,7 @@ class EncoderDecoder(TargetLoss):
             masks=(self_mask, cross_mask),
             key=decoder_key,
             positions_BL=batch.get("decoder_positions"),
-            return_hidden=return_hidden,
-            return_attention=return_attention,
+            want=want,
         )
 
     def encode(
@@ -106,9 +117,8 @@ class EncoderDecoder(TargetLoss):
         mask_BM: jax.Array | None = None,
         segments_BM: jax.Array | None = None,
         positions_BM: jax.Array | None = None,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden:
+        want: Want = LAST,
+    ) -> States:
         """The encoder's states; `mask_BM`, if given, is above 0 for the tokens that count.
 
         `positions_BM` are as in `embedded`.
@@ -122,8 +132,7 @@ class EncoderDecoder(TargetLoss):
             mask=mask,
             bias=self.bias(tokens_BM.shape[1], side="encoder"),
             key=stack,
-            return_hidden=return_hidden,
-            return_attention=return_attention,
+            want=want,
         )
         return with_last(hidden, self.normed(hidden.last, last, side="encoder"))
 
@@ -135,9 +144,8 @@ class EncoderDecoder(TargetLoss):
         masks: tuple[jax.Array, jax.Array],
         key: jax.Array | None = None,
         positions_BL: jax.Array | None = None,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Decoded:
+        want: Want = LAST,
+    ) -> States:
         """The decoder's states; `masks` are those of self-attention and of cross-attention."""
         first, stack, last = subkeys(key, 3)
         hidden = self.decoder.decode(
@@ -146,8 +154,7 @@ class EncoderDecoder(TargetLoss):
             masks=masks,
             bias=self.bias(tokens_BL.shape[1], side="decoder"),
             key=stack,
-            return_hidden=return_hidden,
-            return_attention=return_attention,
+            want=want,
         )
         return with_last(hidden, self.normed(hidden.last, last, side="decoder"))
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.protocols import Body
+from t5x_like.core.abilities import Body, GivesStates, GuessesMasked
 from t5x_like.layers.basic import Embedding
+from t5x_like.layers.families.body import WithEncoder
 from t5x_like.layers.heads.label_heads import SequenceHead
-from t5x_like.layers.heads.masked_lm import MaskedLanguageHead, masked_sums
+from t5x_like.layers.heads.masked_lm import MaskedLanguageHead, at_positions, masked_sums
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
@@ -33,6 +34,10 @@ class PretrainedEncoder(Body, Protocol):
     @property
     def tokens(self) -> Embedding:
         """The token table."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens of a row; None for any number."""
 
     def products(self, counts_BL: jax.Array) -> jax.Array:
         """Multiply-adds of a forward pass, float32 []."""
@@ -59,7 +64,7 @@ class Pretraining(TermLoss):
         return {"tokens": tokens, "flops": self.flops(batch)}
 
 
-class EncoderPretraining(Pretraining):
+class EncoderPretraining(WithEncoder, Pretraining):
     """An encoder whose loss is the mean over masked tokens, plus the mean over pairs.
 
     A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
@@ -70,6 +75,7 @@ class EncoderPretraining(Pretraining):
 
     config: Any
     encoder: PretrainedEncoder
+    abilities = (GivesStates, GuessesMasked)
     mlm: MaskedLanguageHead
     sentence: SequenceHead | None
 
@@ -107,6 +113,11 @@ class EncoderPretraining(Pretraining):
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """The masked language model's logits at every position, float32 [B, L, V]."""
         return self.mlm(self.encoder.hidden(batch, key).last, self.encoder.tokens)
+
+    def guesses(self, batch: Batch) -> jax.Array:
+        """The masked language model's logits at `masked_positions`, float32 [B, K, V]."""
+        x_BKD = at_positions(self.encoder.hidden(batch).last, batch["masked_positions"])
+        return self.mlm(x_BKD, self.encoder.tokens)
 
     def sentence_logits(self, batch: Batch) -> jax.Array:
         """The logits of the pair, float32 [B, 2]; only where there is a head for it."""

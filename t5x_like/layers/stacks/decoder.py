@@ -6,12 +6,13 @@ Suffixes: B batch, L target length, M input length, T cache length, D d_model, H
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.stacks.blocks import DecoderLayer, Parts, insert
@@ -20,15 +21,6 @@ from t5x_like.layers.stacks.stack import Stack
 
 if TYPE_CHECKING:
     from t5x_like.layers.stacks.transformer_config import Transformer
-
-
-class Decoded(NamedTuple):
-    """Like `encoder.Hidden`; `attention` to targets [N, B, H, L, L], `cross` [N, B, H, L, M]."""
-
-    last: jax.Array
-    states: jax.Array | None = None
-    attention: jax.Array | None = None
-    cross: jax.Array | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -63,13 +55,12 @@ class DecoderStack(Stack):
         masks: tuple[jax.Array, jax.Array],
         bias: jax.Array | None = None,
         key: jax.Array | None = None,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Decoded:
+        want: Want = LAST,
+    ) -> States:
         """Runs the layers; `masks` are those of self-attention and of cross-attention.
 
         Raises:
-          ValueError: `return_attention` with a kernel that forms no probabilities.
+          ValueError: attention is wanted of a kernel that forms no probabilities.
         """
         self_mask, cross_mask = masks
 
@@ -77,13 +68,13 @@ class DecoderStack(Stack):
             x_BLD, attention = layer(
                 x_BLD, encoded_BMD, self_mask=self_mask, cross_mask=cross_mask, bias=bias, key=key
             )
-            probabilities = attention if return_attention else (None, None)
-            return x_BLD, (x_BLD if return_hidden else None, *probabilities)
+            probabilities = attention if want.attention else (None, None)
+            return x_BLD, (x_BLD if want.states else None, *probabilities)
 
-        with forming_probabilities(return_attention):
+        with forming_probabilities(want.attention):
             last, (states, attention, cross) = self(body, x_BLD, self.keys(key))
-        states = all_states(x_BLD, states, attention, return_attention=return_attention)
-        return Decoded(last, states, attention, cross)
+        states = all_states(x_BLD, states, attention, want=want)
+        return States(last, states, attention, cross)
 
     def init_cache(
         self, encoded_BMD: jax.Array, *, memory_mask: jax.Array, max_length: int

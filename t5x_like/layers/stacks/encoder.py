@@ -5,12 +5,13 @@ Suffixes: B batch, L length, T cache length, D d_model, H heads, N layers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.stacks.blocks import EncoderLayer, Parts, insert
@@ -20,23 +21,8 @@ if TYPE_CHECKING:
     from t5x_like.layers.stacks.transformer_config import Transformer
 
 
-class Hidden(NamedTuple):
-    """What a stack computes, float [B, L, D], and more if asked for.
-
-    `states` are the input of the first layer and the output of each, [N + 1, B, L, D];
-    `attention` holds the probabilities of each layer, [N, B, H, L, L], before dropout.
-    """
-
-    last: jax.Array
-    states: jax.Array | None = None
-    attention: jax.Array | None = None
-
-
-_Hidden = TypeVar("_Hidden", bound=Any)
-
-
-def with_last(hidden: _Hidden, last_BLD: jax.Array) -> _Hidden:
-    """`hidden` (this or a decoder's) with its last state after the last norm."""
+def with_last(hidden: States, last_BLD: jax.Array) -> States:
+    """The states with the last one after the last norm."""
     states = hidden.states
     if states is not None:
         states = jnp.concatenate([states[:-1], last_BLD[None]])
@@ -44,14 +30,14 @@ def with_last(hidden: _Hidden, last_BLD: jax.Array) -> _Hidden:
 
 
 def all_states(
-    x_BLD: jax.Array, states: jax.Array | None, attention: Any, *, return_attention: bool
+    x_BLD: jax.Array, states: jax.Array | None, attention: Any, *, want: Want
 ) -> jax.Array | None:
     """Puts the first layer's input before the layers' states [N, B, L, D], if there are any.
 
     Raises:
-      ValueError: `return_attention` with a kernel that forms no probabilities.
+      ValueError: attention is wanted of a kernel that forms no probabilities.
     """
-    if return_attention and attention is None:
+    if want.attention and attention is None:
         raise ValueError(
             "this attention kernel forms no probabilities to return: use attention_kernels.plain"
         )
@@ -68,23 +54,22 @@ class EncoderStack(Stack):
         mask: jax.Array | None,
         bias: jax.Array | None = None,
         key: jax.Array | None = None,
-        return_hidden: bool = False,
-        return_attention: bool = False,
-    ) -> Hidden:
+        want: Want = LAST,
+    ) -> States:
         """Runs the layers; arguments as in a layer.
 
         Raises:
-          ValueError: `return_attention` with a kernel that forms no probabilities.
+          ValueError: attention is wanted of a kernel that forms no probabilities.
         """
 
         def body(layer: EncoderLayer, x_BLD: jax.Array, key: jax.Array | None) -> tuple:
             x_BLD, p_BHLL = layer(x_BLD, mask=mask, bias=bias, key=key)
-            return x_BLD, (x_BLD if return_hidden else None, p_BHLL if return_attention else None)
+            return x_BLD, (x_BLD if want.states else None, p_BHLL if want.attention else None)
 
-        with forming_probabilities(return_attention):
+        with forming_probabilities(want.attention):
             last, (states, attention) = self(body, x_BLD, self.keys(key))
-        states = all_states(x_BLD, states, attention, return_attention=return_attention)
-        return Hidden(last, states, attention)
+        states = all_states(x_BLD, states, attention, want=want)
+        return States(last, states, attention)
 
     def step(
         self,

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_choice import forming_probabilities
@@ -26,7 +27,7 @@ from t5x_like.layers.attention.relative_attention import (
 from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, residual, subkeys
 from t5x_like.layers.mlp import Mlp
 from t5x_like.layers.stacks.blocks import insert
-from t5x_like.layers.stacks.encoder import Hidden, all_states
+from t5x_like.layers.stacks.encoder import all_states
 from t5x_like.layers.stacks.stack import Stack
 
 
@@ -58,8 +59,8 @@ class TwoStreams(NamedTuple):
     where none was given. `attention` of both streams covers memory and row: [N, B, H, Q, T].
     """
 
-    content: Hidden
-    query: Hidden | None
+    content: States
+    query: States | None
     memory: jax.Array | None
 
 
@@ -202,8 +203,7 @@ class TwoStreamStack(Stack):
         scene: Scene,
         reuse_len: int,
         key: jax.Array | None = None,
-        return_hidden: bool = False,
-        return_attention: bool = False,
+        want: Want = LAST,
     ) -> TwoStreams:
         """Runs the layers.
 
@@ -213,11 +213,10 @@ class TwoStreamStack(Stack):
           scene: what the streams see.
           reuse_len: how many positions of the row are remembered, starting at its first.
           key: for dropout.
-          return_hidden: whether to return `states`, and
-          return_attention: `attention` of each stream.
+          want: what to return of each stream.
 
         Raises:
-          ValueError: `return_attention` with a kernel that forms no probabilities.
+          ValueError: attention is wanted of a kernel that forms no probabilities.
         """
 
         def body(layer: TwoStreamLayer, x_BSD: jax.Array, xs: tuple) -> tuple:
@@ -226,17 +225,17 @@ class TwoStreamStack(Stack):
             if memory_BMD is not None:
                 new_BMD = next_memory(memory_BMD, x_BSD[:, :reuse_len])
             x_BSD, p = layer(x_BSD, memory_BMD, scene=scene, key=key)
-            states = x_BSD if return_hidden else None
-            return x_BSD, (states, p if return_attention else None, new_BMD)
+            states = x_BSD if want.states else None
+            return x_BSD, (states, p if want.attention else None, new_BMD)
 
         memory = None if memory_BNMD is None else memory_BNMD.swapaxes(0, 1)
-        with forming_probabilities(return_attention):
+        with forming_probabilities(want.attention):
             last, (states, attention, new) = self(body, x_BSD, (self.keys(key), memory))
         formed = attention and attention[0]  # one kernel for both streams
-        states = all_states(x_BSD, states, formed, return_attention=return_attention)
+        states = all_states(x_BSD, states, formed, want=want)
         length = x_BSD.shape[1] - scene.num_predicted
         streams = [
-            Hidden(
+            States(
                 last[:, part],
                 None if states is None else states[:, :, part],
                 None if attention is None else attention[i],

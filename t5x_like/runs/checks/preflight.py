@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from t5x_like.core import whole_files
+from t5x_like.core import abilities, whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols import (
     PLAIN_TEXT,
@@ -111,6 +111,7 @@ def parts_complete(run: Run) -> None:
                 f"{type(part).__name__} has no {', '.join(missing)}: protocols.{protocol.__name__} "
                 "says what these are"
             )
+    abilities.check(model)
     if run.completer is not None:
         run.completer.check_model(model)
     if missing := lacking(model.config, ModelConfig):

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from t5x_like.core.protocols import Decodable, FeatureSpec, TokenIds, lacking
+from t5x_like.core.abilities import ScoresTargets, Writes, can
+from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import PrefixDecoder, start_id
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
@@ -31,9 +32,9 @@ def kinds(run: Run) -> set[str]:
     """The fields of `Answers` that a run's model gives."""
     model, rows = run.abstract_model, run.feature_converter
     found = set()
-    if not lacking(model, Decodable) and "inputs" in rows.task_features:
+    if can(model, Writes) and "inputs" in rows.task_features:
         found.add("predictions")
-    if hasattr(model, "logits") and rows.kind != "encoder":
+    if can(model, ScoresTargets):
         found |= {"scores", "prediction_scores"}
     return found
 

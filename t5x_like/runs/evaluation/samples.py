@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from t5x_like.core.protocols import Decodable, FeatureSpec, lacking
+from t5x_like.core.abilities import GuessesMasked, ReplacesTokens, Writes, can
+from t5x_like.core.protocols import FeatureSpec
 from t5x_like.data import mixtures
 from t5x_like.data.feature_converters import PrefixDecoder, start_id
 from t5x_like.data.stream import Examples
@@ -200,11 +201,11 @@ def _answers(
     """The answer to each row, by what the rows ask and what the model is."""
     model = mesh.model
     if "masked_positions" in rows[0]:
-        if replaced_tokens.replaces(model):
+        if can(model, ReplacesTokens):
             return _marks(mesh, _batch(examples, rows, mesh), rows)
-        if masked_words.guesses(model):
+        if can(model, GuessesMasked):
             return _guesses(mesh, _batch(examples, rows, mesh), rows, examples)
-    elif not lacking(model, Decodable):
+    elif can(model, Writes):
         return _writings(mesh, run, rows, examples)
     return [None] * len(rows)
 
@@ -219,7 +220,7 @@ def _batch(examples: Examples, rows: Sequence[Features], mesh: ModelOnMesh) -> F
 def _guesses(
     mesh: ModelOnMesh, batch: Features, rows: Sequence[Features], examples: Examples
 ) -> list[Answer | None]:
-    logits_BKV = mesh(masked_words.predictor(mesh.model), batch)
+    logits_BKV = mesh(masked_words.predictions, batch)
     p_BKV = jax.nn.softmax(logits_BKV[..., : examples.task.token_ids.vocab_size])
     chances_BK = jnp.take_along_axis(p_BKV, batch["masked_targets"][..., None], axis=-1)[..., 0]
     best_chances_BKk, best_BKk = jax.lax.top_k(p_BKV, _GUESSES)
@@ -248,7 +249,7 @@ def _writings(
         prefix=isinstance(converter, PrefixDecoder),
         decoding=Decoding(max_new_tokens=longest),
         batch_size=len(rows),
-        max_positions=getattr(mesh.model, "max_positions", None),
+        max_positions=mesh.model.max_tokens,
     )
     written = write([row["inputs"].tolist() for row in rows])
     kind = Continuation if _goes_on(examples) else Writing

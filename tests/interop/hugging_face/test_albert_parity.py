@@ -11,6 +11,7 @@ import torch
 import transformers
 from flax import nnx
 
+from t5x_like.core.abilities import ALL
 from t5x_like.interop.hugging_face import albert as family
 from t5x_like.models import albert
 
@@ -105,7 +106,7 @@ def test_pretraining_model(shape, tmp_path):
     counts = batch["encoder_attention_mask"] > 0
     parity.close(jax.jit(model.logits)(batch), out.prediction_logits, counts)
     parity.close(jax.jit(model.sentence_logits)(batch), out.sop_logits)
-    hidden = functools.partial(model.encoder.hidden, return_hidden=True, return_attention=True)
+    hidden = functools.partial(model.encoder.hidden, want=ALL)
     found = jax.jit(hidden)(batch)
     for got, want in zip(found.states, out.hidden_states, strict=True):
         parity.close(got, want, counts)

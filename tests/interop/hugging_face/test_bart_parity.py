@@ -11,6 +11,7 @@ import torch
 import transformers
 from flax import nnx
 
+from t5x_like.core.abilities import ALL
 from t5x_like.core.protocols import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.interop.hugging_face import bart as family
@@ -93,7 +94,7 @@ def test_generation_model(name, tmp_path):
         output_hidden_states=True,
         output_attentions=True,
     )
-    hidden = functools.partial(model.hidden, return_hidden=True, return_attention=True)
+    hidden = functools.partial(model.hidden, want=ALL)
     decoded = jax.jit(hidden)(batch)
     parity.close(model.token_scores(decoded.last).logits(), out.logits, counts)
     for got, want in zip(decoded.states, out.decoder_hidden_states, strict=True):
@@ -103,7 +104,7 @@ def test_generation_model(name, tmp_path):
         parity.close(got, want, per_query)
     for got, want in zip(decoded.cross, out.cross_attentions, strict=True):
         parity.close(got, want, per_query)
-    encode = functools.partial(model.encode, return_hidden=True, return_attention=True)
+    encode = functools.partial(model.encode, want=ALL)
     encoded = jax.jit(encode)(batch["encoder_input_tokens"])
     for got, want in zip(encoded.states, out.encoder_hidden_states, strict=True):
         parity.close(got, want)

@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 
+from t5x_like.core.abilities import ALL
 from t5x_like.interop.hugging_face import bart, bert, electra, model_directory
 
 OF_ENCODER = {
@@ -78,7 +79,7 @@ def test_language_model(name, tmp_path):
     out = their_model(
         **inputs, labels=torch.tensor(labels), output_hidden_states=True, output_attentions=True
     )
-    hidden = functools.partial(model.hidden, return_hidden=True, return_attention=True)
+    hidden = functools.partial(model.hidden, want=ALL)
     found = jax.jit(hidden)(batch)
     parity.close(model.token_scores(found.last).logits(), out.logits, counts)
     for got, want in zip(found.states, out.hidden_states, strict=True):

@@ -11,6 +11,7 @@ import torch
 import transformers
 from flax import nnx
 
+from t5x_like.core.abilities import ALL
 from t5x_like.interop.hugging_face import gpt as family
 from t5x_like.models import gpt
 
@@ -56,7 +57,7 @@ def test_language_model(name, tmp_path):
     inputs, batch, counts = read()
     labels = torch.where(torch.tensor(counts), inputs["input_ids"], -100)
     out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
-    hidden = functools.partial(model.hidden, return_hidden=True, return_attention=True)
+    hidden = functools.partial(model.hidden, want=ALL)
     found = jax.jit(hidden)(batch)
     parity.close(model.token_scores(found.last).logits(), out.logits, counts)
     for got, want in zip(found.states, out.hidden_states, strict=True):

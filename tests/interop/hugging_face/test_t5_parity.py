@@ -12,6 +12,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from t5x_like.core.abilities import ALL, Want
 from t5x_like.interop.hugging_face import model_directory
 from t5x_like.interop.hugging_face import t5 as family
 
@@ -87,9 +88,7 @@ def test_generation_model(name, tmp_path):
         output_attentions=True,
     )
     out.loss.backward()
-    decoded = jax.jit(functools.partial(model.hidden, return_hidden=True, return_attention=True))(
-        batch
-    )
+    decoded = jax.jit(functools.partial(model.hidden, want=ALL))(batch)
     # transformers 5.23 scales umT5's states as if its output were tied, which T5X does not.
     scale = model.config.d_model**-0.5 if name == "umt5" else 1.0
     parity.close(model.token_scores(decoded.last).logits() * scale, out.logits, counts)
@@ -100,7 +99,7 @@ def test_generation_model(name, tmp_path):
         parity.close(got, want, seen)
     for got, want in zip(decoded.cross, out.cross_attentions, strict=True):
         parity.close(got, want, seen)
-    encoded = model.encode(batch["encoder_input_tokens"], return_hidden=True)
+    encoded = model.encode(batch["encoder_input_tokens"], want=Want(states=True))
     for got, want in zip(encoded.states, out.encoder_hidden_states, strict=True):
         parity.close(got, want)
     if name != "umt5":

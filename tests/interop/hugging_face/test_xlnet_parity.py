@@ -10,6 +10,7 @@ import parity
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import ALL, Want
 from t5x_like.interop.hugging_face import xlnet as family
 from t5x_like.layers.families.xlnet_inputs import Reading, Targets
 from t5x_like.models import xlnet
@@ -128,7 +129,7 @@ def test_both_streams_with_any_mask_and_memory(name, with_memory, rng, tmp_path)
         ),
         backward_of(their_model),
     )
-    read = functools.partial(model.encoder.read, return_hidden=True, return_attention=True)
+    read = functools.partial(model.encoder.read, want=ALL)
     streams = jax.jit(read)(reading, memory)
     parity.close(model.token_scores(streams.query.last).logits(), out.logits)
     for i, stream in enumerate((streams.content, streams.query)):
@@ -210,7 +211,7 @@ def test_body(name, with_types, rng, tmp_path):
     if not with_types:
         del arrays["token_type_ids"]
     out = their_model(**tensors(arrays), output_hidden_states=True)
-    states = jax.jit(lambda batch: model.body.hidden(batch, return_hidden=True).states)(
+    states = jax.jit(lambda batch: model.body.hidden(batch, want=Want(states=True)).states)(
         batch_of(arrays)
     )
     for got, want in zip(states, out.hidden_states, strict=True):

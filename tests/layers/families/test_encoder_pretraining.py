@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import States
 from t5x_like.layers import activations
 from t5x_like.layers.basic import Embedding
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining, row_weights
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead
-from t5x_like.layers.stacks.encoder import Hidden
 
 VOCAB, WIDTH = 17, 6
 NORMAL = nnx.initializers.normal(0.5)
@@ -24,7 +24,7 @@ class Lookup(nnx.Module):
         self.tokens = Embedding(VOCAB, WIDTH, init=NORMAL, rngs=rngs)
 
     def hidden(self, batch, key=None, **_):
-        return Hidden(self.tokens(batch["encoder_input_tokens"], dtype="float32"))
+        return States(self.tokens(batch["encoder_input_tokens"], dtype="float32"))
 
     def products(self, counts_BL):
         return 100.0 * (counts_BL > 0).sum()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import ALL, Want
 from t5x_like.layers.attention import attention_kernels, masks
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, DecoderLayer
 from t5x_like.layers.stacks.decoder import DecoderStack
@@ -26,14 +27,14 @@ def make(placement=PRE_NORM, *, relative=False, unroll=1, **options):
     return exact.built(lambda: DecoderStack(layer, LAYERS, rngs=nnx.Rngs(0), unroll=unroll))
 
 
-@functools.partial(jax.jit, static_argnames=("return_hidden", "return_attention"))
+@functools.partial(jax.jit, static_argnames="want")
 def decode(stack, x=X, encoded=ENCODED, **returned):
     return stack.decode(x, encoded, masks=(masks.causal(LENGTH), CROSS), **returned)
 
 
 @pytest.mark.slow
 def test_states_and_probabilities_of_both_attentions_are_returned():
-    decoded = decode(make(), return_hidden=True, return_attention=True)
+    decoded = decode(make(), want=ALL)
     assert decoded.states.shape == (LAYERS + 1, 2, LENGTH, exact.WIDTH)
     np.testing.assert_array_equal(decoded.states[0], X)
     np.testing.assert_array_equal(decoded.states[-1], decoded.last)
@@ -56,7 +57,7 @@ def test_nothing_more_is_kept_than_what_was_asked_for():
 def test_a_kernel_without_probabilities_cannot_return_them():
     stack = make(kernel=attention_kernels.blocked)
     with pytest.raises(ValueError, match=r"use attention_kernels\.plain"):
-        decode(stack, return_attention=True)
+        decode(stack, want=Want(attention=True))
 
 
 @pytest.mark.slow
@@ -75,8 +76,7 @@ def test_a_state_depends_on_states_before_it_and_on_inputs_that_count():
 
 @pytest.mark.slow
 def test_unrolled_is_scanned():
-    returned = {"return_hidden": True, "return_attention": True}
-    for a, b in zip(decode(make(), **returned), decode(make(unroll=0), **returned), strict=True):
+    for a, b in zip(decode(make(), want=ALL), decode(make(unroll=0), want=ALL), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 

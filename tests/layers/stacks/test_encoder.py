@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import ALL, States, Want
 from t5x_like.layers.attention import attention_kernels, masks
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.dropout import NO_DROPOUT, Dropouts
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, EncoderLayer
-from t5x_like.layers.stacks.encoder import EncoderStack, Hidden, with_last
+from t5x_like.layers.stacks.encoder import EncoderStack, with_last
 from tests.layers import numpy_layers as exact
 
 LENGTH, LAYERS = 6, 3
@@ -34,7 +35,7 @@ def make(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("return_hidden", "return_attention"))
+@functools.partial(jax.jit, static_argnames="want")
 def encode(stack, x=X, key=None, **returned):
     return stack.encode(x, mask=MASK, key=key, **returned)
 
@@ -42,7 +43,7 @@ def encode(stack, x=X, key=None, **returned):
 @pytest.mark.slow
 def test_states_and_probabilities_are_those_of_each_layer():
     stack = make()
-    hidden = encode(stack, return_hidden=True, return_attention=True)
+    hidden = encode(stack, want=ALL)
     assert hidden.states.shape == (LAYERS + 1, 2, LENGTH, exact.WIDTH)
     assert hidden.attention.shape == (LAYERS, 2, exact.HEADS, LENGTH, LENGTH)
     np.testing.assert_array_equal(hidden.states[0], X)
@@ -64,23 +65,23 @@ def test_nothing_more_is_kept_than_what_was_asked_for():
     stack = make()
     plain = encode(stack)
     assert plain.states is plain.attention is None
-    assert encode(stack, return_hidden=True).attention is None
-    assert encode(stack, return_attention=True).states is None
+    assert encode(stack, want=Want(states=True)).attention is None
+    assert encode(stack, want=Want(attention=True)).states is None
 
 
 def test_the_last_state_is_the_normed_one_once_finished():
     states = jnp.arange(12.0).reshape(3, 1, 2, 2)
-    hidden = with_last(Hidden(states[-1], states), 100 + states[-1])
+    hidden = with_last(States(states[-1], states), 100 + states[-1])
     np.testing.assert_array_equal(hidden.last, 100 + states[-1])
     np.testing.assert_array_equal(hidden.states, [*states[:-1], 100 + states[-1]])
-    assert with_last(Hidden(states[-1]), states[0]).states is None
+    assert with_last(States(states[-1]), states[0]).states is None
 
 
 @pytest.mark.slow
 def test_a_kernel_without_probabilities_cannot_return_them():
     stack = make(kernel=attention_kernels.blocked)
     with pytest.raises(ValueError, match=r"use attention_kernels\.plain"):
-        encode(stack, return_attention=True)
+        encode(stack, want=Want(attention=True))
     np.testing.assert_allclose(encode(stack).last, encode(make()).last, atol=1e-5)
 
 
@@ -101,7 +102,7 @@ def test_how_layers_are_run_changes_neither_results_nor_gradients(changes):
     @jax.jit
     def run(stack):
         def loss(stack):
-            hidden = encode(stack, X, key, return_hidden=True, return_attention=True)
+            hidden = encode(stack, X, key, want=ALL)
             return jnp.square(hidden.last).sum(), hidden
 
         return jax.grad(loss, has_aux=True)(stack)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import Want
 from t5x_like.layers.activations import gelu
 from t5x_like.layers.attention.multi_head import Attention, Inits
 from t5x_like.layers.basic import LayerNorm
@@ -54,7 +55,7 @@ def value_and_grads(stack):
     x_BLD = jax.random.normal(jax.random.key(1), (2, 5, 4))
 
     def value(stack):
-        hidden = stack.encode(x_BLD, mask=None, key=jax.random.key(2), return_hidden=True)
+        hidden = stack.encode(x_BLD, mask=None, key=jax.random.key(2), want=Want(states=True))
         return jnp.square(hidden.states).sum(), hidden.states
 
     (_, states), grads = jax.value_and_grad(value, has_aux=True)(stack)

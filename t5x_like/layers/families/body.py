@@ -1,0 +1,77 @@
+"""A part of a model that reads an encoder's batch, for heads and for those who ask for states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from t5x_like.core.abilities import LAST, AnswersTask, GivesStates, States, Want
+
+if TYPE_CHECKING:
+    import jax
+
+    from t5x_like.core.protocols import Batch
+
+
+class EncoderBody:
+    """A body whose states are those of its `hidden`."""
+
+    abilities: ClassVar[tuple[type, ...]] = (GivesStates,)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """None: any number."""
+        return None
+
+    def hidden(self, batch: Batch, key: jax.Array | None = None, *, want: Want = LAST) -> States:
+        """The states of a batch; a subclass defines it."""
+        raise NotImplementedError
+
+    def states(self, batch: Batch, *, want: Want = LAST) -> States:
+        """Those of `hidden`, without dropout."""
+        return self.hidden(batch, want=want)
+
+
+class WithEncoder:
+    """A pretraining model whose states are those of its encoder."""
+
+    encoder: Any
+    abilities: ClassVar[tuple[type, ...]] = (GivesStates,)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The encoder's."""
+        found: int | None = self.encoder.max_tokens
+        return found
+
+    def states(self, batch: Batch, *, want: Want = LAST) -> States:
+        """The encoder's states."""
+        found: States = self.encoder.hidden(batch, want=want)
+        return found
+
+
+class OnBody:
+    """A model that a body and a head make; it gives the body's states."""
+
+    body: Any
+
+    @property
+    def abilities(self) -> tuple[type, ...]:
+        """To answer where there is a task's head, and to give states where the body can."""
+        answers = (AnswersTask,) if self.has_task_head else ()
+        return (*answers, *(one for one in self.body.abilities if one is GivesStates))
+
+    @property
+    def has_task_head(self) -> bool:
+        """Whether the head answers."""
+        return True
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The body's."""
+        found: int | None = self.body.max_tokens
+        return found
+
+    def states(self, batch: Batch, *, want: Want = LAST) -> States:
+        """The body's states."""
+        found: States = self.body.states(batch, want=want)
+        return found
