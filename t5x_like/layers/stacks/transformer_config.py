@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+import numbers
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax.typing import DTypeLike
@@ -11,6 +13,14 @@ from jax.typing import DTypeLike
 from t5x_like.layers.attention.attention_kernels import Kernel
 from t5x_like.layers.attention.kernel_choice import automatic
 from t5x_like.layers.stacks.remat import Policy, policy
+
+_KINDS: Mapping[Any, tuple[type, str]] = {
+    "int": (numbers.Integral, "a whole number"),
+    "float": (numbers.Real, "a number"),
+    "bool": (bool, "True or False"),
+}
+"""What the value of a field of a type must be."""
+_NUMBERS = (numbers.Integral, numbers.Real)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +47,11 @@ class Transformer:
     def __post_init__(self) -> None:
         family = type(self).__module__.rpartition(".")[2]
         for field in dataclasses.fields(self):
-            name, value = field.name, getattr(self, field.name)
+            name: str = field.name
+            value: Any = getattr(self, name)
+            kind, what = _KINDS.get(getattr(field.type, "__name__", field.type), (object, ""))
+            if not _fits(value, kind):
+                raise ValueError(f"{family}.Config.{name} must be {what}, got {value!r}")
             if name.endswith("_rate") or name == "label_smoothing":
                 if not 0.0 <= value < 1.0:
                     raise ValueError(f"{family}.Config.{name} must be in [0, 1), got {value}")
@@ -66,6 +80,10 @@ class Transformer:
     def d_kv(self) -> int:
         """Width of a head."""
         return self.d_model // self.num_heads
+
+
+def _fits(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not (isinstance(value, bool) and kind in _NUMBERS)
 
 
 def _is_floating(dtype: DTypeLike) -> bool:

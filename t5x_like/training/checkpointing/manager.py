@@ -19,6 +19,11 @@ from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 logger = logging.getLogger(__name__)
 
 _SECONDS = 0.05
+_LONGEST_SAVE = 7 * 24 * 3600
+"""Seconds by the system's clock, which may jump: Orbax ends a save that takes longer.
+
+Processes that are lost or stand still are noticed elsewhere (`hosts.peers`, `hosts.watchdog`).
+"""
 
 
 class Manager(ocp.CheckpointManager):
@@ -44,8 +49,11 @@ class Manager(ocp.CheckpointManager):
             best_fn=rank,  # else Orbax does not save the metrics
             best_mode="min",
             cleanup_tmp_directories=True,
-            # Else threads wait for minutes for a folder that could not be made.
-            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+            async_options=ocp.AsyncOptions(
+                timeout_secs=_LONGEST_SAVE,
+                # Else threads wait for minutes for a folder that could not be made.
+                create_directories_asynchronously=False,
+            ),
         )
         try:
             super().__init__(directory, options=options)

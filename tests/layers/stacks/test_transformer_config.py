@@ -29,6 +29,11 @@ class Config(Transformer):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"d_ff": None}, r"\.d_ff must be a whole number, got None"),
+        ({"num_layers": True}, r"\.num_layers must be a whole number, got True"),
+        ({"d_model": 12.0}, r"\.d_model must be a whole number, got 12\.0"),
+        ({"z_loss": "1"}, r"\.z_loss must be a number, got '1'"),
+        ({"tied": None}, r"\.tied must be True or False, got None"),
         ({"vocab_size": 0}, r"\.vocab_size must be at least 1, got 0"),
         ({"num_layers": -2}, r"\.num_layers must be at least 1, got -2"),
         ({"scan_unroll": -1}, r"\.scan_unroll must be at least 0, got -1"),

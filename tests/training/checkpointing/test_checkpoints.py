@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import logging
 import shutil
+import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import numpy as np
 import pytest
 import tiny_model as tiny
 from etils import epath
+from orbax.checkpoint._src.futures import future
 
 from t5x_like.training import step
 from t5x_like.training.checkpointing import checksums
@@ -126,6 +130,22 @@ def test_the_best_is_of_the_last_phase_that_was_evaluated(tmp_path: Path) -> Non
         kept.append(checkpoints.steps())
     checkpoints.close()
     assert kept == [[1], [1, 2], [1, 3], [4], [4, 5]]
+
+
+@pytest.mark.slow
+def test_a_clock_that_jumps_by_days_ends_no_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orbax counts the seconds of a save by the system's clock."""
+    clock = itertools.count(0.0, 10 * 3600)
+    jumping = types.SimpleNamespace(**{**vars(time), "time": lambda: next(clock)})
+    monkeypatch.setattr(future, "time", jumping)
+    checkpoints = Checkpoints(tmp_path)
+    slow = np.random.default_rng(0).random(2**24)
+    checkpoints.save_params(1, {"slow": slow}, metadata={})
+    checkpoints.close()
+    assert checkpoints.steps() == [1]
+    assert next(clock) > 10 * 3600
 
 
 @pytest.mark.slow
