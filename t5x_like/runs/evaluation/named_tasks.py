@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from t5x_like.core.protocols import PLAIN_TEXT
 from t5x_like.data import late_steps, mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import text_pieces
@@ -112,6 +113,13 @@ def _data(model: TrainedRun, named: Named) -> Data:
         objective=_objective(data),
         read_corpus=functools.partial(read, validation=0.0),
     )
+    objective = found.chosen_objective
+    learned = PLAIN_TEXT if objective is None else objective.reads
+    if learned != PLAIN_TEXT and found.read_corpus(named.corpus).features == PLAIN_TEXT:
+        raise ValueError(
+            f"{named.corpus} is plain text, but the run has learned from {' and '.join(learned)}: "
+            "give files whose rows have these columns (.tsv or .jsonl)"
+        )
     return found.with_lengths()
 
 
