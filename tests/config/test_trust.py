@@ -138,8 +138,8 @@ def test_a_model_of_the_users_opens_with_its_module(tiny, cli, evil):
         ("PHASES = 3", "PHASES must be a list"),
         ("FEATURE_CONVERTER = 3", "FEATURE_CONVERTER must be a feature converter"),
         ("LAYOUT = None", "LAYOUT must be a layout"),
-        ("t5.Config.d_ff = '64'", "MODEL"),
-        ("t5.Config.d_ff = 1j", "MODEL"),
+        ("t5.Config.d_ff = '64'", "t5.Config.d_ff must be a whole number, got '64'"),
+        ("t5.Config.d_ff = 1j", "t5.Config.d_ff must be a whole number, got 1j"),
         ("X = {[1]: 2}", "damaged: "),
     ],
 )

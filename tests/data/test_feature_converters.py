@@ -253,7 +253,6 @@ def test_the_default_follows_the_objective():
         assert default_converter(objective) == converter
     bart = type("Bart", (), {"kind": "encoder_decoder", "decoder_start": "eos"})()
     assert default_converter(bart) == EncoderDecoder(decoder_start="eos")
-    assert default_converter(None, pack=True) == EncoderDecoder(pack=True)
     with pytest.raises(ValueError, match=r"^Fake fills a row .* cannot be packed"):
         default_converter(type("Fake", (), {"kind": "encoder"})(), pack=True)
     with pytest.raises(ValueError, match="known kinds are"):
