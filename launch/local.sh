@@ -37,8 +37,8 @@ cat <<TEXT
 Blanks, filled by the model. It has learned phrases of the documentation, such as the first three; their
 authors wrote of, true and not. Of the world it knows nothing: the last one should be wrong.
 TEXT
-"$command" predict "$run" --k 3 "a list [MASK] strings" "Return [MASK] if the object is a class." \
-  "does [MASK] exist" "Python [MASK] a programming language."
+"$command" predict "$run" "a list [MASK] strings" "Return [MASK] if the object is a class." \
+  "does [MASK] exist" "Python [MASK] a programming language." --k 3
 "$command" plot "$run" >/dev/null
 cat <<DONE
 checkpoints    $run/checkpoints
