@@ -9,7 +9,7 @@ vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from t5x_like.core.protocols import Decodable, lacking
 
@@ -60,8 +60,6 @@ class GivesStates(Protocol):
       max_tokens: the most tokens of a row that it reads; None for any number.
     """
 
-    name: ClassVar[str] = "states of texts"
-
     @property
     def max_tokens(self) -> int | None: ...
 
@@ -75,8 +73,6 @@ class GivesStates(Protocol):
 class GuessesMasked(Protocol):
     """It predicts masked tokens."""
 
-    name: ClassVar[str] = "masked tokens"
-
     def guesses(self, batch: Batch) -> jax.Array:
         """Logits at `masked_positions` (int32 [B, K]) of an encoder's batch: float32 [B, K, V].
 
@@ -88,16 +84,12 @@ class GuessesMasked(Protocol):
 class MarksReplaced(Protocol):
     """It tells tokens that were replaced from others."""
 
-    name: ClassVar[str] = "replaced tokens"
-
     def marks(self, batch: Batch) -> jax.Array:
         """Above 0 where a token of an encoder's batch looks replaced: float32 [B, L]."""
 
 
 class ReplacesTokens(Protocol):
     """It marks what a generator of its own puts into a text."""
-
-    name: ClassVar[str] = "replaced tokens of its own"
 
     def replaced_by_itself(self, batch: Batch) -> dict[str, jax.Array]:
         """A batch of its objective as it reads it, with `encoder_original_tokens`."""
@@ -111,8 +103,6 @@ class AnswersTask(Protocol):
         "searched spans".
     """
 
-    name: ClassVar[str] = "a task's answers"
-
     @property
     def answer_form(self) -> str: ...
 
@@ -122,8 +112,6 @@ class AnswersTask(Protocol):
 
 class ScoresTargets(Protocol):
     """It gives the likelihood of targets."""
-
-    name: ClassVar[str] = "likelihoods of targets"
 
     def logits(self, batch: Batch) -> jax.Array:
         """Of each target after those before it: float32 [B, L, V]."""
@@ -137,8 +125,6 @@ class Writes(Decodable, Protocol):
       max_tokens: the most tokens of a row, or of a side, that it reads; None for any number.
     """
 
-    name: ClassVar[str] = "texts, token by token"
-
     @property
     def reads_apart(self) -> bool: ...
 
@@ -146,19 +132,8 @@ class Writes(Decodable, Protocol):
     def max_tokens(self) -> int | None: ...
 
 
-ABILITIES: tuple[type, ...] = (
-    AnswersTask,
-    GivesStates,
-    GuessesMasked,
-    MarksReplaced,
-    ReplacesTokens,
-    ScoresTargets,
-    Writes,
-)
-
-
 def can(model: Any, ability: type) -> bool:
-    """Whether a model declares an ability; one that declares nothing can nothing but learn."""
+    """Whether a model declares an ability; one that declares none can only be trained."""
     return ability in getattr(model, "abilities", ())
 
 
@@ -169,8 +144,7 @@ def check(model: Any) -> None:
       ValueError: it lacks a member of an ability that it declares.
     """
     for ability in getattr(model, "abilities", ()):
-        missing = [one for one in lacking(model, ability) if one != "name"]
-        if missing:
+        if missing := lacking(model, ability):
             raise ValueError(
                 f"{type(model).__name__} declares {ability.__name__}, but has no "
                 f"{', '.join(missing)}: core.abilities says what these are"

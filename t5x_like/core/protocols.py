@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -130,6 +130,8 @@ class FeatureSpec:
 
 PLAIN_TEXT = ("targets",)
 """The columns of plain text."""
+PAIRS = ("inputs", "targets")
+"""Those of pairs of texts."""
 
 
 class Objective(Protocol):
@@ -370,5 +372,7 @@ class BatchCompleter(Protocol):
 
 
 def lacking(one: Any, protocol: type) -> list[str]:
-    """The members of a protocol of this module that `one` lacks."""
-    return [name for name in vars(protocol) if name[0] != "_" and not hasattr(one, name)]
+    """The members of a protocol, and of those that it extends, that `one` lacks."""
+    extended = [kind for kind in protocol.__mro__ if kind not in (Protocol, Generic, object)]
+    names = dict.fromkeys(name for kind in extended for name in vars(kind) if name[0] != "_")
+    return [name for name in names if not hasattr(one, name)]

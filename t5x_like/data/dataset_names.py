@@ -196,6 +196,7 @@ class DataNames:
             raise ValueError(
                 f"{where} is {task.columns(columns)}: name an objective, as in {advice}"
             )
+        task.check_columns(chosen, columns, where)
         return chosen
 
     def find_tasks(self) -> tuple[Task, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from t5x_like.core.protocols import (
+    PAIRS,
     PLAIN_TEXT,
     FeatureSpec,
     Objective,
@@ -18,7 +19,7 @@ from t5x_like.core.protocols import (
 from t5x_like.data.cache import location, writer
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.records.metric_names import MetricNames
-from t5x_like.data.corpora.registry import PAIRS, Corpus
+from t5x_like.data.corpora.registry import Corpus
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.samples import packing
 from t5x_like.data.samples.samples import Samples, is_carried, make_samples
@@ -251,16 +252,7 @@ def of_corpus(
     Raises:
       ValueError: the objective reads other columns.
     """
-    if missing := lacking(objective, Objective):
-        raise ValueError(
-            f"{type(objective).__name__} has no {', '.join(missing)}: protocols.Objective says "
-            "what these are"
-        )
-    if {*objective.reads} != {*corpus.features}:
-        raise ValueError(
-            f"corpus {corpus.name!r} is {columns(corpus.features)}, but "
-            f"{type(objective).__name__} reads {columns(objective.reads)}"
-        )
+    check_columns(objective, corpus.features, f"corpus {corpus.name!r}")
     return Task(
         name=corpus.name,
         objective=objective,
@@ -280,6 +272,20 @@ def of_cache(cache: Cache, objective: Objective) -> Task:
         eos=appended_eos(objective.steps, cache.manifest.token_ids),
         directory=str(cache.directory.absolute()),
     )
+
+
+def check_columns(objective: Objective, features: Sequence[str], where: str) -> None:
+    """Raises ValueError if an objective does not read the columns of the text in `where`."""
+    if missing := lacking(objective, Objective):
+        raise ValueError(
+            f"{type(objective).__name__} has no {', '.join(missing)}: protocols.Objective says "
+            "what these are"
+        )
+    if {*objective.reads} != {*features}:
+        raise ValueError(
+            f"{where} is {columns(features)}, but {type(objective).__name__} reads "
+            f"{columns(objective.reads)}"
+        )
 
 
 def columns(names: Sequence[str]) -> str:

@@ -39,10 +39,13 @@ class Completion:
         self._step = 0
         self.kept: Kept = {}
 
-    def begin(self, step: int, params: Any, kept: Kept | None = None) -> None:
-        """Begins after `step` steps, with what a checkpoint has of it; None in a new run."""
+    def begin(self, step: int, params: Any, kept: Kept) -> None:
+        """Begins after `step` steps, with what a checkpoint has of it.
+
+        It starts anew where that is nothing, as in a new run, or one that had no completer before.
+        """
         self._step = step
-        self.kept = self._completing.start(params) if kept is None else kept
+        self.kept = kept or self._completing.start(params)
 
     def __call__(self, batch: Batch) -> Batch:
         """A batch of the next step, or of an evaluation after the last one."""

@@ -368,7 +368,7 @@ def _restore_or_init(
         ema = None if state.ema is None else jax.tree.map(jnp.copy, params)
         state = dataclasses.replace(state, params=params, ema=ema)
     health.norm = float(program.parameter_norm(state.params))
-    phases[0].complete.begin(0, state.params)
+    phases[0].complete.begin(0, state.params, {})
     return state, 0
 
 

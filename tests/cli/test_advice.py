@@ -42,6 +42,7 @@ from t5x_like.data.seqio import registered_tasks
         ("infer", "no command 'infer': it is `t5x_like predict` here"),
         ("finetune runs/x", "no command 'finetune': labels are learned in Python for now"),
         ("eval nope", "nope holds no run: it is not there"),
+        ("predict nope --k 3 text more", "nope holds no run: it is not there"),
         ("predict nope --input no.txt", "there is no file no.txt of inputs"),
         ("recipes betr-mini", "no recipe 'betr-mini'; nearest: bert-mini, "),
         ("train --learning-rat", "--learning-rat; nearest: --learning_rate\n"),

@@ -18,6 +18,7 @@ from t5x_like.core.abilities import (
     MarksReplaced,
     States,
     Want,
+    Writes,
 )
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.models import bert
@@ -93,3 +94,6 @@ def test_what_is_declared_must_be_there_and_what_is_not_declared_is_not_asked() 
     lying = type("Lying", (Nameless,), {"abilities": (GuessesMasked, MarksReplaced)})
     with pytest.raises(ValueError, match="Lying declares MarksReplaced, but has no marks"):
         abilities.check(nnx.eval_shape(lambda: lying(nnx.Rngs(0))))
+    mute = type("Mute", (Nameless,), {"abilities": (Writes,)})
+    with pytest.raises(ValueError, match="no reads_apart, prefill, decode_step: core"):
+        abilities.check(nnx.eval_shape(lambda: mute(nnx.Rngs(0))))

@@ -208,7 +208,7 @@ def parse(parser: CommandParser, argv: list[str]) -> tuple[argparse.Namespace, l
             binding = f"{binding}={value}"
         given.append(binding)
     parser.complete()
-    args, unknown = parser.parse_known_args(rest)
+    args, unknown = parser.parse_known_intermixed_args(rest)
     if unknown:
         advice = parser.nearest_flag(unknown[0])
         if hasattr(args, "gin_file"):

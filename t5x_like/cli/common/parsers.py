@@ -37,9 +37,9 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(formatter_class=Help, **options)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse, but an unknown flag's error names the nearest."""
+        """As argparse, but flags may stand between words, and an unknown one's error advises."""
         self.complete()
-        known, unknown = self.parse_known_args(args, namespace)
+        known, unknown = self.parse_known_intermixed_args(args, namespace)
         if unknown:
             self.refuse(unknown, self.nearest_flag(unknown[0]))
         return known

@@ -17,9 +17,6 @@ from pathlib import Path
 from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora import text_pieces
 
-PAIRS = ("inputs", "targets")
-"""The columns of pairs of texts."""
-
 
 class CorpusError(ValueError):
     """A corpus cannot be read."""

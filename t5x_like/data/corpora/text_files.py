@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t5x_like.core.protocols import PLAIN_TEXT
+from t5x_like.core.protocols import PAIRS, PLAIN_TEXT
 from t5x_like.data.corpora import matching_files, registry, text_formats
 from t5x_like.data.corpora.matching_files import File, identity
-from t5x_like.data.corpora.registry import PAIRS, CorpusError, ReadReport
+from t5x_like.data.corpora.registry import CorpusError, ReadReport
 
 _DOCUMENTS = 3
 """A number in fingerprints. Raise it when the same files would give other documents or splits: then

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.core.protocols import PLAIN_TEXT
+from t5x_like.core.protocols import PAIRS, PLAIN_TEXT
 from t5x_like.core.spelling import nearest
 from t5x_like.data import extras
 from t5x_like.data.corpora import registry
-from t5x_like.data.corpora.registry import PAIRS, CorpusError
+from t5x_like.data.corpora.registry import CorpusError
 
 
 class TfdsText(registry.Corpus):

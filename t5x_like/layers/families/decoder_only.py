@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.abilities import LAST, GivesStates, ScoresTargets, States, Want, Writes
+from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers import embeddings
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.attention_kernels import KeysValues
@@ -56,14 +56,7 @@ class DecoderOnly(TargetLoss):
     """
 
     stack: EncoderStack
-    max_positions: int | None = None  # where positions have a table
-    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
     reads_apart: ClassVar = False
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Its positions, or any number."""
-        return self.max_positions
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """Those of the tokens of an encoder's batch, each after the tokens before it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.abilities import LAST, GivesStates, ScoresTargets, States, Want, Writes
+from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers import embeddings
 from t5x_like.layers.attention import masks
 from t5x_like.layers.dropout import subkeys
@@ -40,14 +40,7 @@ class EncoderDecoder(TargetLoss):
     padding: int  # the id that fills up rows
     encoder: EncoderStack
     decoder: DecoderStack
-    max_positions: int | None = None  # of a side, where positions have a table
-    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
     reads_apart: ClassVar = True
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Those of a side."""
-        return self.max_positions
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """The encoder's states, which need no targets; `hidden` gives the decoder's."""

@@ -5,11 +5,12 @@ Suffixes: B batch, L target length, D d_model, V vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
+from t5x_like.core.abilities import GivesStates, ScoresTargets, Writes
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.losses.term_loss import TermLoss
@@ -27,6 +28,13 @@ class TargetLoss(TermLoss):
     """
 
     config: Any  # has `z_loss` and `label_smoothing`
+    max_positions: int | None = None  # of a row, or of a side, where positions have a table
+    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Its positions; None for any number."""
+        return self.max_positions
 
     def token_scores(self, x_BLD: jax.Array) -> TokenScores:
         """The scores of last states."""

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from t5x_like.core.protocols import FeatureSpec
+from t5x_like.core.protocols import PAIRS, FeatureSpec
 from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import PerRecord
 
@@ -23,7 +23,7 @@ class TextToText(InputsAndTargets):
     SeqIO's own tasks have this objective too: their preprocessors have made the examples.
     """
 
-    reads = ("inputs", "targets")
+    reads = PAIRS
     answers: ClassVar = "text"
     static = True
 

@@ -44,8 +44,9 @@ def of_columns(task: Task, chosen: Objective | None) -> Iterator[str]:
     """A line about the objective of the configuration, where the text has other columns."""
     if chosen is not None and {*task.objective.reads} != {*chosen.reads}:
         yield (
-            f"{task.name} is {columns(task.objective.reads)}, and its objective is "
-            f"{task.objective}: {type(chosen).__name__} (OBJECTIVE) reads {columns(chosen.reads)}"
+            f"{task.name} has {' and '.join(task.objective.reads)}: it is learned as "
+            f"{type(task.objective).__name__}. OBJECTIVE, {type(chosen).__name__}, is for "
+            f"{columns(chosen.reads)} and is not used"
         )
 
 

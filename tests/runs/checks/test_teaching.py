@@ -13,6 +13,9 @@ from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.feature_converters import default_converter
+from t5x_like.data.task import Task
+from t5x_like.objectives.span_corruption import SpanCorruption
+from t5x_like.objectives.supervised.text_to_text import TextToText
 from t5x_like.runs.checks import teaching
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -45,6 +48,16 @@ def test_examples_that_are_cut_are_counted(tmp_path: Path) -> None:
     ]
     assert len(notes(cache, "text_to_text", inputs=21, targets=4)) == 2
     assert not notes(cache, "text_to_text", inputs=31, targets=11)
+
+
+def test_an_objective_for_other_columns_is_named(tmp_path: Path) -> None:
+    opened = Task(name="pairs", objective=TextToText())
+    (line,) = teaching.of_columns(opened, SpanCorruption())
+    assert line == (
+        "pairs has inputs and targets: it is learned as TextToText. OBJECTIVE, SpanCorruption, is "
+        "for plain text and is not used"
+    )
+    assert not [*teaching.of_columns(opened, TextToText()), *teaching.of_columns(opened, None)]
 
 
 def test_the_rest_after_a_prefix_is_cut_as_in_t5(tmp_path: Path) -> None:
