@@ -146,7 +146,7 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
     if not data.reads_objective():
         named = data.mixture_or_task_name if not data.corpus else data.corpus
         advice = ": name the corpus alone" if "." in str(data.mixture_or_task_name) else ""
-        reason = f"the data, {named!r}, has an objective of its own or needs none{advice}"
+        reason = f"the data, {named!r}, has an objective of its own{advice}"
         yield _Unread({"OBJECTIVE": "objective"}, "Data", reason)
     found = () if data.is_cache() else data.named_tasks() or ()
     if all(one.sentences is None for one in found):
