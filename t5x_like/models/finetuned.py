@@ -72,8 +72,16 @@ class FineTuned(OnBody, TermLoss):
             return "spans" if name == task_losses.spans.__name__ else "tags"
         if name == task_losses.numbers.__name__:
             return "numbers"
-        one = self.head is not None and self.head.out.kernel.shape[-1] == 1
+        one = self.num_labels == 1
         return "choices" if one and name == task_losses.classes.__name__ else "classes"
+
+    @property
+    def num_labels(self) -> int:
+        """The logits of a text, or of a token; only where there is a task's head."""
+        if self.head is None:
+            raise ValueError("this body has no head")
+        found: int = self.head.out.kernel.shape[-1]
+        return found
 
     def answers(self, batch: Batch) -> jax.Array:
         """The head's logits."""

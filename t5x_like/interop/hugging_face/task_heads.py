@@ -12,8 +12,6 @@ from flax import nnx
 from t5x_like.interop.hugging_face.configuration import unsupported_settings
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.losses import task_losses
-from t5x_like.models.answering import Answering
-from t5x_like.models.double_heads import DoubleHeads
 from t5x_like.models.finetuned import FineTuned
 
 Make = functools.partial
@@ -23,6 +21,14 @@ CLASSES = "ForSequenceClassification"
 TAGS = "ForTokenClassification"
 CHOICES = "ForMultipleChoice"
 SPANS = "ForQuestionAnswering"
+_ENDINGS = {
+    "classes": CLASSES,
+    "numbers": CLASSES,
+    "tags": TAGS,
+    "choices": CHOICES,
+    "spans": SPANS,
+}
+"""By a model's `answer_form`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,36 +74,11 @@ def fine_tuned(
     return None
 
 
-def head_of(model: nnx.Module) -> str | None:
-    """The ending of a model with a task's head, of any class; None without a head."""
-    if isinstance(model, FineTuned):
-        ending = ending_of(model)
-        return None if ending == BODY else ending
-    if isinstance(model, DoubleHeads):
-        return CHOICES
-    return SPANS if isinstance(model, Answering) else None
-
-
 def ending_of(model: FineTuned) -> str:
     """The inverse of `fine_tuned`: the ending for a model."""
-    if model.head is None or isinstance(model.head, label_heads.PooledState):
-        return BODY
-    if isinstance(model.head, label_heads.TokenHead):
-        return SPANS if _does(model, task_losses.spans) else TAGS
-    one = _num_labels_of(model) == 1
-    return CHOICES if one and _does(model, task_losses.classes) else CLASSES
+    return _ENDINGS[model.answer_form] if model.has_task_head else BODY
 
 
 def settings(model: FineTuned) -> dict[str, Any]:
     """The number of labels, as config.json writes it; the model does not know their names."""
-    return {"num_labels": _num_labels_of(model)} if ending_of(model) in (CLASSES, TAGS) else {}
-
-
-def _num_labels_of(model: Any) -> int:
-    labels: int = model.head.out.kernel.shape[-1]
-    return labels
-
-
-def _does(model: FineTuned, task: Callable[..., Any]) -> bool:
-    """Whether the model has this task; compared by name, as gin wraps functions it refers to."""
-    return getattr(model.task, "__name__", None) == task.__name__
+    return {"num_labels": model.num_labels} if ending_of(model) in (CLASSES, TAGS) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from t5x_like.core.abilities import LAST, AnswersTask, GivesStates, States, Want
+from t5x_like.core.abilities import LAST, AnswersTask, GivesStates, States, Want, can
 
 if TYPE_CHECKING:
     import jax
@@ -57,8 +57,10 @@ class OnBody:
     @property
     def abilities(self) -> tuple[type, ...]:
         """To answer where there is a task's head, and to give states where the body can."""
-        answers = (AnswersTask,) if self.has_task_head else ()
-        return (*answers, *(one for one in self.body.abilities if one is GivesStates))
+        return (
+            *([AnswersTask] if self.has_task_head else []),
+            *([GivesStates] if can(self.body, GivesStates) else []),
+        )
 
     @property
     def has_task_head(self) -> bool:
