@@ -21,6 +21,7 @@ from t5x_like.core.abilities import (
     Writes,
 )
 from t5x_like.inference.model_on_mesh import ModelOnMesh
+from t5x_like.layers.losses.target_loss import TargetLoss
 from t5x_like.models import bert
 from t5x_like.vocabularies.characters import CharacterVocabulary
 
@@ -97,3 +98,10 @@ def test_what_is_declared_must_be_there_and_what_is_not_declared_is_not_asked() 
     mute = type("Mute", (Nameless,), {"abilities": (Writes,)})
     with pytest.raises(ValueError, match="no reads_apart, prefill, decode_step: core"):
         abilities.check(nnx.eval_shape(lambda: mute(nnx.Rngs(0))))
+
+
+def test_a_model_whose_loss_is_that_of_targets_needs_no_states() -> None:
+    """As the notebook of new models has one, by `scores` alone."""
+    bag = type("Bag", (TargetLoss,), {"scores": lambda self, batch, key=None: None})
+    abilities.check(nnx.eval_shape(bag))
+    assert Asked(ModelOnMesh(bag()), VOCABULARY).able() == []

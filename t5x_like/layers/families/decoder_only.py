@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.abilities import LAST, States, Want
+from t5x_like.core.abilities import LAST, GivesStates, ScoresTargets, States, Want, Writes
 from t5x_like.layers import embeddings
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.attention_kernels import KeysValues
@@ -56,6 +56,7 @@ class DecoderOnly(TargetLoss):
     """
 
     stack: EncoderStack
+    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
     reads_apart: ClassVar = False
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.abilities import LAST, States, Want
+from t5x_like.core.abilities import LAST, GivesStates, ScoresTargets, States, Want, Writes
 from t5x_like.layers import embeddings
 from t5x_like.layers.attention import masks
 from t5x_like.layers.dropout import subkeys
@@ -40,6 +40,7 @@ class EncoderDecoder(TargetLoss):
     padding: int  # the id that fills up rows
     encoder: EncoderStack
     decoder: DecoderStack
+    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
     reads_apart: ClassVar = True
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:

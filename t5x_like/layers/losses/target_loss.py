@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.abilities import GivesStates, ScoresTargets, Writes
+from t5x_like.core.abilities import ScoresTargets
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.losses.term_loss import TermLoss
@@ -29,7 +29,7 @@ class TargetLoss(TermLoss):
 
     config: Any  # has `z_loss` and `label_smoothing`
     max_positions: int | None = None  # of a row, or of a side, where positions have a table
-    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
+    abilities: ClassVar[tuple[type, ...]] = (ScoresTargets,)
 
     @property
     def max_tokens(self) -> int | None:
