@@ -141,6 +141,7 @@ class Objective(Protocol):
       kind: which models read its examples: "encoder_decoder", "encoder" or "decoder".
       reads: the columns of a text that it makes examples of, such as `PLAIN_TEXT`.
       answers: what a model is asked for each example, such as "text"; None where it is scored only.
+      measures: the names of the metrics of these answers, in `evaluation.task_metrics.METRICS`.
       needs: what the vocabulary must have: names of `TokenIds` fields or of its named tokens.
       steps: names of `data.late_steps.STEPS` that run on its features.
       static: whether a sample gets the same noise in every epoch.
@@ -154,6 +155,9 @@ class Objective(Protocol):
 
     @property
     def answers(self) -> str | None: ...
+
+    @property
+    def measures(self) -> tuple[str, ...]: ...
 
     @property
     def needs(self) -> tuple[str, ...]: ...

@@ -71,6 +71,7 @@ class Task:
       cache: its tokens; None until `with_cache`.
       lengths: the maximum number of tokens of each feature; empty until `with_cache`.
       metrics: the names of its author's metrics; None where it has none.
+      measures: the names of this package's metrics of its cached examples; SeqIO's authors choose.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Task:
     cache: Cache | None = None
     lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)
     metrics: MetricNames | None = None
+    measures: tuple[str, ...] = ()
 
     @property
     def corpus(self) -> Corpus | None:
@@ -257,6 +259,7 @@ def of_corpus(
         name=corpus.name,
         objective=objective,
         steps=objective.steps,
+        measures=objective.measures,
         text=corpus,
         label=label or corpus.name,
         sentences=sentences if corpus.features == PLAIN_TEXT else None,
@@ -269,6 +272,7 @@ def of_cache(cache: Cache, objective: Objective) -> Task:
         name=cache.manifest.corpus,
         objective=objective,
         steps=objective.steps,
+        measures=objective.measures,
         eos=appended_eos(objective.steps, cache.manifest.token_ids),
         directory=str(cache.directory.absolute()),
     )

@@ -102,7 +102,19 @@ def exact_match(targets: Sequence[str], predictions: Sequence[str]) -> dict[str,
 
 
 METRICS = (exact_match,)
-"""What the record of a task may name (`data.cache.records.metric_names`)."""
+"""What an objective, and the record of a task (`data.cache.records.metric_names`), may name."""
+
+
+def measured(names: Collection[str], decode: Decode) -> list[FunctionMetric]:
+    """The metrics of these names in `METRICS`, for targets and predictions as `decode` gives them.
+
+    Raises:
+      ValueError: there is none of a name.
+    """
+    known = {one.__name__: one for one in METRICS}
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"no metric {', '.join(unknown)}: known are {', '.join(known)}")
+    return [FunctionMetric(known[name], None, decode) for name in names]
 
 
 def target_text(example: Example, decode: Decode) -> Any:

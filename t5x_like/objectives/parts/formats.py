@@ -17,6 +17,7 @@ class InputsAndTargets:
     kind = "encoder_decoder"
     reads: tuple[str, ...] = PLAIN_TEXT
     answers: ClassVar[str | None] = None
+    measures: tuple[str, ...] = ()
     decoder_start = "pad"
     needs: tuple[str, ...] = ()
     steps: tuple[str, ...] = ("append_eos_after_trim",)
@@ -38,6 +39,7 @@ class MaskedTokens:
     kind = "encoder"
     reads: tuple[str, ...] = PLAIN_TEXT
     answers: ClassVar[str | None] = None
+    measures: tuple[str, ...] = ()
     needs: tuple[str, ...] = ("cls", "sep", "mask")
     steps: tuple[str, ...] = ()
     static = False
@@ -64,6 +66,7 @@ class TargetsOnly:
     kind = "decoder"
     reads: tuple[str, ...] = PLAIN_TEXT
     answers: ClassVar[str | None] = None
+    measures: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     static = False

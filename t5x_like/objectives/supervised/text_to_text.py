@@ -25,6 +25,7 @@ class TextToText(InputsAndTargets):
 
     reads = PAIRS
     answers: ClassVar = "text"
+    measures = ("exact_match",)
     static = True
 
     def lengths(self, tokens: int) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 
 from t5x_like.core.abilities import ScoresTargets, Writes, can
 from t5x_like.core.protocols import FeatureSpec, TokenIds
+from t5x_like.core.task_answers import TaskMetric
 from t5x_like.data.feature_converters import PrefixDecoder, start_id
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from t5x_like.runs.run import Run
 
 Example = Mapping[str, Any]
+Metric = TypeVar("Metric", bound=TaskMetric)
 Row = dict[str, np.ndarray]
 SETTINGS = {"decoding": "greedy"}
 """What decides predictions besides the parameters."""
@@ -37,6 +39,11 @@ def kinds(run: Run) -> set[str]:
     if can(model, ScoresTargets):
         found |= {"scores", "prediction_scores"}
     return found
+
+
+def computable(run: Run, metrics: Sequence[Metric]) -> list[Metric]:
+    """The metrics whose answers a run's model gives."""
+    return [one for one in metrics if {*one.reads} <= kinds(run)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from t5x_like.data import mixtures
 from t5x_like.data.cache.records.evaluation_files import NoExamplesError
-from t5x_like.evaluation.task_metrics import ask, fields_read, measure
+from t5x_like.data.order import spread
+from t5x_like.evaluation.task_metrics import ask, decoder, fields_read, measure, measured
+from t5x_like.runs.batches import EVALUATION_SEED
 from t5x_like.runs.evaluation import answers
 from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
 from t5x_like.training.hosts import multihost
@@ -86,7 +89,7 @@ def task_evaluation(
 ) -> TaskEvaluation | None:
     """The evaluation of the tasks that have metrics; None if there are none.
 
-    Makes or opens the files of their validation examples.
+    Makes or opens the files of the validation examples of SeqIO's tasks; others have a cache.
 
     Args:
       run: the run, with the settings of its phase.
@@ -99,11 +102,13 @@ def task_evaluation(
       ValueError: a metric function has other arguments than SeqIO allows.
     """
     at_most = run.options.eval_batches * run.options.batch_size
-    with_metrics = [one for one in tasks if one.metrics is not None and one.has(_SPLIT)]
-    if not with_metrics or not at_most or not run.options.eval_period:
+    held_out = [one for one in tasks if one.has(_SPLIT)]
+    if not held_out or not at_most or not run.options.eval_period:
         return None
-    opened = []
-    for task in with_metrics:
+    opened = [_of_cache(run, one, at_most) for one in held_out if one.measures]
+    for task in held_out:
+        if task.metrics is None:
+            continue
         try:
             one, lines = open_task(
                 dataclasses.replace(run.data, lengths=task.lengths),
@@ -119,12 +124,12 @@ def task_evaluation(
             continue
         for line in lines:
             report(f"note: {line}")
-        if not one.metrics:
-            continue
         opened.append(one)
+    opened = [one for one in opened if one.metrics]
+    for one in opened:
         if len(one.examples) < one.total:
             report(
-                f"note: task {task.name!r}: its metrics are those of {len(one.examples):,} of "
+                f"note: task {one.name!r}: its metrics are those of {len(one.examples):,} of "
                 f"{one.total:,} validation examples, spread evenly (EVAL_BATCHES x BATCH_SIZE)"
             )
     if not opened:
@@ -134,4 +139,33 @@ def task_evaluation(
         opened,
         lambda params: answers.ModelAnswers(run, model(params), ids, lengths),
         report,
+    )
+
+
+def _of_cache(run: Run, task: Task, at_most: int) -> EvaluatedTask:
+    """A task with the examples of its cache, and with its whole targets as their tokens say them.
+
+    A target that is cut is not an answer's aim: the text beside it is whole.
+    """
+    decode = decoder(task.vocabulary)
+    converter: Any = run.feature_converter
+    (rows,) = mixtures.examples(
+        [task],
+        _SPLIT,
+        converter=dataclasses.replace(converter, pack=False),
+        seed=EVALUATION_SEED,
+        alone=True,
+    )
+    examples = []
+    for number in spread(len(rows), at_most):
+        ((example,), (record,)) = rows.features(number), rows.samples[number]
+        examples.append({**example, "targets_pretokenized": decode(record["targets"].tolist())})
+    return EvaluatedTask(
+        name=task.name,
+        split=_SPLIT,
+        examples=examples,
+        total=len(rows),
+        lengths=task.lengths,
+        metrics=answers.computable(run, measured(task.measures, decode)),
+        decode=decode,
     )

@@ -17,7 +17,7 @@ from t5x_like.data.corpora import text_pieces
 from t5x_like.data.dataset_names import Withheld
 from t5x_like.data.order import spread
 from t5x_like.data.stream import Examples
-from t5x_like.evaluation.task_metrics import FunctionMetric, decoder, exact_match
+from t5x_like.evaluation.task_metrics import decoder, measured
 from t5x_like.runs.batches import EVALUATION_SEED
 from t5x_like.runs.checks import preflight
 from t5x_like.runs.evaluation import answers
@@ -149,14 +149,13 @@ def _of_seqio(
     report: Callable[[str], None],
 ) -> EvaluatedTask:
     """A text-to-text task of SeqIO's registry or of a record."""
-    same = FunctionMetric(exact_match, None, decoder(model.vocabulary))
     one, lines = open_task(
         data,
         task,
         split=named.split,
         vocabulary=model.vocabulary,
         kinds=answers.kinds(model.run),
-        default=[same],
+        default=measured(task.objective.measures, decoder(model.vocabulary)),
         at_most=named.at_most,
     )
     for line in lines:
@@ -178,14 +177,13 @@ def _of_pairs(model: TrainedRun, data: Data, task: Task, *, named: Named) -> Eva
         if number in chosen
     ]
     decode = decoder(model.vocabulary)
-    metrics = [FunctionMetric(exact_match, None, decode)]
     return EvaluatedTask(
         name=task.name,
         split=named.split if named.corpus is None else _ALL,
         examples=examples,
         total=total,
         lengths=lengths,
-        metrics=metrics if "predictions" in answers.kinds(model.run) else [],
+        metrics=answers.computable(model.run, measured(task.measures, decode)),
         decode=decode,
     )
 

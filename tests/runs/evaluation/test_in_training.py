@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import capital_tasks
+import numpy as np
 import pytest
 from tiny_run import Tiny, finish
 
+from t5x_like.data.cache.reader import Cache
 from t5x_like.training.logs.metrics_file import read_metrics
 
 MODULE = str(Path(capital_tasks.__file__))
@@ -49,6 +51,27 @@ def test_metrics_stand_beside_the_teacher_forced_ones(tiny: Tiny) -> None:
     mean = -found[2]["capitals/token_loss"] * tokens / 5
     assert found[2]["capitals/likelihood"] == pytest.approx(mean, rel=1e-4)
     assert found[2]["capitals/rows"] // 1000 == 5
+
+
+@pytest.mark.slow
+def test_pairs_are_answered_and_a_cut_target_is_never_met(tiny: Tiny) -> None:
+    """All targets begin the same way; every fourth goes on beyond the 24 tokens that are read."""
+    ends = ["", "", "", ", yes" * 20]
+    table = "inputs\ttargets\n" + "".join(f"row {n}?\tyes{ends[n % 4]}\n" for n in range(64))
+    (tiny.root / "answers.tsv").write_text(table)
+    run = tiny.trained(
+        *("run", "--learning_rate=0.03"),
+        CORPUS=f"{tiny.root}/answers.tsv",
+        CORPUS_VALIDATION=0.25,
+        BEST_METRIC="exact_match",
+        TRAIN_STEPS=40,
+        EVAL_PERIOD=20,
+    )
+    (cache,) = (tiny.root / "cache").glob("tokens/*")
+    held_out = Cache.open(cache).split("validation")
+    short = [len(held_out.record(n)["targets"]) < 24 for n in range(len(held_out))]
+    assert 0 < sum(short) < len(short)
+    assert evaluations(run)[40]["answers/exact_match"] == pytest.approx(np.mean(short))
 
 
 @pytest.mark.slow
