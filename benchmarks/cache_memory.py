@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache.workers import default_workers
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora.text_files import TextFiles

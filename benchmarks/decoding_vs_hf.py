@@ -30,7 +30,7 @@ import torch
 import transformers
 from flax import nnx
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.inference import text_rows
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.model_on_mesh import ModelOnMesh

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 
 SST2 = "SST-2 as GLUE distributes it (gluebenchmark.com): a header, then sentence and label by tabs"
 COLA = "CoLA's public release (nyu-mll.github.io/CoLA): source, label, mark and sentence by tabs"

@@ -33,7 +33,7 @@ import probe_data
 from flax import nnx
 
 from t5x_like.core.abilities import Want
-from t5x_like.core.protocols import FeatureSpec
+from t5x_like.core.protocols.data import FeatureSpec
 from t5x_like.data.feature_converters import Encoder
 from t5x_like.models import bert
 from t5x_like.objectives.noise import masking

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache.tokenization import split_segments
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora import registry

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_like.core.protocols import PLAIN_TEXT
+from t5x_like.core.protocols.data import PLAIN_TEXT
 from t5x_like.data.corpora import registry
 
 # Tests, demonstrations and generated tables: hardly any English, or the same sentence repeated.

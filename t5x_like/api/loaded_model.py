@@ -31,7 +31,7 @@ from t5x_like.runs.saved_model import SavedModel
 
 if TYPE_CHECKING:
     from t5x_like.api.predictors import Ask
-    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.inference.predictions import Predictor
     from t5x_like.runs.evaluation.baseline_comparison import Columns
     from t5x_like.runs.trained_run import TrainedRun

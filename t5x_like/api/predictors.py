@@ -34,7 +34,7 @@ from t5x_like.interop.hugging_face import families
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.runs.run import Run
 
 Ask = Literal["write", "fill", "mark", "answer", "score", "rank", "embed"]

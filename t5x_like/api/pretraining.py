@@ -17,7 +17,8 @@ from t5x_like.runs.run import Run
 if TYPE_CHECKING:
     import optax
 
-    from t5x_like.core.protocols import Model, Objective
+    from t5x_like.core.protocols.data import Objective
+    from t5x_like.core.protocols.model import Model
     from t5x_like.training.callbacks import Callback, Outcome
     from t5x_like.training.loop import Step
 

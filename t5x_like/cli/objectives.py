@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from t5x_like.cli.common.parsers import CommandParser
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Objective
+    from t5x_like.core.protocols.data import Objective
 
 _EPILOG = """\
 Each is a task on any corpus: t5x_like show stdlib_docs.mlm. Train on it with a model that reads its

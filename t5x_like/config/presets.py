@@ -7,7 +7,7 @@ from typing import Any
 
 from t5x_like import objectives
 from t5x_like.config import gin_config
-from t5x_like.core.protocols import Objective
+from t5x_like.core.protocols.data import Objective
 
 
 def preset(name: str) -> Objective:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from t5x_like.core.protocols import Decodable, lacking
+from t5x_like.core.protocols.members import lacking
+from t5x_like.core.protocols.model import Decodable
 
 if TYPE_CHECKING:
     import jax
 
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 class Want(NamedTuple):

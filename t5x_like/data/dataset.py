@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.core.buckets import sending, staging
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data import task, user_modules
 from t5x_like.data.cache import location
 from t5x_like.data.cache.format import MANIFEST

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 
 from t5x_like import objectives
 from t5x_like.core.buckets import staging, storage
-from t5x_like.core.protocols import PLAIN_TEXT, Objective
+from t5x_like.core.protocols.data import PLAIN_TEXT, Objective
 from t5x_like.core.spelling import alike
 from t5x_like.data import task, user_modules
 from t5x_like.data.cache import location

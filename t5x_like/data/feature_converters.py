@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from t5x_like.core.protocols import FeatureConverter, FeatureSpec, Objective, TokenIds
+from t5x_like.core.protocols.data import FeatureConverter, FeatureSpec, Objective, TokenIds
 
 Example = Mapping[str, np.ndarray]
 Features = Mapping[str, FeatureSpec]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t5x_like.core.protocols import FeatureConverter
+from t5x_like.core.protocols.data import FeatureConverter
 from t5x_like.data import order
 from t5x_like.data.samples import plans
 from t5x_like.data.samples.samples import is_planned

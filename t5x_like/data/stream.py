@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.core.protocols import FeatureConverter, FeatureSpec, TokenIds
+from t5x_like.core.protocols.data import FeatureConverter, FeatureSpec, TokenIds
 from t5x_like.data import late_steps
 from t5x_like.data.cache.workers import die_with_parent
 from t5x_like.data.order import Epochs, Order, Part, order, spread

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from t5x_like.core.protocols import (
+from t5x_like.core.protocols.data import (
     PAIRS,
     PLAIN_TEXT,
     FeatureSpec,
     Objective,
     TokenIds,
     Vocabulary,
-    lacking,
 )
+from t5x_like.core.protocols.members import lacking
 from t5x_like.data.cache import location, writer
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.records.metric_names import MetricNames

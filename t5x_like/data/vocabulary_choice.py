@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from t5x_like.core.buckets import sending, staging
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache import location
 from t5x_like.data.cache.lock import sole_writer
 from t5x_like.vocabularies import files, loading

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from t5x_like.core.protocols import FeatureSpec, TokenIds, Vocabulary
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds, Vocabulary
 
 Features = Mapping[str, np.ndarray]
 

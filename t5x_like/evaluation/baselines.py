@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.layers.families.encoder_pretraining import SENTENCE_LABELS
 
 NumpyBatch = Mapping[str, np.ndarray]

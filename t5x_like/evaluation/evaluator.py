@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from t5x_like.core.protocols import metric_value
+from t5x_like.core.protocols.model import metric_value
 
 _NOT_WHOLE_TEXTS = {"encoder_input_tokens", "decoder_causal_attention"}
 

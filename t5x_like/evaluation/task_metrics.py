@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t5x_like.core.protocols import Vocabulary
-from t5x_like.core.task_answers import Answerer, Answers, TaskMetric
+from t5x_like.core.protocols.answers import Answerer, Answers, TaskMetric
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 Example = Mapping[str, Any]

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.text.pieces import SPACE
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.inference.fill_blanks import token_spans
 from t5x_like.inference.text_rows import in_line, is_text
 

@@ -20,7 +20,7 @@ from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing, Row
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 Pooling = Literal["mean", "first", "last", "max", "tokens"]
 POOLINGS = get_args(Pooling)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t5x_like.core.protocols import TokenIds, Vocabulary
+from t5x_like.core.protocols.data import TokenIds, Vocabulary
 from t5x_like.inference.writing import Writing
 
 _UNNUMBERED = re.compile(r"_{3,}|\[MASK\]|<mask>")

@@ -18,7 +18,7 @@ from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing, Row
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 Kind = Literal["classes", "numbers", "tags", "spans", "searched spans", "choices"]
 """What a head says. Spans are searched where the end depends on the start (XLNet)."""

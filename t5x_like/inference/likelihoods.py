@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.inference import masked_words, text_rows
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing, Row
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 class Pair(NamedTuple):

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 
 from t5x_like.core.abilities import GuessesMasked, can
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.inference import text_rows
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 _BLANK = re.compile(r"_{3,}|\[MASK\]|<mask>")
 

@@ -14,7 +14,7 @@ from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 _LEAST = 0.5
 

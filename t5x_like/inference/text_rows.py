@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5x_like.core.protocols import GoesOn, TokenIds, Vocabulary
+from t5x_like.core.protocols.data import GoesOn, TokenIds, Vocabulary
 
 ROWS = 8
 """How many texts are read at once."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.inference import text_rows
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials

@@ -28,7 +28,7 @@ from t5x_like.layers.stacks.encoder import encoder_stack
 from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 UNUSED_POSITIONS = 2
 """Rows of a position table before the row of the first token (fairseq)."""

@@ -30,7 +30,7 @@ from t5x_like.layers.stacks.blocks import POST_NORM, Parts
 from t5x_like.layers.stacks.encoder import encoder_stack
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from t5x_like.layers.token_scores import TokenScores
 from t5x_like.models import bert
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from t5x_like.layers.losses.distillation import cosine_distances, kl_divergences
 from t5x_like.models import bert
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Metrics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from t5x_like.layers.losses.cross_entropy import TokenSums, token_sums
 from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Metrics
 
 
 class DoubleHeads(OnBody, TermLoss):

@@ -38,7 +38,7 @@ from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.models import bert
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Metrics
 
 Sharing = Literal["none", "tokens", "embeddings", "all"]
 SHARED: dict[str, tuple[str, ...]] = {

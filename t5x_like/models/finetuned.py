@@ -19,7 +19,7 @@ from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Metrics
 
 
 class FineTuned(OnBody, TermLoss):

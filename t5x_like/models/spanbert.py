@@ -23,7 +23,7 @@ from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.models import bert
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Metrics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from t5x_like.layers.stacks.encoder import encoder_stack
 from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

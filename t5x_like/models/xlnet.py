@@ -37,7 +37,7 @@ from t5x_like.layers.stacks.two_streams import Scene, TwoStreamLayer, TwoStreams
 from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Metrics
 
 Carry = jax.Array | tuple[()]
 

@@ -7,8 +7,8 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Objective
-from t5x_like.core.protocols import PLAIN_TEXT
+    from t5x_like.core.protocols.data import Objective
+from t5x_like.core.protocols.data import PLAIN_TEXT
 from t5x_like.core.spelling import nearest
 from t5x_like.objectives import supervised
 

@@ -16,7 +16,7 @@ from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 SPECIALS = 2
 

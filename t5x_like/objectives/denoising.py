@@ -24,7 +24,7 @@ from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocumen
 from t5x_like.objectives.parts.probabilities import check_share
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
     Noise = Callable[[int, np.random.Generator], np.ndarray]
     Corruption = Callable[[np.ndarray, np.ndarray, np.random.Generator, TokenIds], np.ndarray]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.core.protocols import FeatureSpec
+from t5x_like.core.protocols.data import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.derived import once_per_vocabulary
 from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
@@ -17,7 +17,7 @@ from t5x_like.objectives.parts.geometry import SplitDocuments
 from t5x_like.objectives.parts.probabilities import check_share
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 SMOOTHING = 0.7
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.core.protocols import FeatureSpec
+from t5x_like.core.protocols.data import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
 from t5x_like.objectives.parts.probabilities import check_share
@@ -17,7 +17,7 @@ from t5x_like.objectives.parts.sentence_blocks import LineBlocks
 from t5x_like.objectives.parts.words import whole_words
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 ONE_SEGMENT = 0.1
 MASK = 0.85

@@ -12,7 +12,7 @@ from t5x_like.objectives.parts.formats import TargetsOnly
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 
 @dataclasses.dataclass(frozen=True)

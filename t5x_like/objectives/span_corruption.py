@@ -15,7 +15,7 @@ from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocumen
 from t5x_like.objectives.parts.sentinel_spans import replace_runs
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 
 def corrupted_lengths(

@@ -18,7 +18,7 @@ from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 from t5x_like.objectives.span_corruption import SpanCorruption
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.core.protocols import FeatureSpec
+from t5x_like.core.protocols.data import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.noise.context_spans import context_spans
 from t5x_like.objectives.noise.permutation import visibility
@@ -20,7 +20,7 @@ from t5x_like.objectives.parts.probabilities import check_count
 from t5x_like.objectives.parts.words import word_starts
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 
 def sequence(

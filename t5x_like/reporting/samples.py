@@ -21,7 +21,7 @@ from t5x_like.runs.evaluation.samples import (
 )
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.core.protocols.data import Vocabulary
 
 _SUSPECTED = 0.5
 _MOST = 400  # characters of a reason

@@ -20,7 +20,7 @@ from t5x_like.training.metrics import TOTALS
 if TYPE_CHECKING:
     import numpy as np
 
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 EVALUATION_SEED = 0
 """The seed of the noise in validation batches. All runs share it: their curves are comparable."""

@@ -17,7 +17,7 @@ from t5x_like.training.optimization.parameter_paths import by_path
 from t5x_like.vocabularies.text import pieces
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.training.logs.run_log import RunLog
     from t5x_like.training.step import Program
 

@@ -25,7 +25,7 @@ from t5x_like.training.hosts import multihost
 from t5x_like.training.hosts.agreement import agree
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.data.task import Task
     from t5x_like.training.step import Program
 

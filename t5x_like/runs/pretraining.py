@@ -33,7 +33,7 @@ from t5x_like.training.logs.ledger import Ledger
 from t5x_like.training.logs.run_log import RunLog
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.data.stream import Examples
     from t5x_like.data.task import Task
     from t5x_like.runs.batches import PhaseBatches

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     import optax
 
     from t5x_like.core.partitioning import Layout
-    from t5x_like.core.protocols import BatchCompleter, FeatureConverter, Model, Objective
+    from t5x_like.core.protocols.completers import BatchCompleter
+    from t5x_like.core.protocols.data import FeatureConverter, Objective
+    from t5x_like.core.protocols.model import Model
     from t5x_like.data.dataset import Data
 
 

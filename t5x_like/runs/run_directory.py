@@ -15,7 +15,7 @@ from etils import epath
 from t5x_like.config import gin_config, gin_files
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache.lock import HeldError, sole_writer
 from t5x_like.data.user_modules import import_module
 from t5x_like.training.hosts import multihost

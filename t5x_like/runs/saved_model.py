@@ -21,7 +21,7 @@ from t5x_like.runs.run import Options
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.training.checkpointing.ranking import WantedStep
 
 _ORIGINAL = "hugging_face"

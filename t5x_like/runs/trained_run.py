@@ -12,7 +12,8 @@ from flax import nnx
 
 from t5x_like.config import gin_config
 from t5x_like.core.buckets import storage
-from t5x_like.core.protocols import Kept, Vocabulary
+from t5x_like.core.protocols.completers import Kept
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.runs import batches, gin_run, pretraining, run_directory
 from t5x_like.runs.checks import outside_paths
@@ -21,7 +22,7 @@ from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.step import Program
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
     from t5x_like.data.dataset import Data
     from t5x_like.training.checkpointing.ranking import WantedStep
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Completing, Kept
+    from t5x_like.core.protocols.completers import Completing, Kept
+    from t5x_like.core.protocols.model import Batch
 
 
 class AsItIs:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.protocols import metric_value
+from t5x_like.core.protocols.model import metric_value
 from t5x_like.training.callbacks import Callback, Outcome
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.checkpointing.ranking import has_metrics
@@ -29,7 +29,7 @@ from t5x_like.training.periods import Periods, Phase, phase_of
 from t5x_like.training.step import Program, TrainState
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 _IN_FLIGHT = 2
 """Steps whose metrics may be unread, so that the device always has the next step queued."""

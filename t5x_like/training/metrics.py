@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from t5x_like.core.devices.published import peak_flops
-from t5x_like.core.protocols import metric_value
+from t5x_like.core.protocols.model import metric_value
 from t5x_like.training.logs.ledger import Ledger
 
 TOTALS = ("tokens", "flops")

@@ -10,7 +10,7 @@ from t5x_like.training.completion import Completion
 from t5x_like.training.step import Program
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

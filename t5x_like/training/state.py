@@ -13,7 +13,7 @@ from t5x_like.core.partitioning import Layout, map_parameters
 from t5x_like.training.optimization.optimizer_shardings import optimizer_shardings
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Carry
+    from t5x_like.core.protocols.model import Carry
 
 
 @jax.tree_util.register_dataclass

@@ -23,7 +23,7 @@ from t5x_like.training.optimization.schedules import Schedule
 from t5x_like.training.state import TrainState, abstract_state
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Carry, Metrics, Model
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics, Model
 
 _INITIALISATION = np.uint32(2**32 - 1)
 """The number that is folded into the run's key for the parameters: no step has it."""

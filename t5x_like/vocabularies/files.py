@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.core import whole_files
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 
 DESCRIPTION = "vocabulary.json"
 MODEL = "vocabulary.model"

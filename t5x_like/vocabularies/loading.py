@@ -8,7 +8,7 @@ from typing import Any
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import staging, storage
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.core.spelling import alike
 from t5x_like.vocabularies import files, sentinels, subwords
 from t5x_like.vocabularies.byte import ByteVocabulary

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sentencepiece as spm
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.vocabularies import files, sentinels, special_tokens
 from t5x_like.vocabularies.text import lower_case, pieces
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import tokenizers
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.vocabularies import files, sentinels, special_tokens
 from t5x_like.vocabularies.text import pieces
 from t5x_like.vocabularies.tokenizer_files import spelling, tokenizer_config, tokenizer_json

@@ -12,7 +12,7 @@ import pytest
 from tiny_run import Result
 
 from t5x_like import objectives
-from t5x_like.core.protocols import FeatureSpec, TokenIds
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
 from t5x_like.display import example_text
 from t5x_like.display.example_view import view
 

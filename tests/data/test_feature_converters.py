@@ -7,7 +7,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
-from t5x_like.core.protocols import FeatureSpec, TokenIds
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import (
     Decoder,
     Encoder,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.samples.samples import DuplicatedSamples, make_samples
 from t5x_like.data.stream import Examples, eval_stream, evaluated_rows, train_stream

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate
 

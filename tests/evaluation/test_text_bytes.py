@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sentencepiece as spm
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.evaluation.text_bytes import token_bytes
 from t5x_like.vocabularies.byte import ByteVocabulary

@@ -15,7 +15,7 @@ import pytest
 from tiny_run import HERE, Result, write_text
 
 from t5x_like.cli import main
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache import location
 from t5x_like.data.cache.records import evaluation_files, task_records
 from t5x_like.data.cache.records.metric_names import MetricNames

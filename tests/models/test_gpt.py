@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 from t5x_like.core.abilities import ALL
-from t5x_like.core.protocols import FeatureSpec, TokenIds
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import Decoder
 from t5x_like.layers.heads import label_heads
 from t5x_like.models import gpt

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.core.protocols import FeatureSpec, TokenIds
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import PrefixDecoder
 from t5x_like.models import prefix_lm
 

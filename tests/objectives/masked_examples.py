@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import numpy as np
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 
 VOCAB = 60
 STARTS = np.arange(VOCAB) % 3 != 0

@@ -9,7 +9,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.objectives.albert import ALBERT, masked_ngrams, ngram_lengths
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
 from t5x_like.objectives.parts.words import word_bounds, word_starts

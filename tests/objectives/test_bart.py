@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import FeatureSpec, TokenIds
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
 from t5x_like.objectives.bart import BART, PRESETS, SUMMARIES
 from t5x_like.objectives.noise.document_rotation import DocumentRotation
 from t5x_like.objectives.noise.sentence_permutation import SentencePermutation

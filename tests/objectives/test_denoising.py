@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.objectives import lm
 from t5x_like.objectives.denoising import PRESETS, Denoising
 from t5x_like.objectives.noise import corruptions

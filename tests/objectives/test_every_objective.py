@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t5x_like import objectives
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.samples.memory_split import MemorySplit
 from t5x_like.data.samples.samples import make_samples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import FeatureSpec, TokenIds
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
 from t5x_like.objectives.lm import EndedLanguageModeling, LanguageModeling
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 

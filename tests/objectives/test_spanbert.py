@@ -9,7 +9,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.objectives.parts.sentence_blocks import SentenceBlocks
 from t5x_like.objectives.parts.words import word_bounds, word_starts
 from t5x_like.objectives.spanbert import SpanBERT, masked_spans, random_spans, span_lengths

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.objectives.noise.noise_masks import SuffixNoise
 from t5x_like.objectives.parts.geometry import constants
 from t5x_like.objectives.span_corruption import SpanCorruption

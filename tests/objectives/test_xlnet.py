@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.objectives.parts.carried_rows import CarriedRows
 from t5x_like.objectives.xlnet import XLNet
 from tests.objectives.sentences import InMemory

@@ -14,7 +14,7 @@ from flax import nnx
 
 from t5x_like.core.global_batches import process_rows, to_global
 from t5x_like.core.partitioning import Layout
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.models import bert, distilbert
 from t5x_like.runs import saved_model
 from t5x_like.training import step

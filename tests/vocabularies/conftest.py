@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.learning import sentencepiece_training, vocabulary_recipe
 

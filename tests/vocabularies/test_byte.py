@@ -3,7 +3,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.core import protocols
+from t5x_like.core.protocols import data as protocols
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 VOCABULARIES = [ByteVocabulary(), ByteVocabulary(extra_ids=100)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sentencepiece as spm
 
-from t5x_like.core import protocols
+from t5x_like.core.protocols import data as protocols
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 
 

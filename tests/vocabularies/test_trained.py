@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.core import protocols
+from t5x_like.core.protocols import data as protocols
 from t5x_like.vocabularies import byte, loading, passthrough, special_tokens
 from t5x_like.vocabularies.learning import vocabulary_recipe
 

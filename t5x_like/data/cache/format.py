@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t5x_like.core import whole_files
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.cache import typed_json
 
 FORMAT_VERSION = 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import staging
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 
 
 def cache_root(cache_dir: str | None = None) -> Path:

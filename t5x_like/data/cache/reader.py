@@ -15,7 +15,7 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
 from t5x_like.core.buckets import staging
-from t5x_like.core.protocols import TokenIds, Vocabulary
+from t5x_like.core.protocols.data import TokenIds, Vocabulary
 from t5x_like.data.cache import staged_cache
 from t5x_like.data.cache.format import (
     FLAGS,

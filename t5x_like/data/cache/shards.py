@@ -21,7 +21,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from numpy.lib import format as npy
 
 from t5x_like.core import whole_files
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache.format import (
     FLAGS,
     FLOAT,

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t5x_like.core.protocols import GoesOn, Vocabulary
+from t5x_like.core.protocols.data import GoesOn, Vocabulary
 from t5x_like.data.corpora import text_pieces
 from t5x_like.data.corpora.sentences import LINES, of_line
 

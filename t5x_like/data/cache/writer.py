@@ -11,7 +11,7 @@ from pathlib import Path
 
 from t5x_like.core import progress as bars
 from t5x_like.core.buckets import staging
-from t5x_like.core.protocols import PLAIN_TEXT, Vocabulary
+from t5x_like.core.protocols.data import PLAIN_TEXT, Vocabulary
 from t5x_like.data.cache import blocks, tokenization
 from t5x_like.data.cache.blocks import Place
 from t5x_like.data.cache.format import (

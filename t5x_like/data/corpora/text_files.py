@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t5x_like.core.protocols import PAIRS, PLAIN_TEXT
+from t5x_like.core.protocols.data import PAIRS, PLAIN_TEXT
 from t5x_like.data.corpora import matching_files, registry, text_formats
 from t5x_like.data.corpora.matching_files import File, identity
 from t5x_like.data.corpora.registry import CorpusError, ReadReport

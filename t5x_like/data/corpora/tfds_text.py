@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.core.protocols import PAIRS, PLAIN_TEXT
+from t5x_like.core.protocols.data import PAIRS, PLAIN_TEXT
 from t5x_like.core.spelling import nearest
 from t5x_like.data import extras
 from t5x_like.data.corpora import registry

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from t5x_like.core.protocols import Objective
+from t5x_like.core.protocols.data import Objective
 from t5x_like.data.cache.reader import CacheSplit
 from t5x_like.data.samples import plans
 from t5x_like.data.samples.planned_samples import PlannedSamples, split_documents

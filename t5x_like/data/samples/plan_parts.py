@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from t5x_like.core import progress
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.cache import workers
 from t5x_like.data.samples.randomness import example_rng
 from t5x_like.data.samples.segments import Segments

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.samples import plans
 from t5x_like.data.samples.plan_parts import END, START, PlanParts, texts_of
 from t5x_like.data.samples.randomness import noise_source

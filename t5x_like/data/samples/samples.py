@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.samples import planned_samples
 from t5x_like.data.samples.passes import Passes
 from t5x_like.data.samples.token_stream import FEATURE, Split, TokenStream

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.samples.token_stream import StreamPart, TokenStream
 from t5x_like.objectives.parts.words import begins_word
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_like import objectives
-from t5x_like.core.protocols import PAIRS, PLAIN_TEXT, FeatureSpec, Objective, TokenIds, Vocabulary
+from t5x_like.core.protocols.data import (
+    PAIRS,
+    PLAIN_TEXT,
+    FeatureSpec,
+    Objective,
+    TokenIds,
+    Vocabulary,
+)
 from t5x_like.data.cache import tokenization
 from t5x_like.data.corpora import text_pieces
 from t5x_like.data.corpora.registry import Corpus

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.core.protocols import FeatureSpec, Objective, TokenIds
+from t5x_like.core.protocols.data import FeatureSpec, Objective, TokenIds
 from t5x_like.data.extras import require
 from t5x_like.data.samples.memory_split import MemorySplit
 from t5x_like.data.samples.randomness import example_rng, noise_source

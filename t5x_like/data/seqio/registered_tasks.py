@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.core.protocols import PAIRS, Vocabulary
+from t5x_like.core.protocols.data import PAIRS, Vocabulary
 from t5x_like.data.order import integer_weights
 from t5x_like.data.task import Task
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import gin
 
-from t5x_like.core.protocols import Objective
+from t5x_like.core.protocols.data import Objective
 from t5x_like.data.seqio.step_calls import call_of, defaults, step_name
 from t5x_like.objectives.denoising import Denoising, SeparatedDenoising
 from t5x_like.objectives.lm import EndedLanguageModeling, LanguageModeling

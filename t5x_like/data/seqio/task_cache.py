@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_like.core import progress as bars
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache.format import FLOAT, CacheError, Manifest, token_dtype
 from t5x_like.data.cache.lock import sole_writer
 from t5x_like.data.cache.shards import ShardPlan, finalise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t5x_like.core.task_answers import Answers
+from t5x_like.core.protocols.answers import Answers
 from t5x_like.data.cache.records.metric_names import MetricNames, function_name
 from t5x_like.data.extras import require
 from t5x_like.data.seqio.vocabularies import SeqioVocabulary, from_seqio

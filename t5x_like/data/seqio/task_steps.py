@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from t5x_like.core.protocols import Objective
+from t5x_like.core.protocols.data import Objective
 from t5x_like.data.extras import require
 from t5x_like.data.seqio import t5_steps
 from t5x_like.data.seqio.objective_step import ObjectiveStep

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.extras import require
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.protocols import Decodable
+from t5x_like.core.protocols.model import Decodable
 from t5x_like.inference.decoding.settings import Decoding, Specials
 
 _WORST = -1e9  # a score that no sequence has; finite, as in transformers

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.protocols import Decodable
+from t5x_like.core.protocols.model import Decodable
 from t5x_like.inference.decoding import beam_search
 from t5x_like.inference.decoding.settings import Answers, Decoding, Specials
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 _FACTOR = 0x9E3779B1  # odd, so that its powers never vanish
 

@@ -21,7 +21,7 @@ from t5x_like.interop.hugging_face.configuration.settings import Settings
 from t5x_like.interop.hugging_face.files import safetensors_files
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_like.core.buckets import storage
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.interop.tokenizers import kinds
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 

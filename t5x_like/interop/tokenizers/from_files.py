@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.core import whole_files
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.interop.tokenizers.to_files import SAVED
 from t5x_like.vocabularies import files, loading, subwords
 from t5x_like.vocabularies.byte import ByteVocabulary

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.interop.tokenizers import sentencepiece_model, sentencepiece_steps
 from t5x_like.vocabularies import files, special_tokens
 from t5x_like.vocabularies.byte import ByteVocabulary

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_like.core.protocols import TokenIds, Vocabulary
+from t5x_like.core.protocols.data import TokenIds, Vocabulary
 from t5x_like.interop.tokenizers import kinds
 from t5x_like.vocabularies import files, special_tokens
 

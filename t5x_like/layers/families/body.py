@@ -9,7 +9,7 @@ from t5x_like.core.abilities import LAST, AnswersTask, GivesStates, States, Want
 if TYPE_CHECKING:
     import jax
 
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 class EncoderBody:

@@ -22,7 +22,7 @@ from t5x_like.layers.stacks.blocks import EncoderLayer
 from t5x_like.layers.stacks.encoder import EncoderStack, with_last
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 @jax.tree_util.register_dataclass

@@ -20,7 +20,7 @@ from t5x_like.layers.stacks.decoder import Cache, DecoderStack
 from t5x_like.layers.stacks.encoder import EncoderStack, with_last
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 Side = Literal["encoder", "decoder"]
 

@@ -21,7 +21,7 @@ from t5x_like.layers.stacks.blocks import insert
 from t5x_like.layers.stacks.two_streams import Scene, TwoStreamLayer
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 @jax.tree_util.register_dataclass

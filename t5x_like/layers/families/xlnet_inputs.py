@@ -14,7 +14,7 @@ from t5x_like.layers.attention.relative_attention import Sight
 from t5x_like.layers.attention.relative_tpu import pairs_of
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 class Targets(NamedTuple):

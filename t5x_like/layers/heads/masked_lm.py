@@ -21,7 +21,7 @@ from t5x_like.layers.mlp import Activation
 from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 def at_positions(x_BLD: jax.Array, positions_BK: jax.Array) -> jax.Array:

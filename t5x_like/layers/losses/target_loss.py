@@ -17,7 +17,7 @@ from t5x_like.layers.losses.term_loss import TermLoss
 from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Metrics
 
 
 class TargetLoss(TermLoss):

@@ -11,7 +11,7 @@ from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Metrics
 
 
 class TermLoss(nnx.Module):

@@ -18,7 +18,7 @@ from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.sentinel_spans import replace_runs
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 
 @dataclasses.dataclass(frozen=True)

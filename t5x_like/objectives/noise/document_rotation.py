@@ -10,7 +10,7 @@ import numpy as np
 from t5x_like.objectives.parts.probabilities import check_share
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from t5x_like.objectives.parts.probabilities import check_share
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 
 def sentence_ends(tokens: np.ndarray, ids: TokenIds) -> np.ndarray:

@@ -16,7 +16,7 @@ from t5x_like.objectives.parts.probabilities import check_share
 from t5x_like.objectives.parts.words import word_bounds, word_starts
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 RARE = 1e-7
 

@@ -11,7 +11,7 @@ import numpy as np
 from t5x_like.objectives.parts.derived import once_per_vocabulary
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 
 def uniforms(rng: np.random.Generator, block: int = 128) -> Iterator[float]:

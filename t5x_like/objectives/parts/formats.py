@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from t5x_like.core.protocols import PLAIN_TEXT, FeatureSpec
+from t5x_like.core.protocols.data import PLAIN_TEXT, FeatureSpec
 
 
 class InputsAndTargets:

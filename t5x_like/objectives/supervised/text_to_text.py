@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from t5x_like.core.protocols import PAIRS, FeatureSpec
+from t5x_like.core.protocols.data import PAIRS, FeatureSpec
 from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import PerRecord
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
 
 
 @dataclasses.dataclass(frozen=True)

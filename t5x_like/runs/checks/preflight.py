@@ -9,15 +9,9 @@ from etils import epath
 
 from t5x_like.core import abilities, whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.core.protocols import (
-    PLAIN_TEXT,
-    FeatureConverter,
-    FeatureSpec,
-    Model,
-    ModelConfig,
-    TokenIds,
-    lacking,
-)
+from t5x_like.core.protocols.data import PLAIN_TEXT, FeatureConverter, FeatureSpec, TokenIds
+from t5x_like.core.protocols.members import lacking
+from t5x_like.core.protocols.model import Model, ModelConfig
 from t5x_like.core.spelling import nearest
 from t5x_like.data import mixtures
 from t5x_like.objectives import presets
@@ -26,7 +20,7 @@ from t5x_like.training.checkpointing.checkpoints import CheckpointError
 from t5x_like.training.checkpointing.ranking import BestMetric
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Objective
+    from t5x_like.core.protocols.data import Objective
     from t5x_like.data.stream import Examples
     from t5x_like.data.task import Task
     from t5x_like.runs.run import Run

@@ -14,7 +14,7 @@ from t5x_like.data.task import columns
 from t5x_like.objectives.parts.geometry import keeps_records
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Objective
+    from t5x_like.core.protocols.data import Objective
     from t5x_like.data.stream import Examples
     from t5x_like.data.task import Task
 

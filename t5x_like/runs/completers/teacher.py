@@ -18,7 +18,9 @@ from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.completion import AsItIs
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Kept, Vocabulary
+    from t5x_like.core.protocols.completers import Kept
+    from t5x_like.core.protocols.data import Vocabulary
+    from t5x_like.core.protocols.model import Batch
 
 
 class Teaching(AsItIs):

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_like.core.abilities import ScoresTargets, Writes, can
-from t5x_like.core.protocols import FeatureSpec, TokenIds
-from t5x_like.core.task_answers import TaskMetric
+from t5x_like.core.protocols.answers import TaskMetric
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import PrefixDecoder, start_id
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
@@ -20,7 +20,7 @@ from t5x_like.runs.batches import ToDevice
 from t5x_like.training.hosts import multihost
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
     from t5x_like.runs.run import Run
 
 Example = Mapping[str, Any]

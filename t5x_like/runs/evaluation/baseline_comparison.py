@@ -20,7 +20,7 @@ from t5x_like.runs.evaluation.unigram import text_counts, unigram_metrics
 from t5x_like.runs.trained_run import TrainedRun, batch_to_device
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
     from t5x_like.data.task import Task
 
 Metrics = dict[str, float]

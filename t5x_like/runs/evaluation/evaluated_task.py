@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.core.task_answers import TaskMetric
+from t5x_like.core.protocols.answers import TaskMetric
 from t5x_like.data.cache.records import evaluation_files
 from t5x_like.data.cache.records.metric_names import MetricNames
 from t5x_like.data.seqio.registered_tasks import registered_task
@@ -14,7 +14,7 @@ from t5x_like.data.vocabulary_choice import Once, alone
 from t5x_like.evaluation.task_metrics import Decode, FunctionMetric, decoder
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.data.dataset import Data
     from t5x_like.data.task import Task
 

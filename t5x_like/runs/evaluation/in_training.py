@@ -20,7 +20,7 @@ from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
 from t5x_like.training.hosts import multihost
 
 if TYPE_CHECKING:
-    from t5x_like.core.task_answers import Answerer
+    from t5x_like.core.protocols.answers import Answerer
     from t5x_like.data.task import Task
     from t5x_like.data.vocabulary_choice import Once
     from t5x_like.runs.run import Run
@@ -105,26 +105,12 @@ def task_evaluation(
     held_out = [one for one in tasks if one.has(_SPLIT)]
     if not held_out or not at_most or not run.options.eval_period:
         return None
-    opened = [_of_cache(run, one, at_most) for one in held_out if one.measures]
+    opened = []
     for task in held_out:
-        if task.metrics is None:
-            continue
-        try:
-            one, lines = open_task(
-                dataclasses.replace(run.data, lengths=task.lengths),
-                task,
-                split=_SPLIT,
-                vocabulary=task.vocabulary,
-                kinds=answers.kinds(run),
-                at_most=at_most,
-                once=once,
-            )
-        except NoExamplesError as error:
-            report(f"note: task {task.name!r}: its metrics are not computed: {error}")
-            continue
-        for line in lines:
-            report(f"note: {line}")
-        opened.append(one)
+        if task.measures:
+            opened.append(_of_cache(run, task, at_most))
+        elif task.metrics is not None:
+            opened += _of_seqio(run, task, at_most, report=report, once=once)
     opened = [one for one in opened if one.metrics]
     for one in opened:
         if len(one.examples) < one.total:
@@ -140,6 +126,28 @@ def task_evaluation(
         lambda params: answers.ModelAnswers(run, model(params), ids, lengths),
         report,
     )
+
+
+def _of_seqio(
+    run: Run, task: Task, at_most: int, *, report: Callable[[str], None], once: Once
+) -> list[EvaluatedTask]:
+    """A task with the examples of its file; nothing where there is none, and `report` says so."""
+    try:
+        opened, lines = open_task(
+            dataclasses.replace(run.data, lengths=task.lengths),
+            task,
+            split=_SPLIT,
+            vocabulary=task.vocabulary,
+            kinds=answers.kinds(run),
+            at_most=at_most,
+            once=once,
+        )
+    except NoExamplesError as error:
+        report(f"note: task {task.name!r}: its metrics are not computed: {error}")
+        return []
+    for line in lines:
+        report(f"note: {line}")
+    return [opened]
 
 
 def _of_cache(run: Run, task: Task, at_most: int) -> EvaluatedTask:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t5x_like.core.protocols import PLAIN_TEXT
+from t5x_like.core.protocols.data import PLAIN_TEXT
 from t5x_like.data import late_steps, mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import text_pieces
@@ -24,7 +24,7 @@ from t5x_like.runs.evaluation import answers
 from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Objective
+    from t5x_like.core.protocols.data import Objective
     from t5x_like.data.corpora.registry import Corpus
     from t5x_like.data.dataset import Data
     from t5x_like.data.task import Task

@@ -12,7 +12,7 @@ import numpy as np
 
 from t5x_like.core import whole_files
 from t5x_like.core.partial_files import PartialFile
-from t5x_like.core.task_answers import Answers
+from t5x_like.core.protocols.answers import Answers
 from t5x_like.evaluation.task_metrics import target_text
 from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask
 

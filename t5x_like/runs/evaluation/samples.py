@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_like.core.abilities import GuessesMasked, ReplacesTokens, Writes, can
-from t5x_like.core.protocols import FeatureSpec
+from t5x_like.core.protocols.data import FeatureSpec
 from t5x_like.data import mixtures
 from t5x_like.data.feature_converters import PrefixDecoder, start_id
 from t5x_like.data.stream import Examples

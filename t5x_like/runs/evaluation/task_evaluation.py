@@ -10,7 +10,7 @@ from pathlib import Path
 
 from t5x_like.core import progress
 from t5x_like.core.partial_files import PartialFile
-from t5x_like.core.task_answers import Answers
+from t5x_like.core.protocols.answers import Answers
 from t5x_like.data import stream
 from t5x_like.evaluation.evaluator import with_token_names
 from t5x_like.evaluation.task_metrics import ask, fields_read, measure

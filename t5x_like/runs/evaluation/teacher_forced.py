@@ -12,7 +12,7 @@ from t5x_like.training.completion import Completion
 from t5x_like.training.metrics import TOTALS
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch
+    from t5x_like.core.protocols.model import Batch
 
 
 class TeacherForced:

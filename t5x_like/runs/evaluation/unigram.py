@@ -13,7 +13,7 @@ from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate, with_token_names
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import TokenIds
+    from t5x_like.core.protocols.data import TokenIds
     from t5x_like.data.task import Task
 
 Metrics = dict[str, float]

@@ -10,7 +10,7 @@ from flax import nnx
 
 from t5x_like.config import gin_files
 from t5x_like.core.buckets import staging, storage
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache import location
 from t5x_like.data.cache.lock import sole_writer
 from t5x_like.interop.hugging_face import model_directory

@@ -12,7 +12,7 @@ from t5x_like.runs import run_directory, saved_model
 from t5x_like.runs.settings import imported, model_config
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Vocabulary
+    from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.runs.init_from import InitFrom
     from t5x_like.runs.run import Run
 

@@ -11,7 +11,7 @@ import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
-from t5x_like.core.protocols import Kept
+from t5x_like.core.protocols.completers import Kept
 from t5x_like.training.step import TrainState
 
 _FILE_BYTES = 64 * 2**20

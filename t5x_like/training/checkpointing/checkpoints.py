@@ -20,7 +20,7 @@ from etils import epath
 
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.core.protocols import Kept
+from t5x_like.core.protocols.completers import Kept
 from t5x_like.training.checkpointing import (
     checksums,
     damage,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t5x_like.core import exit_status
-from t5x_like.core.protocols import metric_value
+from t5x_like.core.protocols.model import metric_value
 from t5x_like.training.hosts import multihost
 from t5x_like.training.metrics import NonFiniteError, check_finite
 

@@ -15,7 +15,7 @@ from t5x_like.core.partitioning import Layout, active_layout, constrain
 from t5x_like.training.optimization.freezing import merge
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols import Batch, Carry, Metrics
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 
 def gradients(

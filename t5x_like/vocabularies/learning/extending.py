@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.tokenizer_files import tokenizer_json
 

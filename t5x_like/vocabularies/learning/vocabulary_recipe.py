@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.vocabularies import files, special_tokens
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.learning import (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5x_like.core import whole_files
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.cache import format
 from t5x_like.data.cache.format import (
     CacheError,

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 
 import t5x_like
-from t5x_like.core.protocols import PLAIN_TEXT
+from t5x_like.core.protocols.data import PLAIN_TEXT
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.registry import CorpusError, ReadReport
 

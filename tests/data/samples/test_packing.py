@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_like.core.protocols import FeatureSpec
+from t5x_like.core.protocols.data import FeatureSpec
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.samples import packing
 from t5x_like.data.samples.packing import first_fit, packed_documents, packed_records

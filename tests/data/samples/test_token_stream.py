@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.cache import tokenization
 from t5x_like.data.samples import token_stream
 from t5x_like.data.samples.memory_split import MemorySplit

@@ -12,7 +12,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data import mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache

@@ -10,7 +10,7 @@ import seqio
 import tensorflow as tf
 
 from t5x_like import objectives
-from t5x_like.core.protocols import TokenIds, Vocabulary
+from t5x_like.core.protocols.data import TokenIds, Vocabulary
 from t5x_like.data import mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache

@@ -15,7 +15,7 @@ import pytest
 import sentencepiece
 import seqio
 
-from t5x_like.core.task_answers import Answers
+from t5x_like.core.protocols.answers import Answers
 from t5x_like.data import mixtures, user_modules
 from t5x_like.data.corpora import registry
 from t5x_like.data.dataset import Data

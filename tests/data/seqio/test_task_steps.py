@@ -11,7 +11,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.seqio import task_steps
 from t5x_like.data.seqio.objective_step import ObjectiveStep
 from t5x_like.data.seqio.task_steps import PostCache, describe

@@ -12,7 +12,7 @@ import transformers
 from flax import nnx
 
 from t5x_like.core.abilities import ALL
-from t5x_like.core.protocols import FeatureSpec, TokenIds
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.interop.hugging_face import bart as family
 from t5x_like.interop.hugging_face import model_directory

@@ -11,7 +11,7 @@ from flax import nnx
 
 from t5x_like.config import gin_config
 from t5x_like.config.object_text import model_text
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.interop.hugging_face import families, model_directory
 from t5x_like.interop.hugging_face.configuration.settings import Settings
 

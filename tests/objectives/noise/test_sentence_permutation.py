@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.objectives.noise.sentence_permutation import SentencePermutation, sentence_ends
 
 STOP = 1

@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.objectives.parts import derived
 from t5x_like.objectives.parts.drawing import corpus_tokens, thresholds
 from tests.objectives.binomial import assert_within_5_sigma

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols import TokenIds
+from t5x_like.core.protocols.data import TokenIds
 from t5x_like.objectives.parts.words import whole_words, word_bounds, word_starts
 from tests.objectives.texts import FIRST, IDS, VOCABULARIES, texts
 

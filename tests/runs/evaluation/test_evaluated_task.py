@@ -14,7 +14,7 @@ import pytest
 import seqio
 import tensorflow_datasets as tfds
 
-from t5x_like.core.task_answers import Answers
+from t5x_like.core.protocols.answers import Answers
 from t5x_like.data.cache.records.evaluation_files import NoExamplesError
 from t5x_like.data.dataset import Data
 from t5x_like.evaluation.task_metrics import ask, measure
@@ -115,7 +115,7 @@ import numpy as np
 from t5x_like.data.dataset import Data
 from t5x_like.data.user_modules import import_module
 from t5x_like.evaluation.task_metrics import measure
-from t5x_like.core.task_answers import Answers
+from t5x_like.core.protocols.answers import Answers
 from t5x_like.runs.evaluation.evaluated_task import open_task
 from t5x_like.vocabularies.byte import ByteVocabulary
 

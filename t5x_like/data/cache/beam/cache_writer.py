@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from t5x_like.core.buckets import staging, storage
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache import writer
 from t5x_like.data.cache.beam import survey
 from t5x_like.data.cache.beam.shared_folder import WORK, SharedFolder

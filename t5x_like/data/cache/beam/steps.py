@@ -12,7 +12,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 
-from t5x_like.core.protocols import Vocabulary
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache import blocks, tokenization
 from t5x_like.data.cache.beam.shared_folder import WORK, SharedFolder
 from t5x_like.data.cache.beam.survey import Reading, Source, Stretch

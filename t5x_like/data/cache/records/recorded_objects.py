@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from t5x_like import objectives
-from t5x_like.core.protocols import Objective
+from t5x_like.core.protocols.data import Objective
 from t5x_like.data import user_modules
 from t5x_like.objectives.supervised.text_to_text import TextToText
 

@@ -1,47 +1,15 @@
-"""What the parts of t5x_like promise each other: models, objectives, vocabularies, batches.
-
-Importable by every package: nothing but NumPy is imported at run time.
-"""
+"""What texts, vocabularies, objectives and rows promise each other."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import jax
-
-    Batch = Mapping[str, jax.Array]
-    Metrics = dict[str, tuple[jax.Array, jax.Array]]
-    """{name: (sum, weight)}; both add up over batches, and then make a `metric_value`."""
-
-Carry = Any
-"""A pytree the training loop keeps for the model and never looks into; `()` when stateless."""
-
-
-def metric_value(name: str, sums: Any, weights: Any) -> float:
-    """The value of a metric, from the totals of its sums and of its weights.
-
-    The value is sum / weight. In a vector, such as a loss with several terms, the quotients add up.
-    A metric whose name ends in "perplexity" has sums of -log p; its value is exp of their mean.
-
-    Returns:
-      nan where all weights are 0.
-    """
-    sums, weights = np.atleast_1d(sums), np.atleast_1d(weights)
-    weighs = weights != 0
-    if not weighs.any():
-        return float("nan")
-    value = float((sums[weighs] / weights[weighs]).sum())
-    if not name.endswith("perplexity"):
-        return value
-    with np.errstate(over="ignore"):
-        return float(np.exp(value))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,80 +196,12 @@ class Vocabulary(Protocol):
         """Writes `vocabulary.json` and the files it needs, for `vocabularies.loading.load`."""
 
 
-class ModelConfig(Protocol):
-    """What every model configuration has."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Rows of the token table: at least as many as the vocabulary has ids."""
-
-
 @runtime_checkable
 class GoesOn(Protocol):
     """A vocabulary that changes how a text begins, as SentencePiece puts a space before it."""
 
     def encode_following(self, texts: Sequence[str]) -> Sequence[Sequence[int] | np.ndarray]:
         """Like `encode_batch`, for texts that each continue a line: puts nothing before them."""
-
-
-class Model(Protocol):
-    """A model that can be trained. Loss terms have their own denominators over the global batch.
-
-    Attributes:
-      config: what it was made from.
-      padding: the id that it treats as padding where a batch has no mask; None where it needs none.
-    """
-
-    @property
-    def config(self) -> ModelConfig: ...
-
-    @property
-    def padding(self) -> int | None: ...
-
-    def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """Each loss term's denominator (scalar, float32), from the data alone."""
-
-    def initial_carry(self, batch_size: int) -> Carry: ...
-
-    def loss(
-        self,
-        batch: Batch,
-        key: jax.Array | None,
-        carry: Carry,
-        weights: Mapping[str, jax.Array],
-    ) -> tuple[jax.Array, Metrics, Carry]:
-        """Sum over terms of coefficient * sum / weight; metrics; the next carry.
-
-        `key` None means deterministic (no dropout). `weights` comes from the whole global batch,
-        of which `batch` may be one microbatch, so that results of microbatches add up.
-        """
-
-
-class DecodingCache(Protocol):
-    """What a model keeps between the positions that it writes; a pytree."""
-
-    def repeat(self, times: int) -> Any:
-        """Each row `times` times in a row, for several answers to a text: B * times rows."""
-
-    def reorder(self, rows_B: jax.Array) -> Any:
-        """The cache where row b has written what `rows_B[b]` had; both answer the same text."""
-
-
-class Decodable(Protocol):
-    """A model that writes token by token; a pytree, as every module is."""
-
-    def prefill(self, batch: Batch, *, max_length: int) -> Any:
-        """A `DecodingCache` of `max_length` positions that has read a text.
-
-        It has also read all but the last of `decoder_input_tokens`, int32 [B, L], which are the
-        first tokens of the answers or, in a model without an encoder, the text. `decode_step`
-        continues with the last one, at position L - 1.
-        """
-
-    def decode_step(
-        self, cache: Any, tokens_B: jax.Array, position: jax.Array
-    ) -> tuple[jax.Array, Any]:
-        """Float32 [B, V] logits of the tokens after `tokens_B`, int32 [B], and the next cache."""
 
 
 class FeatureConverter(Protocol):
@@ -334,49 +234,3 @@ class FeatureConverter(Protocol):
         Raises:
           ValueError: a feature is missing, or the examples do not fit the row.
         """
-
-
-Kept = Mapping[str, Any]
-"""{name: array}, nested or not: what a completer keeps from step to step. Shapes do not change."""
-
-
-class Completing(Protocol):
-    """A completer at work. What it keeps is in every checkpoint, so that a run resumes exactly."""
-
-    def start(self, params: Any) -> Kept:
-        """What it keeps before the first step, from the parameters of a new run."""
-
-    def complete(self, batch: Batch, *, step: int, kept: Kept) -> Batch:
-        """The batch of the step that follows `step` steps, or of an evaluation after them."""
-
-    def after(self, step: int, params: Any, kept: Kept) -> Kept:
-        """What it keeps after a step, whose parameters it may read until it returns.
-
-        It is called in all processes, and depends on its arguments alone.
-        """
-
-
-class BatchCompleter(Protocol):
-    """Adds to each global batch what a model learns from besides text, such as a teacher."""
-
-    def check(self, vocabulary: Vocabulary) -> None:
-        """Raises ValueError where it cannot be used with this vocabulary; reads nothing large."""
-
-    def check_model(self, model: Any) -> None:
-        """Raises ValueError where a model, with abstract parameters, does not use what it adds."""
-
-    def added(self, row: Mapping[str, Any], model: Any) -> dict[str, jax.ShapeDtypeStruct]:
-        """What it adds to a row for a model, by shape and dtype; reads nothing."""
-
-    def identity(self) -> Any:
-        """JSON that tells a resumed run whether it is still the same one."""
-
-    def open(self, layout: Any) -> Completing:
-        """Completes batches that are split over the mesh as `layout` (a `Layout`) says."""
-
-
-def lacking(one: Any, protocol: type) -> list[str]:
-    """The members of a protocol, and of those that it extends, that `one` lacks."""
-    extended = [kind for kind in protocol.__mro__ if kind not in (Protocol, Generic, object)]
-    names = dict.fromkeys(name for kind in extended for name in vars(kind) if name[0] != "_")
-    return [name for name in names if not hasattr(one, name)]
