@@ -29,7 +29,7 @@ import recorded
 from t5x_like.cli.common import arguments
 from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.config import gin_config, gin_files
-from t5x_like.data.corpora.registry import CorpusError, ReadReport
+from t5x_like.data.corpora.corpus import CorpusError, ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.reporting import drawing
 from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics

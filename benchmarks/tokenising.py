@@ -28,7 +28,7 @@ from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache.tokenization import split_segments
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora import registry
-from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.corpus import Corpus, ReadReport
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.user_corpus import user_corpus
@@ -56,7 +56,7 @@ def written_docs(directory: Path, megabytes: float) -> Corpus:
 def texts(corpus: Corpus) -> Iterator[str]:
     """All documents, of all splits."""
     for splits in corpus.readings:
-        for _, document in corpus.sorted_documents(splits, report=registry.ReadReport()):
+        for _, document in corpus.sorted_documents(splits, report=ReadReport()):
             yield document["targets"]
 
 

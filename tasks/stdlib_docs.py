@@ -14,6 +14,7 @@ from pathlib import Path
 
 from t5x_like.core.protocols.data import PLAIN_TEXT
 from t5x_like.data.corpora import registry
+from t5x_like.data.corpora.corpus import Corpus, ReadReport
 
 # Tests, demonstrations and generated tables: hardly any English, or the same sentence repeated.
 _LEFT_OUT = {
@@ -30,7 +31,7 @@ _LEFT_OUT = {
 _PROSE = re.compile(r"""\s*["'`(]?\w""")
 
 
-class StdlibDocs(registry.Corpus):
+class StdlibDocs(Corpus):
     """Topics of `pydoc`, and docstrings of the standard library read without importing it.
 
     A document is a topic, a module with its functions, or a class with its methods. The text
@@ -39,9 +40,9 @@ class StdlibDocs(registry.Corpus):
 
     name = "stdlib_docs"
     held_out = 0.05
-    features = PLAIN_TEXT
+    columns = PLAIN_TEXT
 
-    def read(self, split: str, report: registry.ReadReport) -> Iterator[dict[str, str]]:
+    def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
         del split, report
         for document in _topics():
             yield {"targets": document}

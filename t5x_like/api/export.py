@@ -111,6 +111,7 @@ def _write_half(
         params,
         ids=None if model.vocabulary is None else model.vocabulary.token_ids,
         original=_original_settings(model),
+        labels=model.labels,
     )
     limit = model_directory.max_length(part)
     exported = about(

@@ -49,6 +49,7 @@ class LoadedModel:
       directory: where it was loaded from, or its name at the hub.
       run: the run; None if the directory holds no run.
       original: the folder of the files that came with it from Hugging Face; None for a run.
+      labels: the names of the classes that a run has learned.
     """
 
     model: Any
@@ -57,6 +58,7 @@ class LoadedModel:
     directory: str
     run: TrainedRun | None = None
     original: epath.Path | None = None
+    labels: Sequence[str] = ()
 
     def __repr__(self) -> str:
         return f"LoadedModel({type(self.model).__name__}, step {self.step}, {self.directory!r})"
@@ -255,7 +257,7 @@ class LoadedModel:
             raise ValueError(f"{self.directory} reads no text: {self._why_no_vocabulary()}")
         run = None if self.run is None else self.run.run
         mesh = ModelOnMesh(self.model, None if run is None else run.layout)
-        return Asked(mesh, self.vocabulary, run, self.original)
+        return Asked(mesh, self.vocabulary, run, self.original, self.labels)
 
     def _why_no_vocabulary(self) -> str:
         from t5x_like.interop.tokenizers import from_files
@@ -307,7 +309,8 @@ def load(
             modules=modules,
             allow_paths=allow_paths,
         )
-        return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run)
+        labels = run_directory.read_labels(path)
+        return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run, labels=labels)
     saved = saved_model.read(str(directory), step=step, modules=modules)
     params = jax.tree.map(lambda one: one.read(), saved.params)
     model = nnx.merge(nnx.graphdef(saved.model), params)

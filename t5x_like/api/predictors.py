@@ -72,12 +72,14 @@ class Asked:
       vocabulary: the model's.
       run: the run that trained it; None if it was imported.
       original: the folder of the files that came with it from Hugging Face; None for a run.
+      labels: the names of the classes that the run has learned.
     """
 
     mesh: ModelOnMesh
     vocabulary: Vocabulary
     run: Run | None = None
     original: epath.Path | None = None
+    labels: Sequence[str] = ()
 
     @property
     def module(self) -> Any:
@@ -330,7 +332,7 @@ def _framing(model: Asked, ask: Ask, options: Options) -> Framing:
 
 def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> HeadAnswers:
     kind: Kind = model.module.answer_form
-    names = model.file("config.json").get("id2label") or {}
+    imported = model.file("config.json").get("id2label") or {}
     if k is not None and kind != "classes":
         raise ValueError(f"k is the number of classes: this model answers with {kind}")
     body = dataclasses.replace(model, mesh=ModelOnMesh(model.module.body))
@@ -338,7 +340,7 @@ def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> 
         model=model.mesh,
         framing=framing,
         kind=kind,
-        labels=[names[i] for i in sorted(names, key=int)],
+        labels=model.labels or [imported[i] for i in sorted(imported, key=int)],
         k=k,
         alone=body.alone,
         batch_size=batch_size,

@@ -111,6 +111,17 @@ class AnswersTask(Protocol):
         """The head's logits for a body's batch, float32, or the spans that it has found."""
 
 
+class NamesClasses(AnswersTask, Protocol):
+    """Its answers are classes of whole texts.
+
+    Attributes:
+      num_labels: the number of classes.
+    """
+
+    @property
+    def num_labels(self) -> int: ...
+
+
 class ScoresTargets(Protocol):
     """It gives the likelihood of targets."""
 

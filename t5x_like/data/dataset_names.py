@@ -11,14 +11,14 @@ from typing import Any, Protocol, Self
 
 from t5x_like import objectives
 from t5x_like.core.buckets import staging, storage
-from t5x_like.core.protocols.data import PLAIN_TEXT, Objective
+from t5x_like.core.protocols.data import PLAIN_TEXT, Column, Objective, names
 from t5x_like.core.spelling import alike
 from t5x_like.data import task, user_modules
 from t5x_like.data.cache import location
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.records import task_records
 from t5x_like.data.corpora import registry, sentences
-from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.corpus import Corpus
 from t5x_like.data.corpora.user_corpus import TFDS, user_corpus
 from t5x_like.data.seqio import registered_tasks
 from t5x_like.data.task import Task
@@ -165,26 +165,40 @@ class DataNames:
         corpus_name, _, preset = name.partition(".")
         if corpus_name in registry.names():
             corpus = registry.get(corpus_name)
-            objective = self.find_objective(preset) if preset else self._objective_of(corpus)
+            if preset:
+                objective = self.find_objective(preset)
+                corpus = corpus.with_columns(objective.reads) or corpus
+            else:
+                corpus, objective = self._with_objective(corpus)
             language = sentences.language(self.sentences, None)
             found = task.of_corpus(corpus, objective, sentences=language)
             return (dataclasses.replace(found, name=name),)
         return None
 
     def _files(self, named: str | Sequence[str], name: str | None = None) -> Task:
-        corpus = self.read_corpus(named)
+        corpus, objective = self._with_objective(self.read_corpus(named))
         digest = hashlib.sha256(json.dumps(absolute_names(named)).encode()).hexdigest()[:8]
         language = sentences.language(self.sentences, name)
         label = f"{corpus.name}-{digest}"
-        objective = self._objective_of(corpus)
         return task.of_corpus(corpus, objective, label=label, sentences=language)
 
-    def _objective_of(self, corpus: Corpus) -> Objective:
-        """The objective for the columns of a corpus."""
+    def _with_objective(self, corpus: Corpus) -> tuple[Corpus, Objective]:
+        """A corpus with the columns that the objective reads, and the objective for its columns."""
+        where, chosen = f"corpus {corpus.name!r}", self.chosen_objective
+        if chosen is not None and chosen.reads != PLAIN_TEXT:
+            found = corpus.with_columns(chosen.reads)
+            if found is None and corpus.present:
+                needed = ", ".join(f"'{name}': '...'" for name in names(chosen.reads))
+                raise ValueError(
+                    f"{where} has the columns {', '.join(corpus.present)}, but "
+                    f"{type(chosen).__name__} reads {' and '.join(names(chosen.reads))}: say which "
+                    f"columns these are with CORPUS_FIELD={{{needed}}}"
+                )
+            corpus = found or corpus
         advice = f"MIXTURE_OR_TASK_NAME='{corpus.name}.span_corruption' or OBJECTIVE"
-        return self._reading(corpus.features, f"corpus {corpus.name!r}", advice)
+        return corpus, self._reading(corpus.columns, where, advice)
 
-    def _reading(self, columns: Sequence[str], where: str, advice: str) -> Objective:
+    def _reading(self, columns: Sequence[Column], where: str, advice: str) -> Objective:
         """`objective` if it reads these columns; else the supervised one that does."""
         chosen = self.chosen_objective
         if chosen is not None and {*chosen.reads} == {*columns}:
@@ -194,7 +208,7 @@ class DataNames:
                 return self.find_objective(name)
         if chosen is None:
             raise ValueError(
-                f"{where} is {task.columns(columns)}: name an objective, as in {advice}"
+                f"{where} is {task.in_words(columns)}: name an objective, as in {advice}"
             )
         task.check_columns(chosen, columns, where)
         return chosen
@@ -244,8 +258,7 @@ class DataNames:
 
     def objective_for(self, cache: Cache) -> Objective:
         """The objective for a cache that is named by its directory."""
-        columns = tuple(cache.manifest.features)
-        return self._reading(columns, f"the text of {cache.directory}", "OBJECTIVE")
+        return self._reading(cache.manifest.columns, f"the text of {cache.directory}", "OBJECTIVE")
 
     def _no_such_name(self, name: str) -> str:
         presets = objectives.presets()

@@ -74,6 +74,9 @@ def identity(tasks: Sequence[Task]) -> dict[str, Any]:
         found[f"data.{task.name}.text"] = manifest.content_hash
         found[f"data.{task.name}.segments"] = manifest.segmentation
         found[f"data.{task.name}.objective"] = repr(task.objective)
+        if task.label_names:
+            labels = {column: list(of) for column, of in task.label_names.items()}
+            found[f"data.{task.name}.labels"] = labels
         if is_planned(task.objective.geometry(task.lengths)):
             found[f"data.{task.name}.plan"] = plans.VERSION
         found[f"data.{task.name}.steps"] = list(task.steps)

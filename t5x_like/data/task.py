@@ -10,16 +10,18 @@ from typing import Any, Protocol
 from t5x_like.core.protocols.data import (
     PAIRS,
     PLAIN_TEXT,
+    Column,
     FeatureSpec,
     Objective,
     TokenIds,
     Vocabulary,
+    names,
 )
 from t5x_like.core.protocols.members import lacking
 from t5x_like.data.cache import location, writer
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.records.metric_names import MetricNames
-from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.corpus import Corpus
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.samples import packing
 from t5x_like.data.samples.samples import Samples, is_carried, make_samples
@@ -184,6 +186,11 @@ class Task:
         return self._cache.token_ids
 
     @property
+    def label_names(self) -> Mapping[str, Sequence[str]]:
+        """{column: the names of its classes}, in the order of their numbers."""
+        return self._cache.manifest.labels
+
+    @property
     def _cache(self) -> Cache:
         if self.cache is None:
             raise ValueError(f"task {self.name!r} is not opened: it has no cache yet")
@@ -254,7 +261,7 @@ def of_corpus(
     Raises:
       ValueError: the objective reads other columns.
     """
-    check_columns(objective, corpus.features, f"corpus {corpus.name!r}")
+    check_columns(objective, corpus.columns, f"corpus {corpus.name!r}")
     return Task(
         name=corpus.name,
         objective=objective,
@@ -262,7 +269,7 @@ def of_corpus(
         measures=objective.measures,
         text=corpus,
         label=label or corpus.name,
-        sentences=sentences if corpus.features == PLAIN_TEXT else None,
+        sentences=sentences if corpus.columns == PLAIN_TEXT else None,
     )
 
 
@@ -278,27 +285,29 @@ def of_cache(cache: Cache, objective: Objective) -> Task:
     )
 
 
-def check_columns(objective: Objective, features: Sequence[str], where: str) -> None:
+def check_columns(objective: Objective, columns: Sequence[Column], where: str) -> None:
     """Raises ValueError if an objective does not read the columns of the text in `where`."""
     if missing := lacking(objective, Objective):
         raise ValueError(
             f"{type(objective).__name__} has no {', '.join(missing)}: protocols.Objective says "
             "what these are"
         )
-    if {*objective.reads} != {*features}:
+    if {*objective.reads} != {*columns}:
         raise ValueError(
-            f"{where} is {columns(features)}, but {type(objective).__name__} reads "
-            f"{columns(objective.reads)}"
+            f"{where} is {in_words(columns)}, but {type(objective).__name__} reads "
+            f"{in_words(objective.reads)}"
         )
 
 
-def columns(names: Sequence[str]) -> str:
+def in_words(columns: Sequence[Column]) -> str:
     """The columns of a text in words."""
-    return "plain text" if tuple(names) == PLAIN_TEXT else f"rows with {' and '.join(names)}"
+    if tuple(columns) == PLAIN_TEXT:
+        return "plain text"
+    return f"rows with {' and '.join(names(columns))}"
 
 
 def appended_eos(steps: Sequence[str], ids: TokenIds) -> dict[str, int]:
     """The id that `steps` append to each feature; empty where they append nothing."""
     if ids.eos is None or not any(step.startswith("append_eos") for step in steps):
         return {}
-    return dict.fromkeys(PAIRS, ids.eos)
+    return dict.fromkeys(names(PAIRS), ids.eos)

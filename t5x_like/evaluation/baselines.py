@@ -139,13 +139,27 @@ def label_shares(rows: Sequence[NumpyBatch], found: Mapping[str, float]) -> dict
     if names:
         labels = [row[names[0]][row["encoder_attention_mask"].any(axis=1)] for row in rows]
         share = float(np.concatenate(labels).mean())
-        shares |= {"sentence_loss": _entropy(share), "sentence_accuracy": max(share, 1 - share)}
+        shares |= {
+            "sentence_loss": _entropy(share, 1 - share),
+            "sentence_accuracy": max(share, 1 - share),
+        }
     if "replaced_share" in found:
-        loss = _entropy(found["replaced_share"])
+        loss = _entropy(found["replaced_share"], 1 - found["replaced_share"])
         shares |= {"discriminator_text_loss": loss, "replaced_auc": 0.5}
     return shares
 
 
-def _entropy(share: float) -> float:
-    """The entropy of a label that is 1 with this probability, in nats."""
-    return -sum(p * math.log(p) for p in (share, 1 - share) if p > 0)
+def class_shares(rows: Sequence[NumpyBatch]) -> dict[str, float]:
+    """`loss` and `accuracy` of knowing only how common each class is.
+
+    Args:
+      rows: the evaluated rows, with int32 [B] `labels`.
+    """
+    labels = [row["labels"][row["encoder_attention_mask"].any(axis=1)] for row in rows]
+    shares = np.unique(np.concatenate(labels), return_counts=True)[1] / sum(map(len, labels))
+    return {"loss": _entropy(*shares.tolist()), "accuracy": float(shares.max())}
+
+
+def _entropy(*shares: float) -> float:
+    """The entropy of a label whose values have these probabilities, in nats."""
+    return -sum(p * math.log(p) for p in shares if p > 0)

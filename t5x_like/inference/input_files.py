@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.core.buckets import staging
+from t5x_like.core.protocols.data import Column
 from t5x_like.core.spelling import alike, nearest
 from t5x_like.data.corpora import compression, text_formats
-from t5x_like.data.corpora.registry import ReadReport
+from t5x_like.data.corpora.corpus import ReadReport
 
 _TEXT = "inputs"
 
@@ -67,7 +68,7 @@ def _file(path: Path) -> Iterator[dict[str, Any]]:
                 yield {_TEXT: line}
         return
     names = text_formats.columns(path)
-    layout = text_formats.Layout({name: name for name in names}, "line")
+    layout = text_formats.Layout({Column(name): name for name in names}, "line")
     yield from text_formats.documents(path, layout, report=ReadReport())
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
+from t5x_like.core.abilities import NamesClasses
 from t5x_like.layers.dropout import subkeys
 from t5x_like.layers.families.body import OnBody
 from t5x_like.layers.heads import label_heads
@@ -58,6 +59,12 @@ class FineTuned(OnBody, TermLoss):
         x_BLD = self.body.hidden(batch, keys[0]).last
         logits = self.head(x_BLD, tokens_BL, counts_BL, keys[1])
         return logits if alternatives is None else logits.reshape(-1, alternatives)
+
+    @property
+    def abilities(self) -> tuple[type, ...]:
+        """Those of a body and a head; to name classes where the head and the task do that."""
+        names_classes = self.has_task_head and self.answer_form == "classes"
+        return (*super().abilities, *([NamesClasses] if names_classes else []))
 
     @property
     def has_task_head(self) -> bool:

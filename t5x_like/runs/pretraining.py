@@ -158,6 +158,7 @@ def _parts(
     agree("the data", [f"{name} = {value!r}" for name, value in identity.items()])
     same_whole = functools.partial(same, identity, whole=True)
     same_whole(saved)
+    preflight.classes_fit(run.abstract_model, [*itertools.chain(*tasks)])
     for phase, mine in zip(phases, tasks, strict=True):
         preflight.evaluated(phase.run, mine)
     outside_paths.remember(run)
@@ -182,7 +183,10 @@ def _parts(
         "initial": _initial(run, programs[0], tasks[0][0].vocabulary, log),
         # Not earlier: a run that cannot resume the one in the directory must not change it.
         "before_training": lambda: run_directory.write(
-            model_dir, config=config, vocabulary=tasks[0][0].vocabulary
+            model_dir,
+            config=config,
+            vocabulary=tasks[0][0].vocabulary,
+            labels=tasks[0][0].label_names,
         ),
     }
 

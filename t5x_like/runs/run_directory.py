@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import json
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -16,6 +17,7 @@ from t5x_like.config import gin_config, gin_files
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols.data import Vocabulary
+from t5x_like.data.cache import typed_json
 from t5x_like.data.cache.lock import HeldError, sole_writer
 from t5x_like.data.user_modules import import_module
 from t5x_like.training.hosts import multihost
@@ -23,6 +25,7 @@ from t5x_like.vocabularies import loading
 
 _CONFIG = "config.gin"
 _VOCABULARY = "vocabulary"
+_LABELS = "labels.json"
 _LOCK = ".training"
 
 
@@ -42,11 +45,25 @@ def check_name(model_dir: str) -> None:
         )
 
 
-def write(model_dir: epath.Path, *, config: str, vocabulary: Vocabulary | None) -> None:
-    """Writes the configuration and the vocabulary to a local directory or a bucket.
+def write(
+    model_dir: epath.Path,
+    *,
+    config: str,
+    vocabulary: Vocabulary | None,
+    labels: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Writes what a run or a model is besides its parameters, to a local directory or a bucket.
 
     The configuration comes last: a directory without it does not count as a model.
+
+    Args:
+      model_dir: the directory.
+      config: the configuration as gin text.
+      vocabulary: the vocabulary; None if it is unknown.
+      labels: {column: the names of its classes}, in the order of the model's logits.
     """
+    if labels:
+        whole_files.write(model_dir / _LABELS, json.dumps(labels, indent=1).encode())
     if vocabulary is not None:
         with tempfile.TemporaryDirectory() as local:
             vocabulary.save(Path(local))
@@ -129,6 +146,19 @@ def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
             f"{model_dir / _VOCABULARY} is missing: the command that trains the run writes it again"
         )
     return loading.load(os.fspath(model_dir / _VOCABULARY))
+
+
+def read_labels(model_dir: epath.Path) -> tuple[str, ...]:
+    """The names of the classes that a run has learned, in the order of its logits; empty without.
+
+    Raises:
+      ValueError: the file is damaged.
+    """
+    path = model_dir / _LABELS
+    if not path.exists():
+        return ()
+    columns = typed_json.read(Mapping[str, tuple[str, ...]], whole_files.read_json(path), str(path))
+    return next(iter(columns.values()), ())
 
 
 def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:

@@ -32,7 +32,8 @@ _ORIGINAL = "hugging_face"
 class SavedModel:
     """An abstract model, its parameters as a plain dict of `LazyArray`, and its vocabulary.
 
-    `directory` is where it was read from, `original` the folder of the files that an import copied.
+    `directory` is where it was read from, `original` the folder of the files that an import copied,
+    `labels` are the names of the classes that a run has learned.
     """
 
     model: nnx.Module
@@ -41,6 +42,7 @@ class SavedModel:
     vocabulary: Vocabulary | None
     directory: str
     original: epath.Path | None
+    labels: tuple[str, ...] = ()
 
 
 def check_new(directory: str) -> None:
@@ -139,6 +141,7 @@ def read(directory: str, *, step: WantedStep = None, modules: Collection[str] = 
         run_directory.read_vocabulary(path) if has_vocabulary else None,
         directory,
         original if original.is_dir() else None,
+        run_directory.read_labels(path),
     )
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from t5x_like.core.protocols.data import PLAIN_TEXT, Column
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
-from t5x_like.data.corpora.registry import Corpus, ReadReport
+from t5x_like.data.corpora.corpus import Corpus, ReadReport
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece
 
@@ -34,9 +35,9 @@ class MemoryCorpus(Corpus):
         self._splits = {"train": train, "validation": validation}
 
     @property
-    def features(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[Column, ...]:
         first = next(iter(self._splits["train"]), "")
-        return ("targets",) if isinstance(first, str) else tuple(first)
+        return PLAIN_TEXT if isinstance(first, str) else tuple(map(Column, first))
 
     def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
         for document in self._splits[split]:

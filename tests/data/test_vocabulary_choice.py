@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_like.data.corpora.registry import ReadReport
+from t5x_like.data.corpora.corpus import ReadReport
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()

@@ -2,6 +2,7 @@ import pytest
 from t5x_like.tasks.text import text
 
 from t5x_like.data.corpora import registry
+from t5x_like.data.corpora.corpus import CorpusError
 
 
 @pytest.fixture(autouse=True)
@@ -19,5 +20,5 @@ def test_one_call_registers_files(tmp_path):
 
 def test_files_need_not_be_there_yet(tmp_path):
     text("later", tmp_path / "*.txt")
-    with pytest.raises(registry.CorpusError, match="no file matches"):
+    with pytest.raises(CorpusError, match="no file matches"):
         next(registry.get("later").documents("train"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -90,16 +90,54 @@ class FeatureSpec:
     Attributes:
       length: the most values; None where the feature is a single number (an array of no axes).
       dtype: "int32" or "float32".
+      item: the shape of a value: () for tokens, [50] for the characters of words.
     """
 
     length: int | None
     dtype: str = "int32"
+    item: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the padded feature."""
+        return () if self.length is None else (self.length, *self.item)
 
 
-PLAIN_TEXT = ("targets",)
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of a text, and how a cache keeps its values.
+
+    Attributes:
+      name: the name of the column, and of the feature that records have.
+      holds: "text", whose tokens are kept; "label", the name of a class (a text or a whole number),
+        whose place among all names is kept, int32 [1]; "numbers", an array, float32.
+      shape: the shape of numbers; None for an axis of any length, which only the first may have.
+    """
+
+    name: str
+    holds: Literal["text", "label", "numbers"] = "text"
+    shape: tuple[int | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        rest = self.shape[1:] if None in self.shape[:1] else self.shape
+        if self.holds != "numbers" and self.shape:
+            raise ValueError(f"column {self.name!r} holds a {self.holds}, which has no shape")
+        if not all(isinstance(size, int) and size > 0 for size in rest):
+            raise ValueError(
+                f"column {self.name!r} has the shape {self.shape}: sizes are whole numbers above "
+                "0; the first may be None"
+            )
+
+
+PLAIN_TEXT = (Column("targets"),)
 """The columns of plain text."""
-PAIRS = ("inputs", "targets")
+PAIRS = (Column("inputs"), Column("targets"))
 """Those of pairs of texts."""
+
+
+def names(columns: Iterable[Column]) -> tuple[str, ...]:
+    """The names of columns, in their order."""
+    return tuple(one.name for one in columns)
 
 
 class Objective(Protocol):
@@ -119,7 +157,7 @@ class Objective(Protocol):
     def kind(self) -> str: ...
 
     @property
-    def reads(self) -> tuple[str, ...]: ...
+    def reads(self) -> tuple[Column, ...]: ...
 
     @property
     def answers(self) -> str | None: ...

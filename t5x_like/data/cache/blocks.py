@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from t5x_like.data.cache.tokenization import Document
 from t5x_like.data.corpora import text_pieces
+from t5x_like.data.corpora.corpus import Document
 
 
 @dataclasses.dataclass
@@ -91,8 +92,14 @@ def parts(
 
 
 def size_of(document: Document) -> int:
-    """The bytes of a document in UTF-8."""
-    return sum(len(text) if text.isascii() else len(text.encode()) for text in document.values())
+    """The bytes of a document: of texts in UTF-8, of numbers as they are stored."""
+    return sum(map(_size, document.values()))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode())
+    return int(value.nbytes)
 
 
 def content_of(documents: Iterable[Document]) -> str:
@@ -101,8 +108,8 @@ def content_of(documents: Iterable[Document]) -> str:
     for document in documents:
         if text_pieces.continues(document):
             digest.update(b"more of it: ")
-        for feature, text in document.items():
-            data = text.encode()
-            digest.update(f"{feature} {len(data)} ".encode())
+        for column, value in document.items():
+            data = value.encode() if isinstance(value, str) else value.tobytes()
+            digest.update(f"{column} {len(data)} ".encode())
             digest.update(data)
     return digest.hexdigest()

@@ -22,7 +22,6 @@ from t5x_like.data.cache.format import (
     MANIFEST,
     CacheError,
     FileSum,
-    Joined,
     Manifest,
     counts_name,
     flags_name,
@@ -31,6 +30,7 @@ from t5x_like.data.cache.format import (
     read_manifest,
     remake,
 )
+from t5x_like.data.cache.record_codec import Joined
 from t5x_like.vocabularies import loading
 
 _OPEN_SHARDS = 256

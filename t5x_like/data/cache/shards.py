@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -21,15 +21,13 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from numpy.lib import format as npy
 
 from t5x_like.core import whole_files
-from t5x_like.core.protocols.data import Vocabulary
+from t5x_like.core.protocols.data import Column, Vocabulary
 from t5x_like.data.cache.format import (
     FLAGS,
-    FLOAT,
     MANIFEST,
     CacheError,
     FileSum,
     Manifest,
-    RecordCodec,
     Shard,
     SplitInfo,
     counts_name,
@@ -38,6 +36,7 @@ from t5x_like.data.cache.format import (
     offsets_name,
     shard_name,
 )
+from t5x_like.data.cache.record_codec import FLOAT, RecordCodec
 from t5x_like.data.cache.tokenization import Record
 
 SIDECARS = (".npz", ".json")
@@ -70,6 +69,7 @@ class ShardPlan:
     """The directory of the shards and the properties that all of them share.
 
     Attributes:
+      columns, labels: as in the manifest.
       recipe: the digest of everything that decides a shard's bytes except its text.
     """
 
@@ -77,6 +77,8 @@ class ShardPlan:
     features: Mapping[str, str]
     vocab_size: int
     recipe: str
+    columns: tuple[Column, ...]
+    labels: Mapping[str, Sequence[str]]
 
     def finished(self, split: str, number: int, *, content: str | None = None) -> bool:
         """Whether a complete shard of this recipe (and content, if known) exists."""
@@ -108,7 +110,7 @@ class ShardPlan:
         tokens = 0
         for record in records:
             some.append(record)
-            tokens += sum(map(len, record.features.values()))
+            tokens += sum(one.size for one in record.features.values())
             if tokens >= _PACKED_TOKENS:
                 yield self._pack(some, codec)
                 some, tokens = [], 0
@@ -119,13 +121,13 @@ class ShardPlan:
         columns = {name: [record.features[name] for record in records] for name in self.features}
         return Packed(
             data=[codec.encode(record.features, record.segments) for record in records],
-            lengths=np.array([list(map(len, arrays)) for arrays in columns.values()], np.int64).T,
+            lengths=np.array([[x.size for x in arrays] for arrays in columns.values()], np.int64).T,
             new_document=np.array([record.new_document for record in records], bool),
             counts=np.stack([self._counts(name, arrays) for name, arrays in columns.items()]),
         )
 
     def _counts(self, feature: str, arrays: list[np.ndarray]) -> np.ndarray:
-        if self.features[feature] == FLOAT:
+        if self.features[feature] == FLOAT or feature in self.labels:
             return np.zeros(self.vocab_size, np.int64)
         ids = np.concatenate(arrays)
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:

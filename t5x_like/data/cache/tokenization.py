@@ -24,15 +24,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t5x_like.core.protocols.data import GoesOn, Vocabulary
+from t5x_like.core.protocols.data import Column, GoesOn, Vocabulary, names
+from t5x_like.data.cache.format import CacheError
 from t5x_like.data.corpora import text_pieces
+from t5x_like.data.corpora.corpus import Document
 from t5x_like.data.corpora.sentences import LINES, of_line
 
 PIECE_TOKENS = 8192
 _BATCH_CHARACTERS = 1 << 19
 _LINE = re.compile(r".*\n+|.+")
-
-Document = Mapping[str, str]
 
 
 class Record(NamedTuple):
@@ -112,18 +112,42 @@ def plain_records(
                 )
 
 
-def text_to_text_records(
-    documents: Iterable[Document], vocabulary: Vocabulary, features: Sequence[str]
+def column_records(
+    documents: Iterable[Document],
+    vocabulary: Vocabulary,
+    columns: Sequence[Column],
+    labels: Mapping[str, Sequence[str]],
 ) -> Iterator[Record]:
-    """One record for each document, each feature encoded as a whole."""
+    """One record for each document: the tokens of whole texts, the numbers of labels, numbers.
+
+    `labels` has the names of each column's classes, in their order.
+
+    Raises:
+      CacheError: a label is not one of the names.
+    """
     none = np.zeros(0, np.int32)
+    places = {name: {one: place for place, one in enumerate(of)} for name, of in labels.items()}
     for batch in batches(documents):
-        columns = []
-        for feature in features:
-            tokens, bounds = _encode(vocabulary, [[document[feature]] for document in batch])
-            columns.append([tokens[i:j] for i, j in itertools.pairwise(bounds.tolist())])
-        for row in zip(*columns, strict=True):
-            yield Record(dict(zip(features, row, strict=True)), none, True)
+        found: list[list[np.ndarray]] = []
+        for column in columns:
+            values = [document[column.name] for document in batch]
+            if column.holds == "text":
+                tokens, bounds = _encode(vocabulary, ([text] for text in values))
+                found.append([tokens[i:j] for i, j in itertools.pairwise(bounds.tolist())])
+            elif column.holds == "label":
+                found.append([_place(one, column.name, places[column.name]) for one in values])
+            else:
+                found.append(values)
+        for row in zip(*found, strict=True):
+            yield Record(dict(zip(names(columns), row, strict=True)), none, True)
+
+
+def _place(label: str, column: str, places: Mapping[str, int]) -> np.ndarray:
+    if label not in places:
+        raise CacheError(
+            f"column {column!r} holds the label {label!r}, which is not one of {', '.join(places)}"
+        )
+    return np.array(places[label], np.int32)
 
 
 def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -132,7 +156,7 @@ def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     characters = 0
     for document in documents:
         batch.append(document)
-        characters += sum(map(len, document.values()))
+        characters += sum(len(one) for one in document.values() if isinstance(one, str))
         if characters >= _BATCH_CHARACTERS:
             yield batch
             batch, characters = [], 0

@@ -14,20 +14,13 @@ from t5x_like.core.buckets import staging
 from t5x_like.core.protocols.data import PLAIN_TEXT, Vocabulary
 from t5x_like.data.cache import blocks, tokenization
 from t5x_like.data.cache.blocks import Place
-from t5x_like.data.cache.format import (
-    FORMAT_VERSION,
-    MANIFEST,
-    CacheError,
-    Manifest,
-    token_dtype,
-)
+from t5x_like.data.cache.format import FORMAT_VERSION, MANIFEST, CacheError, Manifest, token_dtype
 from t5x_like.data.cache.lock import sole_writer
 from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.record_codec import FLOAT
 from t5x_like.data.cache.shards import Packed, ShardPlan, finalise
-from t5x_like.data.cache.tokenization import Document
 from t5x_like.data.cache.workers import default_workers, mapping
-from t5x_like.data.corpora import registry
-from t5x_like.data.corpora.registry import Corpus, ReadReport
+from t5x_like.data.corpora.corpus import Corpus, Document, NothingHeldOutError, ReadReport
 from t5x_like.data.corpora.sentences import DEFAULT, rule
 
 BLOCK_BYTES = 8 << 20
@@ -53,11 +46,13 @@ class Tokenise:
     sentences: str
 
     def __call__(self, documents: list[Document]) -> list[Packed]:
-        features = tuple(self.plan.features)
-        if features == PLAIN_TEXT:
+        plan = self.plan
+        if plan.columns == PLAIN_TEXT:
             records = tokenization.plain_records(documents, self.vocabulary, self.sentences)
         else:
-            records = tokenization.text_to_text_records(documents, self.vocabulary, features)
+            records = tokenization.column_records(
+                documents, self.vocabulary, plan.columns, plan.labels
+            )
         return list(self.plan.packed(records))
 
 
@@ -97,6 +92,7 @@ def write_cache(
     with sole_writer(directory):
         if complete := keep_or_clear(directory, manifest, overwrite=overwrite):
             return complete
+        manifest = dataclasses.replace(manifest, labels=corpus.label_names)
         plan = shard_plan(directory, manifest)
         tokenise = Tokenise(plan, vocabulary, sentences)
         shards: dict[str, int] = {}
@@ -114,15 +110,17 @@ def write_cache(
 
 
 def initial_manifest(corpus: Corpus, vocabulary: Vocabulary, sentences: str) -> Manifest:
-    """The manifest of a cache before its shards are known."""
-    plain = corpus.features == PLAIN_TEXT
+    """The manifest of a cache before its shards and the names of labels are known."""
+    plain = corpus.columns == PLAIN_TEXT
+    kept = {"text": token_dtype(vocabulary.vocab_size), "label": "int32", "numbers": FLOAT}
     return Manifest(
         corpus=corpus.name,
         corpus_fingerprint=corpus.fingerprint(),
         vocabulary=vocabulary.to_json(),
         vocabulary_fingerprint=vocabulary.fingerprint,
         token_ids=vocabulary.token_ids,
-        features=dict.fromkeys(corpus.features, token_dtype(vocabulary.vocab_size)),
+        features={one.name: kept[one.holds] for one in corpus.columns},
+        shapes={one.name: one.shape for one in corpus.columns if one.holds != "text"},
         segmentation=rule(sentences) if plain else None,
         piece_tokens=tokenization.PIECE_TOKENS if plain else None,
     )
@@ -171,7 +169,7 @@ class _Blocks:
     def _documents(self) -> Iterator[tuple[str, Document]]:
         try:
             yield from self._corpus.sorted_documents(tuple(self._places), report=self.report)
-        except registry.NothingHeldOutError as error:
+        except NothingHeldOutError as error:
             print(continuing(error), file=sys.stderr)
 
 
@@ -180,7 +178,7 @@ def title(corpus: Corpus, splits: Sequence[str]) -> str:
     return f"{corpus.name} ({', '.join(splits)})"
 
 
-def continuing(error: registry.NothingHeldOutError) -> str:
+def continuing(error: NothingHeldOutError) -> str:
     """The message that a cache is made without held-out documents."""
     return f"{error}; continuing without"
 
@@ -196,7 +194,7 @@ def warn_of_unread(corpus: Corpus) -> None:
     if unread := ", ".join(corpus.unread):
         print(
             f"{corpus.name}: these columns are not read: {unread}. What a model reads is `text` or "
-            "the column that CORPUS_FIELD or --field names, or else `inputs` and `targets`",
+            "the column that CORPUS_FIELD or --field names, or else what its objective asks for",
             file=sys.stderr,
         )
 
@@ -294,5 +292,13 @@ def shard_plan(directory: Path, manifest: Manifest, *, source: str = "") -> Shar
         manifest.materialized,
         source,
     ]
-    recipe = hashlib.sha256(repr(decisive).encode()).hexdigest()
-    return ShardPlan(str(directory), manifest.features, manifest.token_ids.vocab_size, recipe)
+    if manifest.shapes:
+        decisive += [sorted(manifest.shapes.items()), sorted(manifest.labels.items())]
+    return ShardPlan(
+        directory=str(directory),
+        features=manifest.features,
+        vocab_size=manifest.token_ids.vocab_size,
+        recipe=hashlib.sha256(repr(decisive).encode()).hexdigest(),
+        columns=manifest.columns,
+        labels=manifest.labels,
+    )

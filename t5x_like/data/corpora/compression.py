@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.core.buckets.storage import RemoteFile
-from t5x_like.data.corpora.registry import CorpusError, ReadReport
+from t5x_like.data.corpora.corpus import CorpusError, ReadReport
 
 if TYPE_CHECKING:
     import zstandard

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_like.data.corpora import text_pieces
-from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.corpus import Corpus
 from t5x_like.data.order import integer_weights
 from t5x_like.vocabularies.learning import sampling
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from t5x_like.core.buckets import storage
 from t5x_like.core.buckets.storage import RemoteFile
 from t5x_like.data.corpora import registry
-from t5x_like.data.corpora.registry import CorpusError
+from t5x_like.data.corpora.corpus import CorpusError
 
 _CHUNK = 1 << 16
 _CHUNKS = 16

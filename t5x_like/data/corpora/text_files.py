@@ -6,20 +6,21 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from t5x_like.core.protocols.data import PAIRS, PLAIN_TEXT
-from t5x_like.data.corpora import matching_files, registry, text_formats
+from t5x_like.core.protocols.data import Column
+from t5x_like.data.corpora import matching_files, text_formats
+from t5x_like.data.corpora.corpus import CorpusError, Document, ReadReport
 from t5x_like.data.corpora.matching_files import File, identity
-from t5x_like.data.corpora.registry import CorpusError, ReadReport
+from t5x_like.data.corpora.named_fields import NamedFields
 
 _DOCUMENTS = 3
 """A number in fingerprints. Raise it when the same files would give other documents or splits: then
 no cache of the old ones is read."""
 
 
-class TextFiles(registry.Corpus):
+class TextFiles(NamedFields):
     """The documents of all files that match, in the order of the patterns and then of the paths.
 
     The extension decides the format; `.gz` and `.zst` are decompressed. Plain text is divided by
@@ -29,9 +30,7 @@ class TextFiles(registry.Corpus):
       files: a path or glob pattern, or several, on a disk or in a bucket (`gs://`, `s3://`);
         `**` crosses directories.
       name: the name of the corpus; None to derive it from the files.
-      features: `("targets",)` for text, `("inputs", "targets")` for text-to-text; None for
-        text-to-text if the first file has both fields and `field` is None, otherwise for text.
-      field: the field of a row that holds the text; None for `text`.
+      columns, field: as for `NamedFields`; the first file decides.
       separator: the separator of documents in plain text: `line`, `blank_line` or `file`.
       validation: the fraction of documents to hold out, chosen by their content.
       validation_files: patterns of files to hold out instead; they are never trained on.
@@ -45,28 +44,19 @@ class TextFiles(registry.Corpus):
         files: str | Path | Sequence[str | Path],
         *,
         name: str | None = None,
-        features: Sequence[str] | None = None,
-        field: str | None = None,
+        columns: Sequence[Column] | None = None,
+        field: str | Mapping[str, str] | None = None,
         separator: str = "blank_line",
         validation: float = 0.01,
         validation_files: str | Path | Sequence[str | Path] | None = None,
     ) -> None:
-        allowed = (None, PLAIN_TEXT, PAIRS)
-        features = None if features is None else tuple(features)
-        if features not in allowed:
-            raise ValueError(f"features are {features}, not one of {allowed[1]} and {allowed[2]}")
-        if field is not None and features == PAIRS:
-            raise ValueError(
-                f"field={field!r} has no meaning for features {features}: leave it out"
-            )
+        super().__init__(columns, field)
         if separator not in text_formats.SEPARATORS:
             raise ValueError(f"separator {separator!r} is not one of {text_formats.SEPARATORS}")
         if not 0 <= validation < 1:
             raise ValueError(f"validation is a fraction from 0 to below 1, not {validation}")
         self._patterns = _patterns(files)
         self._validation_patterns = _patterns(validation_files or [])
-        self._features = features
-        self._field = field
         self._separator = separator
         self.name = name or _name_from(self._patterns)
         self._validation = float(validation)
@@ -78,15 +68,6 @@ class TextFiles(registry.Corpus):
     def held_out(self) -> float | None:
         return None if self._validation_patterns else self._validation
 
-    @functools.cached_property
-    def features(self) -> tuple[str, ...]:
-        if self._features:
-            return self._features
-        text_to_text = self._field is None and set(PAIRS) <= set(
-            text_formats.columns(self.files("train")[0])
-        )
-        return PAIRS if text_to_text else PLAIN_TEXT
-
     @property
     def options_read(self) -> set[str]:
         """The options among `field`, `separator` and `validation` that apply to these formats."""
@@ -95,23 +76,16 @@ class TextFiles(registry.Corpus):
         read |= {"field"} if False in plain else set()
         return read | ({"validation"} if self.held_out is not None else set())
 
-    @property
-    def unread(self) -> tuple[str, ...]:
-        present = text_formats.columns(self.files("train")[0])
-        return tuple(name for name in present if name not in self._fields.values())
+    @functools.cached_property
+    def present(self) -> tuple[str, ...]:
+        return text_formats.columns(self.files("train")[0])
 
     @property
     def layout(self) -> text_formats.Layout:
         """The place of documents in each file."""
-        return text_formats.Layout(self._fields, self._separator)
+        return text_formats.Layout(self.fields, self._separator)
 
-    @property
-    def _fields(self) -> dict[str, str]:
-        if self.features == PAIRS:
-            return {feature: feature for feature in self.features}
-        return {"targets": self._field or "text"}
-
-    def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
+    def read(self, split: str, report: ReadReport) -> Iterator[Document]:
         paths, layout = self.files(split), self.layout
         report.bytes_total = sum(map(matching_files.size, paths))
         done = 0
@@ -133,7 +107,7 @@ class TextFiles(registry.Corpus):
                 [split, "".join(file.suffixes[-2:]), matching_files.size(file), digest]
                 for file, digest in zip(files, matching_files.sample_digests(files), strict=True)
             ]
-        options = [self._fields, self._separator, self.held_out, _DOCUMENTS]
+        options = [*self._reading(), self._separator, self.held_out, _DOCUMENTS]
         return hashlib.sha256(json.dumps([options, content]).encode()).hexdigest()
 
     def description(self) -> str:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from t5x_like.core.buckets.storage import RemoteFile
+from t5x_like.core.protocols.data import PLAIN_TEXT, Column, names
 from t5x_like.core.spelling import alike, nearest
 from t5x_like.data import extras
-from t5x_like.data.corpora import compression, text_pieces
-from t5x_like.data.corpora.registry import CorpusError, ReadReport
+from t5x_like.data.corpora import cells, compression, text_pieces
+from t5x_like.data.corpora.corpus import CorpusError, ReadReport
 
 SEPARATORS = ("line", "blank_line", "file")
 
@@ -23,15 +24,20 @@ MAX_LINE = 1 << 26
 
 _UNREADABLE = (".bz2", ".xz", ".zip", ".tar", ".7z", ".pdf", ".docx", ".arrow", ".pkl", ".npy")
 
-Documents = Iterator[dict[str, str]]
+Documents = Iterator[dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The place of documents in a file: the separator of plain text, {feature: field} of rows."""
+    """The place of documents in a file: the separator of plain text, {column: field} of rows."""
 
-    fields: Mapping[str, str]
+    fields: Mapping[Column, str]
     separator: str
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The names of the columns that hold text."""
+        return names(one for one in self.fields if one.holds == "text")
 
 
 def documents(path: Path | RemoteFile, layout: Layout, *, report: ReadReport) -> Documents:
@@ -89,10 +95,10 @@ def _format(path: Path | RemoteFile) -> str:
 
 
 def _plain(stream: io.BufferedReader, path: Path | RemoteFile, layout: Layout) -> Documents:
-    if "targets" not in layout.fields or len(layout.fields) != 1:
+    if tuple(layout.fields) != PLAIN_TEXT:
         raise CorpusError(
-            f"{path} is plain text, which has no {' and '.join(layout.fields)}: give a .tsv, .csv, "
-            ".jsonl or .parquet file with fields of these names"
+            f"{path} is plain text, which has no {' and '.join(names(layout.fields))}: give a "
+            ".tsv, .csv, .jsonl or .parquet file with fields of these names"
         )
     # Undecodable bytes are found later, document by document.
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="\n")
@@ -119,7 +125,7 @@ def _divide(parts: Iterator[str], separator: str) -> Iterator[tuple[bool, str]]:
 
 def _json_lines(stream: io.BufferedReader, path: Path | RemoteFile, layout: Layout) -> Documents:
     for place, row in _objects(stream, path):
-        yield _texts(row, layout, place=place)
+        yield _document(row, layout, place=place)
 
 
 def _objects(
@@ -156,7 +162,7 @@ def _delimited(stream: io.BufferedReader, path: Path | RemoteFile, layout: Layou
                 f"{place} has {len(row)} columns, its header {len(header)} "
                 f"({', '.join(header[:6])})"
             )
-        yield _texts(dict(zip(header, row, strict=True)), layout, place=place)
+        yield _document(dict(zip(header, row, strict=True)), layout, place=place)
 
 
 def _rows(stream: io.BufferedReader, path: Path | RemoteFile) -> Iterator[tuple[int, list[str]]]:
@@ -215,26 +221,33 @@ def _parquet(path: Path | RemoteFile, layout: Layout) -> Documents:
     arrow = extras.require("pyarrow", "data")
     schema = file.schema_arrow
     _check_fields(schema.names, layout.fields.values(), place=str(path))
-    for field in layout.fields.values():
+    for column, field in layout.fields.items():
         if schema.names.count(field) > 1:
             raise CorpusError(f"{path} has several columns {field!r}")
-        if not _holds_text(arrow, kind := schema.field(field).type):
+        if column.holds == "text" and not _holds_text(arrow, kind := schema.field(field).type):
             raise CorpusError(f"{path}: column {field!r} holds {kind}, not text")
     batches = file.iter_batches(batch_size=64, columns=list(layout.fields.values()))
+    number = 0
     while True:
         try:
-            # The texts are read as bytes, because pyarrow stops at the first invalid string.
             if (batch := next(batches, None)) is None:
                 return
-            values = {
-                feature: batch.column(field).cast(arrow.large_binary()).to_pylist()
-                for feature, field in layout.fields.items()
-            }
+            cells_of = [_cells(arrow, batch.column(field)) for field in layout.fields.values()]
         except (arrow.ArrowException, OSError) as error:
             raise CorpusError(f"{path} cannot be read: {error}") from error
-        for row in zip(*values.values(), strict=True):
-            texts = ((text or b"").decode(errors="surrogateescape") for text in row)
-            yield dict(zip(values, texts, strict=True))
+        for row in zip(*cells_of, strict=True):
+            number += 1
+            found = dict(zip(layout.fields.values(), row, strict=True))
+            yield _document(found, layout, place=f"{path}: row {number}")
+
+
+def _cells(arrow: Any, column: Any) -> list[Any]:
+    """The cells of a column; texts are read as bytes, as pyarrow stops at the first invalid one."""
+    if not _holds_text(arrow, column.type):
+        found: list[Any] = column.to_pylist()
+        return found
+    texts = column.cast(arrow.large_binary()).to_pylist()
+    return [text and text.decode(errors="surrogateescape") for text in texts]
 
 
 def _holds_text(arrow: Any, kind: Any) -> bool:
@@ -253,16 +266,13 @@ def _open_parquet(path: Path | RemoteFile) -> Any:
         raise CorpusError(f"{path} is not a whole Parquet file: {error}") from error
 
 
-def _texts(row: Mapping[str, Any], layout: Layout, *, place: str) -> dict[str, str]:
-    """The texts of a row by feature. A null becomes an empty text."""
+def _document(row: Mapping[str, Any], layout: Layout, *, place: str) -> dict[str, Any]:
+    """The values of a row by column."""
     _check_fields(row, layout.fields.values(), place=place)
-    texts = {}
-    for feature, field in layout.fields.items():
-        value = row[field]
-        if value is not None and not isinstance(value, str):
-            raise CorpusError(f"{place}: field {field!r} is a {type(value).__name__}, not a string")
-        texts[feature] = value or ""
-    return texts
+    return {
+        column.name: cells.value(column, row[field], where=f"{place}: field {field!r}")
+        for column, field in layout.fields.items()
+    }
 
 
 def _check_fields(present: Collection[str], wanted: Collection[str], *, place: str) -> None:

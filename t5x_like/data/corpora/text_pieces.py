@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 MAX_LINE = 1 << 16
 MAX_PIECE = 1 << 20
@@ -37,7 +38,7 @@ def _piece(text: str, first: bool) -> Piece:
     return Piece(text, first=first)
 
 
-def continues(document: Mapping[str, str]) -> bool:
+def continues(document: Mapping[str, Any]) -> bool:
     """Whether `document` is a piece that continues the previous document."""
     return isinstance(document, Piece) and not document.first
 
@@ -96,9 +97,9 @@ def _ending(text: str, cut: bool, strip: bool) -> Iterator[dict[str, str]]:
         yield Piece(text, first=False)
 
 
-def join(documents: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
+def join(documents: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Whole documents, for callers that can hold a document of any length."""
-    held: list[dict[str, str]] = []
+    held: list[Mapping[str, Any]] = []
     for document in documents:
         if held and not continues(document):
             yield _whole(held)
@@ -108,13 +109,13 @@ def join(documents: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
         yield _whole(held)
 
 
-def _whole(held: list[dict[str, str]]) -> dict[str, str]:
+def _whole(held: list[Mapping[str, Any]]) -> dict[str, Any]:
     if len(held) == 1:
         return dict(held[0])
     return {"targets": "".join(piece["targets"] for piece in held)}
 
 
-def cut_if_long(document: dict[str, str]) -> Iterator[dict[str, str]]:
+def cut_if_long(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """A document unchanged, or its pieces if it is plain text and longer than a piece."""
     text = document.get("targets", "")
     if len(document) > 1 or len(text) <= MAX_PIECE or isinstance(document, Piece):

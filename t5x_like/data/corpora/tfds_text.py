@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from t5x_like.core.protocols.data import PAIRS, PLAIN_TEXT
+from t5x_like.core.protocols.data import Column
 from t5x_like.core.spelling import nearest
 from t5x_like.data import extras
-from t5x_like.data.corpora import registry
-from t5x_like.data.corpora.registry import CorpusError
+from t5x_like.data.corpora import cells, registry
+from t5x_like.data.corpora.corpus import CorpusError, Document, ReadReport
+from t5x_like.data.corpora.named_fields import NamedFields
 
 
-class TfdsText(registry.Corpus):
+class TfdsText(NamedFields):
     """The texts of a TFDS data set in the order of its files, prepared (downloaded) on first use.
 
     If the data set has a `validation` split, it is used; otherwise a part of `train` is held out.
@@ -24,8 +25,7 @@ class TfdsText(registry.Corpus):
     Args:
       tfds_name: the name in TFDS, such as `wiki40b/en` or `ag_news_subset:1.0.0`.
       name: the name of the corpus; None to derive it from `tfds_name`.
-      field: the feature that holds the text; None for `text`, or for text-to-text where the data
-        set has both `inputs` and `targets`.
+      columns, field: as for `NamedFields`; the fields are the data set's features.
       validation: the fraction of documents to hold out where there is no validation split.
       data_dir: the data directory of TFDS; None for its default.
     """
@@ -35,13 +35,14 @@ class TfdsText(registry.Corpus):
         tfds_name: str,
         *,
         name: str | None = None,
-        field: str | None = None,
+        columns: Sequence[Column] | None = None,
+        field: str | Mapping[str, str] | None = None,
         validation: float = 0.01,
         data_dir: str | None = None,
     ) -> None:
+        super().__init__(columns, field)
         self.name = name or "".join(c if c.isalnum() else "_" for c in tfds_name)
         self._tfds_name = tfds_name
-        self._field = field
         self._validation = float(validation)
         self._data_dir = data_dir
 
@@ -49,28 +50,13 @@ class TfdsText(registry.Corpus):
     def held_out(self) -> float | None:
         return None if "validation" in self._builder.info.splits else self._validation
 
-    @functools.cached_property
-    def features(self) -> tuple[str, ...]:
-        text_to_text = self._field is None and set(PAIRS) <= set(self._present)
-        return PAIRS if text_to_text else PLAIN_TEXT
-
-    @property
-    def _fields(self) -> dict[str, str]:
-        if self.features == PAIRS:
-            return {feature: feature for feature in self.features}
-        return {"targets": self._field or "text"}
-
     @property
     def options_read(self) -> set[str]:
         """The options that apply. No separator does, because each example is a document."""
         return {"field", "validation"}
 
     @property
-    def unread(self) -> tuple[str, ...]:
-        return tuple(name for name in self._present if name not in self._fields.values())
-
-    @property
-    def _present(self) -> list[str]:
+    def present(self) -> list[str]:
         """The names of the data set's features, without nested ones."""
         return list(self._builder.info.features)
 
@@ -89,7 +75,7 @@ class TfdsText(registry.Corpus):
             builder.download_and_prepare()
         return builder
 
-    def read(self, split: str, report: registry.ReadReport) -> Iterator[dict[str, str]]:
+    def read(self, split: str, report: ReadReport) -> Iterator[Document]:
         del report
         tfds = extras.require("tensorflow_datasets", "data", purpose="a TFDS data set")
         self._check_fields()
@@ -98,26 +84,48 @@ class TfdsText(registry.Corpus):
             shuffle_files=False,
             read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
         )
-        for example in tfds.as_numpy(examples):
+        for number, example in enumerate(tfds.as_numpy(examples)):
             yield {
-                feature: example[field].decode(errors="surrogateescape")
-                for feature, field in self._fields.items()
+                column.name: self._value(column, field, example[field], number)
+                for column, field in self.fields.items()
             }
 
+    def _value(self, column: Column, field: str, found: Any, number: int) -> Any:
+        if isinstance(found, bytes):
+            found = found.decode(errors="surrogateescape")
+        elif column.holds == "label" and (classes := self._classes(field)):
+            found = classes[int(found)] if found >= 0 else None  # TFDS writes -1 without a label
+        elif isinstance(found, np.generic):
+            found = found.item()
+        where = f"{self._tfds_name}, example {number}: feature {field!r}"
+        return cells.value(column, found, where=where)
+
+    def _classes(self, field: str) -> tuple[str, ...]:
+        """The names of the classes of a `ClassLabel`; empty for other features."""
+        return tuple(getattr(self._builder.info.features[field], "names", None) or ())
+
+    @property
+    def label_names(self) -> dict[str, tuple[str, ...]]:
+        """Those that the data set declares, or else those that its splits have."""
+        labels = {c.name: field for c, field in self.fields.items() if c.holds == "label"}
+        declared = {name: self._classes(field) for name, field in labels.items()}
+        return declared if all(declared.values()) else super().label_names
+
     def _check_fields(self) -> None:
-        for field in self._fields.values():
-            if field not in self._present:
-                advice = nearest(field, self._present, of="features")
+        for column, field in self.fields.items():
+            if field not in self.present:
+                advice = nearest(field, self.present, of="features")
                 raise CorpusError(f"{self._tfds_name} has no feature {field!r}{advice}")
             feature = self._builder.info.features[field]
-            if feature.shape != () or feature.np_dtype != np.object_:
+            text = feature.shape == () and feature.np_dtype == np.object_
+            if column.holds == "text" and not text:
                 raise CorpusError(f"feature {field!r} of {self._tfds_name} is not text: {feature}")
 
     def fingerprint(self) -> str:
         """A digest of the data set's name, version and sizes, and the reading options."""
         info = self._builder.info
         sizes = {name: (s.num_examples, s.num_bytes) for name, s in info.splits.items()}
-        read = (info.full_name, sorted(sizes.items()), self._fields, self.held_out)
+        read = (info.full_name, sorted(sizes.items()), *self._reading(), self.held_out)
         return hashlib.sha256(repr(read).encode()).hexdigest()
 
     def description(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.corpus import Corpus
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.tfds_text import TfdsText
 
@@ -14,7 +14,7 @@ TFDS = "tfds:"
 def user_corpus(
     named: str | Sequence[str],
     *,
-    field: str | None = None,
+    field: str | Mapping[str, str] | None = None,
     separator: str = "blank_line",
     validation: float = 0.01,
 ) -> Corpus:
@@ -23,7 +23,7 @@ def user_corpus(
     Args:
       named: the files or the data set.
       field: the field of a row that holds the text; None for `text`, or for `inputs` and `targets`
-        where a row has both.
+        where a row has both. {column: field} where columns have other names.
       separator: the separator of documents in plain text: `line`, `blank_line` or `file`.
       validation: the fraction of documents to hold out.
 

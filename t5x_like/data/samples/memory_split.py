@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from t5x_like.data.cache.format import Joined
+from t5x_like.data.cache.record_codec import Joined
 
 Document = tuple[np.ndarray, np.ndarray]
 

@@ -233,7 +233,7 @@ def packed_records(
     appended = sum(step.startswith("append_eos") for step in late_steps)
     extra = {name: appended if name in eos else 0 for name in lengths}
     needs = _RecordNeeds(split, extra)
-    return PackedSamples(RecordSamples(split), split, needs=needs, capacity=lengths)
+    return PackedSamples(RecordSamples(split, {}), split, needs=needs, capacity=lengths)
 
 
 def packed_documents(

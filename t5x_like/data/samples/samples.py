@@ -69,16 +69,18 @@ class ConcatenatedSamples:
 
 
 class RecordSamples:
-    """Samples that are the cached records."""
+    """Samples that are the cached records; features in `room` have no more tokens than it says."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split, room: Mapping[str, int]) -> None:
         self.split = split
+        self.room = room
 
     def __len__(self) -> int:
         return len(self.split)
 
     def __getitem__(self, i: int) -> tuple[Sample]:
-        return (self.split.record(i),)
+        record = self.split.record(i)
+        return (record | {name: record[name][:most] for name, most in self.room.items()},)
 
 
 class DuplicatedSamples:
@@ -124,7 +126,7 @@ def make_samples(
     """
     match shape:
         case geometry.PerRecord():
-            return RecordSamples(split)
+            return RecordSamples(split, shape.room)
         case geometry.Duplicated():
             base = make_samples(shape.geometry, split, separator=separator, rows=rows, ids=ids)
             return DuplicatedSamples(base, shape.times)

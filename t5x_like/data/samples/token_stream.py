@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from t5x_like.core.protocols.data import TokenIds
-from t5x_like.data.cache.format import Joined
+from t5x_like.data.cache.record_codec import Joined
 from t5x_like.data.samples import plans
 
 FEATURE = "targets"

@@ -16,10 +16,11 @@ from t5x_like.core.protocols.data import (
     Objective,
     TokenIds,
     Vocabulary,
+    names,
 )
 from t5x_like.data.cache import tokenization
 from t5x_like.data.corpora import text_pieces
-from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora.corpus import Corpus
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.extras import require
 from t5x_like.data.seqio.objective_step import Features, ObjectiveStep
@@ -64,11 +65,11 @@ def register(
       ValueError: the name is taken or cannot be derived, the preset does not exist, the vocabulary
         lacks ids that the objective needs, plain text has no objective, or text-to-text has one.
     """
-    plain = corpus.features == PLAIN_TEXT
+    plain = corpus.columns == PLAIN_TEXT
     if plain != (objective is not None):
         known = ", ".join(sorted(objectives.of_plain_text()))
         raise ValueError(
-            f"corpus {corpus.name!r} has {' and '.join(corpus.features)}: "
+            f"corpus {corpus.name!r} has {' and '.join(names(corpus.columns))}: "
             + (f"name an objective ({known})" if plain else "it takes no objective")
         )
     name = name or _task_name(corpus, objective)
@@ -80,7 +81,7 @@ def register(
     )
     steps = [tokenize, seqio.CacheDatasetPlaceholder()]
     after: Sequence[str] = ("append_eos_after_trim",)
-    specs: Features = dict.fromkeys(PAIRS, FeatureSpec(512))
+    specs: Features = dict.fromkeys(names(PAIRS), FeatureSpec(512))
     if made is not None:
         ids = token_ids or vocabulary.token_ids
         steps.append(ObjectiveStep(made, ids=ids, task=name, seed=seed, rows=rows))
@@ -119,7 +120,7 @@ def _output_features(
     found = {}
     for name, spec in specs.items():
         rank, dtype = int(spec.length is not None), tf.as_dtype(spec.dtype)
-        if name in PAIRS or name == "masked_targets":
+        if name in names(PAIRS) or name == "masked_targets":
             eos = add_eos and vocabulary.token_ids.eos is not None
             found[name] = seqio.Feature(SeqioVocabulary(vocabulary), add_eos=eos, rank=rank)
         elif dtype.is_floating:
@@ -147,7 +148,7 @@ def _documents(
     split: str, shuffle_files: bool, seed: int | None = None, *, corpus: Corpus
 ) -> tf.data.Dataset:
     del shuffle_files, seed  # the order of a corpus is fixed; SeqIO shuffles examples
-    spec = {feature: tf.TensorSpec([], tf.string) for feature in corpus.features}
+    spec = {feature: tf.TensorSpec([], tf.string) for feature in corpus.text_columns}
     return tf.data.Dataset.from_generator(
         lambda: text_pieces.join(corpus.documents(split)), output_signature=spec
     )

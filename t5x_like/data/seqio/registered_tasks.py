@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.core.protocols.data import PAIRS, Vocabulary
+from t5x_like.core.protocols.data import PAIRS, Vocabulary, names
 from t5x_like.data.order import integer_weights
 from t5x_like.data.task import Task
 
@@ -80,13 +80,13 @@ class SeqioText:
         from t5x_like.data.seqio.task_cache import ids_fingerprint
         from t5x_like.data.seqio.vocabularies import from_seqio
 
-        features = self.task.output_features
+        features, texts = self.task.output_features, names(PAIRS)
         # Positions, labels and the ids of a tokenised text are numbers that pass through.
         tokens = {
             name: ids_fingerprint(feature.vocabulary)
             for name, feature in features.items()
             if not isinstance(feature, seqio.ContinuousFeature)
-            and (name in PAIRS or not isinstance(feature.vocabulary, seqio.PassThroughVocabulary))
+            and (name in texts or not isinstance(feature.vocabulary, seqio.PassThroughVocabulary))
         }
         if len(set(tokens.values())) > 1:
             raise ValueError(

@@ -21,8 +21,9 @@ import numpy as np
 
 from t5x_like.core import progress as bars
 from t5x_like.core.protocols.data import Vocabulary
-from t5x_like.data.cache.format import FLOAT, CacheError, Manifest, token_dtype
+from t5x_like.data.cache.format import CacheError, Manifest, token_dtype
 from t5x_like.data.cache.lock import sole_writer
+from t5x_like.data.cache.record_codec import FLOAT
 from t5x_like.data.cache.shards import ShardPlan, finalise
 from t5x_like.data.cache.tokenization import Record
 from t5x_like.data.cache.workers import default_workers, spread

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -133,6 +133,7 @@ def write(
     *,
     ids: TokenIds | None = None,
     original: Mapping[str, Any] | None = None,
+    labels: Sequence[str] = (),
     overwrite: bool = False,
     shard_bytes: int = safetensors_files.SHARD_BYTES,
 ) -> str:
@@ -148,6 +149,7 @@ def write(
       params: its parameters as a plain dict.
       ids: those of the vocabulary it was trained with, which config.json then names.
       original: the contents of the config.json that the model was imported with.
+      labels: the names of the model's classes, in place of those of `original`.
       overwrite: whether existing weights may be replaced.
       shard_bytes: the most bytes in a file of weights.
 
@@ -159,7 +161,7 @@ def write(
       ValueError: the model has no counterpart at Hugging Face.
     """
     family = families.of_model(model)
-    config = _config(family, model, ids=ids, original=original or {})
+    config = _config(family, model, ids=ids, original=original or {}, labels=labels)
     tensors = mapping.tensors(params, model, family.names(model))
     shown = progress.bar(tensors, desc="writing", unit=" tensors", leave=False)
     safetensors_files.write(directory, shown, overwrite=overwrite, shard_bytes=shard_bytes)
@@ -182,13 +184,21 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _config(
-    family: ModuleType, model: nnx.Module, *, ids: TokenIds | None, original: Mapping[str, Any]
+    family: ModuleType,
+    model: nnx.Module,
+    *,
+    ids: TokenIds | None,
+    original: Mapping[str, Any],
+    labels: Sequence[str],
 ) -> dict[str, Any]:
     """The contents of config.json, as `write` describes."""
     known = family.to_hf(model)
     config = with_ids(family.IDS[known["model_type"]], ids)
     if (original.get("architectures") or [None])[0] == known["architectures"][0]:
         config |= original
+    if labels:
+        config["id2label"] = {str(n): name for n, name in enumerate(labels)}
+        config["label2id"] = {name: n for n, name in enumerate(labels)}
     if len(config.get("id2label") or ()) != known.get("num_labels"):
         config = {name: config[name] for name in config.keys() - {"id2label", "label2id"}}
     config.pop("torch_dtype", None)  # the old name of `dtype`

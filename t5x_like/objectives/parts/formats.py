@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from t5x_like.core.protocols.data import PLAIN_TEXT, FeatureSpec
+from t5x_like.core.protocols.data import PLAIN_TEXT, Column, FeatureSpec
 
 
 class InputsAndTargets:
@@ -15,7 +15,7 @@ class InputsAndTargets:
     """
 
     kind = "encoder_decoder"
-    reads: tuple[str, ...] = PLAIN_TEXT
+    reads: tuple[Column, ...] = PLAIN_TEXT
     answers: ClassVar[str | None] = None
     measures: tuple[str, ...] = ()
     decoder_start = "pad"
@@ -37,7 +37,7 @@ class MaskedTokens:
     """
 
     kind = "encoder"
-    reads: tuple[str, ...] = PLAIN_TEXT
+    reads: tuple[Column, ...] = PLAIN_TEXT
     answers: ClassVar[str | None] = None
     measures: tuple[str, ...] = ()
     needs: tuple[str, ...] = ("cls", "sep", "mask")
@@ -64,7 +64,7 @@ class TargetsOnly:
     """Examples with `targets` alone, for a model that reads from left to right."""
 
     kind = "decoder"
-    reads: tuple[str, ...] = PLAIN_TEXT
+    reads: tuple[Column, ...] = PLAIN_TEXT
     answers: ClassVar[str | None] = None
     measures: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()

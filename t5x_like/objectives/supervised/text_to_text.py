@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from t5x_like.core.protocols.data import PAIRS, FeatureSpec
+from t5x_like.core.protocols.data import PAIRS, FeatureSpec, names
 from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import PerRecord
 
@@ -30,7 +30,7 @@ class TextToText(InputsAndTargets):
 
     def lengths(self, tokens: int) -> dict[str, int]:
         """As many tokens for each text."""
-        return dict.fromkeys(self.reads, tokens)
+        return dict.fromkeys(names(self.reads), tokens)
 
     def geometry(self, lengths: Mapping[str, int]) -> PerRecord:
         """A sample for each pair; longer texts are cut later."""

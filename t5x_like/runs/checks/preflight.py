@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
 from t5x_like.core import abilities, whole_files
+from t5x_like.core.abilities import NamesClasses, can
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols.data import PLAIN_TEXT, FeatureConverter, FeatureSpec, TokenIds
 from t5x_like.core.protocols.members import lacking
 from t5x_like.core.protocols.model import Model, ModelConfig
 from t5x_like.core.spelling import nearest
 from t5x_like.data import mixtures
+from t5x_like.data.task import in_words
 from t5x_like.objectives import presets
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
@@ -121,6 +123,7 @@ def kinds_fit(run: Run, objectives: Iterable[Objective]) -> None:
     for objective in objectives:
         kind = objective.kind
         if rows == kind:
+            _answers_fit(run.abstract_model, objective)
             continue
         other = ""
         if objective.reads != PLAIN_TEXT:
@@ -132,6 +135,46 @@ def kinds_fit(run: Run, objectives: Iterable[Objective]) -> None:
             f"objective for it (--gin.OBJECTIVE=\"'NAME'\": {fitting}){other}, or a model "
             "of the other kind"
         )
+
+
+def _answers_fit(model: Model, objective: Objective) -> None:
+    """Raises ValueError if a head has no labels to learn from, or labels have no head."""
+    if (objective.answers == "classes") == can(model, NamesClasses):
+        return
+    if objective.answers == "classes":
+        raise ValueError(
+            f"{type(objective).__name__} learns classes, but a {type(model).__name__} names none: "
+            "give its body a head (models.finetuned.FineTuned)"
+        )
+    raise ValueError(
+        f"a {type(model).__name__} with a head for classes learns from labels, but "
+        f"{type(objective).__name__} reads {in_words(objective.reads)}: choose "
+        "--gin.OBJECTIVE=\"'classes'\", and a text with the columns inputs and label "
+        "(CORPUS_FIELD names others)"
+    )
+
+
+def classes_fit(model: Model, tasks: Sequence[Task]) -> None:
+    """Raises ValueError if the classes of a text are not those that a model's head names."""
+    first = tasks[0]
+    for task in tasks:
+        if task.label_names != first.label_names:
+            raise ValueError(
+                f"tasks {first.name!r} and {task.name!r} have other labels ({first.label_names} "
+                f"and {task.label_names}): one head has the classes of all tasks"
+            )
+        for column, known in task.label_names.items():
+            if not can(model, NamesClasses):
+                raise ValueError(
+                    f"column {column!r} of {task.name} holds labels, but a {type(model).__name__} "
+                    "names no classes: give its body a head (models.finetuned.FineTuned)"
+                )
+            if len(known) != model.num_labels:  # type: ignore[attr-defined]
+                some = ", ".join([*known[:6], *["..."] * (len(known) > 6)])
+                raise ValueError(
+                    f"column {column!r} of {task.name} has {len(known)} classes ({some}), but the "
+                    f"head names {model.num_labels}: set its num_labels to {len(known)}"  # type: ignore[attr-defined]
+                )
 
 
 def step_works(

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from t5x_like.core.protocols.data import names
 from t5x_like.data.corpora import scripts
 from t5x_like.data.corpora.sentences import language_of_rule
 from t5x_like.data.order import spread
 from t5x_like.data.samples.passes import Passes
-from t5x_like.data.task import columns
-from t5x_like.objectives.parts.geometry import keeps_records
+from t5x_like.data.task import in_words
+from t5x_like.objectives.parts.geometry import PerRecord
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Objective
@@ -44,16 +45,17 @@ def of_columns(task: Task, chosen: Objective | None) -> Iterator[str]:
     """A line about the objective of the configuration, where the text has other columns."""
     if chosen is not None and {*task.objective.reads} != {*chosen.reads}:
         yield (
-            f"{task.name} has {' and '.join(task.objective.reads)}: it is learned as "
+            f"{task.name} has {' and '.join(names(task.objective.reads))}: it is learned as "
             f"{type(task.objective).__name__}. OBJECTIVE, {type(chosen).__name__}, is for "
-            f"{columns(chosen.reads)} and is not used"
+            f"{in_words(chosen.reads)} and is not used"
         )
 
 
 def _cut(examples: Examples) -> Iterator[str]:
     """How many examples of inputs and targets are longer than the model reads."""
     task = examples.task
-    if not keeps_records(task.objective.geometry(task.lengths)):
+    geometry = task.objective.geometry(task.lengths)
+    if not isinstance(geometry, PerRecord):
         yield from _shorter_than_usual(task, task.objective)
         return
     if task.cache is None:
@@ -62,7 +64,8 @@ def _cut(examples: Examples) -> Iterator[str]:
     for name, length in task.lengths.items():
         if name not in split.offsets:
             continue
-        if cut := split.longer(name, length - (name in (task.eos or {}))):
+        most = geometry.room.get(name, length) - (name in (task.eos or {}))
+        if cut := split.longer(name, most):
             yield (
                 f"{cut:,} of {len(split):,} {name} of {task.name} are cut at {length} tokens "
                 "(TASK_FEATURE_LENGTHS)"

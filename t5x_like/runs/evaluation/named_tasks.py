@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t5x_like.core.protocols.data import PLAIN_TEXT
+from t5x_like.core.protocols.data import PLAIN_TEXT, names
 from t5x_like.data import late_steps, mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import text_pieces
+from t5x_like.data.corpora.corpus import Corpus
 from t5x_like.data.dataset_names import Withheld
 from t5x_like.data.order import spread
 from t5x_like.data.stream import Examples
+from t5x_like.data.task import in_words
 from t5x_like.evaluation.task_metrics import decoder, measured
 from t5x_like.runs.batches import EVALUATION_SEED
 from t5x_like.runs.checks import preflight
@@ -25,7 +27,6 @@ from t5x_like.runs.evaluation.evaluated_task import EvaluatedTask, open_task
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Objective
-    from t5x_like.data.corpora.registry import Corpus
     from t5x_like.data.dataset import Data
     from t5x_like.data.task import Task
     from t5x_like.runs.trained_run import TrainedRun
@@ -115,10 +116,12 @@ def _data(model: TrainedRun, named: Named) -> Data:
     )
     objective = found.chosen_objective
     learned = PLAIN_TEXT if objective is None else objective.reads
-    if learned != PLAIN_TEXT and found.read_corpus(named.corpus).features == PLAIN_TEXT:
+    text: Corpus = found.read_corpus(named.corpus)
+    if learned != PLAIN_TEXT and text.with_columns(learned) is None:
         raise ValueError(
-            f"{named.corpus} is plain text, but the run has learned from {' and '.join(learned)}: "
-            "give files whose rows have these columns (.tsv or .jsonl)"
+            f"{named.corpus} is {in_words(text.columns)}, but the run has learned from "
+            f"{' and '.join(names(learned))}: give files whose rows have these columns (.tsv or "
+            ".jsonl)"
         )
     return found.with_lengths()
 

@@ -31,7 +31,9 @@ def text_counts(tasks: Iterable[Task]) -> dict[str, np.ndarray]:
     found = {
         task.name: np.array(task.cache.split("train").counts["targets"])
         for task in tasks
-        if task.cache is not None and "train" in task.cache.manifest.splits
+        if task.cache is not None
+        and "train" in task.cache.manifest.splits
+        and "targets" in task.cache.manifest.features
     }
     together = sum(found.values(), np.zeros((), np.int64))
     return {task.name: found.get(task.name, together) for task in tasks}
@@ -54,6 +56,8 @@ def unigram_metrics(
       of_model: the model's metrics on the rows, whose names are used.
       token_bytes: as in `evaluator.evaluate`.
     """
+    if "labels" in rows[0]:
+        return baselines.class_shares(rows)
     step = baselines.unigram(baselines.with_special_targets(counts, rows, ids))
     frequent = evaluate(step, None, rows, token_bytes=token_bytes)
     found = {name: frequent[name] for name in ("bits_per_byte",) if name in frequent}
@@ -88,7 +92,7 @@ def held_out_baselines(
     found: Metrics = {}
     for examples in validation:
         task = examples.task
-        if not counts[task.name].ndim:
+        if not counts[task.name].ndim and task.objective.answers != "classes":
             continue  # no training text has been counted
         most = min(batches, -(-_ROWS // batch_size))
         rows = [*stream.eval_stream(examples, batch_size=batch_size, max_batches=most)]

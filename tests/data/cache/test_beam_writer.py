@@ -20,7 +20,7 @@ from t5x_like.data.cache.blocks import Place
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.shards import ShardPlan
-from t5x_like.data.corpora.registry import CorpusError
+from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from t5x_like.core import whole_files
 from t5x_like.core.protocols.data import TokenIds
 from t5x_like.data.cache import format
-from t5x_like.data.cache.format import (
-    CacheError,
-    FileSum,
-    Manifest,
-    RecordCodec,
-    Shard,
-    SplitInfo,
-)
+from t5x_like.data.cache.format import CacheError, FileSum, Manifest, Shard, SplitInfo
+from t5x_like.data.cache.record_codec import RecordCodec
 
 IDS = st.lists(st.integers(0, 65535), max_size=20)
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from t5x_like.core.protocols.data import PAIRS
 from t5x_like.data.cache import tokenization
 from t5x_like.data.corpora import text_pieces
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -82,7 +83,7 @@ def test_pieces_hold_documents_and_segment_starts(texts, piece, monkeypatch):
 
 def test_text_to_text_is_encoded_whole():
     pairs = [{"inputs": f"in\n{i}", "targets": "x" * i} for i in range(3)]
-    records = list(tokenization.text_to_text_records(pairs, BYTES, ("inputs", "targets")))
+    records = list(tokenization.column_records(pairs, BYTES, PAIRS, {}))
     for record, pair in zip(records, pairs, strict=True):
         assert record.new_document
         for feature, text in pair.items():

@@ -15,7 +15,7 @@ from t5x_like.data.cache import tokenization, writer
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
-from t5x_like.data.corpora.registry import CorpusError
+from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece

@@ -4,7 +4,7 @@ import pytest
 import zstandard
 
 from t5x_like.data.corpora import compression
-from t5x_like.data.corpora.registry import CorpusError, ReadReport
+from t5x_like.data.corpora.corpus import CorpusError, ReadReport
 
 CONTENT = b"".join(b"line %d\n" % i for i in range(60_000))
 

@@ -2,9 +2,12 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from t5x_like.data.corpora.registry import CorpusError, ReadReport
+from t5x_like.core.protocols.data import PAIRS, PLAIN_TEXT, Column
+from t5x_like.data.corpora.corpus import CorpusError, ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
 
 
@@ -55,19 +58,73 @@ def test_options_reach_the_reading(tmp_path):
 def test_pairs_are_recognised_by_their_columns(name, content, tmp_path):
     (tmp_path / name).write_text(content)
     expected = [{"inputs": "i1", "targets": "t1"}, {"inputs": "i2", "targets": "t2"}]
-    for features in (None, ("inputs", "targets"), ["inputs", "targets"]):
-        corpus = TextFiles(name, features=features, validation=0)
-        assert corpus.features == ("inputs", "targets")
+    for columns in (None, PAIRS, [*PAIRS]):
+        corpus = TextFiles(name, columns=columns, validation=0)
+        assert corpus.columns == PAIRS
         assert list(corpus.documents("train")) == expected
     one = TextFiles(name, field="targets", validation=0)
-    assert one.features == ("targets",)
+    assert one.columns == PLAIN_TEXT
     assert _texts(one) == ["t1", "t2"]
+
+
+def test_columns_of_any_kind_are_read_from_the_fields_that_hold_them(tmp_path):
+    """A label is a name, a number, true or false; numbers have their shape in every format."""
+    wanted = (Column("inputs"), Column("label", "label"), Column("at", "numbers", (None, 2)))
+    rows = [("fine", 1, [[1, 2]]), ("bad", 0, [[3, 4], [5, 6.5]])]
+    named = {"inputs": "sentence", "at": "places"}
+    lines = [{"sentence": a, "label": bool(b), "places": c, "x": 0} for a, b, c in rows]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cells = "".join(f"{a}\t{b}\t{c}\n" for a, b, c in rows)
+    (tmp_path / "a.tsv").write_text(f"sentence\tlabel\tplaces\n{cells}")
+    table = pa.table({name: [line[name] for line in lines] for name in ("sentence", "places")})
+    classes = pa.array(["no", "yes"]).dictionary_encode()
+    pq.write_table(table.append_column("label", classes), tmp_path / "a.parquet")
+    names = {"jsonl": ("false", "true"), "tsv": ("0", "1"), "parquet": ("no", "yes")}
+    of_rows = {"jsonl": ["true", "false"], "tsv": ["1", "0"], "parquet": ["no", "yes"]}
+    for kind, known in names.items():
+        corpus = TextFiles(f"a.{kind}", field=named, validation=0)
+        assert corpus.with_columns((*wanted, Column("absent"))) is None
+        found = corpus.with_columns(wanted)
+        assert found.columns == wanted
+        assert found.label_names == {"label": known}
+        documents = list(found.documents("train"))
+        assert [one["inputs"] for one in documents] == ["fine", "bad"]
+        assert [one["label"] for one in documents] == of_rows[kind]
+        assert [one["at"].tolist() for one in documents] == [c for _, _, c in rows]
+        assert found.unread == (("x",) if kind == "jsonl" else ())
+        assert found.fingerprint() != corpus.with_columns(wanted[:2]).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"inputs": "a", "label": None, "at": [0, 0]}, "no label: leave its row out"),
+        ({"inputs": "a", "label": 0.5, "at": [0, 0]}, "0.5, a float: a label is a text or a whole"),
+        ({"inputs": "a", "label": "x", "at": [0]}, r"the shape \[1\], not \[2\]"),
+        ({"inputs": "a", "label": "x", "at": ["b", 0]}, "does not hold numbers of the shape"),
+        ({"inputs": "a", "label": "x", "at": [None, 0]}, "not finite, or is null"),
+        ({"inputs": 5, "label": "x", "at": [0, 0]}, "'inputs' is a int, not a string"),
+    ],
+)
+def test_a_cell_of_another_kind_is_named_with_its_place(row, error, tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    wanted = (Column("inputs"), Column("label", "label"), Column("at", "numbers", (2,)))
+    with pytest.raises(CorpusError, match=error) as caught:
+        list(TextFiles("a.jsonl", columns=wanted, validation=0).documents("train"))
+    assert "a.jsonl:1: field '" in str(caught.value)
+
+
+def test_one_class_cannot_be_learned(tmp_path):
+    (tmp_path / "a.tsv").write_text("inputs\tlabel\na\tx\nb\tx\n")
+    corpus = TextFiles("a.tsv", columns=(Column("inputs"), Column("label", "label")))
+    with pytest.raises(CorpusError, match="column 'label' holds labels, but all rows have 'x'"):
+        _ = corpus.label_names
 
 
 def test_one_column_is_plain_text(tmp_path):
     (tmp_path / "a.tsv").write_text("text\ttargets\na\tb\n")
     corpus = TextFiles("a.tsv", validation=0)
-    assert corpus.features == ("targets",)
+    assert corpus.columns == PLAIN_TEXT
     assert _texts(corpus) == ["a"]
 
 
@@ -156,8 +213,7 @@ def test_names_are_derived_from_patterns(pattern, name):
         {"separator": "paragraph"},
         {"validation": 1.0},
         {"validation": -0.1},
-        {"features": ("question", "answer")},
-        {"features": ("inputs", "targets"), "field": "text"},
+        {"field": "text", "columns": PAIRS},
     ],
 )
 def test_options_that_cannot_be_meant_are_refused_at_once(options):

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from t5x_like.core.protocols.data import Column
 from t5x_like.data.corpora import text_formats
-from t5x_like.data.corpora.registry import CorpusError, ReadReport
+from t5x_like.data.corpora.corpus import CorpusError, ReadReport
 
-TEXT = {"targets": "text"}
-PAIRS = {"inputs": "inputs", "targets": "targets"}
+TEXT = {Column("targets"): "text"}
+PAIRS = {Column("inputs"): "inputs", Column("targets"): "targets"}
 
 
 def _documents(path: Path, fields=TEXT, separator="blank_line"):
@@ -77,7 +78,7 @@ def test_json_lines(tmp_path):
     ]
     path = _written(tmp_path / "a.jsonl", "\n\n".join(map(json.dumps, rows)))
     assert _texts(path) == ["a\nb", ""]
-    assert _texts(path, fields={"targets": "inputs"}) == ["i", ""]
+    assert _texts(path, fields={Column("targets"): "inputs"}) == ["i", ""]
     assert _documents(path, fields=PAIRS) == [
         {"inputs": "i", "targets": "t"},
         {"inputs": "", "targets": "ü"},
@@ -106,8 +107,8 @@ def test_parquet(tmp_path):
     )
     pq.write_table(table.set_column(3, "null", pa.array([None] * 200, pa.string())), path)
     assert _texts(path) == texts
-    assert _texts(path, fields={"targets": "invalid"})[:2] == ["a\udcff", "b"]
-    assert set(_texts(path, fields={"targets": "null"})) == {""}
+    assert _texts(path, fields={Column("targets"): "invalid"})[:2] == ["a\udcff", "b"]
+    assert set(_texts(path, fields={Column("targets"): "null"})) == {""}
     assert text_formats.columns(path) == ("text", "invalid", "n", "null")
     pq.write_table(pa.table({"text": [["a"], ["b"]]}), tmp_path / "list.parquet")
     with pytest.raises(CorpusError, match=r"list\.parquet: column 'text' holds list<.*>, not text"):
@@ -115,9 +116,9 @@ def test_parquet(tmp_path):
     pq.write_table(pa.table({"text": pa.array(texts).dictionary_encode()}), tmp_path / "d.parquet")
     assert _texts(tmp_path / "d.parquet") == texts
     with pytest.raises(CorpusError, match="column 'n' holds int64, not text"):
-        _texts(path, fields={"targets": "n"})
+        _texts(path, fields={Column("targets"): "n"})
     with pytest.raises(CorpusError, match=r"a\.parquet has no field 'txt'; nearest: text"):
-        _texts(path, fields={"targets": "txt"})
+        _texts(path, fields={Column("targets"): "txt"})
     with pytest.raises(CorpusError, match="not a whole Parquet file"):
         _texts(_written(tmp_path / "b.parquet", path.read_bytes()[:-9]))
 

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from t5x_like.core.buckets import storage
-from t5x_like.data.corpora.registry import CorpusError
+from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.data.corpora.text_files import TextFiles
 
 LINES = [f"Line {i} has some words.\n" for i in range(40)]
@@ -47,7 +47,7 @@ def test_documents_splits_and_fingerprint_are_those_of_the_disk(
     for split in ("train", "validation"):
         assert [*there.documents(split)] == [*here.documents(split)]
     assert there.fingerprint() == here.fingerprint()
-    assert there.features == here.features
+    assert there.columns == here.columns
 
 
 def test_parquet_is_read_in_parts(folder: Path, copy: str) -> None:

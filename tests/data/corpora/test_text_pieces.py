@@ -8,10 +8,11 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from t5x_like.core.protocols.data import Column
 from t5x_like.data.cache import tokenization, writer
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.corpora import registry, text_formats, text_pieces
-from t5x_like.data.corpora.registry import ReadReport
+from t5x_like.data.corpora import text_formats, text_pieces
+from t5x_like.data.corpora.corpus import Chooser, ReadReport, decodable
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.text_pieces import Piece
 from t5x_like.data.samples.segments import Segments
@@ -23,7 +24,7 @@ MIB = 1 << 20
 
 def written(path, text, separator="file"):
     path.write_bytes(text.encode())
-    layout = text_formats.Layout({"targets": "text"}, separator)
+    layout = text_formats.Layout({Column("targets"): "text"}, separator)
     return list(text_formats.documents(path, layout, report=ReadReport()))
 
 
@@ -191,9 +192,10 @@ def test_a_document_begins_with_the_first_piece_of_which_something_is_left(monke
     report = ReadReport()
     found = [
         document
-        for _, document in registry.decodable(
+        for _, document in decodable(
             [{"targets": "before"}, {"targets": "\udcff" * 8 + "\nmiddle\nend"}],
-            registry.Chooser("train", None),
+            Chooser("train", None),
+            texts=["targets"],
             report=report,
         )
     ]

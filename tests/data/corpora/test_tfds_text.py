@@ -2,8 +2,10 @@ import sys
 
 import pytest
 
+from t5x_like.core.protocols.data import PAIRS, PLAIN_TEXT
 from t5x_like.data import extras
 from t5x_like.data.corpora import registry
+from t5x_like.data.corpora.corpus import CorpusError, ReadReport
 from t5x_like.data.corpora.tfds_text import TfdsText, tfds
 
 
@@ -61,8 +63,8 @@ def data_dir(tmp_path_factory):
 def test_texts_in_order_with_some_held_out(data_dir):
     corpus = tfds("docs", "my_docs", data_dir=data_dir, validation=0.2)
     assert registry.get("docs") is corpus
-    assert corpus.features == ("targets",)
-    report = registry.ReadReport()
+    assert corpus.columns == PLAIN_TEXT
+    report = ReadReport()
     train = [document["targets"] for document in corpus.documents("train", report=report)]
     validation = [document["targets"] for document in corpus.documents("validation")]
     expected = [f"text {i}" for i in range(30) if i != 3]
@@ -76,7 +78,7 @@ def test_texts_in_order_with_some_held_out(data_dir):
 def test_pairs_and_validation_splits_are_recognised(data_dir):
     corpus = TfdsText("my_pairs", data_dir=data_dir)
     assert corpus.name == "my_pairs"
-    assert corpus.features == ("inputs", "targets")
+    assert corpus.columns == PAIRS
     assert list(corpus.documents("validation")) == [
         {"inputs": "in 4", "targets": "out 4"},
         {"inputs": "in 5", "targets": "out 5"},
@@ -98,7 +100,7 @@ def test_pairs_and_validation_splits_are_recognised(data_dir):
     ],
 )
 def test_unknown_names_get_the_nearest(data_dir, name, field, message):
-    with pytest.raises(registry.CorpusError, match=message):
+    with pytest.raises(CorpusError, match=message):
         next(TfdsText(name, field=field, data_dir=data_dir).documents("train"))
 
 

@@ -12,11 +12,11 @@ import pytest
 import seqio
 import tensorflow as tf
 
-from t5x_like.core.protocols.data import TokenIds
+from t5x_like.core.protocols.data import Column, TokenIds
 from t5x_like.data import mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
-from t5x_like.data.corpora.registry import Corpus, ReadReport
+from t5x_like.data.corpora.corpus import Corpus, ReadReport
 from t5x_like.data.feature_converters import EncoderDecoder
 from t5x_like.data.seqio import adapter
 from t5x_like.data.seqio.objective_step import ObjectiveStep
@@ -42,8 +42,8 @@ class Memory(Corpus):
         self._documents = documents
 
     @property
-    def features(self) -> tuple[str, ...]:
-        return tuple(self._documents[0])
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(map(Column, self._documents[0]))
 
     def read(self, split: str, report: ReadReport) -> Iterator[dict[str, str]]:
         yield from self._documents

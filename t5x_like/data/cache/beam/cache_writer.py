@@ -34,8 +34,8 @@ from t5x_like.data.cache.beam.survey import Division, Survey
 from t5x_like.data.cache.format import MANIFEST, CacheError, Manifest, shard_name
 from t5x_like.data.cache.lock import sole_writer
 from t5x_like.data.cache.shards import SIDECARS, ShardPlan, finalise
-from t5x_like.data.corpora import matching_files, registry
-from t5x_like.data.corpora.registry import Corpus
+from t5x_like.data.corpora import matching_files
+from t5x_like.data.corpora.corpus import Corpus, NothingHeldOutError
 from t5x_like.data.corpora.sentences import DEFAULT
 from t5x_like.data.corpora.text_files import TextFiles
 
@@ -122,6 +122,7 @@ def write_cache(
         folder = SharedFolder(staging.address(directory) or str(directory))
         folder.remove(MANIFEST)
         folder.remove(WORK)
+        manifest = dataclasses.replace(manifest, labels=corpus.label_names)
         plan = writer.shard_plan(directory, manifest)
         launch = _Launch(folder, corpus, workers)
         division = launch.survey()
@@ -158,7 +159,7 @@ class _Launch:
             found = [split for split in splits if division.shards[split]]
             try:
                 self._corpus.check_found(found, splits, report=report)
-            except registry.NothingHeldOutError as error:
+            except NothingHeldOutError as error:
                 print(writer.continuing(error), file=sys.stderr)
             writer.warn_of_skipped(self._corpus, splits, report)
         writer.warn_of_unread(self._corpus)

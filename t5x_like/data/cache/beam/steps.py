@@ -19,9 +19,8 @@ from t5x_like.data.cache.beam.survey import Reading, Source, Stretch
 from t5x_like.data.cache.blocks import Place
 from t5x_like.data.cache.format import CacheError, shard_name
 from t5x_like.data.cache.shards import SIDECARS, ShardPlan
-from t5x_like.data.cache.tokenization import Document
 from t5x_like.data.cache.writer import Tokenise
-from t5x_like.data.corpora.registry import CorpusError
+from t5x_like.data.corpora.corpus import CorpusError, Document
 from t5x_like.vocabularies import loading
 
 DONE = f"{WORK}/done"

@@ -19,10 +19,9 @@ from t5x_like.core.buckets.storage import RemoteFile
 from t5x_like.data.cache import blocks
 from t5x_like.data.cache.blocks import Part, Place
 from t5x_like.data.cache.format import CacheError
-from t5x_like.data.cache.tokenization import Document
-from t5x_like.data.corpora import registry, text_formats
+from t5x_like.data.corpora import text_formats
+from t5x_like.data.corpora.corpus import Chooser, CorpusError, Document, ReadReport, decodable
 from t5x_like.data.corpora.matching_files import File
-from t5x_like.data.corpora.registry import Chooser, CorpusError, ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.text_formats import Layout
 
@@ -46,7 +45,7 @@ class Reading:
     def documents(self, file: File, report: ReadReport) -> Iterator[tuple[str, Document]]:
         """The documents of a file with their splits."""
         read = text_formats.documents(file, self.layout, report=report)
-        return registry.decodable(read, self.choose, report=report)
+        return decodable(read, self.choose, texts=self.layout.text_columns, report=report)
 
     def survey(self, file: File) -> Survey:
         """The survey of a file. An error of the file is part of it."""
@@ -175,7 +174,7 @@ def readings(corpus: TextFiles, *, block: int) -> list[Reading]:
         choose = corpus.chooser(splits[0])
         if not choose.settled:
             documents = corpus.read(splits[0], ReadReport())
-            for _ in registry.decodable(documents, choose, report=ReadReport()):
+            for _ in decodable(documents, choose, texts=corpus.text_columns, report=ReadReport()):
                 if choose.settled:
                     break
         found.append(Reading(splits, corpus.layout, choose, block))

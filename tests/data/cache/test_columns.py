@@ -1,0 +1,92 @@
+"""Columns of every kind in a cache: what is read is what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from t5x_like.core.protocols.data import Column
+from t5x_like.data.cache.format import CacheError
+from t5x_like.data.cache.reader import Cache
+from t5x_like.data.cache.record_codec import RecordCodec
+from t5x_like.data.cache.writer import write_cache
+from t5x_like.data.corpora.corpus import Corpus, Document, ReadReport
+from t5x_like.vocabularies.byte import ByteVocabulary
+
+COLUMNS = (
+    Column("inputs"),
+    Column("label", "label"),
+    Column("image", "numbers", (4, 4, 3)),
+    Column("spelling", "numbers", (None, 5)),
+    Column("score", "numbers"),
+)
+ROWS = 30
+
+
+def document(n: int) -> Document:
+    rng = np.random.default_rng(n)
+    return {
+        "inputs": f"row {n}",
+        "label": str(n % 11),
+        "image": rng.standard_normal((4, 4, 3)).astype(np.float32),
+        "spelling": rng.integers(0, 9, (n % 4, 5)).astype(np.float32),
+        "score": np.float32(n),
+    }
+
+
+class Rows(Corpus):
+    name = "rows"
+    columns = COLUMNS
+    held_out = 0.2
+
+    def read(self, split: str, report: ReadReport) -> Iterator[Document]:
+        yield from map(document, range(ROWS))
+
+    def fingerprint(self) -> str:
+        return "0"
+
+    def description(self) -> str:
+        return "rows in memory"
+
+
+def test_records_have_the_values_and_shapes_of_the_columns(tmp_path: Path) -> None:
+    vocabulary = ByteVocabulary()
+    write_cache(tmp_path, Rows(), vocabulary, workers=1, progress=False)
+    cache = Cache.open(tmp_path)
+    assert cache.manifest.columns == COLUMNS
+    # Numbers by value, not by the alphabet.
+    assert cache.manifest.labels == {"label": tuple(map(str, range(11)))}
+    seen = set()
+    for split in ("train", "validation"):
+        records = cache.split(split)
+        for i in range(len(records)):
+            record = records.record(i)
+            n = int(record["score"])
+            seen.add(n)
+            assert vocabulary.decode(record["inputs"]) == f"row {n}"
+            assert (record["label"].shape, int(record["label"])) == ((), n % 11)
+            for name in ("image", "spelling"):
+                np.testing.assert_array_equal(record[name], document(n)[name])
+        # The numbers of labels are not tokens of the vocabulary.
+        assert records.counts["label"].sum() == 0
+    assert seen == set(range(ROWS))
+
+
+def test_a_label_beyond_the_names_is_an_error(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(Rows, "label_names", {"label": tuple("0123456789")})
+    with pytest.raises(CacheError, match="column 'label' holds the label '10', which is not one"):
+        write_cache(tmp_path, Rows(), ByteVocabulary(), workers=1, progress=False)
+
+
+def test_a_record_of_another_shape_is_damaged() -> None:
+    codec = RecordCodec({"image": "float32"}, {"image": (2, 3)})
+    whole = codec.encode({"image": np.ones((2, 3), np.float32)})
+    codec.check(whole)
+    np.testing.assert_array_equal(codec.decode(whole)["image"], np.ones((2, 3)))
+    for size in (0, 3, 12):
+        other = RecordCodec({"image": "float32"}).encode({"image": np.ones(size, np.float32)})
+        with pytest.raises(ValueError, match="other lengths"):
+            codec.check(other)

@@ -1,0 +1,98 @@
+"""Labels from a file, through the cache and training, to answers and to Hugging Face."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_run import Result, Tiny
+
+import t5x_like as t5x
+from t5x_like.training.logs.metrics_file import read_metrics
+
+GIN = Path(__file__).parent / "classes.gin"
+COLUMNS = {"inputs": "sentence", "label": "sentiment"}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences whose sentiment is that of their adjective; each adjective in many of them."""
+    draw = random.Random(0)
+    words = {"good": ["fine", "lovely", "great"], "bad": ["dull", "poor", "awful"]}
+    lines = ["sentence\tyear\tsentiment"]
+    for n in range(240):
+        label = draw.choice([*words])
+        thing = draw.choice(["film", "book", "song", "play", "story"])
+        lines.append(f"a {draw.choice(words[label])} {thing}, number {n}\t1999\t{label}")
+    path = tmp_path_factory.mktemp("labels") / "reviews.tsv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def train(tiny: Tiny, corpus: Path, **macros: Any) -> Result:
+    given = {
+        "MODEL_DIR": f"{tiny.root}/run",
+        "CACHE_DIR": f"{tiny.root}/cache",
+        "CORPUS": str(corpus),
+        "CORPUS_FIELD": COLUMNS,
+        "VOCAB_SIZE": 256,
+        "VOCAB_TYPE": "wordpiece",
+        **macros,
+    }
+    bindings = [f"--gin.{name}={value!r}" for name, value in given.items()]
+    return tiny.cli("train", f"--gin_file={GIN}", "--learning_rate=0.01", *bindings)
+
+
+@pytest.mark.slow
+def test_a_head_learns_names_and_goes_to_hugging_face_with_them(tiny: Tiny, table: Path) -> None:
+    result = train(tiny, table, TRAIN_STEPS=30)
+    assert result.status == 0, result.err
+    assert "columns are not read: year" in result.err
+    run = tiny.root / "run"
+    assert json.loads((run / "labels.json").read_text()) == {"label": ["bad", "good"]}
+    again = train(tiny, table)
+    assert again.status == 0, again.err
+    accuracy = {
+        line["step"]: line["eval/reviews/accuracy"]
+        for line in read_metrics(run / "metrics.jsonl")
+        if "eval/reviews/accuracy" in line
+    }
+    assert [*accuracy] == [30, 60]
+    assert accuracy[60] > 0.95
+    model = t5x.load(str(run))
+    answers = model.predict(["a lovely play, number 9", "a dull film, number 7"])
+    assert [one["label"] for one in answers] == ["good", "bad"]
+    assert {*answers[0]["probabilities"]} == {"bad", "good"}
+    scores = model.evaluate(corpus=str(table))["reviews"]["trained"]
+    assert scores["accuracy"] > 0.95
+    model.export(tiny.root / "theirs")
+    config = json.loads((tiny.root / "theirs" / "config.json").read_text())
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    assert config["id2label"] == {"0": "bad", "1": "good"}
+
+
+@pytest.mark.parametrize(
+    ("macros", "error"),
+    [
+        ({"NUM_LABELS": 3}, "has 2 classes (bad, good), but the head names 3: set its num_labels"),
+        (
+            {"CORPUS_FIELD": None},
+            "has the columns sentence, year, sentiment, but Classes reads inputs and label: say "
+            "which columns these are with CORPUS_FIELD={'inputs': '...', 'label': '...'}",
+        ),
+        (
+            {"CORPUS_FIELD": "sentence", "OBJECTIVE": "mlm"},
+            "a FineTuned with a head for classes learns from labels, but MaskedLM reads plain text",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said_before_training(
+    macros: dict[str, Any], error: str, tiny: Tiny, table: Path
+) -> None:
+    result = train(tiny, table, **macros)
+    assert result.status == 1
+    assert error in " ".join(result.err.split())
+    assert not (tiny.root / "run" / "config.gin").exists()
