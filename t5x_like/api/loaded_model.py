@@ -223,7 +223,13 @@ class LoadedModel:
 
         params = nnx.to_pure_dict(nnx.state(self.model, nnx.Param))
         mine = SavedModel(
-            self.model, params, self.step, self.vocabulary, self.directory, self.original
+            self.model,
+            params,
+            self.step,
+            self.vocabulary,
+            self.directory,
+            self.original,
+            self.labels,
         )
         return export.write(mine, directory, overwrite=overwrite, push=push, private=private)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ class SavedModel:
     vocabulary: Vocabulary | None
     directory: str
     original: epath.Path | None
-    labels: tuple[str, ...] = ()
+    labels: Sequence[str]
 
 
 def check_new(directory: str) -> None:
