@@ -22,7 +22,7 @@ INTRODUCTION = """\
 
 An objective says what a model learns from a text: which tokens it sees, and which it must predict.
 With any corpus of plain text it makes a task, `<corpus>.<objective>`. One cache of a corpus serves all
-objectives at any length. The last one below reads rows with columns in place of plain text.
+objectives at any length. The last two below read rows with columns in place of plain text.
 `t5x_like objectives` lists them, and `t5x_like objectives NAME` prints the fields of one. A run sets
 fields by their class: `--gin.mlm.MaskedLM.masked_rate=0.2`. [new_objective.md](new_objective.md) shows
 how to add an objective.
@@ -105,9 +105,27 @@ FAMILIES = {
         "and `targets`: JSONL, TSV, CSV or Parquet.",
         "text_to_text",
     ),
+    "Classes": (
+        "This is for encoders with a head (Devlin et al. 2019, section 4.1), and reads rows with `inputs` and "
+        "`label`. The names of the labels are numbered in their order, which `labels.json` in the run's directory "
+        "has: by value where all are whole numbers, else by the alphabet.",
+        "classes",
+    ),
 }
 
-PAIR = "inputs\ttargets\ntranslate English to German: The river was calm.\tDer Fluss war ruhig.\n"
+ROWS = {
+    "text_to_text": (
+        "pairs.tsv",
+        "inputs\ttargets\ntranslate English to German: The river was calm.\tDer Fluss war ruhig.\n",
+        "--vocabulary bytes",
+    ),
+    "classes": (
+        "reviews.tsv",
+        "inputs\tlabel\nThe river was calm.\tgood\nThe river was wild!\tbad\n",
+        "--objective classes --vocab_type characters --vocab_size 99",
+    ),
+}
+"""For objectives that do not read plain text: a file, its rows, and flags of the command."""
 
 VARIANT = re.compile(r"_(rate|length)_\d+$")
 """Names that differ from another one in a number; the page has no example of them."""
@@ -156,11 +174,11 @@ def _example(name: str) -> str:
         command = f"t5x_like show stdlib_docs.{name} -n 1 --length 64"
         return f"```\n$ {command}\n{_output(command)}\n```\n"
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "pairs.tsv").write_text(PAIR, encoding="utf-8")
-        command = (
-            "t5x_like show --corpus pairs.tsv --vocabulary bytes --validation 0 -n 1 --length 64"
-        )
-        return f"```\n$ cat pairs.tsv\n{PAIR}$ {command}\n{_output(command, folder)}\n```\n"
+        file, rows, flags = ROWS[name]
+        Path(folder, file).write_text(rows, encoding="utf-8")
+        command = f"t5x_like show --corpus {file} {flags} --validation 0 -n 1 --length 64"
+        shown = _output(f"{command} --cache_dir .", folder)
+        return f"```\n$ cat {file}\n{rows}$ {command}\n{shown}\n```\n"
 
 
 def _of_script(language: str, text: str) -> str:

@@ -48,7 +48,14 @@ class States(NamedTuple):
 
 
 class Body(Protocol):
-    """A model, or the part of one, whose states heads read."""
+    """A model, or the part of one, whose states heads read.
+
+    Attributes:
+      padding: the id that it treats as padding where a batch has no mask; None where it needs none.
+    """
+
+    @property
+    def padding(self) -> int | None: ...
 
     def hidden(self, batch: Batch, key: jax.Array | None = None, *, want: Want = LAST) -> States:
         """The states of a batch; `key` None: without dropout."""

@@ -188,13 +188,13 @@ class Reader(EncoderBody, nnx.Module):
         want: Want = LAST,
     ) -> States:
         """The decoder's states [B, L, D]; `key` None: without dropout."""
-        tokens_BL = batch["encoder_input_tokens"]
-        counts_BL = batch.get("encoder_attention_mask", tokens_BL != self.padding)
+        tokens_BL, padding = batch["encoder_input_tokens"], self.config.pad_id
+        counts_BL = batch.get("encoder_attention_mask", tokens_BL != padding)
         last_B1 = label_heads.last_that_counts(tokens_BL[..., None], tokens_BL, counts_BL)
         both = {
             "encoder_input_tokens": tokens_BL,
             "encoder_attention_mask": counts_BL,
             "decoder_input_tokens": jnp.concatenate([last_B1, tokens_BL[:, :-1]], axis=1),
-            "decoder_target_tokens": jnp.where(counts_BL > 0, tokens_BL, self.padding),
+            "decoder_target_tokens": jnp.where(counts_BL > 0, tokens_BL, padding),
         }
         return self.model.hidden(both, key, want=want)

@@ -97,7 +97,8 @@ class FineTuned(OnBody, TermLoss):
     @property
     def padding(self) -> int | None:
         """The body's."""
-        return getattr(self.body, "padding", None)
+        found: int | None = self.body.padding
+        return found
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominator of the one term, named `task`: the labels (`label_weights`)."""

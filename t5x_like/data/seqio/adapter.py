@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from t5x_like import objectives
 from t5x_like.core.protocols.data import (
     PAIRS,
     PLAIN_TEXT,
-    FeatureSpec,
     Objective,
     TokenIds,
     Vocabulary,
@@ -26,6 +25,8 @@ from t5x_like.data.extras import require
 from t5x_like.data.seqio.objective_step import Features, ObjectiveStep
 from t5x_like.data.seqio.task_steps import TWINS
 from t5x_like.data.seqio.vocabularies import SeqioVocabulary
+from t5x_like.data.task import check_columns, in_words
+from t5x_like.objectives.supervised.text_to_text import TextToText
 
 if TYPE_CHECKING:
     import seqio
@@ -41,7 +42,7 @@ def register(
     corpus: Corpus,
     vocabulary: Vocabulary,
     *,
-    objective: str | Objective | None,
+    objective: str | Objective,
     name: str | None = None,
     seed: int = 0,
     token_ids: TokenIds | None = None,
@@ -53,7 +54,7 @@ def register(
     Args:
       corpus: the source of the text.
       vocabulary: the vocabulary of all features.
-      objective: a preset's name or an objective of plain text; None for pairs of texts.
+      objective: a preset's name, or an objective: of plain text, or `text_to_text`.
       name: the name of the task, where the objective is not a preset.
       seed: the seed of the noise.
       token_ids: the ids of a cache of this text, for objectives that use the counts of ids; None
@@ -63,37 +64,34 @@ def register(
 
     Raises:
       ValueError: the name is taken or cannot be derived, the preset does not exist, the vocabulary
-        lacks ids that the objective needs, plain text has no objective, or text-to-text has one.
+        lacks ids that the objective needs, or the objective reads other columns.
     """
-    plain = corpus.columns == PLAIN_TEXT
-    if plain != (objective is not None):
-        known = ", ".join(sorted(objectives.of_plain_text()))
-        raise ValueError(
-            f"corpus {corpus.name!r} has {' and '.join(names(corpus.columns))}: "
-            + (f"name an objective ({known})" if plain else "it takes no objective")
-        )
-    name = name or _task_name(corpus, objective)
     made = objectives.preset(objective) if isinstance(objective, str) else objective
-    tokenize = (
-        functools.partial(tokenize_plain_text, vocabulary=vocabulary, sentences=sentences)
-        if plain
-        else seqio.preprocessors.tokenize
-    )
-    steps = [tokenize, seqio.CacheDatasetPlaceholder()]
-    after: Sequence[str] = ("append_eos_after_trim",)
-    specs: Features = dict.fromkeys(names(PAIRS), FeatureSpec(512))
-    if made is not None:
+    check_columns(made, corpus.columns, f"corpus {corpus.name!r}")
+    name = name or _task_name(corpus, objective)
+    if isinstance(made, TextToText):
+        steps = [seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder()]
+    elif made.reads == PLAIN_TEXT:
+        tokenize = functools.partial(
+            tokenize_plain_text, vocabulary=vocabulary, sentences=sentences
+        )
         ids = token_ids or vocabulary.token_ids
-        steps.append(ObjectiveStep(made, ids=ids, task=name, seed=seed, rows=rows))
-        after, specs = made.steps, made.features(made.lengths(512))
-    steps += [_STEPS[step] for step in after]
+        step = ObjectiveStep(made, ids=ids, task=name, seed=seed, rows=rows)
+        steps = [tokenize, seqio.CacheDatasetPlaceholder(), step]
+    else:
+        raise ValueError(
+            f"corpus {corpus.name!r} is {in_words(corpus.columns)}: SeqIO tasks are made here of "
+            "plain text and of pairs of texts alone"
+        )
+    specs = made.features(made.lengths(512))
+    steps += [_STEPS[step] for step in made.steps]
     return seqio.TaskRegistry.add(
         name,
         source=seqio.FunctionDataSource(
             functools.partial(_documents, corpus=corpus), splits=corpus.splits
         ),
         preprocessors=steps,
-        output_features=_output_features(specs, vocabulary, add_eos=bool(after)),
+        output_features=_output_features(specs, vocabulary, add_eos=bool(made.steps)),
     )
 
 
@@ -131,8 +129,8 @@ def _output_features(
     return found
 
 
-def _task_name(corpus: Corpus, objective: str | Objective | None) -> str:
-    if objective is None:
+def _task_name(corpus: Corpus, objective: str | Objective) -> str:
+    if corpus.columns == PAIRS:
         return corpus.name
     if isinstance(objective, str):
         return f"{corpus.name}.{objective}"

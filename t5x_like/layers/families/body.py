@@ -16,6 +16,7 @@ class EncoderBody:
     """A body whose states are those of its `hidden`."""
 
     abilities: ClassVar[tuple[type, ...]] = (GivesStates,)
+    padding: int | None = None  # masks tell what is padding
 
     @property
     def max_tokens(self) -> int | None:
