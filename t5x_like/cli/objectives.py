@@ -47,7 +47,7 @@ def _explained(name: str, objective: Objective) -> str:
     kind = type(objective)
     lengths = objective.lengths(512)
     features = {
-        feature: "one number" if spec.length is None else f"{spec.dtype} [{spec.length}]"
+        feature: f"{spec.dtype} {list(spec.shape)}" if spec.shape else "one number"
         for feature, spec in objective.features(lengths).items()
     }
     fields = [

@@ -150,18 +150,18 @@ class Encoder:
         row = {}
         for name, spec in features.items():
             if not examples:
-                values = np.zeros(() if spec.length is None else 0, spec.dtype)
+                values = np.zeros((0, *spec.item) if spec.shape else (), spec.dtype)
             else:
                 values = examples[0][name]
             if spec.length is None:
                 row[name] = np.asarray(values, spec.dtype)
             elif name == "inputs":
-                row["encoder_input_tokens"] = _pad(values, spec.length, fill=ids.pad)
+                row["encoder_input_tokens"] = _pad(values, (spec.length,), fill=ids.pad)
                 row["encoder_attention_mask"] = mask = np.zeros(spec.length, np.int32)
                 mask[: len(values)] = 1
             else:
                 known_as = "encoder_token_type_ids" if name == "token_type_ids" else name
-                row[known_as] = _pad(values, spec.length, dtype=spec.dtype)
+                row[known_as] = _pad(values, spec.shape, dtype=spec.dtype)
         return row
 
 
@@ -254,10 +254,12 @@ def _loss_weights(examples: Sequence[Example], decoder: _PaddedRow) -> np.ndarra
     return weights
 
 
-def _pad(values: np.ndarray, length: int, *, fill: int = 0, dtype: str = "int32") -> np.ndarray:
-    """`values` [n], cut or padded to [length]."""
-    row = np.full(length, fill, dtype) if fill else np.zeros(length, dtype)
-    row[: len(values)] = values[:length]
+def _pad(
+    values: np.ndarray, shape: tuple[int, ...], *, fill: int = 0, dtype: str = "int32"
+) -> np.ndarray:
+    """`values` [n, ...], cut or padded to `shape`, whose other axes are theirs."""
+    row = np.full(shape, fill, dtype) if fill else np.zeros(shape, dtype)
+    row[: len(values)] = values[: shape[0]]
     return row
 
 
@@ -277,7 +279,7 @@ class _PaddedRow:
         self, sequences: Sequence[np.ndarray], length: int, *, pad: int, name: str
     ) -> None:
         if len(sequences) == 1:
-            self.tokens = _pad(sequences[0], length, fill=pad)
+            self.tokens = _pad(sequences[0], (length,), fill=pad)
             self.used = min(len(sequences[0]), length)
             self.spans = [slice(0, self.used)]
             return
@@ -291,7 +293,7 @@ class _PaddedRow:
                 f"of {length}"
             )
         empty = np.zeros(0, np.int32)
-        self.tokens = _pad(np.concatenate([empty, *sequences]), length, fill=pad)
+        self.tokens = _pad(np.concatenate([empty, *sequences]), (length,), fill=pad)
 
     def segments(self) -> tuple[np.ndarray, np.ndarray]:
         """Segment ids, counted from 1, and positions in the segments: int32, 0 in the padding."""

@@ -117,7 +117,7 @@ def _output_features(
     """The output features: tokens in the vocabulary; positions, labels and weights as numbers."""
     found = {}
     for name, spec in specs.items():
-        rank, dtype = int(spec.length is not None), tf.as_dtype(spec.dtype)
+        rank, dtype = len(spec.shape), tf.as_dtype(spec.dtype)
         if name in names(PAIRS) or name == "masked_targets":
             eos = add_eos and vocabulary.token_ids.eos is not None
             found[name] = seqio.Feature(SeqioVocabulary(vocabulary), add_eos=eos, rank=rank)

@@ -149,7 +149,7 @@ class ObjectiveStep:
 
 def _signature(specs: Features) -> dict[str, tf.TensorSpec]:
     return {
-        name: tf.TensorSpec([] if spec.length is None else [None], tf.as_dtype(spec.dtype))
+        name: tf.TensorSpec([None, *spec.item] if spec.shape else [], tf.as_dtype(spec.dtype))
         for name, spec in specs.items()
     }
 

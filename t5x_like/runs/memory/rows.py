@@ -29,8 +29,8 @@ def full_row(run: Run) -> dict[str, np.ndarray]:
     features = preflight.row_features(objective, data.lengths or {})
     example = {
         # Different numbers, for features that are orders; none is 0, which is padding.
-        name: np.ones((), one.dtype)
-        if one.length is None
+        name: np.ones(one.shape, one.dtype)
+        if one.length is None or one.item
         else np.arange(_TOKEN, _TOKEN + one.length).astype(one.dtype)
         for name, one in features.items()
     }

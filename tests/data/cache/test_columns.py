@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from t5x_like.core.protocols.data import Column
+from t5x_like.core.protocols.data import Column, FeatureSpec
+from t5x_like.data import mixtures
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.record_codec import RecordCodec
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora.corpus import Corpus, Document, ReadReport
+from t5x_like.data.feature_converters import Encoder
+from t5x_like.data.stream import train_stream
+from t5x_like.data.task import of_corpus
+from t5x_like.objectives.supervised.classes import Classes
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.characters import CharacterVocabulary
 
 COLUMNS = (
     Column("inputs"),
@@ -50,6 +58,14 @@ class Rows(Corpus):
 
     def description(self) -> str:
         return "rows in memory"
+
+
+class PictureRows(Rows):
+    columns = COLUMNS[:4]
+
+    def read(self, split: str, report: ReadReport) -> Iterator[Document]:
+        for row in super().read(split, report):
+            yield {column.name: row[column.name] for column in self.columns}
 
 
 def test_records_have_the_values_and_shapes_of_the_columns(tmp_path: Path) -> None:
@@ -90,3 +106,46 @@ def test_a_record_of_another_shape_is_damaged() -> None:
         other = RecordCodec({"image": "float32"}).encode({"image": np.ones(size, np.float32)})
         with pytest.raises(ValueError, match="other lengths"):
             codec.check(other)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pictures(Classes):
+    """A user's objective: an image and a text beside it, one of some characters a word."""
+
+    reads = (Column("inputs"), Column("label", "label"), *COLUMNS[2:4])
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        return super().features(lengths) | {
+            "image": FeatureSpec(4, "float32", item=(4, 3)),
+            "spelling": FeatureSpec(6, item=(5,)),
+        }
+
+    def __call__(self, sample: Any, rng: Any, ids: Any) -> dict[str, np.ndarray]:
+        found = super().__call__(sample, rng, ids)
+        return found | {name: sample[name] for name in ("image", "spelling")}
+
+
+def test_a_feature_of_any_shape_comes_through_batches(tmp_path: Path) -> None:
+    """Padded along its first axis; an example that is cut keeps its beginning."""
+    vocabulary = CharacterVocabulary(" row0123456789")
+    made = of_corpus(PictureRows(), Pictures()).with_directory(vocabulary)
+    made.write_cache(tmp_path, vocabulary, workers=1, progress=False)
+    task = made.with_cache(Cache.open(tmp_path), {"inputs": 6})
+    (rows,) = mixtures.examples([task], "train", converter=Encoder(), seed=0)
+    batch = next(train_stream([rows], batch_size=4, num_threads=0, shuffle=False))
+    assert {name: (x.shape, x.dtype) for name, x in batch.items() if x.ndim > 2} == {
+        "image": ((4, 4, 4, 3), np.float32),
+        "spelling": ((4, 6, 5), np.int32),
+    }
+    records = task.cache.split("train")
+    ids = vocabulary.token_ids
+    for place in range(4):
+        n = int(vocabulary.decode(records.record(place)["inputs"])[4:])
+        tokens = batch["encoder_input_tokens"][place].tolist()
+        text = vocabulary.encode(f"row {n}")[:4]
+        assert tokens == [ids.cls, *text, ids.sep, *[ids.pad] * (4 - len(text))]
+        assert batch["labels"][place] == n % 11
+        np.testing.assert_array_equal(batch["image"][place], document(n)["image"])
+        spelling = document(n)["spelling"]
+        np.testing.assert_array_equal(batch["spelling"][place, : len(spelling)], spelling)
+        assert not batch["spelling"][place, len(spelling) :].any()
