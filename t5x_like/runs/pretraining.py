@@ -182,13 +182,14 @@ def _parts(
         "log": log,
         "initial": _initial(run, programs[0], tasks[0][0].vocabulary, log),
         # Not earlier: a run that cannot resume the one in the directory must not change it.
-        "before_training": lambda: run_directory.write(
-            model_dir,
-            config=config,
-            vocabulary=tasks[0][0].vocabulary,
-            labels=tasks[0][0].label_names,
-        ),
+        "before_training": functools.partial(_write_directory, model_dir, config, tasks[0][0]),
     }
+
+
+def _write_directory(model_dir: epath.Path, config: str, task: Task) -> None:
+    run_directory.write(
+        model_dir, config=config, vocabulary=task.vocabulary, labels=task.label_names
+    )
 
 
 def _sizes(tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
