@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import emulators
+import jax
 import pytest
 
 from t5x_like.core import exit_status
@@ -79,6 +80,35 @@ def test_ports_in_use_are_named_with_their_flags() -> None:
         assert f"port {port}, over which processes watch each other" in said
         assert "--watch_port" in said
     joining.check_free(port)
+
+
+def test_where_jax_fails_in_joining_the_lost_process_is_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Process 0 was killed while JAX looked for its devices: the watch ends this one."""
+
+    class Watch:
+        def __init__(self, *args: object, **options: object) -> None:
+            pass
+
+        def join(self) -> None:
+            pass
+
+        def follow(self, seconds: float) -> None:
+            raise SystemExit(exit_status.LOST)
+
+    def initialize(**options: object) -> None:
+        try:
+            raise jax.errors.JaxRuntimeError("UNAVAILABLE: Socket closed")
+        except jax.errors.JaxRuntimeError as error:
+            raise RuntimeError("Unable to initialize backend 'cpu'") from error
+
+    monkeypatch.setattr(joining, "Peers", Watch)
+    monkeypatch.setattr(joining, "_joined", [])
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    with pytest.raises(SystemExit) as left:
+        joining.join(joining.Members("127.0.0.1:1", 2, 1))
+    assert left.value.code == exit_status.LOST
 
 
 @pytest.mark.parametrize("program", ["silent", "talking", "closing"])

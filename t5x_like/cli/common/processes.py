@@ -10,9 +10,6 @@ from collections.abc import Iterator
 
 from t5x_like.cli.common import arguments, errors
 
-_FOLLOW_SECONDS = 10.0
-"""A computation fails in all processes where one is lost: which one it is comes over the watch."""
-
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Adds all flags that describe a run and its processes."""
@@ -65,9 +62,6 @@ def joined(args: argparse.Namespace) -> Iterator[None]:
     if not args.distributed:
         yield
         return
-    import jax
-
-    from t5x_like.core import whole_files
     from t5x_like.training.hosts import joining
 
     peers = joining.join(
@@ -82,8 +76,7 @@ def joined(args: argparse.Namespace) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if any(isinstance(one, jax.errors.JaxRuntimeError) for one in whole_files.chain(error)):
-            peers.follow(_FOLLOW_SECONDS)
+        joining.follow(error)
         with contextlib.suppress(OSError):  # nobody may read it any more
             errors.show(error)
         peers.fail(errors.text_of(error), errors.status_of(error))

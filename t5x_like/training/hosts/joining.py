@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 import jax
 from jax._src import clusters
 
-from t5x_like.core import exit_status
+from t5x_like.core import exit_status, whole_files
 from t5x_like.training.hosts import environments
 from t5x_like.training.hosts.multihost import ProcessError
 from t5x_like.training.hosts.peers import Peers
 
 _HEARTBEAT_SECONDS = 100
 """JAX's default."""
+
+_FOLLOW_SECONDS = 10.0
+"""What JAX does fails in all processes where one is lost: which one it is comes over the watch."""
 
 _joined: list[Peers] = []
 
@@ -76,16 +79,20 @@ def join(
     if process == 0 and address:
         with _told(OSError):
             check_free(int(address.rpartition(":")[2]))
-    jax.distributed.initialize(
-        coordinator_address=address,
-        num_processes=count,
-        process_id=process,
-        initialization_timeout=int(start_seconds),
-        # JAX aborts where it misses a process for so long: after the watch, which says who it is.
-        heartbeat_timeout_seconds=max(_HEARTBEAT_SECONDS, int(2 * lost_seconds)),
-    )
-    with _told(ProcessError):
-        environments.compare()
+    try:
+        jax.distributed.initialize(
+            coordinator_address=address,
+            num_processes=count,
+            process_id=process,
+            initialization_timeout=int(start_seconds),
+            # JAX aborts where it misses a process for so long: after the watch, which says who.
+            heartbeat_timeout_seconds=max(_HEARTBEAT_SECONDS, int(2 * lost_seconds)),
+        )
+        with _told(ProcessError):
+            environments.compare()
+    except Exception as error:
+        follow(error)
+        raise
     return peers
 
 
@@ -111,6 +118,16 @@ def check_free(port: int) -> None:
                 "end the program that uses it, or name another port with --coordinator_address, "
                 "the same on all hosts"
             ) from error
+
+
+def follow(error: BaseException) -> None:
+    """Waits where JAX failed: if another process is lost, this one ends and says which.
+
+    JAX knows of it first, and does not say who it is.
+    """
+    if any(isinstance(one, jax.errors.JaxRuntimeError) for one in whole_files.chain(error)):
+        for peers in _joined:
+            peers.follow(_FOLLOW_SECONDS)
 
 
 def tell(text: str, status: int) -> None:
