@@ -79,7 +79,7 @@ def join(
     if process == 0 and address:
         with _told(OSError):
             check_free(int(address.rpartition(":")[2]))
-    try:
+    with _followed():
         jax.distributed.initialize(
             coordinator_address=address,
             num_processes=count,
@@ -90,9 +90,6 @@ def join(
         )
         with _told(ProcessError):
             environments.compare()
-    except Exception as error:
-        follow(error)
-        raise
     return peers
 
 
@@ -103,6 +100,16 @@ def _told(kind: type[Exception]) -> Iterator[None]:
         yield
     except kind as error:
         tell(str(error), exit_status.ERROR)
+        raise
+
+
+@contextlib.contextmanager
+def _followed() -> Iterator[None]:
+    """Calls `follow` with an error."""
+    try:
+        yield
+    except Exception as error:
+        follow(error)
         raise
 
 
