@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--page", action="store_true", help="write the page alone")
     args = parser.parse_args(argv)
     if not args.page:
-        there = {one["name"] for one in recorded.read(LINES)} if args.resume else set()
+        there = _newest(recorded.read(LINES)).keys() if args.resume else set()
         wanted = [
             name
             for name in PROGRAMS
@@ -78,8 +78,7 @@ def main(argv: list[str] | None = None) -> int:
             parser.error(f"no program {', '.join(args.names)}: there are {'; '.join(PROGRAMS)}")
         for name in tqdm(wanted, unit="program"):
             recorded.append(LINES, compiled(name))
-    newest = {one["name"]: one for one in recorded.read(LINES)}
-    write_page([newest[name] for name in PROGRAMS if name in newest])
+    write_page(recorded.read(LINES))
     return 0
 
 
@@ -91,6 +90,7 @@ def compiled(name: str) -> dict[str, Any]:
         "name": name,
         "fits": phase.fits,
         "gigabytes": round(phase.hbm_needed / 1e9, 2),
+        "estimated_gigabytes": round(phase.hbm_estimated / 1e9, 2),
         "microbatches": phase.microbatches,
     }
     if (time := phase.time) is not None:
@@ -110,32 +110,51 @@ def compiled(name: str) -> dict[str, Any]:
 
 
 def table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each program."""
-    head = ["program", "HBM, GB", "step, ms", "MFU", "of it products", "attention kernels"]
-    head += ["network, if not beside it", "before, and others"]
+    """A row for each program, by the newest of its lines; the one before is shown beside it.
+
+    Lines without `overlap` are of an earlier version, which took every collective for one that
+    runs beside the rest of the step.
+    """
+    newest = _newest(lines)
+    earlier = {one["name"]: one for one in lines if "overlap" not in one and one["fits"]}
+    head = ["program", "HBM, GB", "estimate, GB", "step, ms", "MFU", "products, ms"]
+    head += ["attention kernels, ms", "network, ms", "of it beside the rest"]
+    head += ["formerly: step, MFU", "an older version, and others"]
     rows = [
-        [
-            one["name"],
-            f"{one['gigabytes']:.2f}",
-            *(
-                [
-                    f"{one['walk_ms']:,.1f}",
-                    f"{one['mfu']:.1%}",
-                    f"{one['products_ms']:,.1f}",
-                    f"{one['kernels_ms']:,.1f}",
-                    f"{one['network_ms']:,.1f}",
-                ]
-                if one["fits"]
-                else ["does not fit", "", "", "", ""]
-            ),
-            BEFORE.get(one["name"], ""),
-        ]
-        for one in lines
+        [name, *_figures(newest.get(name)), _formerly(earlier.get(name)), BEFORE.get(name, "")]
+        for name in PROGRAMS
+        if name in newest or name in earlier
     ]
-    body = [head, ["-", *["-:"] * 6, "-"], *rows]
-    missing = [name for name in PROGRAMS if name not in {one["name"] for one in lines}]
+    body = [head, ["-", *["-:"] * 9, "-"], *rows]
+    missing = [name for name in PROGRAMS if name not in newest]
     more = f"\nNot compiled with this version yet: {'; '.join(missing)}.\n" if missing else ""
     return "".join(f"| {' | '.join(row)} |\n" for row in body) + more
+
+
+def _newest(lines: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The newest line of each program, without those of the earlier version."""
+    return {one["name"]: one for one in lines if "overlap" in one or not one["fits"]}
+
+
+def _figures(one: Mapping[str, Any] | None) -> list[str]:
+    if one is None:
+        return [""] * 8
+    memory = [f"{one['gigabytes']:.2f}", f"{one['estimated_gigabytes']:.2f}"]
+    if not one["fits"]:
+        return [*memory, "does not fit", *[""] * 5]
+    return [
+        *memory,
+        f"{one['least_ms']:,.1f} to {one['most_ms']:,.1f}",
+        f"{one['mfu_least']:.1%} to {one['mfu']:.1%}",
+        f"{one['products_ms']:,.1f}",
+        f"{one['kernels_ms']:,.1f}",
+        f"{one['network_ms']:,.1f}",
+        f"{one['overlap']:.0%}",
+    ]
+
+
+def _formerly(one: Mapping[str, Any] | None) -> str:
+    return "" if one is None else f"{one['walk_ms']:,.1f} ms, {one['mfu']:.1%}"
 
 
 def write_page(lines: Sequence[Mapping[str, Any]]) -> None:
