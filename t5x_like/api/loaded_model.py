@@ -315,7 +315,7 @@ def load(
             modules=modules,
             allow_paths=allow_paths,
         )
-        labels = run_directory.read_labels(path)
+        labels = run_directory.read_class_names(path)
         return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run, labels=labels)
     saved = saved_model.read(str(directory), step=step, modules=modules)
     params = jax.tree.map(lambda one: one.read(), saved.params)

@@ -148,17 +148,28 @@ def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
     return loading.load(os.fspath(model_dir / _VOCABULARY))
 
 
-def read_labels(model_dir: epath.Path) -> tuple[str, ...]:
-    """The names of the classes that a run has learned, in the order of its logits; empty without.
+def read_labels(model_dir: epath.Path) -> Mapping[str, tuple[str, ...]]:
+    """{column: the names of its classes} that a run has learned; empty where it has no labels.
 
     Raises:
       ValueError: the file is damaged.
     """
     path = model_dir / _LABELS
     if not path.exists():
-        return ()
-    columns = typed_json.read(Mapping[str, tuple[str, ...]], whole_files.read_json(path), str(path))
-    return next(iter(columns.values()), ())
+        return {}
+    found: Mapping[str, tuple[str, ...]] = typed_json.read(
+        Mapping[str, tuple[str, ...]], whole_files.read_json(path), str(path)
+    )
+    return found
+
+
+def read_class_names(model_dir: epath.Path) -> tuple[str, ...]:
+    """The names of a run's classes in the order of its logits; empty where it has no labels.
+
+    Raises:
+      ValueError: as `read_labels`.
+    """
+    return next(iter(read_labels(model_dir).values()), ())
 
 
 def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:

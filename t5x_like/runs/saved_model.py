@@ -141,7 +141,7 @@ def read(directory: str, *, step: WantedStep = None, modules: Collection[str] = 
         run_directory.read_vocabulary(path) if has_vocabulary else None,
         directory,
         original if original.is_dir() else None,
-        run_directory.read_labels(path),
+        run_directory.read_class_names(path),
     )
 
 

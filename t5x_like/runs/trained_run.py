@@ -36,7 +36,7 @@ class TrainedRun:
     """The parts of a run and the parameters of one of its checkpoints.
 
     `rows` is the number of rows in a batch that its program evaluates. `kept` is what the run's
-    completer keeps after the step.
+    completer keeps after the step. `labels` has the names of the classes in each column of labels.
     """
 
     run: Run
@@ -46,6 +46,7 @@ class TrainedRun:
     step: int
     rows: int
     kept: Kept = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def model(self) -> Any:
@@ -111,7 +112,8 @@ def load(
         report=_note,
     )
     kept = checkpoints.restore_kept(restored.step, program.layout.replicated)
-    return TrainedRun(run, program, restored.state, vocabulary, restored.step, rows, kept)
+    labels = run_directory.read_labels(directory)
+    return TrainedRun(run, program, restored.state, vocabulary, restored.step, rows, kept, labels)
 
 
 def _data(run: Run, vocabulary: Vocabulary, modules: Collection[str]) -> Data:

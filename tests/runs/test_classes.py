@@ -68,6 +68,14 @@ def test_a_head_learns_names_and_goes_to_hugging_face_with_them(tiny: Tiny, tabl
     assert {*answers[0]["probabilities"]} == {"bad", "good"}
     scores = model.evaluate(corpus=str(table))["reviews"]["trained"]
     assert scores["accuracy"] > 0.95
+    # Other files are read by the run's names: all of one class, or one that it has not learned.
+    rows = [line for line in table.read_text().splitlines() if line.endswith(("good", "sentiment"))]
+    for name, last in (("fine", []), ("odd", ["a grey film, number 9\t1999\tfair"])):
+        (tiny.root / f"{name}.tsv").write_text("\n".join([*rows, *last]) + "\n")
+    scores = model.evaluate(corpus=f"{tiny.root}/fine.tsv")["fine"]["trained"]
+    assert scores["accuracy"] > 0.95
+    with pytest.raises(ValueError, match="holds the label 'fair', which is not one of bad, good"):
+        model.evaluate(corpus=f"{tiny.root}/odd.tsv")
     model.export(tiny.root / "theirs")
     config = json.loads((tiny.root / "theirs" / "config.json").read_text())
     assert config["architectures"] == ["BertForSequenceClassification"]
@@ -85,7 +93,7 @@ def test_a_head_learns_names_and_goes_to_hugging_face_with_them(tiny: Tiny, tabl
         ),
         (
             {"CORPUS_FIELD": "sentence", "OBJECTIVE": "mlm"},
-            "a FineTuned with a head for classes learns from labels, but MaskedLM reads plain text",
+            "with a head for classes learns from labels, but MaskedLM makes none of plain text",
         ),
     ],
 )

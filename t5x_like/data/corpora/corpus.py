@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import hashlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from t5x_like.core.protocols.data import Column, names
 from t5x_like.data.corpora import text_pieces
@@ -93,15 +94,30 @@ class Corpus(abc.ABC):
         """The corpus whose documents have these columns; None where its text has others."""
         return self if {*columns} == {*self.columns} else None
 
+    _given_names: Mapping[str, Sequence[str]] | None = None
+
+    def with_label_names(self, given: Mapping[str, Sequence[str]]) -> Self:
+        """The same text with labels that are numbered as in `given`, {column: names of classes}.
+
+        A model has learned them so; other text may have fewer.
+        """
+        made = copy.copy(self)
+        made._given_names = given
+        return made
+
     @property
     def label_names(self) -> dict[str, tuple[str, ...]]:
         """{column: the names of its classes}, in their order, for each column of labels.
 
-        By default those of all splits: by value where all are whole numbers, else by the alphabet.
-
         Raises:
           CorpusError: a column has one class only.
         """
+        if self._given_names is not None:
+            return {name: tuple(of) for name, of in self._given_names.items()}
+        return self._own_label_names()
+
+    def _own_label_names(self) -> dict[str, tuple[str, ...]]:
+        """Those of all splits: by value where all are whole numbers, else by the alphabet."""
         wanted = [one.name for one in self.columns if one.holds == "label"]
         found: dict[str, set[str]] = {name: set() for name in wanted}
         for splits in self.readings if wanted else ():

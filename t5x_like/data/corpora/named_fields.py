@@ -78,4 +78,5 @@ class NamedFields(Corpus):
         fields = {column.name: field for column, field in self.fields.items()}
         if self.text_columns == names(self.columns):
             return [fields]
-        return [fields, [dataclasses.astuple(one) for one in self.columns]]
+        kinds = [dataclasses.astuple(one) for one in self.columns]
+        return [fields, kinds, *([self.label_names] if self._given_names is not None else [])]

@@ -104,12 +104,11 @@ class TfdsText(NamedFields):
         """The names of the classes of a `ClassLabel`; empty for other features."""
         return tuple(getattr(self._builder.info.features[field], "names", None) or ())
 
-    @property
-    def label_names(self) -> dict[str, tuple[str, ...]]:
+    def _own_label_names(self) -> dict[str, tuple[str, ...]]:
         """Those that the data set declares, or else those that its splits have."""
         labels = {c.name: field for c, field in self.fields.items() if c.holds == "label"}
         declared = {name: self._classes(field) for name, field in labels.items()}
-        return declared if all(declared.values()) else super().label_names
+        return declared if all(declared.values()) else super()._own_label_names()
 
     def _check_fields(self) -> None:
         for column, field in self.fields.items():

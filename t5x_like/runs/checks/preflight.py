@@ -123,7 +123,6 @@ def kinds_fit(run: Run, objectives: Iterable[Objective]) -> None:
     for objective in objectives:
         kind = objective.kind
         if rows == kind:
-            _answers_fit(run.abstract_model, objective)
             continue
         other = ""
         if objective.reads != PLAIN_TEXT:
@@ -137,25 +136,10 @@ def kinds_fit(run: Run, objectives: Iterable[Objective]) -> None:
         )
 
 
-def _answers_fit(model: Model, objective: Objective) -> None:
-    """Raises ValueError if a head has no labels to learn from, or labels have no head."""
-    if (objective.answers == "classes") == can(model, NamesClasses):
-        return
-    if objective.answers == "classes":
-        raise ValueError(
-            f"{type(objective).__name__} learns classes, but a {type(model).__name__} names none: "
-            "give its body a head (models.finetuned.FineTuned)"
-        )
-    raise ValueError(
-        f"a {type(model).__name__} with a head for classes learns from labels, but "
-        f"{type(objective).__name__} reads {in_words(objective.reads)}: choose "
-        "--gin.OBJECTIVE=\"'classes'\", and a text with the columns inputs and label "
-        "(CORPUS_FIELD names others)"
-    )
-
-
 def classes_fit(model: Model, tasks: Sequence[Task]) -> None:
     """Raises ValueError if the classes of a text are not those that a model's head names."""
+    if not can(model, NamesClasses):
+        return
     first = tasks[0]
     for task in tasks:
         if task.label_names != first.label_names:
@@ -164,11 +148,6 @@ def classes_fit(model: Model, tasks: Sequence[Task]) -> None:
                 f"and {task.label_names}): one head has the classes of all tasks"
             )
         for column, known in task.label_names.items():
-            if not can(model, NamesClasses):
-                raise ValueError(
-                    f"column {column!r} of {task.name} holds labels, but a {type(model).__name__} "
-                    "names no classes: give its body a head (models.finetuned.FineTuned)"
-                )
             if len(known) != model.num_labels:  # type: ignore[attr-defined]
                 some = ", ".join([*known[:6], *["..."] * (len(known) > 6)])
                 raise ValueError(
@@ -186,6 +165,7 @@ def step_works(
       ValueError: the model, the converter, the objective or the optimizer fails on it.
     """
     features = row_features(objective, lengths)
+    _labels_fit(run.abstract_model, objective, features)
     try:
         program.trace(run.feature_converter.convert([], features=features, ids=SOME_IDS))
     except (KeyError, TypeError, AttributeError) as error:
@@ -193,6 +173,23 @@ def step_works(
             f"the parts of this run do not fit each other: {type(error).__name__}: {error}. Its "
             f"rows are made by {run.feature_converter} from {', '.join(features)}"
         ) from error
+
+
+def _labels_fit(model: Model, objective: Objective, features: Collection[str]) -> None:
+    """Raises ValueError if a head for classes has no labels to learn from, or labels no head."""
+    name, learns = type(model).__name__, type(objective).__name__
+    names_classes = can(model, NamesClasses)
+    if objective.answers == "classes" and not names_classes:
+        raise ValueError(
+            f"{learns} learns classes, but a {name} names none: give its body a head "
+            "(models.finetuned.FineTuned)"
+        )
+    if names_classes and "labels" not in features:
+        raise ValueError(
+            f"a {name} with a head for classes learns from labels, but {learns} makes none of "
+            f"{in_words(objective.reads)}: choose --gin.OBJECTIVE=\"'classes'\", and a text with "
+            "the columns inputs and label (CORPUS_FIELD names others)"
+        )
 
 
 def row_features(objective: Objective, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from t5x_like.core.abilities import ScoresTargets, Writes, can
 from t5x_like.core.protocols.answers import TaskMetric
-from t5x_like.core.protocols.data import FeatureSpec, TokenIds
+from t5x_like.core.protocols.data import FeatureConverter, FeatureSpec, TokenIds
 from t5x_like.data.feature_converters import PrefixDecoder, start_id
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
@@ -44,6 +44,13 @@ def kinds(run: Run) -> set[str]:
 def computable(run: Run, metrics: Sequence[Metric]) -> list[Metric]:
     """The metrics whose answers a run's model gives."""
     return [one for one in metrics if {*one.reads} <= kinds(run)]
+
+
+def unpacked(converter: FeatureConverter) -> FeatureConverter:
+    """A converter that makes a row of each example."""
+    made: Any = converter
+    found: FeatureConverter = dataclasses.replace(made, pack=False) if converter.pack else made
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +123,7 @@ class ModelAnswers:
         }
 
     def _row(self, examples: Sequence[Example]) -> Row:
-        converter: Any = self.run.feature_converter
-        if converter.pack:
-            converter = dataclasses.replace(converter, pack=False)
+        converter = unpacked(self.run.feature_converter)
         features = {name: FeatureSpec(length) for name, length in self.lengths.items()}
         return converter.convert(examples, features=features, ids=self.ids)
 

@@ -20,7 +20,6 @@ from t5x_like.runs.evaluation.unigram import text_counts, unigram_metrics
 from t5x_like.runs.trained_run import TrainedRun, batch_to_device
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.data import TokenIds
     from t5x_like.data.task import Task
 
 Metrics = dict[str, float]
@@ -66,7 +65,7 @@ def columns(
         if len(read) < len(examples):
             of_all = f"{len(read):,} of {len(examples):,} held-out rows"
             report(f"note: {task.name}: {of_all}, spread evenly")
-        columns_ = compared.columns([*rows], counts[task.name], task.token_ids)
+        columns_ = compared.columns([*rows], counts[task.name], task)
         if task.objective.answers == "text":
             columns_ = {who: with_token_names(metrics) for who, metrics in columns_.items()}
         found[task.name] = columns_
@@ -112,7 +111,7 @@ class _Compared:
         self._teacher_forced = TeacherForced(model)
 
     def columns(
-        self, rows: Sequence[Mapping[str, np.ndarray]], counts: np.ndarray, ids: TokenIds
+        self, rows: Sequence[Mapping[str, np.ndarray]], counts: np.ndarray, task: Task
     ) -> Columns:
         """The columns of one task; `counts` says how often each id occurs in its text."""
         found = {who: self._metrics(who, rows) for who in self._params}
@@ -120,11 +119,12 @@ class _Compared:
             unigram = unigram_metrics(
                 rows,
                 counts,
-                ids,
+                task,
                 of_model=found["trained"],
                 token_bytes=self._teacher_forced.token_bytes,
             )
             return found | {"unigram": unigram}
+        ids = task.token_ids
         content = [baselines.content_only(batch, ids) for batch in rows]
         for who in self._params:
             found[who] |= _content_metrics(self._metrics(who, content))

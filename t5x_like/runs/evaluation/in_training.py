@@ -156,11 +156,10 @@ def _of_cache(run: Run, task: Task, at_most: int) -> EvaluatedTask:
     A target that is cut is not an answer's aim: the text beside it is whole.
     """
     decode = decoder(task.vocabulary)
-    converter: Any = run.feature_converter
     (rows,) = mixtures.examples(
         [task],
         _SPLIT,
-        converter=dataclasses.replace(converter, pack=False),
+        converter=answers.unpacked(run.feature_converter),
         seed=EVALUATION_SEED,
         alone=True,
     )

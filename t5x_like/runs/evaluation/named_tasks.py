@@ -106,13 +106,12 @@ def _data(model: TrainedRun, named: Named) -> Data:
     if named.task is not None:
         named_task = dataclasses.replace(data, mixture_or_task_name=named.task, corpus=None)
         return named_task.with_lengths()
-    read: Any = data.read_corpus
     found = dataclasses.replace(
         data,
         mixture_or_task_name=None,
         corpus=named.corpus,
         objective=_objective(data),
-        read_corpus=functools.partial(read, validation=0.0),
+        read_corpus=functools.partial(_read, data.read_corpus, model.labels),
     )
     objective = found.chosen_objective
     learned = PLAIN_TEXT if objective is None else objective.reads
@@ -124,6 +123,12 @@ def _data(model: TrainedRun, named: Named) -> Data:
             ".jsonl)"
         )
     return found.with_lengths()
+
+
+def _read(read: Any, labels: Mapping[str, Sequence[str]], named: Files) -> Corpus:
+    """Files without a held-out part, whose labels have the numbers that the run has learned."""
+    found: Corpus = read(named, validation=0.0)
+    return found.with_label_names(labels) if labels else found
 
 
 def _objective(data: Data) -> Objective | str | None:
@@ -233,6 +238,11 @@ def _rows(model: TrainedRun, task: Task, split: str) -> Examples:
     if not task.has(split):
         splits = ", ".join(task.cache.manifest.splits) if task.cache is not None else ""
         raise ValueError(f"task {task.name!r} has no examples in split {split!r}, only in {splits}")
+    if task.label_names != model.labels:
+        raise ValueError(
+            f"task {task.name!r} has the labels {task.label_names}, but the run has learned "
+            f"{model.labels or 'none'}: their numbers would mean other classes"
+        )
     (found,) = mixtures.examples(
         [task],
         split,

@@ -13,7 +13,6 @@ from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate, with_token_names
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.data import TokenIds
     from t5x_like.data.task import Task
 
 Metrics = dict[str, float]
@@ -42,7 +41,7 @@ def text_counts(tasks: Iterable[Task]) -> dict[str, np.ndarray]:
 def unigram_metrics(
     rows: Sequence[baselines.NumpyBatch],
     counts: np.ndarray,
-    ids: TokenIds,
+    task: Task,
     *,
     of_model: Mapping[str, float],
     token_bytes: np.ndarray | None,
@@ -52,13 +51,13 @@ def unigram_metrics(
     Args:
       rows: the evaluated rows.
       counts: int [vocab_size], occurrences of each id in the training text.
-      ids: the vocabulary's special ids.
+      task: the opened task of the rows.
       of_model: the model's metrics on the rows, whose names are used.
       token_bytes: as in `evaluator.evaluate`.
     """
-    if "labels" in rows[0]:
+    if task.objective.answers == "classes":
         return baselines.class_shares(rows)
-    step = baselines.unigram(baselines.with_special_targets(counts, rows, ids))
+    step = baselines.unigram(baselines.with_special_targets(counts, rows, task.token_ids))
     frequent = evaluate(step, None, rows, token_bytes=token_bytes)
     found = {name: frequent[name] for name in ("bits_per_byte",) if name in frequent}
     for name in of_model:
@@ -99,7 +98,7 @@ def held_out_baselines(
         metrics = unigram_metrics(
             rows,
             counts[task.name],
-            task.token_ids,
+            task,
             of_model=of_model[task.name],
             token_bytes=token_bytes,
         )
