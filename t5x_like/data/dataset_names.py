@@ -177,7 +177,10 @@ class DataNames:
 
     def _files(self, named: str | Sequence[str], name: str | None = None) -> Task:
         corpus, objective = self._with_objective(self.read_corpus(named))
-        digest = hashlib.sha256(json.dumps(absolute_names(named)).encode()).hexdigest()[:8]
+        known_by: list[Any] = absolute_names(named)
+        if corpus.text_columns != names(corpus.columns):
+            known_by = [known_by, corpus.reading]  # the same files may hold several labels
+        digest = hashlib.sha256(json.dumps(known_by).encode()).hexdigest()[:8]
         language = sentences.language(self.sentences, name)
         label = f"{corpus.name}-{digest}"
         return task.of_corpus(corpus, objective, label=label, sentences=language)

@@ -63,7 +63,8 @@ def write(
       labels: {column: the names of its classes}, in the order of the model's logits.
     """
     if labels:
-        whole_files.write(model_dir / _LABELS, json.dumps(labels, indent=1).encode())
+        text = json.dumps(labels, indent=1, ensure_ascii=False)
+        whole_files.write(model_dir / _LABELS, text.encode())
     if vocabulary is not None:
         with tempfile.TemporaryDirectory() as local:
             vocabulary.save(Path(local))

@@ -162,6 +162,11 @@ class Corpus(abc.ABC):
         return ()
 
     @property
+    def reading(self) -> list[Any]:
+        """JSON that decides its documents besides the text."""
+        return [dataclasses.astuple(one) for one in self.columns]
+
+    @property
     def unread(self) -> tuple[str, ...]:
         """The names of the fields of a row that are not a column; empty without fields."""
         return ()

@@ -73,8 +73,9 @@ class NamedFields(Corpus):
             return self._field.get(column.name, column.name)
         return self._field or "text" if tuple(columns) == PLAIN_TEXT else column.name
 
-    def _reading(self) -> list[Any]:
-        """What decides its documents besides the text, for a fingerprint."""
+    @property
+    def reading(self) -> list[Any]:
+        """JSON that decides its documents besides the text."""
         fields = {column.name: field for column, field in self.fields.items()}
         if self.text_columns == names(self.columns):
             return [fields]

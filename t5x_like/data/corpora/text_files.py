@@ -107,7 +107,7 @@ class TextFiles(NamedFields):
                 [split, "".join(file.suffixes[-2:]), matching_files.size(file), digest]
                 for file, digest in zip(files, matching_files.sample_digests(files), strict=True)
             ]
-        options = [*self._reading(), self._separator, self.held_out, _DOCUMENTS]
+        options = [*self.reading, self._separator, self.held_out, _DOCUMENTS]
         return hashlib.sha256(json.dumps([options, content]).encode()).hexdigest()
 
     def description(self) -> str:

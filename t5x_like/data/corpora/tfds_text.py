@@ -124,7 +124,7 @@ class TfdsText(NamedFields):
         """A digest of the data set's name, version and sizes, and the reading options."""
         info = self._builder.info
         sizes = {name: (s.num_examples, s.num_bytes) for name, s in info.splits.items()}
-        read = (info.full_name, sorted(sizes.items()), *self._reading(), self.held_out)
+        read = (info.full_name, sorted(sizes.items()), *self.reading, self.held_out)
         return hashlib.sha256(repr(read).encode()).hexdigest()
 
     def description(self) -> str:

@@ -1,3 +1,4 @@
+import functools
 import gzip
 import json
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from t5x_like.core.protocols.data import PAIRS, PLAIN_TEXT, Column
 from t5x_like.data.corpora.corpus import CorpusError, ReadReport
 from t5x_like.data.corpora.text_files import TextFiles
+from t5x_like.data.corpora.user_corpus import user_corpus
+from t5x_like.data.dataset_names import DataNames
 
 
 @pytest.fixture(autouse=True)
@@ -261,3 +264,17 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
         "rows.jsonl": "rows without text, null, empty or white space: 2",
         "lines.txt": "",
     }
+
+
+def test_labels_of_one_file_have_caches_of_their_own(tmp_path):
+    (tmp_path / "a.tsv").write_text("text\tmood\tstars\nx\tgood\t5\ny\tbad\t1\n")
+
+    def cached_as(field, objective="classes"):
+        read = functools.partial(user_corpus, field=field)
+        named = DataNames(corpus="a.tsv", objective=objective, read_corpus=read)
+        return named.find_tasks()[0].label
+
+    moods = cached_as({"inputs": "text", "label": "mood"})
+    stars = cached_as({"inputs": "text", "label": "stars"})
+    assert len({moods, stars, cached_as(None, "mlm")}) == 3
+    assert moods == cached_as({"inputs": "text", "label": "mood"})
