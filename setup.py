@@ -50,12 +50,17 @@ LAUNCH = ["ml-collections>=1.0,<2"]
 # Buckets. Releases of both follow those of fsspec, by month.
 GCS = ["gcsfs>=2026.10.0,<2028"]
 S3 = ["s3fs>=2026.9.0,<2028"]
+# Metrics of labels and of texts; seqeval brings scikit-learn, which brings SciPy.
+METRICS_OF_TEXTS = ["nltk>=3.10.4,<4", "rouge-score>=0.1.2,<0.2", "sacrebleu>=2.6,<3"]
+FINETUNE = [*METRICS_OF_TEXTS, "scikit-learn>=1.9,<2", "seqeval>=1.2.2,<2"]
+# What reads data sets of Hugging Face for `finetune --task`.
+HUGGING_FACE = ["datasets>=4,<6"]
 COMPLETION = ["argcomplete>=3.6,<4"]
 DOCS = ["mkdocs-material>=9.8.1,<10", "mkdocstrings[python]>=1.0.8,<2"]
 BENCHMARKS = ["scikit-learn>=1.9,<2"]  # of the linear probes
 # What t5 imports to register its tasks. `pip install --no-deps t5==0.9.4` goes with it: t5's own
 # requirements bring a second SeqIO.
-T5 = ["babel>=2.18,<3", "nltk>=3.10.4,<4", "rouge-score>=0.1.2,<0.2", "sacrebleu>=2.6,<3"]
+T5 = [*METRICS_OF_TEXTS, "babel>=2.18,<3"]
 TEST = [
     *BENCHMARKS,
     *COMPLETION,
@@ -87,6 +92,8 @@ EXTRAS = {
     "s3": S3,
     "interop": INTEROP,
     "launch": LAUNCH,
+    "finetune": FINETUNE,
+    "datasets": HUGGING_FACE,
     "beam": BEAM,
     "dataflow": DATAFLOW,
     "plan": PLAN,
@@ -95,7 +102,7 @@ EXTRAS = {
     "docs": DOCS,
     "t5": [*BENCHMARKS, *DATA, *T5],
     "test": TEST,
-    "all": sorted({*DATA, *INTEROP, *LAUNCH}),
+    "all": sorted({*DATA, *INTEROP, *LAUNCH, *FINETUNE}),
 }
 
 

@@ -83,7 +83,7 @@ def resident(process: int) -> tuple[int, int]:
 class PeakMemory:
     """Watches this process and its children while it is entered; keeps the highest sums.
 
-    `bytes` are resident; `private` are those that are no pages of files.
+    `bytes` are resident; `private` are those that are not pages of files.
     """
 
     def __init__(self) -> None:

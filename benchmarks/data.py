@@ -26,11 +26,12 @@ from pathlib import Path
 import numpy as np
 
 from t5x_like import objectives
-from t5x_like.data import mixtures, stream, task
+from t5x_like.data import task
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
-from t5x_like.data.feature_converters import default_converter
+from t5x_like.data.rows.feature_converters import default_converter
+from t5x_like.data.streams import mixtures, stream
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 
 HUGGING_FACE = "mlm, Hugging Face collator"

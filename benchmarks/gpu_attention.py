@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 
 from t5x_like.core.counter_random import COUNTER
-from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.attention_kernels import Kernel, KeysValues, blocked, fused, plain
 from t5x_like.layers.attention.gpu_attention import gpu
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.attention.masks import Mask
+from t5x_like.layers.basics.dropout import Dropping
 
 KERNELS: dict[str, Kernel] = {"plain": plain, "blocked": blocked, "fused": fused, "gpu": gpu}
 RATE = 0.1
@@ -46,7 +46,7 @@ def compiled(
     given = [jax.random.normal(key, shape, jnp.bfloat16) for key in keys[:3]]
     if biased:
         given.append(jax.random.normal(keys[3], (1, heads, length, length), jnp.bfloat16))
-    mask = masks.not_padding(jnp.arange(length)[None].repeat(rows, 0) < length - length // 8)
+    mask = Mask(present=jnp.arange(length)[None].repeat(rows, 0) < length - length // 8)
     drop = Dropping(jax.random.key(5, impl=COUNTER), RATE, False) if dropped else None
 
     @functools.partial(jax.grad, argnums=range(len(given)))

@@ -25,6 +25,7 @@ import recorded
 from gpu_steps import in_own_process, phase_counts
 
 from t5x_like.config import gin_files
+from t5x_like.runs.program import build_program
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 LINES, PAGE = DOCS / "results" / "gpu_compiled.jsonl", DOCS / "performance.md"
@@ -106,7 +107,6 @@ def compiled(card: str, model: str, phase: int, kernel: str) -> dict[str, Any] |
 
     from t5x_like.core.devices.chosen import on_devices
     from t5x_like.planning import child
-    from t5x_like.runs import pretraining
     from t5x_like.runs.memory import rows
     from t5x_like.runs.phases import run_phases
 
@@ -127,7 +127,7 @@ def compiled(card: str, model: str, phase: int, kernel: str) -> dict[str, Any] |
         run, _ = child.load(files, [f"BATCH_SIZE={count}", "MICROBATCHES=1"], [])
     run = run_phases(run)[phase].run
     row = rows.full_row(run)
-    program = pretraining.build_program(run).lower(rows.whole_row(run, row)).compile()
+    program = build_program(run).lower(rows.whole_row(run, row)).compile()
     memory, text = program.memory_analysis(), program.as_text()
     assert memory is not None, "XLA knows it of GPUs"
     assert text is not None, "XLA has it for GPUs"

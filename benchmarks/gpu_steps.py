@@ -23,7 +23,7 @@ from t5x_like.planning import child
 from t5x_like.runs.batches import ToDevice
 from t5x_like.runs.memory import rows
 from t5x_like.runs.memory.microbatches import with_microbatches
-from t5x_like.runs.pretraining import build_program
+from t5x_like.runs.program import build_program
 from t5x_like.runs.run import Run
 
 MATRIX_SIZES = {"gpu": 8192, "cpu": 256}  # a CPU would take minutes for the large ones

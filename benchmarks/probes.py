@@ -34,10 +34,10 @@ from flax import nnx
 
 from t5x_like.core.abilities import Want
 from t5x_like.core.protocols.data import FeatureSpec
-from t5x_like.data.feature_converters import Encoder
+from t5x_like.data.rows.feature_converters import Encoder
 from t5x_like.models import bert
 from t5x_like.objectives.noise import masking
-from t5x_like.runs import trained_run
+from t5x_like.runs.trained import trained_run
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 
 ROWS = 64
@@ -52,7 +52,7 @@ class Features:
     """The frozen encoder of a run.
 
     Raises:
-      ValueError, OSError: it is no run, has no such checkpoint, or has no BERT-like encoder.
+      ValueError, OSError: it is not a run, has no such checkpoint, or has no BERT-like encoder.
     """
 
     def __init__(self, run_dir: str, *, step: int | None = None, untrained: bool = False) -> None:

@@ -5,7 +5,8 @@
     python benchmarks/scaling.py --page
 
 Compiles the step of a recipe for slices of 16, 64 and 256 chips of v5e and for four slices of 256,
-with as many rows for each chip. Every program is a line of docs/results/scaling.jsonl; the table in
+with as many rows for each chip. Every program is a line of docs/results/scaling.jsonl, of which the
+last of each program counts; the table in
 docs/performance.md and the picture beside the lines are made of them. Nothing here is measured.
 Needs the extra `plan`.
 """
@@ -49,11 +50,16 @@ def main(argv: list[str] | None = None) -> int:
         wanted = [(name, args.rows, *slices) for name in args.models for slices in SLICES]
         for one in tqdm([one for one in wanted if one not in there], unit="program"):
             recorded.append(LINES, compiled(*one))
-    lines = [*{_key(one): one for one in recorded.read(LINES)}.values()]
+    lines = recorded.read(LINES)
     write_page(lines)
     if lines:
-        plot(lines)
+        plot(newest(lines))
     return 0
+
+
+def newest(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The last line of each program."""
+    return [*{_key(one): one for one in lines}.values()]
 
 
 def _key(one: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -109,7 +115,7 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
             ),
             f"{one['mfu_least']:.1%} to {one['mfu_most']:.1%}",
         ]
-        for one in lines
+        for one in newest(lines)
     ]
     body = [head, ["-"] * 3 + ["-:"] * 4 + ["-", "-:"], *rows]
     picture = "\n![Modelled time of a step on more and more chips](results/scaling.png)\n"

@@ -98,18 +98,48 @@ FAMILIES = {
         "from `prefix_lm`, UL2 and any other objective with inputs and targets, if "
         "`feature_converters.PrefixDecoder()` makes its rows: it joins inputs and targets, lets the "
         "model see inputs from both sides, and scores the targets alone.",
-        "lm lm_t5",
+        "lm lm_t5 lm_continued",
     ),
     "Text to text": (
         "This is for encoder-decoders (Raffel et al. 2020, section 2.4), and reads rows with `inputs` "
         "and `targets`: JSONL, TSV, CSV or Parquet.",
-        "text_to_text",
+        "text_to_text bart_text_to_text",
     ),
     "Classes": (
         "This is for encoders with a head (Devlin et al. 2019, section 4.1), and reads rows with `inputs` and "
-        "`label`. The names of the labels are numbered in their order, which `labels.json` in the run's directory "
+        "`label`, and `inputs2` where there are two texts. The names of the labels are numbered in their order, which `labels.json` in the run's directory "
         "has: by value where all are whole numbers, else by the alphabet.",
-        "classes",
+        "classes pair_classes",
+    ),
+    "Several classes": (
+        "This is for encoders with a head of classes, each of which may hold or not, and reads rows with `inputs` and "
+        "`label`, a list of names, and `inputs2` where there are two texts. `labels` has 1 for each class that holds; "
+        "`Several.num_labels` is their number.",
+        "several pair_several",
+    ),
+    "Choices": (
+        "This is for encoders with a head of one number (Devlin et al. 2019, section 4.4: SWAG), and reads rows with "
+        "`inputs`, `choice_0`, `choice_1` and so on, and `label`, which names the right one as `Choices.names` does. "
+        "Each choice makes a row of tokens.",
+        "choices",
+    ),
+    "Numbers": (
+        "This is for encoders with a head of one number (Devlin et al. 2019, section 4.1: STS-B), and reads rows with "
+        "`inputs` and a number in `label`, and `inputs2` where there are two texts.",
+        "numbers pair_numbers",
+    ),
+    "Tags": (
+        "This is for encoders with a head for tokens (Devlin et al. 2019, section 5.3), and reads rows with `words` "
+        "and `tags`, such as those of `.conll` files. `labels` has the number of a word's tag at its first token, and "
+        "-1 where a token has none.",
+        "tags",
+    ),
+    "Spans": (
+        "This is for encoders with a head for starts and ends (Devlin et al. 2019, sections 4.2 and 4.3), and reads rows "
+        "with a question in `inputs`, a text in `context` and `answers`, or files of SQuAD. A long text is read in "
+        "windows. `start_positions` and `end_positions` are those of [CLS] (`null_position`) where a window does not "
+        "have the answer; `text_position` is that of the window's first token.",
+        "spans",
     ),
 }
 
@@ -119,10 +149,56 @@ ROWS = {
         "inputs\ttargets\ntranslate English to German: The river was calm.\tDer Fluss war ruhig.\n",
         "--vocabulary bytes",
     ),
+    "bart_text_to_text": (
+        "pairs.tsv",
+        "inputs\ttargets\nAlimentum, riverside\tAlimentum is by the river.\n",
+        "--objective bart_text_to_text --vocab_type byte_bpe --vocab_size 270",
+    ),
     "classes": (
         "reviews.tsv",
         "inputs\tlabel\nThe river was calm.\tgood\nThe river was wild!\tbad\n",
         "--objective classes --vocab_type characters --vocab_size 99",
+    ),
+    "pair_classes": (
+        "claims.tsv",
+        "inputs\tinputs2\tlabel\nIt rains.\tIt is wet.\tyes\nIt rains.\tIt is dry.\tno\n",
+        "--objective pair_classes --vocab_type characters --vocab_size 99",
+    ),
+    "several": (
+        "topics.jsonl",
+        '{"inputs": "The river was calm.", "label": ["nature"]}\n{"inputs": "The boat raced!", "label": ["nature", "sport"]}\n',
+        "--objective several --vocab_type characters --vocab_size 99",
+    ),
+    "pair_several": (
+        "both.jsonl",
+        '{"inputs": "It rains.", "inputs2": "It is wet.", "label": ["alike", "wet"]}\n',
+        "--objective pair_several --vocab_type characters --vocab_size 99",
+    ),
+    "choices": (
+        "endings.tsv",
+        "inputs\tchoice_0\tchoice_1\tchoice_2\tchoice_3\tlabel\nIt rains.\tIt is wet.\tIt is dry.\tI sing.\tNo.\t0\n",
+        "--objective choices --vocab_type characters --vocab_size 99",
+    ),
+    "numbers": (
+        "rated.jsonl",
+        '{"inputs": "The river was calm.", "label": 4.5}\n{"inputs": "The river was wild!", "label": 2}\n',
+        "--objective numbers --vocab_type characters --vocab_size 99",
+    ),
+    "pair_numbers": (
+        "alike.jsonl",
+        '{"inputs": "It rains.", "inputs2": "It is wet.", "label": 3.8}\n',
+        "--objective pair_numbers --vocab_type characters --vocab_size 99",
+    ),
+    "tags": (
+        "news.conll",
+        "Ada B-PER\nlives O\nin O\nTurin B-LOC\n\nIt O\nrains O\n",
+        "--objective tags --vocab_type characters --vocab_size 99",
+    ),
+    "spans": (
+        "asked.jsonl",
+        '{"inputs": "Where?", "context": "Ada lives in Turin.", '
+        '"answers": {"text": ["Turin"], "answer_start": [13]}}\n',
+        "--objective spans --vocab_type characters --vocab_size 99",
     ),
 }
 """For objectives that do not read plain text: a file, its rows, and flags of the command."""

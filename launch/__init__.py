@@ -1,1 +1,1 @@
-"""What starts a run: fields of `t5x_like launch`, a Dockerfile, and local.sh for this machine."""
+"""Files to start a run: fields of `t5x_like launch`, a Dockerfile, local.sh for this machine."""

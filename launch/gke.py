@@ -2,9 +2,14 @@
 
 from ml_collections import ConfigDict
 
+from t5x_like.launching.fields import OF_RUN
+
 
 def get_config() -> ConfigDict:
-    """The fields; override one as `--config.FIELD=VALUE`, or keep a copy of this file."""
+    """The fields, with those of `launching/fields.py`; override one as `--config.FIELD=VALUE`.
+
+    Or keep a copy of this file.
+    """
     return ConfigDict(
         {
             "engine": "gke",
@@ -21,12 +26,6 @@ def get_config() -> ConfigDict:
             "queue": "",  # local queue of Kueue; empty without Kueue
             "context": "",  # of kubectl; empty for the current one
             "namespace": "",  # empty for that of the context
-            "env": "",  # variables of the run, no secrets: "A=1 B='two words'"
-            "secrets": "",  # names of variables of this shell whose values the run gets: A,B
-            "prepare": "",  # shell command on every host before each start, such as a mount
-            "restarts_without_progress": 5,  # restarts at the same checkpoint before it gives up
-            "stop_seconds": 600,  # time to save after a notice to leave
-            "price_per_chip_hour": 0.0,  # price of a chip or GPU for an hour, for the cost
-            "hours": 0.0,  # expected length of the run, for its cost
+            **OF_RUN,
         }
     )

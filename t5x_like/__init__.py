@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 os.environ.setdefault("EPATH_USE_TF", "0")
 
 _PLACES = {
+    "api.finetuning": ("finetune",),
     "api.loaded_model": ("LoadedModel", "load"),
     "api.pretraining": ("Pretraining", "from_gin", "recipe"),
     "api.trackers": ("MLflow", "Wandb"),
@@ -36,6 +37,7 @@ _PLACES = {
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 if TYPE_CHECKING:
+    from t5x_like.api.finetuning import finetune
     from t5x_like.api.loaded_model import LoadedModel, load
     from t5x_like.api.pretraining import Pretraining, from_gin, recipe
     from t5x_like.api.trackers import MLflow, Wandb
@@ -59,6 +61,7 @@ __all__ = [
     "Run",
     "VocabularyChoice",
     "Wandb",
+    "finetune",
     "from_gin",
     "load",
     "make_layout",
@@ -69,9 +72,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 't5x_like' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"t5x_like.{_MODULES[name]}"), name)
-    globals()[name] = found
-    return found
+    attribute = getattr(importlib.import_module(f"t5x_like.{_MODULES[name]}"), name)
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -78,7 +78,7 @@ def _is_count(problem: str, answer: str) -> bool:
 
 
 def _are_factors(problem: str, answer: str) -> bool:
-    factors = [_polynomial(one) for one in re.findall(r"\(([^()]*)\)", answer)]
+    factors = [_polynomial(factor) for factor in re.findall(r"\(([^()]*)\)", answer)]
     if not re.fullmatch(r"(\([^()]*\))+", answer) or not all(
         factor is not None and max(factor, default=0) == 1 for factor in factors
     ):
@@ -150,10 +150,10 @@ def pairs(task: str, split: str, *, drawn: int = DRAWN, seed: int = 0) -> Iterat
         raise ValueError(f"{task} has no split {split!r}, only {' and '.join(SPLITS)}")
     seen = set()
     for n in range(drawn):
-        one = pair(task, n, seed=seed)
-        if one.inputs not in seen and split_of(one.inputs) == split:
-            seen.add(one.inputs)
-            yield one
+        problem = pair(task, n, seed=seed)
+        if problem.inputs not in seen and split_of(problem.inputs) == split:
+            seen.add(problem.inputs)
+            yield problem
 
 
 def check(problem: str, answer: str) -> bool:
@@ -173,18 +173,24 @@ def with_problem(text: str, example: Mapping[str, Any], is_target: bool) -> Pair
 
 def exact_match(targets: Sequence[Pair], predictions: Sequence[str]) -> dict[str, float]:
     """The share of predictions that are the text of the target."""
-    right = [target.targets == said for target, said in zip(targets, predictions, strict=True)]
+    right = [
+        target.targets == prediction
+        for target, prediction in zip(targets, predictions, strict=True)
+    ]
     return {"exact_match": float(np.mean(right))}
 
 
 def solved(targets: Sequence[Pair], predictions: Sequence[str]) -> dict[str, float]:
     """The share of predictions that answer their problem."""
-    right = [check(target.inputs, said) for target, said in zip(targets, predictions, strict=True)]
+    right = [
+        check(target.inputs, prediction)
+        for target, prediction in zip(targets, predictions, strict=True)
+    ]
     return {"solved": float(np.mean(right))}
 
 
 METRICS = (exact_match, solved, with_problem)
-"""What the record of a task may name (`data.cache.records.metric_names`)."""
+"""The metrics that the record of a task may name (`data.cache.records.metric_names`)."""
 
 
 def chance(task: str, *, drawn: int = DRAWN) -> dict[str, float]:
@@ -194,7 +200,7 @@ def chance(task: str, *, drawn: int = DRAWN) -> dict[str, float]:
       `most_frequent`: by the most frequent answer of training. `random`: by the answer of a
       random training problem.
     """
-    answers = [one.targets for one in pairs(task, "train", drawn=drawn)]
+    answers = [problem.targets for problem in pairs(task, "train", drawn=drawn)]
     ((most_frequent, _),) = collections.Counter(answers).most_common(1)
     problems = list(pairs(task, "validation", drawn=drawn))
     chosen = np.random.default_rng(0).choice(len(answers), size=len(problems))
@@ -224,10 +230,10 @@ def _polynomial(text: str) -> Polynomial | None:
     terms = [match for match in _TERM.finditer(signed) if match[2] or match[3]]
     if not terms or "".join(match[0] for match in terms) != signed:
         return None
-    found: collections.Counter[int] = collections.Counter()
+    powers: collections.Counter[int] = collections.Counter()
     for sign, number, x, power in (match.groups() for match in terms):
-        found[int(power or 1) if x else 0] += int(number or 1) * (-1 if sign == "-" else 1)
-    return _without_zeros(found)
+        powers[int(power or 1) if x else 0] += int(number or 1) * (-1 if sign == "-" else 1)
+    return _without_zeros(powers)
 
 
 def _product(factors: Sequence[Polynomial]) -> Polynomial:

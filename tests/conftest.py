@@ -70,6 +70,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.relative_to(TESTS).parts[0], len(SLOW_FOLDERS)))
 
 
+def pytest_collection_finish() -> None:
+    """What was imported is large: to look for garbage in it so often took a sixth of the time."""
+    gc.set_threshold(5_000, 20, 20)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def few_compiled_programs() -> Iterator[None]:
     """Programs that JAX compiled are mapped in pieces: Linux allows a process 65,530 of them."""

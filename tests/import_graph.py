@@ -119,3 +119,18 @@ def _reached(graph: Mapping[str, set[str]], name: str) -> set[str]:
             found.add(one)
             waiting += graph.get(one, ())
     return found
+
+
+def rooms_between(package: str) -> dict[str, set[str]]:
+    """{file or folder of a package: those that it imports}, names without the package's."""
+    found: dict[str, set[str]] = {}
+    start = f"t5x_like.{package}."
+    for name, targets in files_between().items():
+        if not name.startswith(start):
+            continue
+        here = name.removeprefix(start).partition(".")[0]
+        inside = (
+            one.removeprefix(start).partition(".")[0] for one in targets if one.startswith(start)
+        )
+        found.setdefault(here, set()).update(room for room in inside if room != here)
+    return found

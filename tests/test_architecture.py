@@ -24,6 +24,7 @@ from import_graph import (
     module_name,
     packages_between,
     picture,
+    rooms_between,
     text,
 )
 
@@ -51,7 +52,8 @@ class Rule:
 DATA = Rule(
     ours="data objectives core tasks vocabularies",
     others="array_record etils numpy tqdm zstandard",
-    in_functions="absl apache_beam grain pyarrow sentencex seqio tensorflow tensorflow_datasets",
+    in_functions="absl apache_beam datasets grain pyarrow sentencex seqio tensorflow "
+    "tensorflow_datasets",
 )
 RULES = {
     "__init__": Rule(ours="anything"),
@@ -68,11 +70,13 @@ RULES = {
     ),
     "data": DATA,
     "tasks": DATA,
-    "inference": Rule(ours="data inference partitioning core", others="flax jax numpy tqdm"),
+    "inference": Rule(
+        ours="data inference objectives partitioning core", others="flax jax numpy tqdm"
+    ),
     "evaluation": Rule(
-        ours="evaluation layers core vocabularies",
+        ours="core data evaluation inference layers partitioning training vocabularies",
         others="flax jax numpy",
-        in_functions="tqdm",
+        in_functions="rouge_score sacrebleu scipy seqeval sklearn tqdm",
     ),
     "config": Rule(ours="config objectives core", others="gin jax"),
     "runs": Rule(
@@ -120,7 +124,7 @@ CONTAINED_MODELS: dict[str, set[str]] = {
 
 JAX_IN_CORE = {
     f"core.{name}"
-    for name in ("counter_random", "devices.memory", "global_batches", "partitioning")
+    for name in ("counter_random", "devices.memory", "global_batches", "parameters", "partitioning")
 }
 
 FOR_LAYERS = {
@@ -130,7 +134,7 @@ FOR_LAYERS = {
 
 
 def complaint(place: str, found: Import) -> str | None:
-    """Why the module `place`, such as `data.stream`, may not have this import; None if it may."""
+    """Why the module `place`, such as `data.task`, may not have this import; None if it may."""
     package, _, stem = place.partition(".")
     rule = RULES[package]
     top, _, rest = found.name.partition(".")
@@ -214,7 +218,7 @@ def test_breaches_are_found(module, source, why):
     [
         ("layers.losses.cross_entropy", "import optax"),
         ("layers.x", "from t5x_like.core.partitioning import constrain"),
-        ("models.t5", "from t5x_like.layers.basic import Linear\nfrom flax import nnx"),
+        ("models.t5", "from t5x_like.layers.basics.modules import Linear\nfrom flax import nnx"),
         ("data.x", "def f():\n  import grain.python as grain"),
         ("data.x", "if TYPE_CHECKING:\n  import seqio"),
         ("data.seqio.objective_step", "import seqio\nimport tensorflow as tf"),
@@ -231,6 +235,14 @@ def test_files_and_packages_import_one_another_in_one_direction():
     assert circles(files_between()) == []
     assert circles(packages_between()) == []
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) != []
+
+
+@pytest.mark.parametrize(
+    "package", sorted({*RULES} - {"__init__", "__main__", "core", "vocabularies"})
+)
+def test_files_and_folders_of_a_package_import_one_another_in_one_direction(package):
+    """But whole files know of buckets, which write them, and subwords of files that hold them."""
+    assert circles(rooms_between(package)) == []
 
 
 def test_the_page_of_the_architecture_has_the_picture_of_the_imports():
@@ -289,7 +301,7 @@ def test_the_median_file_has_at_most_150_lines():
 
 
 def long_functions(path: Path) -> Iterator[str]:
-    cap = 120 if module_name(path) == "t5x_like.training.loop" else 60
+    cap = 90 if module_name(path) == "t5x_like.training.loop" else 60
     for node in ast.walk(ast.parse(text(path))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = node.end_lineno - node.lineno + 1

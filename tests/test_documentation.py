@@ -90,18 +90,28 @@ def test_the_page_about_python_works() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_a_folder_with_text")
-def test_the_first_page_pretrains_asks_and_scores(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_page_pretrains_asks_scores_and_fine_tunes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     page = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-    (block,) = [b for b in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "runs/mine" in b]
-    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    blocks = [b for b in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "runs/mine" in b]
+    commands = [shlex.split(line, comments=True) for b in blocks for line in b.splitlines()]
+    reviews = (f"film {n} was {word},{word}\n" for n, word in enumerate(["fine", "dull"] * 20))
+    Path("reviews.csv").write_text("remark,verdict\n" + "".join(reviews))
     assert [words[:2] for words in commands[1:4]] == [
         ["t5x_like", name] for name in ("train", "predict", "eval")
     ]
-    few = {"train": ["--train_steps=4", "--batch_size=8"], "eval": ["--batches=2"]}
+    few = {
+        "train": ["--train_steps=4", "--batch_size=8"],
+        "eval": ["--batches=2"],
+        "finetune": ["--epochs=1", "--batch_size=8"],
+    }
     for _, name, *words in commands:
         assert main.main([name, *words, *few.get(name, [])]) == 0, name
         said = capsys.readouterr().out
-        if name == "predict":
+        if name == "predict" and "reviews" in words[0]:
+            assert re.fullmatch(r"a fine film\n  (fine|dull) 0\.\d+, .*\n", said)
+        elif name == "predict":
             filled, guesses = said.splitlines()
             assert re.match(r"The capital of France is ?\S*\.", filled)
             assert len(re.findall(r" \d\.\d{3}(?:, |$)", guesses)) == 5  # a guess may be a comma

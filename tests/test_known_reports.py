@@ -138,17 +138,17 @@ KNOWN = [
     (
         "text#349 text#612 pytext#376",
         "a stray quote swallows rows",
-        "data/corpora/test_text_formats.py::tsv_takes_quotes_as_text_and_csv_does_not",
+        "data/corpora/formats/test_text_formats.py::tsv_takes_quotes_as_text_and_csv_does_not",
     ),
     (
         "datasets#3729 datasets#3910",
         "separators of Unicode cut lines",
-        "data/corpora/test_text_formats.py::plain_text_loses_no_line",
+        "data/corpora/formats/test_text_formats.py::plain_text_loses_no_line",
     ),
     (
         "LDL#3",
         "a byte order mark is read as text",
-        "data/corpora/test_compression.py::a_byte_order_mark_is_no_text",
+        "data/corpora/formats/test_compression.py::a_byte_order_mark_is_no_text",
     ),
     (
         "transformers#11809 candle#1887",
@@ -218,7 +218,7 @@ KNOWN = [
     (
         "datasets#6162 datasets#7169 datasets#2181 arrow#45394",
         "rows that differ in their fields, or are long, are a crash or are lost",
-        "data/corpora/test_text_formats.py::what_cannot_be_read_is_named_with_its_place",
+        "data/corpora/formats/test_text_formats.py::what_cannot_be_read_is_named_with_its_place",
     ),
     (
         "fairseq#1187 japanese-pretrained-models#3 transformers#9116",

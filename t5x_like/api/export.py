@@ -80,17 +80,17 @@ def write(
     record = training_record.read(model.directory, model.step)
     at_hub = {name: push and "-".join(filter(None, [push, name])) for name in halves}
     lines = []
-    with whole_export.appearing(target) as made:
+    with whole_export.appearing(target) as staged:
         for name, (part, params) in halves.items():
             place = f"{str(target).rstrip('/')}/{name}".rstrip("/")
             folder = PurePosixPath(Path(target).absolute().name, name)
             about = functools.partial(
                 model_card.Exported, name=at_hub[name] or str(folder), record=record
             )
-            architecture = _write_half(made / name, model, part, params, about=about)
+            architecture = _write_half(staged / name, model, part, params, about=about)
             lines.append(f"{place}: {architecture}, step {model.step}")
         if storage.is_url(target):
-            lines += _upload(made, at_hub, private=private)
+            lines += _upload(staged, at_hub, private=private)
     if not storage.is_url(target):
         lines += _upload(Path(target), at_hub, private=private)
     return lines
@@ -143,10 +143,10 @@ def _check(directory: str | Path, *, overwrite: bool, push: str | None, private:
         raise ValueError("only an upload can be private: name the model with push (--push)")
     if storage.is_url(directory):
         storage.check_writable(str(directory))
-        found = [] if overwrite else [*storage.files_below(str(directory))]
-        if found:
+        names = [] if overwrite else [*storage.files_below(str(directory))]
+        if names:
             raise FileExistsError(
-                f"{directory} holds {', '.join(found[:3])}: name another place, or replace what "
+                f"{directory} holds {', '.join(names[:3])}: name another place, or replace what "
                 "is there with --overwrite"
             )
     elif not overwrite:
@@ -170,9 +170,9 @@ def _original_card(model: SavedModel) -> str:
 
 def _write_tokenizer(directory: Path, model: SavedModel, *, max_length: int | None) -> bool:
     """Writes the imported files unchanged, or those that the vocabulary makes; False without."""
-    if model.original is not None and (kept := kept_files.tokenizer(model.original)):
+    if model.original is not None and (files := kept_files.tokenizer(model.original)):
         generation = model.original.glob(model_directory.GENERATION)
-        run_directory.copy([*kept, *generation], epath.Path(directory))
+        run_directory.copy([*files, *generation], epath.Path(directory))
         if model.vocabulary is not None:
             model.vocabulary.save(directory / to_files.SAVED)
         return True

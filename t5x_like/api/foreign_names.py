@@ -52,11 +52,11 @@ def named_here(names: Mapping[str, str]) -> Callable[[Callable[_P, _R]], Callabl
         known = inspect.signature(function).parameters
 
         @functools.wraps(function)
-        def called(*args: _P.args, **given: _P.kwargs) -> _R:
-            for name in given:
+        def called(*args: _P.args, **named: _P.kwargs) -> _R:
+            for name in named:
                 if name not in known:
                     raise TypeError(f"no argument {name!r}{_advice(name, names, list(known))}")
-            return function(*args, **given)
+            return function(*args, **named)
 
         return called
 
@@ -68,4 +68,4 @@ def _advice(name: str, names: Mapping[str, str], known: list[str]) -> str:
         return f": here it is {names[name]}"
     if "gin" in known and name.upper() in settings.macros():
         return f": it is given as gin=['{name.upper()}=VALUE']"
-    return nearest(name, [one for one in known if one != "self"], of="arguments")
+    return nearest(name, [argument for argument in known if argument != "self"], of="arguments")

@@ -22,19 +22,22 @@ from t5x_like.config import gin_text
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import sending, staging, storage
 from t5x_like.core.spelling import nearest
+from t5x_like.inference.attention_maps import AttentionMap, attention_maps
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
+from t5x_like.inference.text_rows import Framing, Row
 from t5x_like.interop.hugging_face.files import hub
-from t5x_like.runs import run_directory, saved_model, trained_run
+from t5x_like.runs import run_directory, saved_model
 from t5x_like.runs.saved_model import SavedModel
+from t5x_like.runs.trained import trained_run
 
 if TYPE_CHECKING:
     from t5x_like.api.predictors import Ask
     from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.inference.predictions import Predictor
-    from t5x_like.runs.evaluation.baseline_comparison import Columns
-    from t5x_like.runs.trained_run import TrainedRun
+    from t5x_like.runs.trained.baseline_comparison import Columns
+    from t5x_like.runs.trained.trained_run import TrainedRun
     from t5x_like.training.checkpointing.ranking import WantedStep
 
 
@@ -97,8 +100,8 @@ class LoadedModel:
             `corpus` is not there or not for this model.
           OSError: predictions cannot be written.
         """
-        from t5x_like.runs.evaluation import baseline_comparison, task_evaluation
-        from t5x_like.runs.evaluation.named_tasks import Named
+        from t5x_like.runs.trained import baseline_comparison, task_evaluation
+        from t5x_like.runs.trained.named_tasks import Named
 
         if self.run is None:
             raise ValueError(
@@ -114,12 +117,12 @@ class LoadedModel:
                 whole_files.check_no_link(folder, inside=self.directory)
             with sending.written(folder) as path:
                 return task_evaluation.columns(self.run, named, predictions=path, report=_note)
-        found = baseline_comparison.columns(
+        columns = baseline_comparison.columns(
             self.run, batch_size=rows, batches=batches or 50, report=_note
         )
-        if not found:
+        if not columns:
             raise ValueError(f"the tasks of {self.directory} hold no documents out")
-        return found
+        return columns
 
     def predict(
         self,
@@ -132,7 +135,7 @@ class LoadedModel:
 
         Args:
           inputs: a text, or several; or records with the text `inputs` and further fields, such as
-            `targets` or `choices`.
+            `targets` or `choices`. For tags, `inputs` may be a list of words.
           ask: one of `predictors.ASKS`; by default, a text's blanks are filled if it has some, and
             else the model does what it is for.
           options: fields of `predictors.Options`, such as `batch_size`, and of `Decoding`, such as
@@ -146,15 +149,15 @@ class LoadedModel:
         """
         from t5x_like.inference import predictions
 
-        one = isinstance(inputs, str)
+        is_text = isinstance(inputs, str)
         records: list[Mapping[str, Any]] = [
             {"inputs": each} if isinstance(each, str) else each
             for each in ([inputs] if isinstance(inputs, str) else inputs)
         ]
         predictor = self.predictor(ask or self.usual_ask(records), **options)
         predictions.check_all(predictor, records)
-        found = predictor(records)
-        return found[0] if one else found
+        answers = predictor(records)
+        return answers[0] if is_text else answers
 
     @named_here(foreign_names.FILLING)
     def fill(self, texts: str | Sequence[str], *, k: int = 1, max_new_tokens: int = 64) -> Any:
@@ -174,8 +177,10 @@ class LoadedModel:
         """
         filler: Any = self.predictor("fill", k=k, max_new_tokens=max_new_tokens)
         several = [texts] if isinstance(texts, str) else list(texts)
-        found = filler.guesses(several) if isinstance(filler, MaskedWords) else filler.fill(several)
-        return found[0] if isinstance(texts, str) else found
+        texts_filled = (
+            filler.guesses(several) if isinstance(filler, MaskedWords) else filler.fill(several)
+        )
+        return texts_filled[0] if isinstance(texts, str) else texts_filled
 
     def hidden(self, texts: Sequence[str], *, layer: int = -1) -> list[np.ndarray]:
         """The states of each text's tokens, special ones included: float32 [tokens, d_model] each.
@@ -186,15 +191,20 @@ class LoadedModel:
           ValueError: no vocabulary is known, or a text is longer than the model has positions.
         """
         reader: Any = self.predictor("embed", layer=layer, pooling="tokens")
-        rows = [reader.framing.text(text) for text in texts]
-        for text, row in zip(texts, rows, strict=True):
-            if row.truncated:
-                raise ValueError(
-                    f"{text[:60]!r} has more tokens than the model has positions: at most "
-                    f"{reader.framing.max_length}"
-                )
-        found: list[np.ndarray] = reader.vectors(rows)
-        return found
+        states: list[np.ndarray] = reader.vectors(_whole_rows(reader.framing, texts))
+        return states
+
+    def attention(self, texts: Sequence[str]) -> list[AttentionMap]:
+        """The tokens of each text, and what each of them looks at: float32 [N, H, tokens, tokens].
+
+        It is the encoder's self-attention, where there is an encoder.
+
+        Raises:
+          ValueError: no vocabulary is known, the model gives no states, or a text is longer than it
+            has positions.
+        """
+        reader: Any = self.predictor("embed")
+        return attention_maps(reader.model, reader.framing, _whole_rows(reader.framing, texts))
 
     def export(
         self,
@@ -222,7 +232,7 @@ class LoadedModel:
         from t5x_like.api import export
 
         params = nnx.to_pure_dict(nnx.state(self.model, nnx.Param))
-        mine = SavedModel(
+        saved = SavedModel(
             self.model,
             params,
             self.step,
@@ -231,16 +241,18 @@ class LoadedModel:
             self.original,
             self.labels,
         )
-        return export.write(mine, directory, overwrite=overwrite, push=push, private=private)
+        return export.write(saved, directory, overwrite=overwrite, push=push, private=private)
 
     def predictor(self, ask: Ask, **options: Any) -> Predictor:
-        """What answers `ask`, for many records (`inference.predictions`); arguments as `predict`.
+        """The predictor that answers `ask`, for many records (`inference.predictions`).
+
+        Arguments as in `predict`.
 
         Raises:
           ValueError: the model cannot be asked this, or not with such options.
         """
         how = {field.name for field in dataclasses.fields(Decoding)} & options.keys()
-        given = {name: options.pop(name) for name in how}
+        settings = {name: options.pop(name) for name in how}
         asked = self._asked()
         unread = asked.unread_decoding() if ask in ("write", "fill") and asked.writes else []
         if unread:
@@ -248,14 +260,16 @@ class LoadedModel:
                 f"note: {', '.join(unread)} in {self.directory}'s generation_config.json has no "
                 "counterpart here: answers may differ from transformers'"
             )
-        decoding = Decoding(**{**asked.usual_decoding(most=given.get("max_new_tokens")), **given})
+        decoding = Decoding(
+            **{**asked.usual_decoding(most=settings.get("max_new_tokens")), **settings}
+        )
         known = {field.name for field in dataclasses.fields(predictors.Options)}
         for name in options.keys() - known:
             raise ValueError(f"there is no option {name!r}" + nearest(name, known, of="options"))
         return predictors.predictor(asked, ask, predictors.Options(decoding=decoding, **options))
 
     def usual_ask(self, records: Sequence[Mapping[str, Any]]) -> Ask:
-        """What such records ask of the model if nothing is said (`predictors.usual_ask`)."""
+        """The default request for such records (`predictors.usual_ask`)."""
         return predictors.usual_ask(self._asked(), records)
 
     def _asked(self) -> Asked:
@@ -275,6 +289,18 @@ class LoadedModel:
 
 
 @staging.naming_addresses()
+def _whole_rows(framing: Framing, texts: Sequence[str]) -> list[Row]:
+    """The rows of texts, none of which is cut."""
+    rows = [framing.text(text) for text in texts]
+    for text, row in zip(texts, rows, strict=True):
+        if row.truncated:
+            raise ValueError(
+                f"{text[:60]!r} has more tokens than the model has positions: at most "
+                f"{framing.max_length}"
+            )
+    return rows
+
+
 def load(
     directory: str | Path,
     *,
@@ -318,7 +344,7 @@ def load(
         labels = run_directory.read_class_names(path)
         return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run, labels=labels)
     saved = saved_model.read(str(directory), step=step, modules=modules)
-    params = jax.tree.map(lambda one: one.read(), saved.params)
+    params = jax.tree.map(lambda leaf: leaf.read(), saved.params)
     model = nnx.merge(nnx.graphdef(saved.model), params)
     return LoadedModel(model, saved.vocabulary, saved.step, str(directory), None, saved.original)
 
@@ -338,16 +364,16 @@ def _is_run(directory: epath.Path) -> bool:
         parsed = gin_text.read(run_directory.read_config(directory))
     except (SyntaxError, RecursionError):  # it is damaged, which its reader says
         return False
-    return any(one.selector.rpartition(".")[2] == "Run" for one in parsed.bindings)
+    return any(binding.selector.rpartition(".")[2] == "Run" for binding in parsed.bindings)
 
 
 def _from_hugging_face(directory: Path, *, named: str) -> LoadedModel:
     from t5x_like.interop.hugging_face import model_directory
     from t5x_like.interop.tokenizers import from_files
 
-    found = model_directory.read(directory)
-    graph = nnx.graphdef(nnx.eval_shape(lambda: found.make(rngs=nnx.Rngs(0))))
-    model = nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
+    imported = model_directory.read(directory)
+    graph = nnx.graphdef(nnx.eval_shape(lambda: imported.make(rngs=nnx.Rngs(0))))
+    model = nnx.merge(graph, jax.tree.map(jnp.asarray, imported.params))
     vocabulary, _ = from_files.find(directory)
     saved_model.check_rows(model, vocabulary)
     return LoadedModel(model, vocabulary, 0, named, None, storage.path(directory))

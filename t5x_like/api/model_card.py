@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t5x_like.api.training_record import Phase, TrainingRecord
+from t5x_like.api.training_record import RecordedPhase, TrainingRecord
 from t5x_like.core import whole_files
 from t5x_like.interop.hugging_face import auto_classes
 from t5x_like.interop.hugging_face.files import kept_files
@@ -19,7 +19,7 @@ _KEPT = re.compile(r"^(?:language|license(?:_\w+)?):.*\n(?:[ -].*\n)*", re.MULTI
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What the card of an exported model is about.
+    """The facts for the card of an exported model.
 
     Attributes:
       name: what `from_pretrained` takes, a name of the hub or a folder's name.
@@ -116,8 +116,8 @@ def _phases(exported: Exported) -> str:
     return _table(("steps", "batch size", "sequence lengths", "objective"), rows)
 
 
-def _objectives(phase: Phase) -> str:
-    return ", ".join(f"`{one}`" for one in phase.objectives)
+def _objectives(phase: RecordedPhase) -> str:
+    return ", ".join(f"`{objective}`" for objective in phase.objectives)
 
 
 def _data(record: TrainingRecord) -> Iterator[str]:
@@ -157,8 +157,8 @@ def _use(exported: Exported) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    every = [head, ["---"] * len(head), *[[_in_a_cell(cell) for cell in row] for row in rows]]
-    return "\n".join(f"| {' | '.join(row)} |" for row in every)
+    lines = [head, ["---"] * len(head), *[[_in_a_cell(cell) for cell in row] for row in rows]]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 
 def _in_a_cell(text: str) -> str:

@@ -17,12 +17,13 @@ from t5x_like.core.abilities import (
     Writes,
     can,
 )
-from t5x_like.data.feature_converters import PrefixDecoder, start_id
+from t5x_like.data.rows.feature_converters import PrefixDecoder, start_id
 from t5x_like.inference import replaced_tokens, text_rows
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.embeddings import Embeddings, Pooling
 from t5x_like.inference.fill_blanks import Blanks, has_blank
-from t5x_like.inference.head_answers import HeadAnswers, Kind
+from t5x_like.inference.heads.head_answers import HeadAnswers, Kind
+from t5x_like.inference.heads.span_answers import Reading
 from t5x_like.inference.likelihoods import MaskedScorer, Ranking, Scoring, TargetScorer
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
@@ -113,7 +114,7 @@ class Asked:
             return False
         if self.run is None:  # sentinels are what models with both were trained on
             return not ids.sentinels
-        return any("mask" in one.needs for one in self.run.data.task_objectives())
+        return any("mask" in objective.needs for objective in self.run.data.task_objectives())
 
     @property
     def has_head(self) -> bool:
@@ -124,12 +125,12 @@ class Asked:
     def family(self) -> Family:
         """The special tokens around texts, as in the family's tokenizers at Hugging Face."""
         try:
-            return FAMILIES[families.of_model(self.module).MODEL_TYPES[0]]
+            return FAMILIES[families.model_type(self.module)]
         except (KeyError, ValueError):  # a family of the user's, or without a counterpart there
             return _WRITER if self.writes else _ENCODER
 
     def able(self) -> list[Ask]:
-        """What it can be asked."""
+        """The requests that the model can answer."""
         spans = self.writes and bool(self.vocabulary.token_ids.sentinels)
         fills = self.guesses or self.rewrites or spans
         likely = self.writes or self.guesses
@@ -148,8 +149,8 @@ class Asked:
         """A JSON file that came with imported weights; empty where there is none."""
         if self.original is None or not (self.original / name).exists():
             return {}
-        found: dict[str, Any] = json.loads((self.original / name).read_text())
-        return found
+        content: dict[str, Any] = json.loads((self.original / name).read_text())
+        return content
 
     def usual_decoding(self, *, most: int | None = None) -> dict[str, Any]:
         """The settings that came with imported weights, as transformers' `generate` takes them.
@@ -159,31 +160,34 @@ class Asked:
         """
         saved = self.file("generation_config.json")
         known = {field.name for field in dataclasses.fields(Decoding)}
-        found = {
+        settings = {
             name: value for name, value in saved.items() if name in known and value is not None
         }
         # Theirs count the token that the decoder begins with.
-        for theirs, ours in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
-            if saved.get(theirs) and ours not in found and not self.alone:
-                found[ours] = max(saved[theirs] - 1, 0)
-        if most is not None and "min_new_tokens" in found:
-            found["min_new_tokens"] = min(found["min_new_tokens"], most)
-        if not found.get("do_sample"):
+        for their_name, ours in (
+            ("max_length", "max_new_tokens"),
+            ("min_length", "min_new_tokens"),
+        ):
+            if saved.get(their_name) and ours not in settings and not self.alone:
+                settings[ours] = max(saved[their_name] - 1, 0)
+        if most is not None and "min_new_tokens" in settings:
+            settings["min_new_tokens"] = min(settings["min_new_tokens"], most)
+        if not settings.get("do_sample"):
             for name in ("temperature", "top_k", "top_p"):
-                found.pop(name, None)
-        return found
+                settings.pop(name, None)
+        return settings
 
     def unread_decoding(self) -> list[str]:
         """Names of imported settings that transformers' `generate` obeys and nothing here does."""
         saved = self.file("generation_config.json")
         known = {field.name for field in dataclasses.fields(Decoding)}.union(_OF_TOKENS)
-        found = [
+        names = [
             name
             for name, value in saved.items()
             if name not in known and not name.startswith("_") and value not in _CHANGES_NOTHING
         ]
         end = saved.get("eos_token_id")
-        return found + ["eos_token_id"] * (end not in (None, self.vocabulary.token_ids.eos))
+        return names + ["eos_token_id"] * (end not in (None, self.vocabulary.token_ids.eos))
 
     def start(self) -> int | None:
         """The id that a decoder reads first; None for padding, or where the text is read first."""
@@ -192,8 +196,8 @@ class Asked:
         if self.alone:
             return None
         named = (self.file(name) for name in ("generation_config.json", "config.json"))
-        found = (one.get("decoder_start_token_id") for one in named)
-        return next((int(one) for one in found if one is not None), None)
+        starts = (settings.get("decoder_start_token_id") for settings in named)
+        return next((int(start) for start in starts if start is not None), None)
 
     @property
     def sees_prefix(self) -> bool:
@@ -233,7 +237,7 @@ class Options:
 
 
 def usual_ask(model: Asked, records: Sequence[Mapping[str, Any]]) -> Ask:
-    """What records ask of a model: to fill their blanks if they have some, else what it is for.
+    """The default request for records: to fill their blanks if any, else what the model is for.
 
     Raises:
       ValueError: the model does nothing with such texts; the error says what it can do.
@@ -344,6 +348,18 @@ def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> 
         k=k,
         alone=body.alone,
         batch_size=batch_size,
+        reading=_reading(model, framing) if kind == "spans" else None,
+    )
+
+
+def _reading(model: Asked, framing: Framing) -> Reading:
+    """How a model reads questions and texts: as its run did, else as BERT's code for SQuAD does."""
+    if model.run is None:
+        return Reading.of_family(model.family, most=framing.max_length)
+    data = model.run.data
+    trained = (data.lengths or {}).get("inputs")
+    return Reading.of_family(
+        model.family, data.task_objectives(), length=trained, most=framing.max_length
     )
 
 

@@ -10,9 +10,10 @@ from t5x_like.api import foreign_names
 from t5x_like.api.foreign_names import named_here
 from t5x_like.config import gin_config, gin_files, settings
 from t5x_like.core.buckets import staging
-from t5x_like.runs import gin_run, pretraining
+from t5x_like.runs import pretraining
 from t5x_like.runs.memory.advice import memory_warnings
 from t5x_like.runs.run import Run
+from t5x_like.runs.settings import gin_run
 
 if TYPE_CHECKING:
     import optax
@@ -128,19 +129,22 @@ def recipe(
     words["objective"] = objective if isinstance(objective, str) else None
     bindings = [*settings.bindings(words), *gin]
     with gin_config.temporary_configuration():
-        found = from_gin([str(gin_files.find_recipe(name))], bindings, callbacks=callbacks)
-    of_data = objective is not None and not isinstance(objective, str)
-    data = dataclasses.replace(found.run.data, objective=objective) if of_data else None
-    return _with_parts(found, model=model, optimizer=optimizer, data=data)
+        files = [str(gin_files.find_recipe(name))]
+        loaded = _loaded(files, bindings, callbacks=callbacks, keeps_model=model is None)
+    return _with_parts(loaded, objective, model=model, optimizer=optimizer)
 
 
-def _with_parts(found: Pretraining, **parts: Any) -> Pretraining:
-    """The run with those of the parts that are not None."""
-    given = {name: part for name, part in parts.items() if part is not None}
-    if not given:
-        return found
+def _with_parts(
+    loaded: Pretraining, objective: Objective | str | None, **parts: Any
+) -> Pretraining:
+    """The run with those of the parts that are not None, and an objective that is not a name."""
+    if objective is not None and not isinstance(objective, str):
+        parts["data"] = dataclasses.replace(loaded.run.data, objective=objective)
+    replaced = {name: part for name, part in parts.items() if part is not None}
+    if not replaced:
+        return loaded
     # Gin no longer describes the run, so its parts are written.
-    return dataclasses.replace(found, run=dataclasses.replace(found.run, **given), config=None)
+    return dataclasses.replace(loaded, run=dataclasses.replace(loaded.run, **replaced), config=None)
 
 
 def from_gin(
@@ -162,5 +166,10 @@ def from_gin(
       ConfigError: a file, name or value is not valid.
       UnreadError: a setting that nothing would read.
     """
-    run, notes = gin_run.load(files, bindings, folders)
+    return _loaded(files, bindings, folders, callbacks=callbacks)
+
+
+def _loaded(*of_files: Sequence[str], callbacks: Sequence[Callback], **options: Any) -> Pretraining:
+    """The run of `gin_run.load`, with these arguments."""
+    run, notes = gin_run.load(*of_files, **options)
     return Pretraining(run=run, config=gin_config.config_text(), notes=notes, callbacks=callbacks)

@@ -1,4 +1,4 @@
-"""What a directory says about how its model came about: texts, steps, optimizer, metrics."""
+"""The record of a model's training from its directory: texts, steps, optimizer, metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etils import epath
 
 from t5x_like.config import gin_text
 from t5x_like.core.buckets import storage
-from t5x_like.data.mixtures import identity_now
+from t5x_like.data.streams.mixtures import identity_now
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
@@ -20,7 +20,7 @@ _EVALUATION = "eval/"
 
 
 @dataclasses.dataclass(frozen=True)
-class Phase:
+class RecordedPhase:
     """Steps whose batches are alike, from the first of them on.
 
     `weights` are those of its tasks, by name. `objectives` are theirs, each once.
@@ -64,7 +64,7 @@ class TrainingRecord:
     initial: str | None = None
     optimizer: str | None = None
     train_steps: int | None = None
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[RecordedPhase, ...] = ()
     texts: tuple[Text, ...] = ()
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     metrics_step: int | None = None
@@ -119,14 +119,14 @@ def _initial(bound: Mapping[str, Any]) -> str | None:
     return PurePath(named[0]).name if named and isinstance(named[0], str) else None
 
 
-def _phases(metadata: Mapping[str, Any]) -> Iterator[Phase]:
+def _phases(metadata: Mapping[str, Any]) -> Iterator[RecordedPhase]:
     """The phases; the names of all but the first have their labels (`runs.phases`)."""
     n = 1
     label = ""
     while f"data{label}.lengths" in metadata:
         weights = metadata[f"data{label}.weights"]
         objectives = [metadata[f"data{label}.{name}.objective"] for name in weights]
-        yield Phase(
+        yield RecordedPhase(
             metadata.get(f"data{label}.start", 0) + 1,
             metadata[f"batch_size{label}"],
             metadata[f"data{label}.lengths"],
@@ -137,7 +137,7 @@ def _phases(metadata: Mapping[str, Any]) -> Iterator[Phase]:
         label = f".phase_{n}"
 
 
-def _texts(metadata: Mapping[str, Any], phases: Iterable[Phase]) -> Iterator[Text]:
+def _texts(metadata: Mapping[str, Any], phases: Iterable[RecordedPhase]) -> Iterator[Text]:
     weights = {name: weight for phase in phases for name, weight in phase.weights.items()}
     for name, weight in weights.items():
         known = metadata.get("texts", {}).get(name, {})
@@ -147,11 +147,11 @@ def _texts(metadata: Mapping[str, Any], phases: Iterable[Phase]) -> Iterator[Tex
 def _last_evaluation(path: epath.Path, step: int) -> tuple[int | None, dict[str, float]]:
     """The step and the finite metrics of the last evaluation up to `step`."""
     for line in reversed(read_metrics(path) if path.exists() else []):
-        found = {
+        metrics = {
             name.removeprefix(_EVALUATION): value
             for name, value in line.items()
             if name.startswith(_EVALUATION) and value is not None
         }
-        if found and line["step"] <= step:
-            return line["step"], found
+        if metrics and line["step"] <= step:
+            return line["step"], metrics
     return None, {}

@@ -32,33 +32,33 @@ def appearing(target: str | Path) -> Iterator[Path]:
     """
     if storage.is_url(target):
         with tempfile.TemporaryDirectory(prefix="t5x_like-export-") as folder:
-            made = Path(folder)
-            yield made
-            _send(made, str(target).rstrip("/"))
+            directory = Path(folder)
+            yield directory
+            _send(directory, str(target).rstrip("/"))
     elif not (place := Path(target)).exists():
-        with whole_files.writing_folder(place) as made:
-            yield made
+        with whole_files.writing_folder(place) as directory:
+            yield directory
     else:
-        with whole_files.temporary_folder(place / ".export") as made:
-            yield made
-            _move(made, place)
+        with whole_files.temporary_folder(place / ".export") as directory:
+            yield directory
+            _move(directory, place)
 
 
-def _send(made: Path, url: str) -> None:
-    doors = _doors(_names(made))
+def _send(folder: Path, url: str) -> None:
+    doors = _doors(_names(folder))
     for name in _earlier([*storage.files_below(url)], doors):
         storage.remove(f"{url}/{name}")
-    Sender(made, url, last=doors).send()
+    Sender(folder, url, last=doors).send()
 
 
-def _move(made: Path, place: Path) -> None:
-    names = _names(made)
+def _move(folder: Path, place: Path) -> None:
+    names = _names(folder)
     doors = _doors(names)
     for name in _earlier(_names(place), doors):
         (place / name).unlink()
     for name in [*sorted({*names} - {*doors}), *doors]:
         (place / name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(made / name, place / name)
+        os.replace(folder / name, place / name)
 
 
 def _names(folder: Path) -> list[str]:
@@ -74,5 +74,5 @@ def _earlier(names: Sequence[str], doors: Sequence[str]) -> list[str]:
     """The doors and weights among files that are there already, the doors first."""
     folders = [PurePosixPath(door).parent for door in doors]
     weights = {str(folder / pattern) for folder in folders for pattern in _WEIGHTS}
-    old = [name for name in names if any(fnmatch.fnmatch(name, one) for one in weights)]
+    old = [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in weights)]
     return [*[name for name in doors if name in names], *sorted(old)]

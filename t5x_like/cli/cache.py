@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
         workers=args.workers,
     )
     if args.beam:
-        from t5x_like.data.cache.beam.named_caches import make_caches
+        from t5x_like.data.named_caches import make_caches
 
         caches = make_caches(data, beam_options, overwrite=args.overwrite)
     elif args.materialize:

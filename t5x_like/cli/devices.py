@@ -40,26 +40,26 @@ def _show(*, as_json: bool) -> int:
     different = inventory.differences(hosts)
     if processes.is_first():
         if as_json:
-            found = [dataclasses.asdict(one) for one in hosts]
-            print(json.dumps({"backend": jax.default_backend(), "hosts": found}, indent=1))
+            fields = [dataclasses.asdict(host) for host in hosts]
+            print(json.dumps({"backend": jax.default_backend(), "hosts": fields}, indent=1))
         else:
             head = ("process", "host", "devices", "memory of one", "cores", "memory of host")
             rows = [
                 (
-                    str(one.process),
-                    one.name,
-                    f"{one.devices} x {one.device_kind}",
-                    _gigabytes(one.device_bytes),
-                    str(one.cores or "?"),
-                    _gigabytes(one.host_bytes),
+                    str(host.process),
+                    host.name,
+                    f"{host.devices} x {host.device_kind}",
+                    _gigabytes(host.device_bytes),
+                    str(host.cores or "?"),
+                    _gigabytes(host.host_bytes),
                 )
-                for one in hosts
+                for host in hosts
             ]
             print(aligned([head, *rows], right={0, 3, 4, 5}))
             versions = ", ".join(f"{name} {it}" for name, it in hosts[0].versions.items())
             parts = [inventory.summary(hosts), inventory.peak_line(hosts), versions]
             print("; ".join(filter(None, parts)))
-            for line in (*different, *(text for one in hosts for text in one.unused)):
+            for line in (*different, *(text for host in hosts for text in host.unused)):
                 print(f"note: {line}")
     return 1 if different else 0
 

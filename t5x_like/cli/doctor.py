@@ -37,15 +37,15 @@ def main(argv: list[str]) -> int:
 
 
 def _examine(args: argparse.Namespace, bindings: list[str]) -> int:
+    from t5x_like.api import doctor
     from t5x_like.api.pretraining import from_gin
-    from t5x_like.runs.checks import doctor
 
-    found = from_gin(*arguments.gin_of(args, bindings))
+    loaded = from_gin(*arguments.gin_of(args, bindings))
     findings = []
-    for one in doctor.examine(found.run, found.config or ""):
-        findings.append(one)
+    for finding in doctor.examine(loaded.run, loaded.config or ""):
+        findings.append(finding)
         if processes.is_first() and not args.json:
-            print(f"{_MARKS[one.state]:5}  {one}", flush=True)
+            print(f"{_MARKS[finding.state]:5}  {finding}", flush=True)
     if processes.is_first() and args.json:
-        print(json.dumps([dataclasses.asdict(one) for one in findings], indent=1))
-    return int(any(one.state == "bad" for one in findings))
+        print(json.dumps([dataclasses.asdict(each_finding) for each_finding in findings], indent=1))
+    return int(any(each_finding.state == "bad" for each_finding in findings))

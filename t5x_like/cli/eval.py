@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from t5x_like.cli.common import arguments
+from t5x_like.cli.common import arguments, opening
 from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core import whole_files
 from t5x_like.training.logs.shown_values import number
@@ -42,16 +42,7 @@ def main(argv: list[str]) -> int:
     if args.split and not args.task:
         parser.error("--split needs --task: of files all documents are evaluated")
 
-    from t5x_like.api.loaded_model import load
-
-    model = load(
-        args.model_dir,
-        step=args.step,
-        gin=bindings,
-        modules=args.module,
-        rows=args.batch_size,
-        allow_paths=args.allow_paths,
-    )
+    model = opening.load(args, bindings, rows=args.batch_size)
     results = model.evaluate(
         task=args.task,
         corpus=args.corpus,
@@ -79,7 +70,7 @@ def _parser() -> CommandParser:
         epilog=_EPILOG,
     )
     parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR")
-    arguments.add_step(parser)
+    opening.add_step(parser)
     parser.add_argument(
         "--batch_size", type=int, default=32, metavar="B", help="rows of a batch (default: 32)"
     )
@@ -109,8 +100,8 @@ def _parser() -> CommandParser:
         help="a .jsonl file or a folder for predictions beside targets (default: RUN/predictions); "
         "the same command goes on where it was killed",
     )
-    arguments.add_modules(parser)
-    arguments.add_allow_paths(parser)
+    opening.add_modules(parser)
+    opening.add_allow_paths(parser)
     return parser
 
 

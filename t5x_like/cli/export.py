@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from t5x_like.cli.common import arguments
+from t5x_like.cli.common import opening
 from t5x_like.cli.common.parsers import CommandParser
 
 _EPILOG = """\
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--to", dest="target", required=True, metavar="HF_DIR", help="the directory to write"
     )
-    arguments.add_step(parser)
+    opening.add_step(parser)
     parser.add_argument(
         "--overwrite",
         action="store_true",
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--private", action="store_true", help="with --push: only its owner sees the model"
     )
-    arguments.add_modules(parser)
+    opening.add_modules(parser)
     args = parser.parse_args(argv)
 
     from t5x_like.api.export import export

@@ -45,13 +45,13 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"{source} is a file: {t5x_arrays.advice(source)}")
     vocabulary = loading.load(args.vocabulary) if args.vocabulary else None
     if t5x_arrays.is_checkpoint(source):
-        found = _from_t5x(source, args.model, bindings)
+        model = _from_t5x(source, args.model, bindings)
     else:
-        found = _from_hugging_face(source, args.architecture)
-    notes = imported.write(args.target, found, source=source, name=name, vocabulary=vocabulary)
+        model = _from_hugging_face(source, args.architecture)
+    notes = imported.write(args.target, model, source=source, name=name, vocabulary=vocabulary)
     for line in notes:
         print(f"note: {line}", file=sys.stderr)
-    print(f"{args.target}: {found.architecture}; `t5x_like inspect {args.target}` shows it")
+    print(f"{args.target}: {model.architecture}; `t5x_like inspect {args.target}` shows it")
     return 0
 
 

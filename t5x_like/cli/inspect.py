@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.cli.common import arguments
+from t5x_like.cli.common import arguments, opening
 from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core.buckets import storage
 from t5x_like.display.tables import aligned
@@ -37,8 +37,6 @@ def main(argv: list[str]) -> int:
     if args.model is None and (args.count or args.mesh or bindings):
         parser.error("name the MODEL")
 
-    from t5x_like.config import gin_config
-
     if args.model is None:
         print(_listing())
         return 0
@@ -46,15 +44,27 @@ def main(argv: list[str]) -> int:
 
     from t5x_like.display.parameter_table import abstract_parameters, layout_without_devices
 
-    parameters = abstract_parameters(gin_config.macro("MODEL"))
+    parameters = abstract_parameters(_constructor())
     if args.count:
-        print(f"{sum(one.count for one in parameters):,}")
+        print(f"{sum(parameter.count for parameter in parameters):,}")
         return 0
     layout = layout_without_devices(args.mesh) if args.mesh else None
     print(_table(parameters, layout))
     print()
     print("\n".join(_summary(args.model, parameters, layout)))
     return 0
+
+
+def _constructor() -> Callable[..., Any]:
+    """The constructor of the configured model, with `ADAPT` applied if it is configured."""
+    import gin
+
+    from t5x_like.config import gin_config
+    from t5x_like.runs.run import adapted
+
+    make = gin_config.macro("MODEL")
+    adapt = gin_config.macro("ADAPT") if gin.get_bindings("ADAPT/gin.macro") else None
+    return lambda rngs: adapted(make(rngs=rngs), adapt, rngs)
 
 
 def _parser() -> CommandParser:
@@ -77,7 +87,7 @@ def _parser() -> CommandParser:
         help="a mesh of devices, which need not exist: show how it splits each parameter",
     )
     parser.add_argument("--count", action="store_true", help="print the total alone")
-    arguments.add_modules(parser)
+    opening.add_modules(parser)
     parser.add_argument(
         "--gin.NAME=VALUE",
         dest="_gin",
@@ -90,10 +100,10 @@ def _parser() -> CommandParser:
 
 def _mesh(text: str) -> dict[str, int]:
     """The sizes of a mesh, without -1, as there are no devices to count."""
-    found = arguments.sizes(text)
-    if min(found.values()) < 1:
+    sizes = arguments.sizes(text)
+    if min(sizes.values()) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: the size of an axis is at least 1")
-    return found
+    return sizes
 
 
 def _listing() -> str:
@@ -102,8 +112,8 @@ def _listing() -> str:
 
     root = gin_files.gin_root()
     rows = [
-        (name, f"{one.parameters:,}", str(one.family.relative_to(root)))
-        for name, one in gin_files.published_models().items()
+        (name, f"{file.parameters:,}", str(file.family.relative_to(root)))
+        for name, file in gin_files.published_models().items()
     ]
     return aligned([("model", "parameters", "gin file"), *rows], right={1})
 
@@ -123,31 +133,34 @@ def _configure(model: str, bindings: Sequence[str], modules: Sequence[str]) -> N
 
 def _table(parameters: Sequence[Parameter], layout: Layout | None) -> str:
     """A table of the parameters, with a subtotal above each module that has several."""
-    total = sum(one.count for one in parameters)
+    total = sum(parameter.count for parameter in parameters)
 
     def row(name: str, of: Sequence[Parameter], *cells: str) -> tuple[str, ...]:
-        count = sum(one.count for one in of)
+        count = sum(parameter.count for parameter in of)
         padding = ("",) * (len(head) - 3 - len(cells))
         return (name, *cells, *padding, f"{count:,}", f"{count / total:.2%}")
 
     head = ("parameter", "shape", "axes", "dtype", *(["sharding"] if layout else []))
     head = (*head, "count", "share")
     rows = []
-    for module, group in itertools.groupby(parameters, lambda one: one.module):
+    for module, group in itertools.groupby(parameters, lambda parameter: parameter.module):
         members = list(group)
         if len(members) > 1:
             rows.append(row(module, members))
         indent = "  " * (len(members) > 1)
-        rows += [row(indent + one.path, [one], *_cells(one, layout)) for one in members]
+        rows += [
+            row(indent + parameter.path, [parameter], *_cells(parameter, layout))
+            for parameter in members
+        ]
     counts = {len(head) - 2, len(head) - 1}
     return aligned([head, *rows, row("total", parameters)], right=counts)
 
 
-def _cells(one: Parameter, layout: Layout | None) -> list[str]:
+def _cells(parameter: Parameter, layout: Layout | None) -> list[str]:
     """Shape, axes, dtype and, on a mesh, the sharding."""
-    shape = "x".join(map(str, one.shape)) or "scalar"
-    cells = [shape, " ".join(axis or "-" for axis in one.axes), one.dtype.name]
-    return [*cells, _split(layout.spec(one.axes, one.shape))] if layout else cells
+    shape = "x".join(map(str, parameter.shape)) or "scalar"
+    cells = [shape, " ".join(axis or "-" for axis in parameter.axes), parameter.dtype.name]
+    return [*cells, _split(layout.spec(parameter.axes, parameter.shape))] if layout else cells
 
 
 def _split(spec: Iterable[Any]) -> str:
@@ -160,7 +173,10 @@ def _summary(name: str, parameters: Sequence[Parameter], layout: Layout | None) 
     """Lines with the total, its bytes, and the bytes on each device of the mesh."""
     from t5x_like.display.parameter_table import bytes_per_device
 
-    count, size = sum(one.count for one in parameters), sum(one.bytes for one in parameters)
+    count, size = (
+        sum(parameter.count for parameter in parameters),
+        sum(parameter.bytes for parameter in parameters),
+    )
     yield f"{name}: {count:,} parameters, {_size(size)}"
     if layout:
         shape = dict(layout.mesh.shape)

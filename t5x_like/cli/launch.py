@@ -92,14 +92,14 @@ def _start(args: argparse.Namespace, fields: list[str], arguments: list[str], ru
     config = _config(args.config, fields, old.get("config"))
     arguments = arguments or list(old.get("arguments", []))
     engine = load(config.engine)
-    found = jobs.problems(args.name, arguments, config) + engine.problems(config)
-    if not found:
+    errors = jobs.problems(args.name, arguments, config) + engine.problems(config)
+    if not errors:
         try:
             shipping.user_files(arguments[1:])
         except ValueError as error:
-            found = [str(error)]
-    if found:
-        raise LaunchError("\n       ".join([*found, "nothing was run; --help lists the fields"]))
+            errors = [str(error)]
+    if errors:
+        raise LaunchError("\n       ".join([*errors, "nothing was run; --help lists the fields"]))
     if engine.RENTED or config.price_per_chip_hour:
         config.price_per_chip_hour = costs.agree(
             engine.count(config),
@@ -252,7 +252,7 @@ def _with_secrets(job: Any) -> Any:
 
 
 def _record(job: Any) -> str:
-    """What was launched, as JSON, without secrets."""
+    """The record of a launch, as JSON, without secrets."""
     from t5x_like.launching import shipping
     from t5x_like.training.hosts import code_version
 

@@ -15,6 +15,7 @@ from t5x_like.core.spelling import nearest
 
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
+    "finetune": "train a pretrained model on labelled files",
     "doctor": "look at a run, its hosts and its disks before it starts",
     "eval": "print held-out metrics of a run beside those of baselines",
     "predict": "ask a model: answers, blanks, classes, scores, ranks, vectors",
@@ -32,7 +33,7 @@ COMMANDS = {
     "plot": "draw curves of runs to a PNG: their losses, or other metrics",
     "report": "write a page about runs: curves, samples, time, energy, restarts",
 }
-MAKING_FILES = ("train", "vocab", "cache", "import", "export")
+MAKING_FILES = ("train", "finetune", "vocab", "cache", "import", "export")
 """Commands that write files: they go on when nobody reads their output any more."""
 OTHER_NAMES = {
     "pretrain": "train",
@@ -42,9 +43,11 @@ OTHER_NAMES = {
     "convert": "import",
     "tokenize": "cache",
     "models": "inspect",
+    "fine-tune": "finetune",
+    "tune": "finetune",
     "tasks": "objectives",
 }
-"""What commands are called elsewhere."""
+"""Names of commands in other programs, and the commands that they stand for here."""
 MODULES = {"import": "import_weights"}
 """Commands whose module has another name, because theirs is a keyword of Python."""
 
@@ -103,12 +106,7 @@ def _completed_command() -> list[str]:
 
 
 def _meant(name: str) -> str:
-    """Advice for the name of a command that there is not."""
-    if name in ("finetune", "fine-tune", "tune"):
-        return (
-            ": labels are learned in Python for now (docs/models.md, Tasks); text to text is a "
-            "task, or a file with inputs and targets: `train --corpus pairs.tsv`"
-        )
+    """Advice for the name of a command that does not exist."""
     if name in OTHER_NAMES:
         return f": it is `t5x_like {OTHER_NAMES[name]}` here"
     return nearest(name, COMMANDS, of="commands")

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     from t5x_like.planning.plan import plan
 
     recipe = [str(gin_files.find_recipe(args.recipe))] if args.recipe else []
-    given = [*arguments.given_settings(args), *bindings]
+    gin_bindings = [*arguments.given_settings(args), *bindings]
     compiled = functools.partial(
         plan,
         [*recipe, *args.gin_file],
@@ -55,14 +55,16 @@ def main(argv: list[str]) -> int:
         folders=args.gin_search_paths,
     )
     if args.search:
-        return _search(compiled, given, args)
-    found = compiled(bindings=given, memory_only=args.memory_only)
+        return _search(compiled, gin_bindings, args)
+    planned = compiled(bindings=gin_bindings, memory_only=args.memory_only)
     rates = _rates(args)
-    print(json.dumps(_json(found, rates), indent=1) if args.json else _text(found, rates))
-    return 0 if found.fits else 1
+    print(json.dumps(_json(planned, rates), indent=1) if args.json else _text(planned, rates))
+    return 0 if planned.fits else 1
 
 
-def _search(compiled: Callable[..., Plan], given: Sequence[str], args: argparse.Namespace) -> int:
+def _search(
+    compiled: Callable[..., Plan], gin_bindings: Sequence[str], args: argparse.Namespace
+) -> int:
     """Prints the settings that fit, the fastest first; the status is 1 if there are none."""
     from t5x_like.planning.search import search
     from t5x_like.planning.topologies import topology
@@ -70,38 +72,38 @@ def _search(compiled: Callable[..., Plan], given: Sequence[str], args: argparse.
     def attempt(settings: Mapping[str, str], memory_only: bool) -> Plan:
         more = [f"{name}={value}" for name, value in settings.items()]
         return compiled(
-            bindings=[*given, *more],
+            bindings=[*gin_bindings, *more],
             memory_only=memory_only,
             hopeless=_HOPELESS if memory_only else None,
         )
 
-    found, notes = search(
+    fitting, notes = search(
         attempt,
         topology(args.topology, args.slices),
-        fixed=[one.partition("=")[0].strip() for one in given],
+        fixed=[binding.partition("=")[0].strip() for binding in gin_bindings],
     )
     if args.json:
         rates = _rates(args)
-        listed = [{"settings": dict(one.settings), **_json(one.plan, rates)} for one in found]
+        listed = [{"settings": dict(fit.settings), **_json(fit.plan, rates)} for fit in fitting]
         print(json.dumps(listed, indent=1))
     else:
-        print("\n".join([*_best(found), *notes]) or "Nothing fits.")
-    return 0 if found else 1
+        print("\n".join([*_best(fitting), *notes]) or "Nothing fits.")
+    return 0 if fitting else 1
 
 
-def _best(found: Sequence[Found]) -> Iterator[str]:
+def _best(fitting: Sequence[Found]) -> Iterator[str]:
     """A table of the settings that fit."""
     from t5x_like.display.tables import aligned
 
-    if not found:
+    if not fitting:
         return
     rows = [("HBM", "step", "MFU", "settings")]
-    for one in found:
-        phase = max(one.plan.phases, key=lambda phase: phase.hbm_needed)
+    for candidate in fitting:
+        phase = max(candidate.plan.phases, key=lambda phase: phase.hbm_needed)
         time, mfu = phase.time, ""
         if time is not None and (value := phase.mfu(time.most)) is not None:
             mfu = f"{value:.1%}"
-        flags = " ".join(_flag(name, value) for name, value in one.settings.items())
+        flags = " ".join(_flag(name, value) for name, value in candidate.settings.items())
         step = "" if time is None else f"{_ms(time.least)} to {_ms(time.most)} ms"
         rows.append((_size(phase.hbm_needed), step, mfu, flags))
     yield aligned(rows, right={0, 1, 2})
@@ -162,18 +164,18 @@ def _rates(args: argparse.Namespace) -> Rates:
     return Rates(**{name: getattr(args, name) for name in _RATES})
 
 
-def _json(found: Plan, rates: Rates) -> dict[str, Any]:
+def _json(planned: Plan, rates: Rates) -> dict[str, Any]:
     """The plan as JSON values."""
-    days = found.days()
+    days = planned.days()
     return {
-        "topology": found.topology.name,
-        "slices": found.topology.slices,
-        "chips": found.topology.chips,
-        "fits": found.fits,
+        "topology": planned.topology.name,
+        "slices": planned.topology.slices,
+        "chips": planned.topology.chips,
+        "fits": planned.fits,
         "days": None if days is None else {"least": days[0], "most": days[1]},
-        **found.expenses(rates),
-        "phases": [_phase_json(phase) for phase in found.phases],
-        "notes": list(found.notes),
+        **planned.expenses(rates),
+        "phases": [_phase_json(phase) for phase in planned.phases],
+        "notes": list(planned.notes),
     }
 
 
@@ -192,15 +194,15 @@ def _phase_json(phase: PhasePlan) -> dict[str, Any]:
     return dataclasses.asdict(phase) | more
 
 
-def _text(found: Plan, rates: Rates) -> str:
+def _text(planned: Plan, rates: Rates) -> str:
     """The plan as people read it."""
-    topology = found.topology
+    topology = planned.topology
     lines = [
         f"{topology}: {topology.chips} chips, each with {_size(topology.chip.hbm_bytes)} and "
         f"{topology.chip.peak_flops / 1e12:,.0f} TFLOP/s. Modelled, not measured."
     ]
-    for number, phase in enumerate(found.phases, 1):
-        several = f"phase {number}: " if len(found.phases) > 1 else ""
+    for number, phase in enumerate(planned.phases, 1):
+        several = f"phase {number}: " if len(planned.phases) > 1 else ""
         lengths = ", ".join(f"{name} {n:,}" for name, n in phase.lengths.items())
         parts = f" in {phase.microbatches} microbatches" if phase.microbatches > 1 else ""
         lines += [
@@ -208,13 +210,13 @@ def _text(found: Plan, rates: Rates) -> str:
             f"{several}{phase.parameter_count:,} parameters, {phase.steps:,} steps of "
             f"{phase.batch_size:,} rows{parts} ({lengths}), mesh {_pairs(phase.mesh)}",
         ]
-        lines += _aligned(_phase_rows(phase, found))
-    lines += ["", *_aligned(_run_rows(found, rates)), *found.notes]
+        lines += _aligned(_phase_rows(phase, planned))
+    lines += ["", *_aligned(_run_rows(planned, rates)), *planned.notes]
     return "\n".join(lines).strip()
 
 
-def _phase_rows(phase: PhasePlan, found: Plan) -> Iterator[tuple[str, str]]:
-    limit = phase.hbm_available or found.topology.chip.hbm_bytes
+def _phase_rows(phase: PhasePlan, planned: Plan) -> Iterator[tuple[str, str]]:
+    limit = phase.hbm_available or planned.topology.chip.hbm_bytes
     yield (
         "fits" if phase.fits else "does NOT fit",
         f"{_size(phase.hbm_needed)} of {_size(limit)} on each chip",
@@ -222,12 +224,12 @@ def _phase_rows(phase: PhasePlan, found: Plan) -> Iterator[tuple[str, str]]:
     for name, size in phase.hbm_parts.items():
         yield f"  {name}", f"{_size(size)}"
     yield "  estimated without it", f"{_size(phase.hbm_estimated)}"
-    for kind, one in (phase.traffic or {}).items():
-        between = f", {_size(one.dcn_bytes)} between slices" if one.dcn_bytes else ""
+    for kind, collective in (phase.traffic or {}).items():
+        between = f", {_size(collective.dcn_bytes)} between slices" if collective.dcn_bytes else ""
         yield (
             f"{kind}",
-            f"{one.count:,.0f} a step, arrays of {_size(one.bytes)}; a chip sends "
-            f"{_size(one.ici_bytes)} in its slice{between}",
+            f"{collective.count:,.0f} a step, arrays of {_size(collective.bytes)}; a chip sends "
+            f"{_size(collective.ici_bytes)} in its slice{between}",
         )
     if phase.flops is not None:
         yield "model FLOPs", f"{phase.flops / 1e12:,.1f} T a step, in full rows"
@@ -244,9 +246,12 @@ def _time_rows(phase: PhasePlan, time: StepTime) -> Iterator[tuple[str, str]]:
     for kind, seconds in time.cycles.items():
         yield f"  {kind}", f"{_ms(seconds)} ms"
     yield "  without an estimate", f"{_ms(time.uncosted)} ms, their bytes at the memory's bandwidth"
-    for one in time.kernels:
-        how = "its bundles, without stalls" if one.source == "bundles" else "its bytes and FLOPs"
-        yield f"  kernel {one.name}", f"{_ms(one.seconds)} ms in {one.calls:,.0f} calls, by {how}"
+    for kernel in time.kernels:
+        how = "its bundles, without stalls" if kernel.source == "bundles" else "its bytes and FLOPs"
+        yield (
+            f"  kernel {kernel.name}",
+            f"{_ms(kernel.seconds)} ms in {kernel.calls:,.0f} calls, by {how}",
+        )
     yield "  collectives in a slice", f"{_ms(time.ici)} ms"
     if time.dcn:
         yield "  between slices", f"{_ms(time.dcn)} ms"
@@ -260,13 +265,13 @@ def _time_rows(phase: PhasePlan, time: StepTime) -> Iterator[tuple[str, str]]:
     )
 
 
-def _run_rows(found: Plan, rates: Rates) -> Iterator[tuple[str, str]]:
+def _run_rows(planned: Plan, rates: Rates) -> Iterator[tuple[str, str]]:
     """Rows about the whole run."""
-    if (days := found.days()) is None:
+    if (days := planned.days()) is None:
         return
     yield "run", f"{days[0]:.3g} to {days[1]:.3g} days"
     units = {"chip_hours": "chip hours", "cost": "cost", "kwh": "kWh", "kg_co2e": "kg CO2e"}
-    for name, value in found.expenses(rates).items():
+    for name, value in planned.expenses(rates).items():
         yield units[name], f"{value:,.3g} at most" if value < 100 else f"{value:,.0f} at most"
 
 

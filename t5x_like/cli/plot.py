@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from etils import epath
 
+from t5x_like.cli.common import opening
 from t5x_like.cli.common.parsers import CommandParser
 
 _EPILOG = """\
@@ -24,10 +25,7 @@ def main(argv: list[str]) -> int:
         "metrics.",
         epilog=_EPILOG,
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's MODEL_DIR")
-    parser.add_argument(
-        "--output", metavar="FILE", help="the PNG (default: loss.png in the first run)"
-    )
+    opening.add_runs(parser, output="the PNG (default: loss.png in the first run)")
     parser.add_argument(
         "--metrics",
         metavar="NAMES",
@@ -35,12 +33,9 @@ def main(argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
 
-    from t5x_like.core import whole_files
     from t5x_like.reporting import drawing
 
-    output = epath.Path(args.output) if args.output else epath.Path(args.runs[0]) / "loss.png"
-    if not args.output:
-        whole_files.check_no_link(output, inside=args.runs[0])
+    output = epath.Path(opening.output_of(args, "loss.png"))
     drawing.plot(args.runs, output, metrics=args.metrics)
     print(output)
     return 0

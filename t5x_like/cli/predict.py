@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.cli.common import arguments
+from t5x_like.cli.common import arguments, opening
 from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core.buckets import sending, storage
 
@@ -55,19 +55,12 @@ def main(argv: list[str]) -> int:
     if args.per_token and args.ask != "rank":
         parser.error("--per_token is an option of --rank")
 
-    from t5x_like.api.loaded_model import load
     from t5x_like.inference import input_files, predictions
 
     records: list[dict[str, Any]] = [{"inputs": text} for text in args.texts]
     if args.input:
         records += input_files.read(args.input, field=args.field)
-    model = load(
-        args.model_dir,
-        step=args.step,
-        gin=bindings,
-        modules=args.module,
-        allow_paths=args.allow_paths,
-    )
+    model = opening.load(args, bindings)
     if args.held_out:
         records += _held_out(model, args.held_out)
     ask, options = args.ask or model.usual_ask(records), _options(args)
@@ -85,10 +78,10 @@ def main(argv: list[str]) -> int:
             done = predictions.predict_to_file(predictor, records, file, identity=identity)
         print(_summary(done, args.output), file=sys.stderr)
         return 0
-    found = dict(pair for some in predictions.predict(predictor, records) for pair in some)
+    predicted = dict(pair for some in predictions.predict(predictor, records) for pair in some)
     for number, record in enumerate(records):
-        print(readable(record, found[number]), flush=True)
-    if cut := sum("truncated" in one for one in found.values()):
+        print(readable(record, predicted[number]), flush=True)
+    if cut := sum("truncated" in prediction for prediction in predicted.values()):
         print(f"note: {cut} of {len(records)} inputs were too long: {_CUT}", file=sys.stderr)
     return 0
 
@@ -96,14 +89,14 @@ def main(argv: list[str]) -> int:
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of `LoadedModel.predictor` that are given."""
     names = (*_DECODING, "k", "layer", "pooling", "per_token", "batch_size", "max_input_length")
-    given = {name: getattr(args, name) for name in names}
-    given = {name: value for name, value in given.items() if value is not None}
+    options = {name: getattr(args, name) for name in names}
+    options = {name: value for name, value in options.items() if value is not None}
     # Settings of draws mean that tokens are to be drawn.
-    if args.do_sample or {"temperature", "top_k", "top_p"} & given.keys():
-        given["do_sample"] = True
+    if args.do_sample or {"temperature", "top_k", "top_p"} & options.keys():
+        options["do_sample"] = True
     if args.early_stopping is not None:
-        given["early_stopping"] = {"true": True, "false": False}.get(args.early_stopping, "never")
-    return given
+        options["early_stopping"] = {"true": True, "false": False}.get(args.early_stopping, "never")
+    return options
 
 
 _CUT = "they lost their end, or their beginning where a language model continues them"
@@ -135,7 +128,7 @@ def _parser() -> CommandParser:
         metavar="N",
         help="N short texts of the run's validation split, with blanks made by its objective",
     )
-    arguments.add_step(parser)
+    opening.add_step(parser)
     parser.add_argument(
         "--batch_size",
         type=arguments.positive,
@@ -160,8 +153,8 @@ def _parser() -> CommandParser:
         help="when beam search ends: true, with as many answers as beams; never, when no answer "
         "can be better (default: false, in between)",
     )
-    arguments.add_modules(parser)
-    arguments.add_allow_paths(parser)
+    opening.add_modules(parser)
+    opening.add_allow_paths(parser)
     return parser
 
 
@@ -201,16 +194,16 @@ def _add_asks(parser: argparse.ArgumentParser) -> None:
 
 def _layer(text: str) -> int | list[float]:
     """The type of `--layer -1` and `--layer 0,0,1`."""
-    return [float(one) for one in text.split(",")] if "," in text else int(text)
+    return [float(weight) for weight in text.split(",")] if "," in text else int(text)
 
 
 def _held_out(model: LoadedModel, n: int) -> list[dict[str, Any]]:
-    from t5x_like.runs.evaluation.held_out_texts import held_out_texts
+    from t5x_like.runs.trained.held_out_texts import held_out_texts
 
     if model.run is None:
-        raise ValueError(f"{model.directory} is no run: it holds no text out")
-    found = held_out_texts(model.run.in_phase().run, n)
-    return [{"inputs": text, "original": truth} for text, truth in found]
+        raise ValueError(f"{model.directory} is not a run: it holds no text out")
+    texts = held_out_texts(model.run.in_phase().run, n)
+    return [{"inputs": text, "original": truth} for text, truth in texts]
 
 
 def _summary(done: Any, output: str) -> str:
@@ -224,10 +217,13 @@ def _summary(done: Any, output: str) -> str:
 def readable(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """A prediction as people read it, or as JSON where it has no such form."""
     if "original" in record and found.keys() & {"filled", "prediction"}:
-        blanks = [one if isinstance(one, str) else _guesses(one) for one in found.get("blanks", ())]
-        said = " | ".join(blanks) if blanks else found.get("filled", found.get("prediction"))
+        blanks = [
+            blank if isinstance(blank, str) else _guesses(blank)
+            for blank in found.get("blanks", ())
+        ]
+        answer = " | ".join(blanks) if blanks else found.get("filled", found.get("prediction"))
         name = "fills:" if "filled" in found else "says: "
-        shown = ("text: ", record["inputs"]), (name, said), ("truth:", record["original"])
+        shown = ("text: ", record["inputs"]), (name, answer), ("truth:", record["original"])
         return "".join(f"  {name} {text}\n" for name, text in shown)
     match found:
         case {"filled": filled, "blanks": [[{"token": _}, *_], *_] as blanks}:
@@ -240,8 +236,8 @@ def readable(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
             return "\n  ".join([record["inputs"], *lines])
         case {"probabilities": dict(classes)}:
             likeliest = sorted(classes, key=classes.__getitem__, reverse=True)
-            said = ", ".join(f"{label} {classes[label]:.3f}" for label in likeliest)
-            return f"{record['inputs']}\n  {said}"
+            answer = ", ".join(f"{label} {classes[label]:.3f}" for label in likeliest)
+            return f"{record['inputs']}\n  {answer}"
         case {"replaced": replaced, "tokens": _}:
             return f"{record['inputs']}\n  replaced: {' '.join(replaced) or '(none)'}"
     return json.dumps({**record, **found}, ensure_ascii=False)
@@ -250,5 +246,6 @@ def readable(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 def _guesses(blank: Sequence[Mapping[str, Any]]) -> str:
     """Guesses in quotes, with the space before those that begin a word."""
     return ", ".join(
-        f'"{" " * one["begins_word"]}{one["token"]}" {one["probability"]:.3f}' for one in blank
+        f'"{" " * guess["begins_word"]}{guess["token"]}" {guess["probability"]:.3f}'
+        for guess in blank
     )

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
         print("\n".join(_explained(files[args.name])))
         return 0
     if args.name is not None:
-        files = {name: one for name, one in files.items() if args.name in name}
+        files = {name: file for name, file in files.items() if args.name in name}
         if not files:
             gin_files.find_recipe(args.name)  # names the nearest
     print("\n".join(files) if args.names else _listing(files, sources=args.sources))
@@ -88,20 +88,20 @@ def stretches() -> list[Stretch]:
     steps, rows, lengths = map(
         gin_config.macro, ("TRAIN_STEPS", "BATCH_SIZE", "TASK_FEATURE_LENGTHS")
     )
-    found: list[Stretch] = []
+    parts: list[Stretch] = []
     for phase in gin_config.macro("PHASES") or (Phase(),):
-        left = steps - sum(one.steps for one in found)
-        found.append(
+        left = steps - sum(part.steps for part in parts)
+        parts.append(
             Stretch(phase.steps or left, phase.batch_size or rows, phase.lengths or lengths)
         )
-    return found
+    return parts
 
 
 def _listing(files: Mapping[str, GinFile], *, sources: bool) -> str:
     """Tables of the published runs and of their small twins; without sources 80 columns wide."""
     small = {name: file for name, file in files.items() if name.endswith(_SMALL)}
     published = {name: file for name, file in files.items() if name not in small}
-    parts = [_table(one, sources=sources) for one in (published, small) if one]
+    parts = [_table(group, sources=sources) for group in (published, small) if group]
     return "\n\n".join(parts)
 
 
@@ -149,7 +149,7 @@ def _explained(file: GinFile) -> Iterable[str]:
     gin_config.load([str(file.path)])
     text = file.text.splitlines()
     yield f"{file.name}: {file.family}"
-    yield from (line for line in text[: next(i for i, one in enumerate(text) if one[:1] != "#")])
+    yield from (line for line in text[: next(i for i, head in enumerate(text) if head[:1] != "#")])
     yield ""
     yield f"source: {gin_config.macro('SOURCE')}"
     parts = stretches()

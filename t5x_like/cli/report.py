@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import math
 
-from t5x_like.cli.common import arguments
+from t5x_like.cli.common import arguments, opening
 from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import sending
@@ -34,10 +34,7 @@ def main(argv: list[str]) -> int:
         "configuration.",
         epilog=_EPILOG,
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's MODEL_DIR")
-    parser.add_argument(
-        "--output", metavar="FILE", help="the page (default: report.html in the first RUN)"
-    )
+    opening.add_runs(parser, output="the page (default: report.html in the first RUN)")
     parser.add_argument(
         "--samples",
         type=arguments.natural,
@@ -46,8 +43,8 @@ def main(argv: list[str]) -> int:
         help="held-out rows of each phase that are shown with the model's answers (default: 3); 0 "
         "reads no checkpoint and uses no device",
     )
-    arguments.add_modules(parser)
-    arguments.add_allow_paths(parser)
+    opening.add_modules(parser)
+    opening.add_allow_paths(parser)
     group = parser.add_argument_group("energy")
     for name, (metavar, what) in _GIVEN.items():
         group.add_argument(f"--{name}", type=_amount, metavar=metavar, help=what)
@@ -58,15 +55,13 @@ def main(argv: list[str]) -> int:
     from t5x_like.reporting.report import report
     from t5x_like.training.logs.energy import Assumptions
 
-    given = {
+    amounts = {
         "pue": args.pue,
         "kg_per_kwh": args.kg_co2e_per_kwh,
         "watts_per_device": args.watts_per_device,
     }
-    known = {name: value for name, value in given.items() if value is not None}
-    output = args.output or f"{args.runs[0].rstrip('/')}/report.html"
-    if args.output is None:
-        whole_files.check_no_link(output, inside=args.runs[0])
+    known = {name: value for name, value in amounts.items() if value is not None}
+    output = opening.output_of(args, "report.html")
     page = report(
         args.runs,
         Assumptions(**known),

@@ -16,7 +16,7 @@ from t5x_like.core import whole_files
 from t5x_like.core.buckets import sending
 
 if TYPE_CHECKING:
-    from t5x_like.data.stream import Examples
+    from t5x_like.data.streams.stream import Examples
     from t5x_like.data.task import Task
     from t5x_like.display.example_view import ExampleView
 
@@ -151,7 +151,7 @@ def _tasks(args: argparse.Namespace) -> Sequence[Task]:
         objective=args.objective or arguments.OBJECTIVE,
         vocabulary=arguments.vocabulary_choice(args),
     )
-    if args.objective and any(one != data.objective for one in data.task_objectives()):
+    if args.objective and any(objective != data.objective for objective in data.task_objectives()):
         raise ValueError(
             f"--objective {args.objective} is for plain text that is named without an objective: "
             "leave it out here"
@@ -162,22 +162,22 @@ def _tasks(args: argparse.Namespace) -> Sequence[Task]:
     return dataclasses.replace(data, lengths=args.lengths or usual).open()
 
 
-def _other_names(given: Mapping[str, int], wanted: Mapping[str, int]) -> str:
+def _other_names(lengths: Mapping[str, int], wanted: Mapping[str, int]) -> str:
     """The part of an error about features without length and lengths without feature."""
     parts = []
-    if missing := wanted.keys() - given.keys():
+    if missing := wanted.keys() - lengths.keys():
         parts.append(f"lacks {', '.join(sorted(missing))}")
-    if unknown := given.keys() - wanted.keys():
+    if unknown := lengths.keys() - wanted.keys():
         parts.append(f"has {', '.join(sorted(unknown))}, which the examples lack")
     return f"{'; '.join(parts)}; give the lengths of {' and '.join(wanted)}"
 
 
 def _examples(tasks: Sequence[Task], args: argparse.Namespace) -> list[Examples]:
-    from t5x_like.data import mixtures
-    from t5x_like.data.feature_converters import default_converter
+    from t5x_like.data.rows.feature_converters import default_converter
+    from t5x_like.data.streams import mixtures
 
     rows = 2  # for objectives with carried rows, some of which need an even number
-    found = [
+    shown = [
         examples
         for task in tasks
         for examples in mixtures.examples(
@@ -188,9 +188,9 @@ def _examples(tasks: Sequence[Task], args: argparse.Namespace) -> list[Examples]
             rows=rows,
         )
     ]
-    if not found:
+    if not shown:
         raise ValueError(f"no task has examples in split {args.split!r}")
-    return found
+    return shown
 
 
 def _views(examples: Examples, args: argparse.Namespace) -> Iterator[tuple[str, ExampleView]]:
@@ -240,14 +240,14 @@ def _epoch_rows(examples: Examples) -> int:
 
 def _shares(row: Mapping) -> dict[str, float]:
     """The shares of a row's places that hold tokens or have loss weight."""
-    found = {}
+    shares = {}
     if "encoder_attention_mask" in row:
-        found["tokens in inputs"] = float(row["encoder_attention_mask"].mean())
+        shares["tokens in inputs"] = float(row["encoder_attention_mask"].mean())
     if "masked_loss_weights" in row:
-        found["predictions used"] = float(row["masked_loss_weights"].mean())
+        shares["predictions used"] = float(row["masked_loss_weights"].mean())
     if "decoder_loss_weights" in row:
-        found["targets scored"] = float((row["decoder_loss_weights"] > 0).mean())
-    return found
+        shares["targets scored"] = float((row["decoder_loss_weights"] > 0).mean())
+    return shares
 
 
 def _colour(wanted: str) -> bool:

@@ -65,8 +65,8 @@ def main(argv: list[str]) -> int:
     if recipe.makes_file and args.extra_ids is not None:
         parser.error(f"--extra_ids: a model of type {recipe.kind} gets them when it is loaded")
     with sending.written(args.output) as path:
-        made = train(_texts(arguments.text_data(args)), path, recipe)
-    vocabulary = load(made)
+        file = train(_texts(arguments.text_data(args)), path, recipe)
+    vocabulary = load(file)
     pieces = vocabulary.vocab_size - recipe.extra_ids
     print(f"{args.output}: {pieces} pieces, {vocabulary.vocab_size} ids with sentinels")
     return 0
@@ -78,7 +78,7 @@ def _extend(args: argparse.Namespace) -> int:
 
     base = load(args.extend)
     with sending.written(args.output) as path:
-        made = extend(
+        file = extend(
             _texts(arguments.text_data(args)),
             path,
             base,
@@ -86,7 +86,7 @@ def _extend(args: argparse.Namespace) -> int:
             max_sentences=args.max_sentences,
             seed=args.seed,
         )
-    size = load(made).vocab_size
+    size = load(file).vocab_size
     print(f"{args.output}: {size} ids, {size - base.vocab_size} more than {args.extend}")
     return 0
 

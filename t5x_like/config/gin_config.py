@@ -85,7 +85,7 @@ def bind(bindings: Sequence[str]) -> None:
             meant = t5x_names.advice(name, t5x_names.MACROS) or nearest(name, sorted(macros))
             if "MODEL_DIR" not in macros:
                 meant = "; add --gin_file=runs/pretrain.gin, which makes a run of a model"
-            words = [f" (--{w})" for w, one in SETTINGS.items() if one.target == name]
+            words = [f" (--{w})" for w, setting in SETTINGS.items() if setting.target == name]
             raise ConfigError(f"no gin macro {name!r}{''.join(words)} {where}{meant}")
         try:
             _translated(gin.parse_config, _with_import(binding), where=where)
@@ -93,7 +93,7 @@ def bind(bindings: Sequence[str]) -> None:
             if meant := t5x_names.advice_on(*name.rpartition(".")[::2]):
                 raise ConfigError(f"no {name} {where}{meant}") from error
             raise
-        _given.extend(UserSetting(one, None) for one in gin_text.read(binding).bindings)
+        _given.extend(UserSetting(statement, None) for statement in gin_text.read(binding).bindings)
 
 
 def _forget() -> None:
@@ -130,7 +130,7 @@ def _own_settings(path: Path, folders: Sequence[str]) -> Iterator[UserSetting]:
     if path.resolve().is_relative_to(gin_files.gin_root().resolve()) or text.startswith(_SAVED):
         return
     parsed = gin_text.read(text)
-    yield from (UserSetting(one, str(path)) for one in parsed.bindings)
+    yield from (UserSetting(binding, str(path)) for binding in parsed.bindings)
     for name in parsed.includes:
         yield from _own_settings(gin_files.find(name, folders), folders)
 
@@ -143,15 +143,15 @@ def _with_import(binding: str) -> str:
     module, _, configurable = module.rpartition(".")
     if not module or gin.config._REGISTRY.matching_selectors(f"{module}.{configurable}"):
         return binding
-    found = [one for one in trust.modules() if one == module or one.endswith(f".{module}")]
-    if len(found) != 1:
+    named = [name for name in trust.modules() if name == module or name.endswith(f".{module}")]
+    if len(named) != 1:
         return binding
-    there = vars(importlib.import_module(found[0]))
-    if configurable not in there:
-        known = [name for name, one in there.items() if getattr(one, "__module__", "") == found[0]]
+    attributes = vars(importlib.import_module(named[0]))
+    if configurable not in attributes:
+        known = [name for name, x in attributes.items() if getattr(x, "__module__", "") == named[0]]
         advice = nearest(configurable, known)
-        raise ConfigError(f"no {configurable} in {found[0]}{advice} in --gin.{binding}")
-    package, _, leaf = found[0].rpartition(".")
+        raise ConfigError(f"no {configurable} in {named[0]}{advice} in --gin.{binding}")
+    package, _, leaf = named[0].rpartition(".")
     return (
         f"from __gin__ import dynamic_registration\nfrom {package} import {leaf}\n"
         f"{scope}{slash}{leaf}.{configurable}.{rest} = {value}"
@@ -188,12 +188,12 @@ def config_text() -> str:
 @contextlib.contextmanager
 def temporary_configuration() -> Iterator[None]:
     """A context that restores the process's gin configuration when it ends."""
-    text, given, usual = config_text(), [*_given], {**_shipped}
+    text, settings, usual = config_text(), [*_given], {**_shipped}
     try:
         yield
     finally:
         _replace(text)
-        _given[:] = given
+        _given[:] = settings
         _shipped.clear()
         _shipped.update(usual)
 
@@ -217,9 +217,9 @@ def without_gin(value: Any) -> Any:
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
         return type(value)(map(without_gin, value))
     if isinstance(value, Mapping):
-        return {name: without_gin(one) for name, one in value.items()}
+        return {name: without_gin(part) for name, part in value.items()}
     if isinstance(value, functools.partial):
-        keywords = {name: without_gin(one) for name, one in value.keywords.items()}
+        keywords = {name: without_gin(part) for name, part in value.keywords.items()}
         return functools.partial(without_gin(value.func), *map(without_gin, value.args), **keywords)
     if (known := _configurable(value)) is not None:
         bound = without_gin(call(lambda: gin.get_bindings(known.selector)))
@@ -227,10 +227,9 @@ def without_gin(value: Any) -> Any:
         gin.config._OPERATIVE_CONFIG.setdefault(("", known.selector), {}).update(bound)
         return functools.partial(known.wrapped, **bound) if bound else known.wrapped
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {
-            one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init
-        }
-        new = {name: without_gin(one) for name, one in fields.items()}
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        fields = {name: getattr(value, name) for name in names}
+        new = {name: without_gin(part) for name, part in fields.items()}
         if any(new[name] is not fields[name] for name in fields):
             return dataclasses.replace(value, **new)
     return value
@@ -243,8 +242,8 @@ def _configurable(value: Any) -> Any:
     """
     if not callable(value):
         return None
-    every = [known for _, known in gin.config._REGISTRY.items()]
-    return next((known for known in every if known.wrapper is value), None)
+    entries = [known for _, known in gin.config._REGISTRY.items()]
+    return next((known for known in entries if known.wrapper is value), None)
 
 
 def macro(name: str) -> Any:
@@ -253,10 +252,10 @@ def macro(name: str) -> Any:
     Raises:
       ConfigError: there is no such macro, or a part that it refers to is missing or fails to build.
     """
-    found = call(lambda: gin.get_bindings(f"{name}/gin.macro"))
-    if "value" not in found:
+    arguments = call(lambda: gin.get_bindings(f"{name}/gin.macro"))
+    if "value" not in arguments:
         raise ConfigError(f"the configuration does not set {name}: add a gin file that does")
-    return found["value"]
+    return arguments["value"]
 
 
 def description(name: str) -> str:
@@ -280,8 +279,8 @@ def description(name: str) -> str:
 def _number(value: Any) -> str:
     """A value as gin writes it; a macro that is a number is written as its value."""
     text = str(value) if isinstance(value, gin.config.ConfigurableReference) else repr(value)
-    found = macro(text[1:]) if text.startswith("%") else None
-    return repr(found) if isinstance(found, int | float) else text
+    number = macro(text[1:]) if text.startswith("%") else None
+    return repr(number) if isinstance(number, int | float) else text
 
 
 def arguments_of(configurable: Callable[..., Any]) -> dict[str, Any]:
@@ -332,7 +331,7 @@ def _circle() -> str:
             path.append(str(following))
         if following == start:
             pairs = zip(path, [*path[1:], start], strict=True)
-            return ": " + ", ".join(f"{one} = %{other}" for one, other in pairs)
+            return ": " + ", ".join(f"{first} = %{other}" for first, other in pairs)
     return ""
 
 
@@ -381,20 +380,20 @@ def _not_imported(message: str, where: str) -> str:
     if name in known:
         package = known[name].rpartition(".")[0]
         return f"{name!r} is not imported {where}: add `from {package} import {name}`"
-    imported = [one.module.rpartition(".")[2] for one in gin.config._IMPORTS]
+    imported = [statement.module.rpartition(".")[2] for statement in gin.config._IMPORTS]
     return f"no module {name!r} is imported {where}" + nearest(name, sorted({*known, *imported}))
 
 
 def _nearest_configurable(message: str) -> str:
     """Advice for gin's message: the nearest configurables, or parameters of the configurable."""
-    if found := re.search(r"No configurable matching '([\w.]+)'", message):
+    if match := re.search(r"No configurable matching '([\w.]+)'", message):
         selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
         known = sorted(".".join(selector.split(".")[-2:]) for selector in selectors)
-        return nearest(found[1], known)
-    if found := re.search(
+        return nearest(match[1], known)
+    if match := re.search(
         r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message
     ):
-        configurable = gin.config._REGISTRY.get_match(found[1])
+        configurable = gin.config._REGISTRY.get_match(match[1])
         if configurable is not None:
-            return nearest(found[2], list(inspect.signature(configurable.wrapped).parameters))
+            return nearest(match[2], list(inspect.signature(configurable.wrapped).parameters))
     return ""

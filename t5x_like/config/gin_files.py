@@ -21,6 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from t5x_like.config import former_names
 from t5x_like.core.spelling import alike, nearest
 from t5x_like.objectives import presets
 
@@ -75,11 +76,11 @@ def published_recipes() -> dict[str, GinFile]:
     """The pretraining runs of the package by name, such as `bert_base`."""
     recipes = catalogue(gin_root() / "recipes")
     models = published_models()
-    for name, one in recipes.items():
-        if not one.parameters:
-            included = re.findall(r"^include 'models/(\w+)", one.text, re.M)
+    for name, file in recipes.items():
+        if not file.parameters:
+            included = re.findall(r"^include 'models/(\w+)", file.text, re.M)
             count = next((models[model].parameters for model in included if model in models), 0)
-            recipes[name] = dataclasses.replace(one, parameters=count)
+            recipes[name] = dataclasses.replace(file, parameters=count)
     return recipes
 
 
@@ -101,8 +102,8 @@ def find(name: str, extra: Sequence[str] = ()) -> Path:
         if (folder / name).is_file():
             return folder / name
     for folder in folders:
-        if (found := _row(folder / name)) is not None:
-            return found.path
+        if (row := _row(folder / name)) is not None:
+            return row.path
     if not name.endswith(".gin") and "/" not in name:
         raise ConfigError(f"no model or gin file {name!r}" + nearest(name, models, of="models"))
     objective = Path(name).stem
@@ -134,22 +135,27 @@ def find_recipe(name: str) -> Path:
 def recipe_into(directory: str) -> str | None:
     """The published recipe whose run has this directory, such as `runs/bert-mini`."""
     line = f"\nMODEL_DIR = '{directory}'\n"
-    return next((name for name, one in published_recipes().items() if line in one.text), None)
+    return next((name for name, file in published_recipes().items() if line in file.text), None)
 
 
 def check_whole(path: Path) -> None:
-    """Raises ConfigError if `path` is a family's file, which is no model or recipe by itself."""
+    """Raises ConfigError if `path` is a family's file, which is not a model or recipe by itself."""
     if path.is_file() and path.resolve().is_relative_to(gin_root().resolve()):
         text = path.read_text(encoding="utf-8")
         if _SIZES.search(text):
-            names = ", ".join(one.name for one in _rows(path, text))
+            names = ", ".join(row.name for row in _rows(path, text))
             raise ConfigError(f"{path.name} is what several sizes share; name one: {names}")
 
 
 def read(path: Path) -> str:
-    """The text that gin reads: a gin file without its table, or a row of a table."""
+    """The text that gin reads: a gin file without its table, or a row of a table.
+
+    Modules have the names of today.
+    """
     row = _row(path)
-    return _SIZES.sub("", path.read_text(encoding="utf-8")) if row is None else row.text
+    if row is not None:
+        return row.text
+    return former_names.current(_SIZES.sub("", path.read_text(encoding="utf-8")))
 
 
 def open_file(path: str) -> io.StringIO:
@@ -164,15 +170,15 @@ def readable(path: str) -> bool:
 
 @functools.cache
 def _published(folder: Path) -> Mapping[str, GinFile]:
-    found: dict[str, GinFile] = {}
+    files: dict[str, GinFile] = {}
     for file in sorted(folder.glob("*.gin"), key=lambda file: file.stem):
         text = file.read_text(encoding="utf-8")
         if _SIZES.search(text):
-            found |= {one.name: one for one in _rows(file, text)}
+            files |= {row.name: row for row in _rows(file, text)}
         elif stated := re.search(r"^#.*?\b(\d[\d,]*) parameters", text, re.M):
             count = int(stated[1].replace(",", ""))
-            found[file.stem] = GinFile(file.stem, file, file, text, count)
-    return found
+            files[file.stem] = GinFile(file.stem, file, file, text, count)
+    return files
 
 
 def catalogue(folder: Path) -> dict[str, GinFile]:
@@ -189,18 +195,18 @@ def _row(path: Path) -> GinFile | None:
         folder = gin_root() / kind
         if path.is_relative_to(folder):
             name = "_".join(path.relative_to(folder).parts).removesuffix(".gin")
-            found = _published(folder).get(name)
-            is_row = found is not None and found.path != found.family
-            return found if is_row and not path.is_file() else None
+            row = _published(folder).get(name)
+            is_row = row is not None and row.path != row.family
+            return row if is_row and not path.is_file() else None
     return None
 
 
 def _rows(file: Path, text: str) -> list[GinFile]:
-    found = _SIZES.search(text)
-    assert found is not None
+    match = _SIZES.search(text)
+    assert match is not None
     table = [
         [cell.strip() for cell in line.strip().strip("|").split("|")]
-        for line in found[1].splitlines()
+        for line in match[1].splitlines()
         if line.strip()
     ]
     (owner, *columns), *rows = table
@@ -232,9 +238,9 @@ def _rendered(
     ]
     first: list[str] = []
     after: list[str] = []
-    for one in filter(None, (part.strip() for part in row.pop("include", "").split(","))):
+    for included in filter(None, (part.strip() for part in row.pop("include", "").split(","))):
         # Files that override the family's own file come after it.
-        (first if one.startswith("models/") else after).append(f"include '{one}'")
+        (first if included.startswith("models/") else after).append(f"include '{included}'")
     if kind == "recipes" and not first and name in published_models():
         first.append(f"include 'models/{name}'")
     if not any(f"include '{kind}/{one}'" in first for one in others):  # rows that include the file

@@ -93,26 +93,26 @@ def read(text: str) -> GinText:
     Raises:
       SyntaxError: this is not gin text.
     """
-    found = GinText()
-    for statement in _statements(text, _Recorder(found)):
+    parsed = GinText()
+    for statement in _statements(text, _Recorder(parsed)):
         match statement:
             case config_parser.ImportStatement():
                 if not statement.module.startswith("__gin__"):
                     bound = statement.bound_name()
                     whole = statement.is_from or statement.alias
-                    found.imports[bound] = statement.module if whole else bound
-                    found.modules.append(statement.module)
+                    parsed.imports[bound] = statement.module if whole else bound
+                    parsed.modules.append(statement.module)
             case config_parser.BindingStatement():
                 scope, selector, parameter, value = statement[:4]
                 if not parameter and scope:  # a macro's name may hold slashes
                     scope, selector = "", f"{scope}/{selector}"
-                found.bindings.append(Binding(scope or "", selector, parameter or ""))
-                found.values[found.bindings[-1]] = value
+                parsed.bindings.append(Binding(scope or "", selector, parameter or ""))
+                parsed.values[parsed.bindings[-1]] = value
             case config_parser.IncludeStatement():
-                found.includes.append(statement.filename)
+                parsed.includes.append(statement.filename)
             case config_parser.BlockDeclaration():
-                found.references.append(statement.selector)
-    return found
+                parsed.references.append(statement.selector)
+    return parsed
 
 
 def _statements(text: str, recorder: _Recorder) -> Iterator[Any]:

@@ -36,7 +36,10 @@ class Writer:
 
     def text(self, title: str, first: Sequence[str]) -> str:
         """The whole text: a comment, imports, the lines `first`, and their bindings."""
-        imports = [f"from {module} import {name}" for module, name in sorted(self.modules)]
+        imports = [
+            f"from {package} import {name}" if package else f"import {name}"
+            for package, name in sorted(self.modules)
+        ]
         head = [f"# {title}", "from __gin__ import dynamic_registration", ""]
         return "\n".join([*head, *imports, "", *first, *self.bindings, ""])
 
@@ -45,9 +48,9 @@ class Writer:
         if isinstance(value, functools.partial):
             return self._bound(value.func, _arguments(value))
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            every = [field for field in dataclasses.fields(value) if field.init]
-            fields = {field.name: getattr(value, field.name) for field in every}
-            usual = {field.name for field in every if fields[field.name] == field.default}
+            init_fields = [field for field in dataclasses.fields(value) if field.init]
+            fields = {field.name: getattr(value, field.name) for field in init_fields}
+            usual = {field.name for field in init_fields if fields[field.name] == field.default}
             return self._bound(type(value), fields, usual) + "()"
         if (call := getattr(value, "made_by", None)) is not None:
             return self._bound(call.func, _arguments(call)) + "()"
@@ -92,10 +95,10 @@ class Writer:
         return f"{module}.{target.__name__}"
 
 
-def _arguments(made: functools.partial) -> dict[str, Any]:
+def _arguments(partial: functools.partial) -> dict[str, Any]:
     """The arguments of a partial by name, from the constructor's signature if it makes a class."""
-    of_class = isinstance(made.func, type)
-    constructor = made.func.__init__ if of_class else made.func  # type: ignore[misc]
+    of_class = isinstance(partial.func, type)
+    constructor = partial.func.__init__ if of_class else partial.func  # type: ignore[misc]
     owner = (None,) if of_class else ()
-    given = inspect.signature(constructor).bind_partial(*owner, *made.args, **made.keywords)
-    return dict(list(given.arguments.items())[len(owner) :])
+    bound = inspect.signature(constructor).bind_partial(*owner, *partial.args, **partial.keywords)
+    return dict(list(bound.arguments.items())[len(owner) :])

@@ -38,8 +38,12 @@ class Presets:
 
 def now() -> Presets:
     """The objectives under the current configuration; later configurations do not change them."""
-    found = {name: _bound(usual) for name, usual in objectives.presets().items()}
-    changed = {name: one for name, one in found.items() if one != objectives.preset(name)}
+    configured = {name: _bound(usual) for name, usual in objectives.presets().items()}
+    changed = {
+        name: objective
+        for name, objective in configured.items()
+        if objective != objectives.preset(name)
+    }
     return Presets(tuple(changed.items()))
 
 
@@ -54,11 +58,11 @@ def _bound(part: Any) -> Any:
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
         return part
     kind = type(part)
-    given = gin_config.arguments_of(kind)
+    arguments = gin_config.arguments_of(kind)
     fields = {
         field.name: _bound(getattr(part, field.name))
         for field in dataclasses.fields(part)
-        if field.init and field.name not in given
+        if field.init and field.name not in arguments
     }
     # Calling through gin marks its bindings as read.
-    return gin_config.construct(kind, **fields) if given else kind(**fields)
+    return gin_config.construct(kind, **fields) if arguments else kind(**fields)

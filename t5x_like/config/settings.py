@@ -91,7 +91,7 @@ SETTINGS: Mapping[str, Setting] = {
 def macros() -> list[str]:
     """The macros of a run's gin files: every setting that has a name of its own."""
     text = (gin_files.gin_root() / "runs" / "pretrain.gin").read_text(encoding="utf-8")
-    return [one.selector for one in gin_text.read(text).bindings if not one.parameter]
+    return [binding.selector for binding in gin_text.read(text).bindings if not binding.parameter]
 
 
 def bindings(values: Mapping[str, Any]) -> list[str]:
@@ -100,10 +100,10 @@ def bindings(values: Mapping[str, Any]) -> list[str]:
     Raises:
       ValueError: a name is not in `SETTINGS`.
     """
-    found = []
+    lines = []
     for name, value in values.items():
         if name not in SETTINGS:
             raise ValueError(f"no setting {name!r}" + nearest(name, SETTINGS, of="settings"))
         if value is not None:
-            found.append(f"{SETTINGS[name].target}={value!r}")
-    return found
+            lines.append(f"{SETTINGS[name].target}={value!r}")
+    return lines

@@ -1,4 +1,4 @@
-"""T5X's macros, parameters, files and flags, and what does the same here: for error messages."""
+"""T5X's macros, parameters, files and flags, and their counterparts here, for error messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MACROS = {
     "INFER_OUTPUT_DIR": "`t5x_like predict RUN --output FILE`",
     "USE_HARDWARE_RNG": "RANDOM_NUMBERS = 'rbg'",
 }
-"""T5X's macros, and what does the same here."""
+"""T5X's macros, and their counterparts here."""
 
 PARAMETERS = {
     "train.*": "a macro for each setting: TRAIN_STEPS, EVAL_PERIOD, EVAL_BATCHES, SEED",
@@ -97,7 +97,7 @@ PARAMETERS = {
     "Adafactor.*": "OPTIMIZER = @optimizers.adafactor(), as in optimizers/adafactor.gin",
     "JSONLogger.*": "no setting, as predictions are written whole: `t5x_like eval --task NAME`",
 }
-"""Parameters of T5X's classes and functions, `*` for all others, and what does the same here."""
+"""Parameters of T5X's classes and functions, `*` for all others, and their counterparts here."""
 
 FLAGS = {
     "process_count": "--num_processes",
@@ -105,7 +105,7 @@ FLAGS = {
     "multiprocess_gpu": "--distributed",
     "run_mode": "a command: t5x_like train, eval or predict",
 }
-"""T5X's flags, and what does the same here."""
+"""T5X's flags, and their counterparts here."""
 
 
 FILES = {
@@ -114,14 +114,14 @@ FILES = {
     "runs/eval.gin": "a command: `t5x_like eval RUN`",
     "runs/infer.gin": "a command: `t5x_like predict RUN`",
 }
-"""T5X's files in t5x/configs, and what does the same here."""
+"""T5X's files in t5x/configs, and their counterparts here."""
 
 T5 = "; T5's tasks come with: pip install 't5x_like[t5]' && pip install --no-deps t5==0.9.4"
-"""What a file that imports T5's tasks lacks."""
+"""Advice for a file that imports T5's tasks, where T5 is not installed."""
 
 _GUIDE = "docs/from_t5x.md"
 _MODULES = ("t5x", "flaxformer", "__main__")
-"""Where T5X's files have their classes from; `__main__` is its train.py."""
+"""The modules of the classes in T5X's files; `__main__` is its train.py."""
 
 
 def advice(name: str, names: Mapping[str, str]) -> str:
@@ -138,15 +138,15 @@ def advice_on(selector: str, parameter: str) -> str:
     """Text for an error about a class of T5X, or one of its parameters; nothing for others."""
     owner = re.split("[./]", selector)[-1]
     here = PARAMETERS.get(f"{owner}.{parameter}", PARAMETERS.get(f"{owner}.*"))
-    theirs = f"{owner}.{parameter}".rstrip(".")
-    return f"; in place of T5X's {theirs} there is {here} ({_GUIDE})" if here else ""
+    their_name = f"{owner}.{parameter}".rstrip(".")
+    return f"; in place of T5X's {their_name} there is {here} ({_GUIDE})" if here else ""
 
 
 def refuse(path: Path, folders: Sequence[str], seen: Collection[Path] = ()) -> None:
-    """Refuses a gin file of the user's, with what it includes, that speaks of T5X's own modules.
+    """Refuses a gin file of the user that names T5X's modules, itself or in a file it includes.
 
     Raises:
-      ConfigError: the message has the first such name, and what does the same here.
+      ConfigError: the message has the first of these names, and its counterpart here.
     """
     if path in seen or path.resolve().is_relative_to(gin_files.gin_root().resolve()):
         return
@@ -158,12 +158,19 @@ def refuse(path: Path, folders: Sequence[str], seen: Collection[Path] = ()) -> N
         if name.startswith("t5x/"):
             raise ConfigError(f"{path} includes T5X's {name}: here it is {_file(name)} ({_GUIDE})")
         refuse(gin_files.find(name, folders), folders, [*seen, path])
-    named = [(str(one), one.selector, one.parameter) for one in parsed.bindings if one.parameter]
-    for text, selector, parameter in [*named, *((f"@{one}", one, "") for one in parsed.references)]:
+    named = [
+        (str(binding), binding.selector, binding.parameter)
+        for binding in parsed.bindings
+        if binding.parameter
+    ]
+    for text, selector, parameter in [
+        *named,
+        *((f"@{reference}", reference, "") for reference in parsed.references),
+    ]:
         # A class of the user's may have the name of one of T5X's.
         imported = selector.partition(".")[0] in parsed.imports
-        theirs = parsed.full_path(selector).partition(".")[0] in _MODULES
-        if (theirs or not imported) and (meant := advice_on(selector, parameter)):
+        is_theirs = parsed.full_path(selector).partition(".")[0] in _MODULES
+        if (is_theirs or not imported) and (meant := advice_on(selector, parameter)):
             raise ConfigError(f"no {text} in {path}{meant}")
     for module in parsed.modules:
         if module.partition(".")[0] == "t5x":
@@ -174,13 +181,13 @@ def refuse(path: Path, folders: Sequence[str], seen: Collection[Path] = ()) -> N
 
 
 def _file(name: str) -> str:
-    """What does the same as one of T5X's gin files."""
+    """The counterpart of one of T5X's gin files."""
     for end, here in FILES.items():
         if name.endswith(end):
             return here
-    if found := re.search(r"/(t5_1_1|t5_1_0|mt5|byt5|umt5)/(\w+)\.gin$", name):
-        family = "t5" if found[1] == "t5_1_0" else found[1]
-        model = f"{family}_{found[2].lower()}"
+    if match := re.search(r"/(t5_1_1|t5_1_0|mt5|byt5|umt5)/(\w+)\.gin$", name):
+        family = "t5" if match[1] == "t5_1_0" else match[1]
+        model = f"{family}_{match[2].lower()}"
         if model in gin_files.published_models():
             return f"include 'models/{model}'"
     return "a model or run of `t5x_like inspect` or `t5x_like recipes`"

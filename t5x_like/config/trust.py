@@ -26,7 +26,7 @@ _MODULES = frozenset(
         "t5x_like.runs.init_from",
         "t5x_like.config.presets",
         "t5x_like.runs.run",
-        "t5x_like.data.feature_converters",
+        "t5x_like.data.rows.feature_converters",
         "t5x_like.data.dataset",
         "t5x_like.data.corpora.user_corpus",
         "t5x_like.data.vocabulary_choice",
@@ -75,8 +75,8 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
         if not _ours(module) and module not in modules:
             if module.startswith("t5x_like."):
                 raise UntrustedError(
-                    f"{where} names module {module!r}, which is no part of a run in this version: "
-                    "an earlier version of t5x_like may have written it, and opens it"
+                    f"{where} names module {module!r}, which is not a part of a run in this "
+                    "version: an earlier version of t5x_like may have written it, and opens it"
                 )
             raise UntrustedError(
                 f"{where} names module {module!r}, which is not of t5x_like, and opening a "
@@ -86,15 +86,15 @@ def check(text: str, *, where: str, modules: Collection[str] = ()) -> None:
         module, _, name = path.rpartition(".")
         if not (_ours(module) or module in modules) or not _defines(module, name):
             raise UntrustedError(
-                f"{where} names {path!r}, which is no public class or function of the parts of a "
-                "run: it is not one that this version of t5x_like wrote"
+                f"{where} names {path!r}, which is not a public class or function of the parts of "
+                "a run: it is not one that this version of t5x_like wrote"
             )
 
     for path in map(parsed.full_path, parsed.calls):
         module, _, name = path.rpartition(".")
         if module not in (*modules, *_INITIALIZERS) and not path.startswith(_MAKERS):
-            found = getattr(importlib.import_module(module), name)
-            if not isinstance(found, type):
+            thing = getattr(importlib.import_module(module), name)
+            if not isinstance(thing, type):
                 raise UntrustedError(
                     f"{where} calls the function {path!r}, which makes no part of a run: it is not "
                     "one that this version of t5x_like wrote"
@@ -106,18 +106,18 @@ def modules() -> list[str]:
     return [
         *sorted(_MODULES),
         *(
-            found.name
+            module_info.name
             for package in _PACKAGES
-            for found in pkgutil.walk_packages(
+            for module_info in pkgutil.walk_packages(
                 importlib.import_module(package).__path__, f"{package}."
             )
-            if not found.ispkg
+            if not module_info.ispkg
         ),
     ]
 
 
 def _ours(module: str) -> bool:
-    packages = tuple(f"{one}." for one in _PACKAGES)
+    packages = tuple(f"{package}." for package in _PACKAGES)
     return module in (*_MODULES, *_INITIALIZERS, "flax.nnx") or module.startswith(packages)
 
 
@@ -125,11 +125,11 @@ def _defines(module: str, name: str) -> bool:
     """Whether the module itself defines `name`, and does not only import it, as it may `os`."""
     names: tuple[str, ...]
     if module in _INITIALIZERS:
-        found, names = getattr(initializers, name, None), _INITIALIZERS
+        thing, names = getattr(initializers, name, None), _INITIALIZERS
     else:
         try:
-            found, names = getattr(importlib.import_module(module), name, None), (module,)
+            thing, names = getattr(importlib.import_module(module), name, None), (module,)
         except ImportError:
             return False
-    mine = getattr(found, "__module__", None) in names
-    return mine and callable(found) and not name.startswith("_")
+    is_own = getattr(thing, "__module__", None) in names
+    return is_own and callable(thing) and not name.startswith("_")

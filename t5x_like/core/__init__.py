@@ -1,1 +1,1 @@
-"""What every package may import: protocols, meshes, and small shared functions."""
+"""Modules that every package may import: protocols, meshes, and small shared functions."""

@@ -1,4 +1,4 @@
-"""What a model can do besides learning: each ability is a protocol, which a model declares.
+"""Abilities of models besides learning: each is a protocol, which a model declares.
 
 A model's attribute `abilities` lists these protocols. `check` compares it with what the model has;
 everything that asks a model looks at `can` alone.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Want(NamedTuple):
-    """What to return of a stack besides its last states: those of all layers, and attention."""
+    """The wanted results of a stack besides its last states: those of all layers, and attention."""
 
     states: bool = False
     attention: bool = False
@@ -31,7 +31,7 @@ LAST, ALL = Want(), Want(states=True, attention=True)
 
 
 class States(NamedTuple):
-    """What a stack computes, float [B, L, D], and more if it is wanted.
+    """The states that a stack computes, float [B, L, D], and more if it is wanted.
 
     Attributes:
       last: the states that heads read.
@@ -119,7 +119,7 @@ class AnswersTask(Protocol):
 
 
 class NamesClasses(AnswersTask, Protocol):
-    """Its answers are classes of whole texts.
+    """Its answers are classes of whole texts, or of tokens, which are tags.
 
     Attributes:
       num_labels: the number of classes.
@@ -134,6 +134,17 @@ class ScoresTargets(Protocol):
 
     def logits(self, batch: Batch) -> jax.Array:
         """Of each target after those before it: float32 [B, L, V]."""
+
+
+class CountsFlops(Protocol):
+    """It counts the operations of its steps."""
+
+    def flops(self, batch: Batch) -> jax.Array:
+        """Floating point operations of a training step on a batch of its objective, float32 [].
+
+        Matrix products only, backward twice forward, without padding. It reads the shapes of its
+        parameters alone.
+        """
 
 
 class Writes(Decodable, Protocol):

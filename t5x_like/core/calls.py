@@ -18,11 +18,11 @@ def remember_call(make: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(make)
     def remembering(*args: P.args, **kwargs: P.kwargs) -> R:
-        made = make(*args, **kwargs)
+        result = make(*args, **kwargs)
         call = functools.partial(remembering, *args, **kwargs)
-        if isinstance(made, tuple):
-            return made._replace(made_by=call)  # type: ignore[attr-defined]
-        made.made_by = call  # type: ignore[attr-defined]
-        return made
+        if isinstance(result, tuple):
+            return result._replace(made_by=call)  # type: ignore[attr-defined]
+        result.made_by = call  # type: ignore[attr-defined]
+        return result
 
     return remembering

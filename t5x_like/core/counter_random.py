@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.extend import random as extended
 
 _SPLITTING, _FOLDING = 0x5851F42D, 0x14057B7E
-"""What sets the keys that make keys apart from those that make numbers: any two numbers do."""
+"""Constants that separate keys that make keys from keys that make numbers; any two would do."""
 
 
 def hashed(position: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
@@ -85,13 +85,13 @@ def sixteen_bits(
     """
     *leading, size = shape
     half = jnp.uint32(-(-size // 2))
-    every = jax.lax.broadcasted_iota(jnp.uint32, (size,), 0)
-    column = every if columns is None else columns.astype(jnp.uint32)
+    all_columns = jax.lax.broadcasted_iota(jnp.uint32, (size,), 0)
+    column = all_columns if columns is None else columns.astype(jnp.uint32)
     second = column >= half
     place, stride = jnp.where(second, column - half, column), -(-size // 2)
     for d in reversed(range(len(leading))):
-        own = jax.lax.broadcasted_iota(jnp.uint32, (*leading[d:], len(column)), 0)
-        place, stride = place + own * jnp.uint32(stride % 2**32), stride * shape[d]
+        index = jax.lax.broadcasted_iota(jnp.uint32, (*leading[d:], len(column)), 0)
+        place, stride = place + index * jnp.uint32(stride % 2**32), stride * shape[d]
     words = hashed(place, *jax.random.key_data(key))
     return jnp.where(second, words >> 16, words & (2**16 - 1))
 

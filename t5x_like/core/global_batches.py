@@ -62,3 +62,18 @@ def to_global(
         return jax.make_array_from_callback(shape, layout.rows(shape), shard)
 
     return {name: one(name, x) for name, x in local.items()}
+
+
+class ToDevice:
+    """Converts this process's rows of a batch to global arrays.
+
+    Attributes:
+      rows: the numbers of these rows, as `process_rows` gives them.
+    """
+
+    def __init__(self, layout: Layout, batch_size: int) -> None:
+        self._layout, self._batch_size = layout, batch_size
+        self.rows = process_rows(layout, batch_size)
+
+    def __call__(self, local: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+        return to_global(self._layout, local, rows=self.rows, batch_size=self._batch_size)

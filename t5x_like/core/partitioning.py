@@ -43,8 +43,9 @@ DEFAULT_RULES: Mapping[str, MeshAxes] = {
     "relpos_buckets": None,
     "stored": "data",
 }
-"""Of arrays: parameters, activations, batches. `stored` is no dimension: parameters and optimizer
-states are also split over its axes between steps, wherever a dimension allows (`Layout.stored`)."""
+"""Of arrays: parameters, activations, batches. `stored` is not a dimension: parameters and
+optimizer states are also split over its axes between steps, wherever a dimension allows
+(`Layout.stored`)."""
 
 _LEAST_STORED_IN_PARTS = 2**16
 """Elements. Gathering a smaller array costs more than keeping it whole saves."""
@@ -132,8 +133,10 @@ class Layout:
             rows = size // self._parts(_names(entry))
             if least > 1 and d >= layers and rows % least == 0:
                 split = (*_names(entry), *self._fitting(more, rows))
-                one = split[0] if len(split) == 1 else split
-                return NamedSharding(self.mesh, PartitionSpec(*spec[:d], one, *spec[d + 1 :]))
+                split_entry = split[0] if len(split) == 1 else split
+                return NamedSharding(
+                    self.mesh, PartitionSpec(*spec[:d], split_entry, *spec[d + 1 :])
+                )
         return NamedSharding(self.mesh, spec)
 
     def _fitting(self, axes: tuple[str, ...], rows: int) -> tuple[str, ...]:
@@ -179,8 +182,8 @@ class Layout:
 
     def within_replica(self) -> Layout:
         """The layout of one of the `replicas`: its batch is not split over them."""
-        one = self.without(self.replicas, of="batch")
-        return dataclasses.replace(one, rules={**one.rules, "stored": ()}, is_replica=True)
+        replica = self.without(self.replicas, of="batch")
+        return dataclasses.replace(replica, rules={**replica.rules, "stored": ()}, is_replica=True)
 
     def splitting(self, name: str, size: int) -> tuple[str, ...]:
         """The mesh axes of more than one device that split a dimension of this name and size."""

@@ -29,7 +29,7 @@ SUFFIX = ".tmp"
 
 
 class LinkError(OSError):
-    """What is to be written would leave its directory through a link."""
+    """A file to be written would leave its directory through a link."""
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -49,7 +49,7 @@ ADVICE: Mapping[int, str] = {
     errno.ENFILE: _OPEN,
     errno.EFBIG: "raise the limit of the size of files (`ulimit -f`), or name another disk",
 }
-"""What to do about an error of the system, by its number."""
+"""Advice on an error of the system, by its number."""
 
 _LEFT = re.compile(rf"\.\d+-[0-9a-f]{{8}}{re.escape(SUFFIX)}")
 
@@ -117,7 +117,7 @@ def _remove_left(path: Path | epath.Path) -> None:
 def output(path: Path | epath.Path) -> Iterator[IO[bytes]]:
     """Like `writing`, for a file that a user names: links and devices are written where they are.
 
-    Such as /dev/stdout, whose place no file may take.
+    One is /dev/stdout, whose place no file may take.
 
     Raises:
       OSError: it cannot be written.
@@ -161,7 +161,7 @@ def with_lasting_names(text: str) -> str:
 
 def error_number(error: BaseException | None) -> int | None:
     """The number in `ADVICE` of the error of the system that an error is, tells of, or follows."""
-    return next((found for one in chain(error) if (found := _number(one)) in ADVICE), None)
+    return next((number for cause in chain(error) if (number := _number(cause)) in ADVICE), None)
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -174,11 +174,11 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def refusal(error: OSError, *, otherwise: str = "") -> str:
-    """What the system says, and what to do: its advice, or else another one, if there is any."""
+    """The system's message and advice for its number, or the error's own text and `otherwise`."""
     number = error_number(error)
     advice = otherwise if number is None else ADVICE[number]
-    said = str(error) if number is None else os.strerror(number)
-    return ": ".join(filter(None, [said, advice]))
+    message = str(error) if number is None else os.strerror(number)
+    return ": ".join(filter(None, [message, advice]))
 
 
 def _number(error: BaseException) -> int | None:
@@ -190,7 +190,7 @@ def _number(error: BaseException) -> int | None:
         return error.errno
     if type(error).__module__.partition(".")[0] == "t5x_like":
         return None
-    return next((one for one in ADVICE if os.strerror(one) in str(error)), None)
+    return next((number for number in ADVICE if os.strerror(number) in str(error)), None)
 
 
 def write(path: Path | epath.Path, content: bytes) -> None:
@@ -278,14 +278,14 @@ def read_json(path: Path | epath.Path) -> dict[str, Any]:
       ValueError: it holds no JSON object; the message names it.
     """
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except RecursionError as error:
         raise ValueError(f"{path} is damaged: its JSON is nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"{path} is damaged, or not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError(f"{path} is damaged: it holds no JSON object")
-    return found
+    return content
 
 
 def check_no_link(path: epath.PathLike, *, inside: epath.PathLike) -> None:

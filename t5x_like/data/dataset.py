@@ -13,11 +13,11 @@ from t5x_like.data import task, user_modules
 from t5x_like.data.cache import location
 from t5x_like.data.cache.format import MANIFEST
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.cache.records import evaluation_files, task_records
 from t5x_like.data.corpora import languages
 from t5x_like.data.dataset_names import DataNames
 from t5x_like.data.seqio import registered_tasks
 from t5x_like.data.task import Task
+from t5x_like.data.task_files import evaluation_files, task_records
 from t5x_like.data.vocabulary_choice import (
     Check,
     Once,
@@ -50,16 +50,16 @@ class Data(DataNames):
         if self.is_cache():
             return self._open_tasks([self._named_cache()], check=check)
         named = self.named_tasks()
-        found = named and [one.for_lengths(self.lengths) for one in named]
-        if found is None or self._is_materialized(found):
+        sized = named and [unsized.for_lengths(self.lengths) for unsized in named]
+        if sized is None or self._is_materialized(sized):
             return self._open_tasks(self.recorded(), check=check)
-        for one in found:
-            one.check_trainable(self.lengths)
-        vocabulary = self.open_vocabulary(found, once=once, check=check)
+        for named_task in sized:
+            named_task.check_trainable(self.lengths)
+        vocabulary = self.open_vocabulary(sized, once=once, check=check)
         check(vocabulary.vocab_size, vocabulary)
-        for one in found:
-            one.check_vocabulary(vocabulary.token_ids, counted=False)
-        tasks = [self.make_cache(one, vocabulary, once=once) for one in found]
+        for named_task in sized:
+            named_task.check_vocabulary(vocabulary.token_ids, counted=False)
+        tasks = [self.make_cache(uncached, vocabulary, once=once) for uncached in sized]
         if isinstance(self.corpus, Mapping):
             tasks = self._with_weights(tasks)
         self._record(tasks, once=once)
@@ -67,10 +67,17 @@ class Data(DataNames):
 
     def _with_weights(self, tasks: Sequence[Task]) -> list[Task]:
         """The tasks of a mixture of corpora, each with its weight."""
-        opened = {one.name: Cache.open(self.root / one.directory) for one in tasks}
-        documents = {name: one.manifest.splits["train"].documents for name, one in opened.items()}
+        opened = {
+            opened_task.name: Cache.open(self.root / opened_task.directory) for opened_task in tasks
+        }
+        documents = {
+            name: cache.manifest.splits["train"].documents for name, cache in opened.items()
+        }
         weights = languages.temper(documents, self.corpus_exponent)
-        return [dataclasses.replace(one, weight=weights[one.name]) for one in tasks]
+        return [
+            dataclasses.replace(opened_task, weight=weights[opened_task.name])
+            for opened_task in tasks
+        ]
 
     def make_caches(self, *, overwrite: bool = False) -> list[Cache]:
         """Makes the caches of all named tasks, and records the tasks for training without SeqIO.
@@ -79,20 +86,22 @@ class Data(DataNames):
           ValueError: a task cannot be cached in this way, or not without `lengths`; or its text has
             changed since its cache was completed.
         """
-        found = self.find_tasks()
+        task_sequence = self.find_tasks()
         if self.lengths:
-            found = tuple(one.for_lengths(self.lengths) for one in found)
-        for one in found:
-            one.check_trainable()
-            if one.tokenized is not None and one.tokenized.needs_lengths and not self.lengths:
+            task_sequence = tuple(unsized.for_lengths(self.lengths) for unsized in task_sequence)
+        for named in task_sequence:
+            named.check_trainable()
+            if named.tokenized is not None and named.tokenized.needs_lengths and not self.lengths:
                 raise ValueError(
-                    f"task {one.name!r} has a step after its cache point that depends on feature "
+                    f"task {named.name!r} has a step after its cache point that depends on feature "
                     "lengths, so its cache is for certain lengths: add them, as in --lengths "
                     "inputs=512,targets=114, or let `t5x_like train` make the cache"
                 )
-        vocabulary = self.open_vocabulary(found)
-        tasks = [self.make_cache(one, vocabulary, overwrite=overwrite) for one in found]
-        caches = [self._cache(one, vocabulary) for one in tasks]
+        vocabulary = self.open_vocabulary(task_sequence)
+        tasks = [
+            self.make_cache(uncached, vocabulary, overwrite=overwrite) for uncached in task_sequence
+        ]
+        caches = [self._cache(cached, vocabulary) for cached in tasks]
         self._record(tasks)
         return caches
 
@@ -102,30 +111,32 @@ class Data(DataNames):
         Raises:
           ValueError: a task is not SeqIO's.
         """
-        found = self.find_tasks()
-        for one in found:
-            if one.tokenized is None:
+        named = self.find_tasks()
+        for named_task in named:
+            if named_task.tokenized is None:
                 raise ValueError(
-                    f"{one.name!r} is not a SeqIO task: it trains from its cache as it is"
+                    f"{named_task.name!r} is not a SeqIO task: it trains from its cache as it is"
                 )
         from t5x_like.data.seqio.task_cache import ToTheEnd
 
-        vocabulary = self.open_vocabulary(found)
+        vocabulary = self.open_vocabulary(named)
         lengths = dict(self.lengths or {})
         options = {"overwrite": overwrite, "materialize": ToTheEnd(lengths, seed, epochs)}
         tasks = []
-        for one in found:
-            label = location.label_for_lengths(one.name, lengths)
-            whole = dataclasses.replace(one, objective=TextToText(), steps=(), eos={}, label=label)
+        for named_task in named:
+            label = location.label_for_lengths(named_task.name, lengths)
+            whole = dataclasses.replace(
+                named_task, objective=TextToText(), steps=(), eos={}, label=label
+            )
             tasks.append(whole.with_directory(vocabulary))
             directory = self.root / tasks[-1].directory
             self._write(whole, directory, vocabulary, **options)
         self._record(tasks)
-        return [Cache.open(self.root / one.directory) for one in tasks]
+        return [Cache.open(self.root / cached.directory) for cached in tasks]
 
     def _record(self, tasks: Sequence[Task], *, once: Once = alone) -> None:
         """Records SeqIO tasks, so that they train by name where SeqIO is not installed."""
-        if any(one.tokenized is None for one in tasks):
+        if any(cached.tokenized is None for cached in tasks):
             return
         assert self.mixture_or_task_name is not None
         file = location.record_file(self.root, self.mixture_or_task_name)
@@ -146,15 +157,16 @@ class Data(DataNames):
 
         With them, the metrics are computed where SeqIO is not installed.
         """
-        found = self.find_tasks()
-        vocabulary = self.open_vocabulary(found)
+        named = self.find_tasks()
+        vocabulary = self.open_vocabulary(named)
         files = []
-        for one in found:
-            registered = registered_tasks.registered_task(one.name)
-            if one.metrics is not None and registered is not None:
+        for named_task in named:
+            registered = registered_tasks.registered_task(named_task.name)
+            if named_task.metrics is not None and registered is not None:
                 splits = [split for split in registered.splits if split != "train"]
                 files += [
-                    self.evaluation_file(one.name, split, vocabulary=vocabulary) for split in splits
+                    self.evaluation_file(named_task.name, split, vocabulary=vocabulary)
+                    for split in splits
                 ]
         return files
 
@@ -208,13 +220,17 @@ class Data(DataNames):
         Raises:
           ValueError: the tasks have different vocabularies.
         """
-        named = {one.name: one.tokenized.vocabulary for one in found if one.tokenized is not None}
-        own = {vocabulary.fingerprint: vocabulary for vocabulary in named.values()}
-        if len(own) > 1:
+        named = {
+            named_task.name: named_task.tokenized.vocabulary
+            for named_task in found
+            if named_task.tokenized is not None
+        }
+        fingerprints = {vocabulary.fingerprint: vocabulary for vocabulary in named.values()}
+        if len(fingerprints) > 1:
             raise ValueError(f"the tasks {', '.join(named)} have different vocabularies")
-        if own:
-            return next(iter(own.values()))
-        corpora = [one.corpus for one in found if one.corpus is not None]
+        if fingerprints:
+            return next(iter(fingerprints.values()))
+        corpora = [named_task.corpus for named_task in found if named_task.corpus is not None]
         text: TrainingText | None = next(iter(corpora), None)
         if len(corpora) > 1:
             text = languages.Together(corpora, self.corpus_exponent)
@@ -235,20 +251,23 @@ class Data(DataNames):
         once(f"cache of {one.name}", directory, exists, write)
         return one
 
-    def _write(self, one: Task, directory: Path, vocabulary: Vocabulary, **options: Any) -> None:
+    def _write(
+        self, named_task: Task, directory: Path, vocabulary: Vocabulary, **options: Any
+    ) -> None:
         """Writes a cache; one in a bucket goes on with the shards that are there."""
         location.check_place(self.root, directory)
         if not options.get("overwrite"):
             staging.fetch(directory)
         with sending.to_bucket(directory, last=[MANIFEST]):
-            one.write_cache(directory, vocabulary, workers=self.workers, **options)
+            named_task.write_cache(directory, vocabulary, workers=self.workers, **options)
 
-    def _is_materialized(self, found: Sequence[Task]) -> bool:
+    def _is_materialized(self, named: Sequence[Task]) -> bool:
         """Whether the tasks were materialised, because training cannot run one of their steps."""
         record = location.record_file(self.root, self.mixture_or_task_name or "")
         staging.fetch(record)
         return record.is_file() and any(
-            one.tokenized is not None and one.tokenized.refused is not None for one in found
+            named_task.tokenized is not None and named_task.tokenized.refused is not None
+            for named_task in named
         )
 
     def _named_cache(self) -> Task:
@@ -263,14 +282,14 @@ class Data(DataNames):
             )
         return task.of_cache(cache, self.objective_for(cache))
 
-    def _cache(self, one: Task, vocabulary: Vocabulary | None) -> Cache:
+    def _cache(self, cached: Task, vocabulary: Vocabulary | None) -> Cache:
         # Plans are written into it.
-        directory = self.root / one.directory
-        if not Path(one.directory).is_absolute():
+        directory = self.root / cached.directory
+        if not Path(cached.directory).is_absolute():
             location.check_place(self.root, directory)
         return Cache.open(
             directory,
-            corpus_fingerprint=None if one.text is None else one.text.fingerprint(),
+            corpus_fingerprint=None if cached.text is None else cached.text.fingerprint(),
             vocabulary_fingerprint=None if vocabulary is None else vocabulary.fingerprint,
         )
 
@@ -282,10 +301,10 @@ class Data(DataNames):
         check: Check = no_check,
     ) -> tuple[Task, ...]:
         opened = []
-        for one in tasks:
-            cache = self._cache(one, vocabulary)
+        for cached in tasks:
+            cache = self._cache(cached, vocabulary)
             vocabulary = vocabulary or cache.vocabulary
-            opened.append(one.with_cache(cache, self.lengths or {}))
+            opened.append(cached.with_cache(cache, self.lengths or {}))
         assert vocabulary is not None
         check(vocabulary.vocab_size, vocabulary)
         return tuple(opened)

@@ -16,12 +16,12 @@ from t5x_like.core.spelling import alike
 from t5x_like.data import task, user_modules
 from t5x_like.data.cache import location
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.cache.records import task_records
 from t5x_like.data.corpora import registry, sentences
 from t5x_like.data.corpora.corpus import Corpus
 from t5x_like.data.corpora.user_corpus import TFDS, user_corpus
 from t5x_like.data.seqio import registered_tasks
 from t5x_like.data.task import Task
+from t5x_like.data.task_files import task_records
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 
 ROW = 512
@@ -116,8 +116,8 @@ class DataNames:
             user_modules.import_module(self.mixture_or_task_module)
         preset = not self.corpus and "." in (self.mixture_or_task_name or "")
         return not preset and any(
-            one.corpus is not None and one.objective == self.chosen_objective
-            for one in self.named_tasks() or ()
+            named_task.corpus is not None and named_task.objective == self.chosen_objective
+            for named_task in self.named_tasks() or ()
         )
 
     def with_lengths(self) -> Self:
@@ -171,14 +171,14 @@ class DataNames:
             else:
                 corpus, objective = self._with_objective(corpus)
             language = sentences.language(self.sentences, None)
-            found = task.of_corpus(corpus, objective, sentences=language)
-            return (dataclasses.replace(found, name=name),)
+            named_task = task.of_corpus(corpus, objective, sentences=language)
+            return (dataclasses.replace(named_task, name=name),)
         return None
 
     def _files(self, named: str | Sequence[str], name: str | None = None) -> Task:
         corpus, objective = self._with_objective(self.read_corpus(named))
         known_by: list[Any] = absolute_names(named)
-        if corpus.text_columns != names(corpus.columns):
+        if any(column.holds != "text" for column in corpus.columns):
             known_by = [known_by, corpus.reading]  # the same files may hold several labels
         digest = hashlib.sha256(json.dumps(known_by).encode()).hexdigest()[:8]
         language = sentences.language(self.sentences, name)
@@ -189,15 +189,15 @@ class DataNames:
         """A corpus with the columns that the objective reads, and the objective for its columns."""
         where, chosen = f"corpus {corpus.name!r}", self.chosen_objective
         if chosen is not None and chosen.reads != PLAIN_TEXT:
-            found = corpus.with_columns(chosen.reads)
-            if found is None and corpus.present:
+            other = corpus.with_columns(chosen.reads)
+            if other is None and corpus.present:
                 needed = ", ".join(f"'{name}': '...'" for name in names(chosen.reads))
                 raise ValueError(
                     f"{where} has the columns {', '.join(corpus.present)}, but "
                     f"{type(chosen).__name__} reads {' and '.join(names(chosen.reads))}: say which "
                     f"columns these are with CORPUS_FIELD={{{needed}}}"
                 )
-            corpus = found or corpus
+            corpus = other or corpus
         advice = f"MIXTURE_OR_TASK_NAME='{corpus.name}.span_corruption' or OBJECTIVE"
         return corpus, self._reading(corpus.columns, where, advice)
 
@@ -206,8 +206,8 @@ class DataNames:
         chosen = self.chosen_objective
         if chosen is not None and {*chosen.reads} == {*columns}:
             return chosen
-        for name, one in objectives.presets().items():
-            if one.reads != PLAIN_TEXT and {*one.reads} <= {*columns}:
+        for name, preset in objectives.presets().items():
+            if preset.reads != PLAIN_TEXT and {*preset.reads} <= {*columns}:
                 return self.find_objective(name)
         if chosen is None:
             raise ValueError(
@@ -224,10 +224,10 @@ class DataNames:
         """
         if self.mixture_or_task_module:
             user_modules.import_module(self.mixture_or_task_module)
-        found = self.named_tasks()
-        if found is None:
+        tasks = self.named_tasks()
+        if tasks is None:
             raise ValueError(self._no_such_name(self.mixture_or_task_name or ""))
-        return found
+        return tasks
 
     def task_objectives(self) -> list[Objective]:
         """The objective of each named task, found without a cache.
@@ -239,7 +239,7 @@ class DataNames:
             return [self.objective_for(Cache.open(str(self.corpus)))]
         if self.mixture_or_task_module:
             user_modules.import_module(self.mixture_or_task_module)
-        return [one.objective for one in self.named_tasks() or self.recorded()]
+        return [named_task.objective for named_task in self.named_tasks() or self.recorded()]
 
     def usual_lengths(self, tokens: int) -> dict[str, int]:
         """The objective's feature lengths for rows of `tokens` tokens.
@@ -270,12 +270,14 @@ class DataNames:
         known += [file.stem for file in (self.root / "tasks").glob("*.json")]
         known += registered_tasks.registered_names()
         # The name of an objective alone most likely lacks its corpus.
-        near = [one for one in known if one.partition(".")[2] == name]
+        near = [known_name for known_name in known if known_name.partition(".")[2] == name]
         near = near or alike(name, known)
         if not near:
             corpus, dot, preset = name.partition(".")
             meant = alike(preset if dot else corpus, presets, at_most=2)
-            near = [f"{one}.{preset}" for one in registry.names() for preset in meant]
+            near = [
+                f"{corpus_name}.{preset}" for corpus_name in registry.names() for preset in meant
+            ]
         advice = (
             f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(known[:10])}, ..."
         )

@@ -38,7 +38,7 @@ def require(module: str, extra: str | None, *, purpose: str = "this") -> ModuleT
     package = module.partition(".")[0]
     quiet_tensorflow()
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package:
             raise
@@ -48,8 +48,8 @@ def require(module: str, extra: str | None, *, purpose: str = "this") -> ModuleT
         # TensorFlow only reads text here, and would take the memory of the GPUs that JAX uses.
         with contextlib.suppress(RuntimeError), _without_noise():
             # RuntimeError: a user's module has used TensorFlow before.
-            found.config.set_visible_devices([], "GPU")
-    return found
+            imported.config.set_visible_devices([], "GPU")
+    return imported
 
 
 def quiet_tensorflow() -> None:
@@ -88,7 +88,7 @@ def _without_noise() -> Iterator[None]:
     them.
     """
     sys.stderr.flush()
-    kept, failed = os.dup(2), True
+    descriptor, failed = os.dup(2), True
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
@@ -96,8 +96,8 @@ def _without_noise() -> Iterator[None]:
             failed = False
         finally:
             sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(descriptor, 2)
+            os.close(descriptor)
             held.seek(0)
-            said = [line for line in held if failed or not _NOISE.match(line)]
-            os.write(2, b"".join(said))
+            lines = [line for line in held if failed or not _NOISE.match(line)]
+            os.write(2, b"".join(lines))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from t5x_like.core.protocols import members
 from t5x_like.core.protocols.data import (
     PAIRS,
     PLAIN_TEXT,
@@ -17,7 +18,6 @@ from t5x_like.core.protocols.data import (
     Vocabulary,
     names,
 )
-from t5x_like.core.protocols.members import lacking
 from t5x_like.data.cache import location, writer
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.records.metric_names import MetricNames
@@ -147,10 +147,10 @@ class Task:
         Raises:
           ValueError: final examples were cached for other lengths, or the vocabulary lacks an id.
         """
-        made = cache.manifest.materialized
-        if made is not None and made["lengths"] != dict(lengths):
+        materialized = cache.manifest.materialized
+        if materialized is not None and materialized["lengths"] != dict(lengths):
             raise ValueError(
-                f"task {self.name!r} was cached for lengths {made['lengths']}, not "
+                f"task {self.name!r} was cached for lengths {materialized['lengths']}, not "
                 f"{dict(lengths)}: set TASK_FEATURE_LENGTHS to those, or cache it again with the "
                 f"new ones (`t5x_like cache {self.name} --lengths ...`, with the module that "
                 "registers it, and with --materialize if it was materialized)"
@@ -213,8 +213,10 @@ class Task:
         return info is not None and info.records > 0
 
     def tokens(self, split: str = "train") -> int:
-        """The number of tokens in a split of its text, over all features."""
-        return sum(self._cache.manifest.splits[split].tokens.values())
+        """The number of tokens in a split of its text, over all features that hold tokens."""
+        manifest = self._cache.manifest
+        sizes = manifest.splits[split].tokens
+        return sum(size for name, size in sizes.items() if name not in manifest.shapes)
 
     def documents(self, split: str = "train") -> int:
         """The number of documents (or examples) in a split of its text."""
@@ -287,11 +289,7 @@ def of_cache(cache: Cache, objective: Objective) -> Task:
 
 def check_columns(objective: Objective, columns: Sequence[Column], where: str) -> None:
     """Raises ValueError if an objective does not read the columns of the text in `where`."""
-    if missing := lacking(objective, Objective):
-        raise ValueError(
-            f"{type(objective).__name__} has no {', '.join(missing)}: protocols.Objective says "
-            "what these are"
-        )
+    members.check(objective, Objective)
     if {*objective.reads} != {*columns}:
         raise ValueError(
             f"{where} is {in_words(columns)}, but {type(objective).__name__} reads "

@@ -48,13 +48,13 @@ def page(title: str, groups: Mapping[str, Mapping[str, ExampleView]]) -> str:
     ]
     for heading, examples in groups.items():
         parts.append(f"<h2>{html.escape(heading)}</h2>")
-        for place, one in examples.items():
-            parts += [f"<h3>{html.escape(place.capitalize())}</h3>", example(one)]
+        for place, view in examples.items():
+            parts += [f"<h3>{html.escape(place.capitalize())}</h3>", example(view)]
     return "\n".join([*parts, "</body></html>", ""])
 
 
 def legend() -> str:
-    """What the colours mean."""
+    """The meaning of the colours, as HTML."""
     return f"<p>{' &nbsp; '.join(map(_span, _LEGEND))}</p>"
 
 

@@ -61,9 +61,10 @@ def view(
     else:
         weights = features.get("targets_loss_weights")
         lines = {
-            name: line(features[name], vocabulary, ids)
+            label: line(tokens, vocabulary, ids)
             for name in ("inputs", "targets")
             if name in features
+            for label, tokens in _rows(name, features[name])
         }
         if weights is not None:
             lines["targets"] = [
@@ -98,6 +99,13 @@ def batch_view(row: Features, vocabulary: Vocabulary) -> ExampleView:
     return ExampleView(lines, numbers)
 
 
+def _rows(name: str, tokens: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """A feature's rows of tokens: one, or those of the alternatives of a choice."""
+    if tokens.ndim == 1:
+        return [(name, tokens)]
+    return [(f"{name} {number}", row[row >= 0]) for number, row in enumerate(tokens)]
+
+
 def _filled(weights: np.ndarray, length: int) -> list[float]:
     return [*weights[:length].tolist(), *[1.0] * (length - len(weights))]
 
@@ -111,7 +119,7 @@ def line(
       IndexError: the vocabulary has no such id.
     """
     special = set(ids.special)
-    found = []
+    shown = []
     for place, i in enumerate(tokens.tolist()):
         piece = vocabulary.piece(i)
         if match := _SENTINEL.fullmatch(piece):
@@ -121,8 +129,8 @@ def line(
         else:
             role = "special" if i in special else "text"
         text = " " + piece[1:] if piece.startswith(_SPACE) else piece
-        found.append(Token(f" {text} " if role != "text" else text, roles.get(place, role)))
-    return found
+        shown.append(Token(f" {text} " if role != "text" else text, roles.get(place, role)))
+    return shown
 
 
 def _masked(features: Features, vocabulary: Vocabulary, ids: TokenIds) -> dict[str, list[Token]]:
@@ -153,7 +161,8 @@ def _numbers(features: Features, specs: Mapping[str, FeatureSpec]) -> dict[str, 
     numbers = {}
     for name in ("inputs", "targets"):
         if name in features and name in specs:
-            used, length = len(features[name]), specs[name].length or 0
+            used = max(len(tokens) for _, tokens in _rows(name, features[name]))
+            length = specs[name].item[0] if specs[name].item else specs[name].length or 0
             numbers[f"{name} length"] = f"{used} of {length} ({1 - used / length:.0%} padding)"
     if "masked_positions" in features:
         inputs, places = features["inputs"], features["masked_positions"]
@@ -169,6 +178,9 @@ def _numbers(features: Features, specs: Mapping[str, FeatureSpec]) -> dict[str, 
             continue
         if values.ndim == 0:
             numbers[name] = f"{values.item():g}"
+        elif values.ndim > 1:
+            rows = [tokens for _, tokens in _rows(name, values) if tokens.ndim == 1 and len(tokens)]
+            numbers[name] = " | ".join(map(_brief, rows)) or f"{list(values.shape)}"
         elif values.any():
             numbers[name] = _brief(values)
     return numbers

@@ -74,6 +74,7 @@ def layout_without_devices(mesh: Mapping[str, int]) -> Layout:
 def bytes_per_device(parameters: Iterable[Parameter], layout: Layout) -> int:
     """The bytes of parameters on each device of the layout's mesh."""
     return sum(
-        math.prod(layout.sharding(one.axes, one.shape).shard_shape(one.shape)) * one.dtype.itemsize
-        for one in parameters
+        math.prod(layout.sharding(parameter.axes, parameter.shape).shard_shape(parameter.shape))
+        * parameter.dtype.itemsize
+        for parameter in parameters
     )

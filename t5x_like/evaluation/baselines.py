@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from t5x_like.core.protocols.data import TokenIds
 from t5x_like.layers.families.encoder_pretraining import SENTENCE_LABELS
+from t5x_like.layers.losses.label_losses import label_weights
 
 NumpyBatch = Mapping[str, np.ndarray]
 
@@ -59,18 +61,18 @@ def with_special_targets(
     Returns:
       float64 [vocab_size].
     """
-    found = np.zeros(len(counts))
+    scored = np.zeros(len(counts))
     for targets, weights in map(_targets, rows):
-        found += np.bincount(targets.ravel(), weights.ravel(), minlength=len(counts))
+        scored += np.bincount(targets.ravel(), weights.ravel(), minlength=len(counts))
     top = map(ids.sentinel, range(ids.sentinels or 0))
     sentinels = [i for i in top if not counts[i]]  # a byte vocabulary's may be text as well
     unpredicted = (ids.pad, ids.unk)
-    special = [i for i in (*ids.special, *sentinels) if i not in unpredicted and found[i]]
+    special = [i for i in (*ids.special, *sentinels) if i not in unpredicted and scored[i]]
     if not special:
         return counts.astype(np.float64)
-    of_text = found.sum() - found[special].sum()
+    of_text = scored.sum() - scored[special].sum()
     both = counts.astype(np.float64)
-    both[special] = found[special] * (counts.sum() / max(of_text, 1))
+    both[special] = scored[special] * (counts.sum() / max(of_text, 1))
     return both
 
 
@@ -150,12 +152,13 @@ def label_shares(rows: Sequence[NumpyBatch], found: Mapping[str, float]) -> dict
 
 
 def class_shares(rows: Sequence[NumpyBatch]) -> dict[str, float]:
-    """`loss` and `accuracy` of knowing only how common each class is.
+    """`loss` and `accuracy` of knowing only how common each class, or each tag, is.
 
     Args:
-      rows: the evaluated rows, with int32 [B] `labels`.
+      rows: the evaluated rows, with int32 [B] or [B, L] `labels`.
     """
-    labels = [row["labels"][row["encoder_attention_mask"].any(axis=1)] for row in rows]
+    weights = [label_weights(row, jnp.asarray(row["encoder_attention_mask"])) for row in rows]
+    labels = [row["labels"][np.asarray(w) > 0] for row, w in zip(rows, weights, strict=True)]
     shares = np.unique(np.concatenate(labels), return_counts=True)[1] / sum(map(len, labels))
     return {"loss": _entropy(*shares.tolist()), "accuracy": float(shares.max())}
 

@@ -38,13 +38,16 @@ def evaluate(
     """
     totals: dict[str, np.ndarray] = {}
     for batch in batches:
-        found = dict(jax.device_get(step(params, batch)))
-        if token_bytes is not None and "perplexity" in found and _predicts_whole_texts(batch):
+        metrics = dict(jax.device_get(step(params, batch)))
+        if token_bytes is not None and "perplexity" in metrics and _predicts_whole_texts(batch):
             count = _scored_bytes(
                 batch["decoder_target_tokens"], batch["decoder_loss_weights"], token_bytes
             )
-            found["bits_per_byte"] = (found["perplexity"][0] / math.log(2), jax.device_get(count))
-        for name, pair in found.items():
+            metrics["bits_per_byte"] = (
+                metrics["perplexity"][0] / math.log(2),
+                jax.device_get(count),
+            )
+        for name, pair in metrics.items():
             # Float64 on the host: a sum over many batches must not lose small values.
             totals[name] = totals.get(name, 0.0) + np.asarray(pair, np.float64)
     return {name: metric_value(name, *pair) for name, pair in totals.items()}

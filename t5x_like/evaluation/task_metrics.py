@@ -12,6 +12,7 @@ import numpy as np
 
 from t5x_like.core.protocols.answers import Answerer, Answers, TaskMetric
 from t5x_like.core.protocols.data import Vocabulary
+from t5x_like.evaluation import text_metrics
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 Example = Mapping[str, Any]
@@ -55,19 +56,19 @@ class FunctionMetric:
         Raises:
           ValueError: its arguments are not those of a metric function.
         """
-        given = tuple(
+        names = tuple(
             name
             for name, parameter in inspect.signature(self.function).parameters.items()
             if parameter.default is parameter.empty
             and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         )
-        if given not in _SIGNATURES:
-            known = " or ".join(f"({', '.join(one)})" for one in _SIGNATURES)
+        if names not in _SIGNATURES:
+            known = " or ".join(f"({', '.join(signature)})" for signature in _SIGNATURES)
             raise ValueError(
-                f"metric function {self.name} has the arguments ({', '.join(given)}); it must have "
+                f"metric function {self.name} has the arguments ({', '.join(names)}); it must have "
                 f"{known}, and defaults for all others"
             )
-        return _SIGNATURES[given]
+        return _SIGNATURES[names]
 
     def __call__(self, examples: Sequence[Example], answers: Answers) -> Mapping[str, Any]:
         """The function's result."""
@@ -98,23 +99,30 @@ class FunctionMetric:
 def exact_match(targets: Sequence[str], predictions: Sequence[str]) -> dict[str, float]:
     """The share of predictions that equal their targets."""
     pairs = zip(targets, predictions, strict=True)
-    return {"exact_match": float(np.mean([target == said for target, said in pairs]))}
+    return {"exact_match": float(np.mean([target == prediction for target, prediction in pairs]))}
 
 
-METRICS = (exact_match,)
-"""What an objective, and the record of a task (`data.cache.records.metric_names`), may name."""
+METRICS = (exact_match, *text_metrics.METRICS)
+"""Metrics that objectives and records of tasks (`data.cache.records.metric_names`) may name."""
 
 
 def measured(names: Collection[str], decode: Decode) -> list[FunctionMetric]:
     """The metrics of these names in `METRICS`, for targets and predictions as `decode` gives them.
 
+    "name:value" gives the function's argument `positive` a value.
+
     Raises:
       ValueError: there is none of a name.
     """
-    known = {one.__name__: one for one in METRICS}
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"no metric {', '.join(unknown)}: known are {', '.join(known)}")
-    return [FunctionMetric(known[name], None, decode) for name in names]
+    known: dict[str, Callable[..., Any]] = {function.__name__: function for function in METRICS}
+    metrics = []
+    for text in names:
+        name, _, positive = text.partition(":")
+        if name not in known:
+            raise ValueError(f"no metric {name}: known are {', '.join(known)}")
+        bound = {"positive": positive} if positive else {}
+        metrics.append(FunctionMetric(functools.partial(known[name], **bound), None, decode))
+    return metrics
 
 
 def target_text(example: Example, decode: Decode) -> Any:
@@ -153,14 +161,16 @@ def ask(fields: Collection[str], examples: Sequence[Example], answerer: Answerer
     answers = Answers()
     if "predictions" in fields:
         answers = answers._replace(predictions=answerer.predict(examples))
+    if "labels" in fields:
+        answers = answers._replace(labels=answerer.label(examples))
     if "scores" in fields:
         answers = answers._replace(scores=answerer.score(examples))
     if "prediction_scores" in fields:
-        said = [
-            {"targets": tokens, **{k: v for k, v in one.items() if not k.startswith("targets")}}
-            for one, tokens in zip(examples, answers.predictions, strict=True)
+        scored = [
+            {"targets": tokens, **{k: v for k, v in example.items() if not k.startswith("targets")}}
+            for example, tokens in zip(examples, answers.predictions, strict=True)
         ]
-        answers = answers._replace(prediction_scores=answerer.score(said))
+        answers = answers._replace(prediction_scores=answerer.score(scored))
     return answers
 
 
@@ -190,11 +200,11 @@ def measure(
     failures = []
     for metric in metrics:
         try:
-            found = {name: _number(value) for name, value in metric(examples, answers).items()}
+            named = {name: _number(value) for name, value in metric(examples, answers).items()}
         except Exception as error:
             failures.append(Failure(metric.name, f"{type(error).__name__}: {error}"))
             continue
-        for name, value in found.items():
+        for name, value in named.items():
             if name in values or name in taken:
                 reason = f"its value {name!r} has the name of another one, which is kept"
                 failures.append(Failure(metric.name, reason))

@@ -19,7 +19,7 @@ _SENTINEL = re.compile(r"<extra_id_(\d+)>")
 
 
 class Blanked(NamedTuple):
-    """What a model is asked, such as a text with blanks, and what was there."""
+    """The text that a model is asked about, such as one with blanks, and the original of these."""
 
     text: str
     truth: str
@@ -35,7 +35,7 @@ def blanked(features: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> Blank
       None where the objective has hidden nothing in the first text of this example.
 
     Raises:
-      ValueError: it is no example of an objective that hides text.
+      ValueError: it is not an example of an objective that hides text.
     """
     if "masked_positions" in features:
         return _of_masks(features, vocabulary)
@@ -109,7 +109,7 @@ def _decoded(tokens: Sequence[int], vocabulary: Vocabulary, *, blanks: int = 0) 
     Where bytes have the ids of others, these are what a span has left of a character.
     """
     text = vocabulary.decode(tokens)
-    return _SENTINEL.sub(lambda found: found[0] if int(found[1]) < blanks else "", text)
+    return _SENTINEL.sub(lambda match: match[0] if int(match[1]) < blanks else "", text)
 
 
 def _window(tokens: Sequence[int], wanted: int, vocabulary: Vocabulary) -> slice:

@@ -57,13 +57,13 @@ class Embeddings:
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`embedding`: a list of numbers, or one for each of the `tokens`."""
         rows = [self.framing.text(record["inputs"]) for record in records]
-        found = self.vectors(rows)
+        vectors = self.vectors(rows)
         piece = self.framing.vocabulary.piece
         return [
             {"embedding": vector.tolist()}
             | ({"tokens": [*map(piece, row.tokens)]} if self.pooling == "tokens" else {})
             | ({"truncated": True} if row.truncated else {})
-            for row, vector in zip(rows, found, strict=True)
+            for row, vector in zip(rows, vectors, strict=True)
         ]
 
     def vectors(self, rows: Sequence[Row]) -> list[np.ndarray]:
@@ -74,7 +74,7 @@ class Embeddings:
             positions.
         """
         layer = self.layer if isinstance(self.layer, int) else tuple(self.layer)
-        found: list[np.ndarray] = [np.zeros(0)] * len(rows)
+        row_vectors: list[np.ndarray] = [np.zeros(0)] * len(rows)
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
             states = self.model(_states, batch.of_encoder, layer=layer)
             if self.pooling != "tokens":
@@ -82,8 +82,8 @@ class Embeddings:
             vectors = np.asarray(states, np.float32)
             for place, n in enumerate(batch.numbers):
                 whole = vectors[place]
-                found[n] = whole[: len(rows[n].tokens)] if self.pooling == "tokens" else whole
-        return found
+                row_vectors[n] = whole[: len(rows[n].tokens)] if self.pooling == "tokens" else whole
+        return row_vectors
 
 
 @functools.partial(jax.jit, static_argnames="layer")

@@ -37,8 +37,8 @@ class Blanks(Writing):
 
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`filled`, and `blanks`: what the model put into each."""
-        found = self.fill([record["inputs"] for record in records])
-        return [{"filled": one.filled, "blanks": [*one.blanks]} for one in found]
+        texts = self.fill([record["inputs"] for record in records])
+        return [{"filled": text.filled, "blanks": [*text.blanks]} for text in texts]
 
     def fill(self, texts: Sequence[str]) -> list[Filled]:
         """Texts with what the model writes into their blanks.
@@ -86,8 +86,8 @@ def number_blanks(text: str) -> str:
     """
     taken = set(map(int, _BLANK.findall(text)))
     free = (n for n in itertools.count() if n not in taken)
-    text, found = _UNNUMBERED.subn(lambda _: f"<extra_id_{next(free)}>", text)
-    if not found and not taken:
+    text, replaced = _UNNUMBERED.subn(lambda _: f"<extra_id_{next(free)}>", text)
+    if not replaced and not taken:
         raise ValueError(
             f"no blank in {text[:60]!r}: write ___ or <extra_id_0> where one should be"
         )

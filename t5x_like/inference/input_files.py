@@ -11,8 +11,8 @@ from typing import Any
 from t5x_like.core.buckets import staging
 from t5x_like.core.protocols.data import Column
 from t5x_like.core.spelling import alike, nearest
-from t5x_like.data.corpora import compression, text_formats
 from t5x_like.data.corpora.corpus import ReadReport
+from t5x_like.data.corpora.formats import compression, text_formats
 
 _TEXT = "inputs"
 
@@ -50,7 +50,9 @@ def _standard_input() -> Iterator[dict[str, Any]]:
 
 def _file(path: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
-        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+        beside = (
+            [neighbour.name for neighbour in path.parent.iterdir()] if path.parent.is_dir() else []
+        )
         near = alike(path.name, beside)
         raise FileNotFoundError(
             f"there is no file {path} of inputs" + (f"; nearest: {', '.join(near)}" if near else "")
@@ -89,11 +91,11 @@ def _objects(lines: Iterable[str], place: str) -> Iterator[dict[str, Any]]:
 
 def _named(record: dict[str, Any], field: str | None, *, place: str) -> dict[str, Any]:
     """The record with the text to read as `inputs`."""
-    found = field or next((name for name in (_TEXT, "text") if name in record), _TEXT)
-    if not isinstance(record.get(found), str):
-        wrong = "is no text" if found in record else "is missing"
+    key = field or next((name for name in (_TEXT, "text") if name in record), _TEXT)
+    if not isinstance(record.get(key), str):
+        wrong = "is not text" if key in record else "is missing"
         raise ValueError(
-            f"{place}: field {found!r} {wrong}{nearest(found, list(record), of='fields')}; "
+            f"{place}: field {key!r} {wrong}{nearest(key, list(record), of='fields')}; "
             "--field names another"
         )
-    return record if found == _TEXT else {_TEXT: record[found], **record}
+    return record if key == _TEXT else {_TEXT: record[key], **record}

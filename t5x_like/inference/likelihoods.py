@@ -86,7 +86,7 @@ class TargetScorer:
 
     def __call__(self, pairs: Sequence[Pair]) -> list[float]:
         """The log-probability of each target, its end included if it has one, in nats."""
-        found = [0.0] * len(pairs)
+        log_p = [0.0] * len(pairs)
         size = self.model.rows(self.batch_size)
         # Rows are as long as the longer side; both are padded to one bucket.
         longest = [
@@ -101,8 +101,8 @@ class TargetScorer:
             arrays = make(chosen, *batch.tokens.shape)
             sums = np.asarray(self.model(_target_log_p, arrays))
             for place, n in enumerate(batch.numbers):
-                found[n] = float(sums[place])
-        return found
+                log_p[n] = float(sums[place])
+        return log_p
 
     def _two_rows(self, pairs: Sequence[Pair], size: int, length: int) -> dict[str, np.ndarray]:
         start = self.ids.pad if self.start is None else self.start
@@ -125,7 +125,7 @@ class TargetScorer:
         return arrays | ({"decoder_causal_attention": seen} if self.prefix else {})
 
     def _prompt(self, inputs: Sequence[int]) -> list[int]:
-        """What a decoder alone reads before the target."""
+        """The tokens that a decoder without an encoder reads before the target."""
         before = [] if self.start is None else [self.start]
         return [*before, *inputs] or text_rows.beginning(self.ids)
 
@@ -184,7 +184,7 @@ class MaskedScorer:
             rows[n]._replace(tokens=[*tokens[n][:at], mask, *tokens[n][at + 1 :]])
             for n, at in places
         ]
-        found = [0.0] * len(rows)
+        totals = [0.0] * len(rows)
         for batch in self.framing.batches(masked, self.model.rows(self.batch_size)):
             at = np.zeros((len(batch.tokens), 1), np.int32)
             wanted = np.zeros(len(batch.tokens), np.int32)
@@ -194,8 +194,8 @@ class MaskedScorer:
             logits = self.model(masked_words.predictions, masked_words.asked(batch, at))
             log_p = np.asarray(jax.nn.log_softmax(logits[:, 0, : ids.vocab_size]))
             for place, number in enumerate(batch.numbers):
-                found[places[number][0]] += float(log_p[place, wanted[place]])
-        return found
+                totals[places[number][0]] += float(log_p[place, wanted[place]])
+        return totals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,10 +230,10 @@ class Scoring:
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`log_likelihood`, and the number of `target_tokens` that it sums over."""
         rows = [self._row(record) for record in records]
-        found = self.score([row for row, _, _ in rows])
+        values = self.score([row for row, _, _ in rows])
         return [
             {"log_likelihood": value, "target_tokens": count} | cut
-            for value, (_, count, cut) in zip(found, rows, strict=True)
+            for value, (_, count, cut) in zip(values, rows, strict=True)
         ]
 
     def _row(self, record: Mapping[str, Any]) -> tuple[Any, int, dict[str, Any]]:
@@ -284,21 +284,24 @@ class Ranking:
             for record in records
             for choice in record["choices"]
         ]
-        found = iter(self.scoring(asked))
+        scored = iter(self.scoring(asked))
         answers = []
         for record in records:
-            own = [next(found) for _ in record["choices"]]
+            choices = [next(scored) for _ in record["choices"]]
             scores = [
-                one["log_likelihood"] / (max(one["target_tokens"], 1) if self.per_token else 1)
-                for one in own
+                choice["log_likelihood"]
+                / (max(choice["target_tokens"], 1) if self.per_token else 1)
+                for choice in choices
             ]
             best = int(np.argmax(scores))
-            truncated = {"truncated": True} if any("truncated" in one for one in own) else {}
+            truncated = (
+                {"truncated": True} if any("truncated" in choice for choice in choices) else {}
+            )
             answers.append(
                 {"choice": record["choices"][best], "number": best, "scores": scores} | truncated
             )
         return answers
 
     def _text(self, inputs: str, choice: str) -> str:
-        """What is read: a model that only reads has the choice in its text."""
+        """The text to read; for a model that only reads, it includes the choice."""
         return inputs if self.scoring.targets is not None else f"{inputs} {choice}".strip()

@@ -64,11 +64,11 @@ class MaskedWords:
         cut = [masked_row(text, self.framing).truncated for text in texts]
         return [
             {
-                "filled": one.filled,
-                "blanks": [[guess._asdict() for guess in blank] for blank in one.blanks],
+                "filled": text.filled,
+                "blanks": [[guess._asdict() for guess in blank] for blank in text.blanks],
             }
             | ({"truncated": True} if truncated else {})
-            for one, truncated in zip(self.guesses(texts), cut, strict=True)
+            for text, truncated in zip(self.guesses(texts), cut, strict=True)
         ]
 
     def guesses(self, texts: Sequence[str]) -> list[Guesses]:
@@ -83,7 +83,7 @@ class MaskedWords:
         vocabulary, ids = self.framing.vocabulary, self.framing.ids
         parts = [_BLANK.split(text) for text in texts]
         rows = [masked_row(text, self.framing) for text in texts]
-        found: list[Guesses | None] = [None] * len(texts)
+        guessed: list[Guesses | None] = [None] * len(texts)
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
             logits = self.model(predictions, asked(batch, _positions(batch.tokens == ids.mask)))
             shares, best = map(
@@ -102,8 +102,8 @@ class MaskedWords:
                     for slot in slots
                 )
                 text = filled(parts[n], best[place, : len(slots), 0].tolist(), vocabulary)
-                found[n] = Guesses(texts[n], blanks, text)
-        return [one for one in found if one is not None]
+                guessed[n] = Guesses(texts[n], blanks, text)
+        return [guesses for guesses in guessed if guesses is not None]
 
     def _guess(self, token: int, share: float) -> Guess:
         vocabulary = self.framing.vocabulary
@@ -132,7 +132,7 @@ def masked_row(text: str, framing: Framing) -> text_rows.Row:
 
 
 def asked(batch: text_rows.Batch, masked_positions: np.ndarray) -> dict[str, np.ndarray]:
-    """What `predictions` reads: an encoder's batch, and int32 `masked_positions` [B, K].
+    """The batch for `predictions`: that of an encoder, and int32 `masked_positions` [B, K].
 
     An XLNet also reads `blanks`, int32 [B, L], 1 at these positions: none sees another.
     """
@@ -163,7 +163,7 @@ def filled(parts: Sequence[str], tokens: Sequence[int], vocabulary: Vocabulary) 
 
 
 def _inserted(token: int, vocabulary: Vocabulary) -> str:
-    """What a token adds to a line; special tokens and sentinels add nothing."""
+    """The text that a token adds to a line; special tokens and sentinels add nothing."""
     ids = vocabulary.token_ids
     is_sentinel = token in map(ids.sentinel, range(ids.sentinels or 0))
     return "" if is_sentinel else text_rows.in_line([token], vocabulary)
@@ -174,12 +174,12 @@ def _positions(blanks: np.ndarray) -> np.ndarray:
     rows = [np.flatnonzero(row) for row in blanks]
     most = max(map(len, rows))
     # A power of two, so that few shapes are compiled.
-    found = np.zeros((len(blanks), 1 << (most - 1).bit_length()), np.int32)
-    for row, where in zip(found, rows, strict=True):
+    positions = np.zeros((len(blanks), 1 << (most - 1).bit_length()), np.int32)
+    for row, where in zip(positions, rows, strict=True):
         if len(where):
             row[:] = where[-1]
             row[: len(where)] = where
-    return found
+    return positions
 
 
 @jax.jit

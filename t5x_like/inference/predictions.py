@@ -74,8 +74,8 @@ def predict(
     with progress.bar(total=len(left), desc="predicting", unit=" texts", shown=shown) as bar:
         for start in range(0, len(left), size):
             numbers = left[start : start + size]
-            found = predictor([records[n] for n in numbers])
-            yield list(zip(numbers, found, strict=True))
+            predictions = predictor([records[n] for n in numbers])
+            yield list(zip(numbers, predictions, strict=True))
             bar.update(len(numbers))
 
 
@@ -112,5 +112,5 @@ def predict_to_file(
                 line = json.dumps({**record, **done[n]}, ensure_ascii=False)
                 output.write((line + "\n").encode())
     partial.remove()
-    cut = sum("truncated" in one for one in done.values())
+    cut = sum("truncated" in prediction for prediction in done.values())
     return Summary(len(records), len(records) - before, time.perf_counter() - began, cut)

@@ -33,7 +33,7 @@ class ReplacedTokens:
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`tokens`, the probability of each that it was `replaced`, and those above one half."""
         rows = [self.framing.text(record["inputs"]) for record in records]
-        found: list[dict[str, Any]] = [{}] * len(rows)
+        answers: list[dict[str, Any]] = [{}] * len(rows)
         piece = self.framing.vocabulary.piece
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
             chances = np.asarray(jax.nn.sigmoid(self.model(_logits, batch.of_encoder)))
@@ -43,17 +43,17 @@ class ReplacedTokens:
                     for token, chance in zip(rows[n].tokens, chances[place], strict=False)
                     if self.framing.is_text(token)
                 ]
-                found[n] = {
+                answers[n] = {
                     "tokens": [token for token, _ in marked],
                     "probabilities": [chance for _, chance in marked],
                     "replaced": [token for token, chance in marked if chance > _LEAST],
                 } | ({"truncated": True} if rows[n].truncated else {})
-        return found
+        return answers
 
 
 @jax.jit
 def marked(model: Any, batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What a model that `ReplacesTokens` says to rows of its objective, [B, L] each.
+    """The answers of a model that `ReplacesTokens` for rows of its objective, [B, L] each.
 
     Returns:
       The tokens it reads and the original ones, int32; float32 probabilities of a replacement.

@@ -24,8 +24,8 @@ class Rewriting(Writing):
         texts = [record["inputs"] for record in records]
         cut = [masked_row(text, self.framing).truncated for text in texts]
         return [
-            {"filled": one.filled} | ({"truncated": True} if truncated else {})
-            for one, truncated in zip(self.fill(texts), cut, strict=True)
+            {"filled": text.filled} | ({"truncated": True} if truncated else {})
+            for text, truncated in zip(self.fill(texts), cut, strict=True)
         ]
 
     def fill(self, texts: Sequence[str]) -> list[Filled]:

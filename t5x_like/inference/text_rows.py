@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from t5x_like.core.protocols.data import GoesOn, TokenIds, Vocabulary
+from t5x_like.objectives.supervised import frames
 
 ROWS = 8
 """How many texts are read at once."""
@@ -41,9 +42,8 @@ class Framing:
 
     Attributes:
       vocabulary: the model's.
-      template: the tokens around a text A, each with its type, such as "cls:0 A:0 sep:0"; those
-        that the vocabulary lacks are left out.
-      pair: the tokens around two texts, A and B.
+      template: the tokens around a text, as a template of `objectives.supervised.frames`.
+      pair: the tokens around two texts.
       max_length: the most tokens of a row; the last text loses its last ones. None for any number.
       keeps_end: whether a text that is too long loses its first tokens instead, as one that is
         continued does.
@@ -83,13 +83,9 @@ class Framing:
         Raises:
           ValueError: there is no room for a token.
         """
-        parts: list[tuple[list[int], int]] = []
         texts = {"A": list(first), "B": list(second or ())}
-        for word in (self.template if second is None else self.pair).split():
-            role, _, kind = word.partition(":")
-            special = None if role in texts else _special(role, self.ids)
-            found = texts.get(role, [] if special is None else [special])
-            parts.append((found, int(kind or 0)))
+        template = self.template if second is None else self.pair
+        parts = [(tokens, kind) for _, tokens, kind in frames.parts(template, texts, self.ids)]
         over = sum(len(part) for part, _ in parts) - (self.max_length or sys.maxsize)
         last = texts["A" if second is None else "B"]
         if over > 0:
@@ -129,36 +125,28 @@ def with_masks(parts: Sequence[str], vocabulary: Vocabulary) -> list[int]:
     """Tokens of the parts of a text, with a mask between each two; spaces before it are dropped."""
     *before, last = parts
     texts = [*(part.rstrip(" ") for part in before), last]
-    found = [*vocabulary.encode(texts[0])]
+    tokens = [*vocabulary.encode(texts[0])]
     for text in texts[1:]:
-        found.append(vocabulary.token_ids.given("mask"))
+        tokens.append(vocabulary.token_ids.given("mask"))
         if isinstance(vocabulary, GoesOn):
-            found += [int(one) for one in vocabulary.encode_following([text])[0]]
+            tokens += [int(token) for token in vocabulary.encode_following([text])[0]]
         else:
-            found += vocabulary.encode(text)
-    return found
+            tokens += vocabulary.encode(text)
+    return tokens
 
 
 def in_line(tokens: Sequence[int], vocabulary: Vocabulary) -> str:
-    """What tokens add to a line: their text, with the space before it if they begin a word."""
+    """The text that tokens add to a line, with the space before it if they begin a word."""
     line = vocabulary.encode("a")
     return vocabulary.decode([*line, *tokens]).removeprefix(vocabulary.decode(line))
 
 
 def beginning(ids: TokenIds) -> list[int]:
-    """What a text without anything before it follows: the end of another, or a text's first token.
+    """The token before a text that follows nothing: the end of a text, or a text's first token.
 
     It is empty where the vocabulary has neither.
     """
-    return [one for one in (ids.eos, ids.bos, ids.cls) if one is not None][:1]
-
-
-def _special(role: str, ids: TokenIds) -> int | None:
-    if role == "begin":
-        return next(
-            (one for one in (ids.bos, ids.named.get("<s>"), ids.cls) if one is not None), None
-        )
-    return getattr(ids, role)
+    return [token for token in (ids.eos, ids.bos, ids.cls) if token is not None][:1]
 
 
 class Batch(NamedTuple):
@@ -180,7 +168,7 @@ class Batch(NamedTuple):
 
     @property
     def of_encoder(self) -> dict[str, np.ndarray]:
-        """What an encoder reads."""
+        """The input of an encoder."""
         tokens, counts = self.tokens, self.counts
         return {
             "encoder_input_tokens": tokens,

@@ -64,7 +64,7 @@ class Writer:
         specials = Specials(
             -1 if self.ids.eos is None else self.ids.eos, _NONE, self.ids.vocab_size
         )
-        found: list[list[Written]] = [[]] * len(rows)
+        row_answers: list[list[Written]] = [[]] * len(rows)
         size = self.model.rows(self.batch_size)
         for batch in text_rows.batches(
             rows, pad=self.ids.pad, size=size, max_length=room, left=self.alone
@@ -74,11 +74,11 @@ class Writer:
             )
             tokens, scores = np.asarray(answers.tokens), np.asarray(answers.scores)
             for place, n in enumerate(batch.numbers):
-                found[n] = [
+                row_answers[n] = [
                     Written(self._text(ids), float(score))
                     for ids, score in zip(tokens[place], scores[place], strict=True)
                 ]
-        return found
+        return row_answers
 
     def _read(self, batch: text_rows.Batch) -> dict[str, np.ndarray]:
         if not self.alone:
@@ -99,7 +99,7 @@ class Writer:
 
 @dataclasses.dataclass(frozen=True)
 class Writing:
-    """What predictors share whose model writes: it, and how it reads texts."""
+    """The fields of all predictors whose model writes: the model, and how it reads texts."""
 
     writer: Writer
     framing: Framing
@@ -121,8 +121,8 @@ class Answering(Writing):
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """`prediction`, or with several answers `predictions` and their `scores`."""
         rows = [self._row(record["inputs"]) for record in records]
-        found = self.writer([row.tokens for row in rows])
-        return [self._answer(row, written) for row, written in zip(rows, found, strict=True)]
+        answers = self.writer([row.tokens for row in rows])
+        return [self._answer(row, written) for row, written in zip(rows, answers, strict=True)]
 
     def _row(self, text: str) -> Row:
         row = self.framing.text(text)
@@ -138,8 +138,8 @@ class Answering(Writing):
         return Row(begun, False, [0])
 
     def _answer(self, row: Row, written: Sequence[Written]) -> dict[str, Any]:
-        texts = [self.framing.vocabulary.decode(one.tokens) for one in written]
+        texts = [self.framing.vocabulary.decode(answer.tokens) for answer in written]
         truncated = {"truncated": True} if row.truncated else {}
         if len(texts) == 1:
             return {"prediction": texts[0]} | truncated
-        return {"predictions": texts, "scores": [one.score for one in written]} | truncated
+        return {"predictions": texts, "scores": [answer.score for answer in written]} | truncated

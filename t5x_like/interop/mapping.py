@@ -142,13 +142,13 @@ def read(
     """
     shapes = {path: leaf.shape for path, leaf in flat_parameters(model).items()}
     _check_complete(names.rules, shapes)
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     used: set[str] = set()
     missing: list[str] = []
     for rule in names.rules if rules is None else rules:
         for path in rule.paths:
-            found[path] = np.empty(shapes[path], np.float32)
-        for i in range(len(found[rule.paths[0]]) if rule.stacked else 1):
+            arrays[path] = np.empty(shapes[path], np.float32)
+        for i in range(len(arrays[rule.paths[0]]) if rule.stacked else 1):
             name = _present(weights, rule, i, prefix=names.prefix)
             if name is None:
                 missing.append(rule.name(i))
@@ -157,7 +157,7 @@ def read(
             for path, array in zip(
                 rule.paths, rule.transform.to_ours(weights.read(name)), strict=True
             ):
-                target = found[path][i] if rule.stacked else found[path]
+                target = arrays[path][i] if rule.stacked else arrays[path]
                 if array.shape != target.shape:
                     raise ValueError(
                         f"{name} gives {path} the shape {array.shape}, but the configuration "
@@ -172,7 +172,7 @@ def read(
         )
     known = (*names.unused, *names.constants)
     left = [name for name in weights.names() if name not in used and not name.startswith(known)]
-    return _nested(found), left
+    return _nested(arrays), left
 
 
 def tensors(params: Any, model: nnx.Module, names: Names) -> Iterator[tuple[str, np.ndarray]]:

@@ -13,6 +13,7 @@ from t5x_like.core import progress
 from t5x_like.interop import mapping
 from t5x_like.interop.mapping import Names, Rule, Transform
 from t5x_like.interop.t5x_arrays import ROOT, Arrays
+from t5x_like.layers.basics.mlp import GatedMlp
 from t5x_like.models import t5
 
 _LAYER_SECOND = Transform(
@@ -30,7 +31,7 @@ def read(directory: Path, config: t5.Config) -> tuple[functools.partial, Any]:
       config: the sizes, which T5X keeps in its gin files.
 
     Raises:
-      FileNotFoundError: it is no checkpoint of T5X with parameters.
+      FileNotFoundError: it is not a checkpoint of T5X with parameters.
       ValueError: an array is missing, damaged, left over, or of another shape.
     """
     arrays = Arrays(directory)
@@ -64,7 +65,8 @@ def _names(model: t5.T5, *, scanned: bool) -> Names:
             + ", and the model does not: choose another with --model, or set "
             f"--gin.t5.Config.relative_bias_per_layer={scanned}"
         )
-    mlp = ("wi_0", "wi_1", "wo") if hasattr(model.encoder.layers.mlp, "wi_0") else ("wi", "wo")
+    gated = isinstance(model.encoder.layers.mlp, GatedMlp)
+    mlp = ("wi_0", "wi_1", "wo") if gated else ("wi", "wo")
     for side in ("encoder", "decoder"):
         parts = {
             "encoder": {"attention_norm": "pre_attention_layer_norm", "attention": "attention"},

@@ -12,10 +12,10 @@ import numpy as np
 from flax import serialization
 
 ROOT = "target."
-"""What the names of parameters begin with here."""
+"""The prefix of the names of parameters here."""
 
 _ROOTS = (ROOT, "params.", "_optimizer.target.")
-"""What they begin with in a checkpoint, by its version."""
+"""Their prefixes in checkpoints of different versions."""
 
 _STATE = "checkpoint"
 _ITEMS = ("", "state", "default")
@@ -33,7 +33,7 @@ class Arrays:
     """The parameters of a checkpoint by their dotted names, read when asked for.
 
     Raises:
-      FileNotFoundError: the directory is no checkpoint of T5X, or one without parameters.
+      FileNotFoundError: the directory is not a checkpoint of T5X, or one without parameters.
       ValueError: it is damaged, holds several steps, or was written by TensorFlow.
     """
 
@@ -50,16 +50,16 @@ class Arrays:
             raise ValueError(
                 f"{directory} holds T5X's checkpoints by their steps: name one, such as {steps[-1]}"
             )
-        every: dict[str, Callable[[], np.ndarray]] = {}
+        arrays: dict[str, Callable[[], np.ndarray]] = {}
         for item in _ITEMS:
-            every |= _stored(directory / item)
-        self._parameters = _parameters(every)
+            arrays |= _stored(directory / item)
+        self._parameters = _parameters(arrays)
         if not self._parameters:
             roots = ", ".join(f"{root}*" for root in _ROOTS)
-            there = ", ".join(sorted(every)[:4]) or "no array at all"
+            names = ", ".join(sorted(arrays)[:4]) or "no array at all"
             raise FileNotFoundError(
-                f"{directory} is no checkpoint of T5X with parameters: it has none of {roots}, but "
-                f"{there}; name the directory of one step, such as checkpoint_1000000"
+                f"{directory} is not a checkpoint of T5X with parameters: it has none of {roots}, "
+                f"but {names}; name the directory of one step, such as checkpoint_1000000"
             )
 
     def __contains__(self, name: object) -> bool:
@@ -91,7 +91,7 @@ def is_checkpoint(directory: Path) -> bool:
 
 
 def advice(file: Path) -> str:
-    """What to name in place of a file, which may be the one that T5X calls `checkpoint`."""
+    """Advice on the path to give in place of a file, which may be T5X's file `checkpoint`."""
     with file.open("rb") as opened:
         first = opened.read(1)
     if not first or not 0x80 < first[0] < 0x90:  # msgpack: a map of a few names
@@ -127,27 +127,29 @@ def _steps(directory: Path) -> list[Path]:
     return [numbered[step] for step in sorted(filter(str.isdigit, numbered), key=int)]
 
 
-def _parameters(every: _Stored) -> _Stored:
+def _parameters(arrays: _Stored) -> _Stored:
     """Those arrays that are parameters, under the names of `ROOT`."""
     for root in _ROOTS:
-        found = {ROOT + n.removeprefix(root): x for n, x in every.items() if n.startswith(root)}
-        if found:
-            return found
+        parameters = {
+            ROOT + n.removeprefix(root): x for n, x in arrays.items() if n.startswith(root)
+        }
+        if parameters:
+            return parameters
     return {}
 
 
 def _stored(folder: Path) -> _Stored:
     """All arrays of a folder by their names: in its msgpack file, in zarr, in its database."""
-    found: dict[str, Callable[[], np.ndarray]] = {}
+    arrays: dict[str, Callable[[], np.ndarray]] = {}
     for name, array in _inline(folder / _STATE).items():
-        found[name] = functools.partial(np.asarray, array)
+        arrays[name] = functools.partial(np.asarray, array)
     for description, driver in _KINDS.items():
         for path in folder.glob(f"*/{description}"):
             store = {"driver": "file", "path": str(path.parent)}
-            found[path.parent.name] = functools.partial(_read, driver, store)
+            arrays[path.parent.name] = functools.partial(_read, driver, store)
     if (folder / _DATABASE).is_file():
-        found |= _in_database(folder)
-    return found
+        arrays |= _in_database(folder)
+    return arrays
 
 
 def _in_database(folder: Path) -> _Stored:
@@ -159,12 +161,12 @@ def _in_database(folder: Path) -> _Stored:
         keys = tensorstore.KvStore.open(database).result().list().result()
     except ValueError as error:
         raise ValueError(f"{folder} is damaged, or no database of arrays ({error})") from error
-    found = {}
+    arrays = {}
     for key in keys:
         name, _, file = key.decode().rpartition("/")
         if file in _KINDS:
-            found[name] = functools.partial(_read, _KINDS[file], {**database, "path": f"{name}/"})
-    return found
+            arrays[name] = functools.partial(_read, _KINDS[file], {**database, "path": f"{name}/"})
+    return arrays
 
 
 def _read(driver: str, store: Mapping[str, Any]) -> np.ndarray:
@@ -187,14 +189,14 @@ def _inline(state: Path) -> dict[str, np.ndarray]:
     except Exception as error:  # the library raises whatever its parser raised
         raise ValueError(f"{state} is damaged, or not a state of T5X: {error!r}") from error
     tree = tree.get("optimizer", tree) if isinstance(tree, dict) else {}
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
 
     def visit(node: Any, name: str) -> None:
         if isinstance(node, np.ndarray):
-            found[name] = node
+            arrays[name] = node
         elif isinstance(node, dict):
             for key, value in node.items():
                 visit(value, f"{name}.{key}" if name else key)
 
     visit(tree, "")
-    return found
+    return arrays

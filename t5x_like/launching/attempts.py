@@ -26,7 +26,7 @@ def newest_step(model_dir: epath.Path) -> int:
     folder = model_dir / "checkpoints"
     if not folder.exists():
         return 0
-    return max((int(one.name) for one in folder.iterdir() if one.name.isdecimal()), default=0)
+    return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=0)
 
 
 def may_start(model_dir: epath.Path, *, launch: str, limit: int, first: bool) -> bool:
@@ -45,7 +45,7 @@ def may_start(model_dir: epath.Path, *, launch: str, limit: int, first: bool) ->
     if not first:
         return not known["gave_up"]
     step = newest_step(model_dir)
-    starts = [one for one in known["starts"] if one == step]
+    starts = [start for start in known["starts"] if start == step]
     known["gave_up"] = len(starts) > limit
     known["starts"] = starts if known["gave_up"] else [*starts, step]
     model_dir.mkdir(parents=True, exist_ok=True)
@@ -61,12 +61,12 @@ def may_start(model_dir: epath.Path, *, launch: str, limit: int, first: bool) ->
 
 
 def _read(record: epath.Path) -> dict[str, Any]:
-    """What was written down; nothing if it was damaged, so that the count begins anew."""
+    """The stored record; {} if it is missing or damaged, so that the count begins anew."""
     try:
-        found = json.loads(record.read_text())
+        content = json.loads(record.read_text())
     except (FileNotFoundError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What a launcher does, as objects: the same ones are printed by a dry run and performed."""
+"""The actions of a launcher as objects: a dry run prints the ones that a launch performs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 HIDDEN = "***"
-"""What is printed in place of a secret."""
+"""The text that is printed in place of a secret."""
 
 _AT_ONCE = 32
 _printing = threading.Lock()
@@ -26,7 +26,7 @@ class LaunchError(ValueError):
 
 
 class WaitedTooLongError(LaunchError):
-    """What was waited for did not come within the hours of the configuration."""
+    """The awaited state was not reached within the hours of the configuration."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,14 +134,14 @@ class Runner:
                     _say(action.text)
 
     def ask(self, call: Call) -> Answer:
-        """What a call answers; it may fail. A dry run prints it and gets status 1."""
+        """The answer to a call, which may fail. A dry run prints the call and gets status 1."""
         if self.dry:
             print(shell(call), flush=True)
             return Answer(1, "")
         return _answer(call)
 
     def ask_all(self, calls: Sequence[Call]) -> list[Answer]:
-        """What calls answer that run at the same time."""
+        """The answers to calls that run at the same time, in the order of the calls."""
         if self.dry:
             return [self.ask(call) for call in calls]
         with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -176,7 +176,7 @@ def shell(action: Action) -> str:
 
 
 def _here(text: str) -> str:
-    """A text as a here-document, whose end is no line of it."""
+    """A text as a here-document, whose end is not a line of it."""
     end = "END"
     while end in text.splitlines():
         end += "_"
@@ -231,8 +231,8 @@ def _feed(call: Call, process: subprocess.Popen[str]) -> None:
 
 def _answer(call: Call) -> Answer:
     process = _start(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    given = None if process.stdin is None else str(call.stdin)
-    out, errors = process.communicate(given)
+    stdin = None if process.stdin is None else str(call.stdin)
+    out, errors = process.communicate(stdin)
     return Answer(process.returncode, out.strip() or ("" if not process.returncode else errors))
 
 

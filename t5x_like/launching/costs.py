@@ -1,4 +1,4 @@
-"""What a launch costs, said before it starts."""
+"""The cost of a launch, said before it starts."""
 
 from __future__ import annotations
 

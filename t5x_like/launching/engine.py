@@ -1,4 +1,4 @@
-"""What an engine is: a module of `engines/` with these functions."""
+"""The protocol of an engine: a module of `engines/` with these functions."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class Engine(Protocol):
     RENTED: bool
 
     def problems(self, config: Any) -> list[str]:
-        """What is wrong with the fields, one line each."""
+        """The errors in the configuration's fields, one line each."""
 
     def unit(self, config: Any) -> str:
-        """What is paid for: chip or GPU."""
+        """The unit that is paid for: chip or GPU."""
 
     def count(self, config: Any) -> int:
-        """How many of them."""
+        """The number of chips or GPUs that are paid for."""
 
     def start(self, job: Job, runner: Runner) -> Iterator[Action]:
         """Starts the run."""
 
     def status(self, job: Job, runner: Runner) -> None:
-        """Prints how it goes."""
+        """Prints the state of the run."""
 
     def logs(self, job: Job, *, host: int | None, lines: int, follow: bool) -> Iterator[Action]:
         """Prints the logs of all processes, or of one."""
@@ -56,7 +56,7 @@ class Watching(Engine, Protocol):
 
 def names() -> list[str]:
     """The names of all engines."""
-    return sorted(found.name for found in pkgutil.iter_modules(engines.__path__))
+    return sorted(module_info.name for module_info in pkgutil.iter_modules(engines.__path__))
 
 
 def load(name: str) -> Engine:

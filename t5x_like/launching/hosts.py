@@ -43,13 +43,13 @@ class Host:
 
 
 def problems(config: Any) -> list[str]:
-    """What is wrong with the fields that all hosts share, one line each."""
-    found = shipping.package_problems(config.package)
+    """The errors in the fields that all engines with hosts share, one line each."""
+    errors = shipping.package_problems(config.package)
     if config.environment and not config.environment.startswith("/"):
-        found.append("--config.environment: give a path from the root, the same on all hosts")
+        errors.append("--config.environment: give a path from the root, the same on all hosts")
     if config.stop_seconds < 1:
-        found.append(f"--config.stop_seconds={config.stop_seconds}: it must be positive")
-    return found
+        errors.append(f"--config.stop_seconds={config.stop_seconds}: it must be positive")
+    return errors
 
 
 def bundle(job: Job) -> Iterator[Action]:
@@ -108,8 +108,8 @@ def states(job: Job, hosts: Sequence[Host], runner: Runner) -> list[str]:
     """The state of each host's process: running, done, failed N, stopped, lost or unreachable."""
     answers = runner.ask_all([_verb(job, host, "status") for host in hosts])
     return [
-        one.text.splitlines()[-1] if not one.status and one.text else "unreachable"
-        for one in answers
+        answer.text.splitlines()[-1] if not answer.status and answer.text else "unreachable"
+        for answer in answers
     ]
 
 
@@ -146,32 +146,32 @@ def watch(
     Raises:
       LaunchError: the run failed, and is not started again.
     """
-    said = ""
+    last_summary = ""
     while True:
         if before():
-            found = states(job, hosts, runner)
-            summary = ", ".join(f"{found.count(one)} {one}" for one in sorted(set(found)))
-            if summary != said:
+            now = states(job, hosts, runner)
+            summary = ", ".join(f"{now.count(state)} {state}" for state in sorted(set(now)))
+            if summary != last_summary:
                 runner.perform([Note(f"{job.name}: {summary}")])
-                said = summary
-            if all(one == "done" for one in found):
+                last_summary = summary
+            if all(state == "done" for state in now):
                 return 0
-            if failed := [n for n, one in enumerate(found) if one.startswith("failed")]:
+            if failed := [n for n, state in enumerate(now) if state.startswith("failed")]:
                 runner.perform([stop(job, hosts)])
-                names = ", ".join(f"{hosts[n].name} ({found[n]})" for n in failed)
+                names = ", ".join(f"{hosts[n].name} ({now[n]})" for n in failed)
                 raise LaunchError(
                     f"the run ended on {names} and is not started again; see: t5x_like launch "
                     f"{job.name} logs"
                 )
-            if all(one in ("stopped", "done") for one in found):
+            if all(state in ("stopped", "done") for state in now):
                 return 3
-            if lost := [hosts[n] for n, one in enumerate(found) if one == "lost"]:
+            if lost := [hosts[n] for n, state in enumerate(now) if state == "lost"]:
                 runner.perform([start_alone(job, lost)])
         time.sleep(job.config.poll_seconds)
 
 
 def _folder(job: Job, host: Host) -> str:
-    # Of each process its own: hosts may share the user's home.
+    # Each process has its own: hosts may share the user's home.
     return f"{FOLDER}/{job.name}/{host.process}"
 
 

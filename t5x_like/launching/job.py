@@ -1,4 +1,4 @@
-"""What is launched: the arguments of `t5x_like train`, variables, secrets, and the code."""
+"""A job to launch: the arguments of `t5x_like train`, variables, secrets, and the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
-"""What Compute Engine, Kubernetes and Slurm all accept, with room for the numbers of hosts."""
+"""Names that Compute Engine, Kubernetes and Slurm accept, with room for the numbers of hosts."""
 
 _SECRET = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PHRASE|CREDENTIAL|(^|_)(PASS|PAT|PWD|PW|AUTH)(_|\d*$)", re.I
@@ -57,7 +57,7 @@ class Job:
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables of the run that are no secrets."""
+        """The variables of the run that are not secrets."""
         return dict(pair.split("=", 1) for pair in shlex.split(self.config.env))
 
 
@@ -73,13 +73,13 @@ def options(arguments: Sequence[str], name: str) -> Iterator[str]:
 
 def option(arguments: Sequence[str], name: str, macro: str) -> str:
     """The value of a setting, by its flag or as `--gin.MACRO="'VALUE'"`; "" if it is not given."""
-    found = [*options(arguments, name)]
+    values = [*options(arguments, name)]
     for text in options(arguments, f"gin.{macro}"):
         try:
-            found.append(str(ast.literal_eval(text)))
+            values.append(str(ast.literal_eval(text)))
         except (ValueError, SyntaxError):
             continue  # `train` says what is wrong with it
-    return found[-1] if found else ""
+    return values[-1] if values else ""
 
 
 def secret_names(config: Any) -> list[str]:
@@ -88,24 +88,26 @@ def secret_names(config: Any) -> list[str]:
 
 
 def problems(name: str, arguments: Sequence[str], config: Any) -> list[str]:
-    """What is wrong with a job for any launcher, one line each."""
-    found = []
+    """The errors in a job that concern every launcher, one line each."""
+    errors = []
     if not NAME.fullmatch(name):
-        found.append(
+        errors.append(
             f"the name {name!r}: use lower-case letters, digits and hyphens, at most 40, with a "
             "letter first"
         )
-    found += _argument_problems(arguments)
-    found += _env_problems(config.env)
-    for one in secret_names(config):
-        if not re.fullmatch(r"[A-Za-z_]\w*", one, re.A):
-            found.append("--config.secrets: it takes names of variables, such as WANDB_API_KEY")
-        elif one not in os.environ:
-            found.append(f"--config.secrets={one}: there is no such variable here; export it first")
+    errors += _argument_problems(arguments)
+    errors += _env_problems(config.env)
+    for secret in secret_names(config):
+        if not re.fullmatch(r"[A-Za-z_]\w*", secret, re.A):
+            errors.append("--config.secrets: it takes names of variables, such as WANDB_API_KEY")
+        elif secret not in os.environ:
+            errors.append(
+                f"--config.secrets={secret}: there is no such variable here; export it first"
+            )
     for field in ("price_per_chip_hour", "hours", "restarts_without_progress"):
         if config[field] < 0:
-            found.append(f"--config.{field}={config[field]}: it must not be negative")
-    return found
+            errors.append(f"--config.{field}={config[field]}: it must not be negative")
+    return errors
 
 
 def _argument_problems(arguments: Sequence[str]) -> Iterator[str]:
@@ -119,8 +121,8 @@ def _argument_problems(arguments: Sequence[str]) -> Iterator[str]:
     for word in arguments:
         if word.partition("=")[0] in _OURS:
             yield f"{word}: leave it out; the launcher adds it on every host"
-        if found := _CREDENTIALS.search(word):
-            shown = word.replace(found.group(), "://...@")
+        if match := _CREDENTIALS.search(word):
+            shown = word.replace(match.group(), "://...@")
             yield (
                 f"{shown}: it has a password in an address, and would be printed and stored; let "
                 "the hosts find credentials as docs/buckets.md says"

@@ -1,4 +1,4 @@
-"""What was launched, kept on this machine: a folder for each launch, without secrets."""
+"""Records of launches, kept on this machine: a folder for each launch, without secrets."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def folder() -> Path:
 
 
 def record(name: str) -> Path:
-    """The file that says what was launched under a name."""
+    """The file with the record of the launch of a name."""
     return folder() / name / "launch.json"
 
 
 def exists(name: str) -> bool:
-    """Whether something was launched under a name."""
+    """Whether there is a launch of this name."""
     return record(name).is_file()
 
 
 def read(name: str) -> dict[str, Any]:
-    """What was launched under a name.
+    """The record of the launch of a name.
 
     Raises:
-      LaunchError: nothing was.
+      LaunchError: there is none.
     """
     if not exists(name):
         known = sorted(path.parent.name for path in folder().glob("*/launch.json"))
@@ -41,5 +41,5 @@ def read(name: str) -> dict[str, Any]:
             f"nothing was launched as {name!r} from this machine ({folder()})"
             + nearest(name, known, of="launches")
         )
-    found: dict[str, Any] = json.loads(record(name).read_text(encoding="utf-8"))
-    return found
+    launch: dict[str, Any] = json.loads(record(name).read_text(encoding="utf-8"))
+    return launch

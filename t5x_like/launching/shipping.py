@@ -18,7 +18,7 @@ _INCLUDE = re.compile(r"""^\s*include\s+(['"])(.+?)\1""", re.M)
 
 
 def package_problems(package: str) -> list[str]:
-    """What is wrong with `--config.package`, one line each; its text is never repeated."""
+    """The errors in `--config.package`, one line each; its text is never repeated."""
     if not is_installed():
         return ["this checkout is not installed, so its version is not known: pip install -e ."]
     if not package:
@@ -29,15 +29,15 @@ def package_problems(package: str) -> list[str]:
             "digits); only a checkout can be packed without it"
         ]
     if package.startswith("git+"):
-        found = _GIT.fullmatch(package)
+        match = _GIT.fullmatch(package)
         if "@" in package.partition("://")[2].partition("/")[0] and not (
-            found and found[1] == "ssh" and ":" not in found[2]
+            match and match[1] == "ssh" and ":" not in match[2]
         ):
             return [
                 "--config.package holds a name or token before @: it would be printed and stored. "
                 "Leave it out; git asks its credential helper on this machine"
             ]
-        if not found:
+        if not match:
             return [
                 "--config.package: end it with @ and a commit of 40 digits, so that it is pinned"
             ]
@@ -95,7 +95,7 @@ def make_wheel(job: Job) -> Iterator[Action]:
 
 def constraints() -> str:
     """The versions installed here of all that t5x_like needs, as pip's constraints."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     waiting = ["t5x_like"]
     while waiting:
         name = waiting.pop()
@@ -108,10 +108,10 @@ def constraints() -> str:
                 version = importlib.metadata.version(other)
             except importlib.metadata.PackageNotFoundError:
                 continue
-            if other not in found:
-                found[other] = version.partition("+")[0]
+            if other not in versions:
+                versions[other] = version.partition("+")[0]
                 waiting.append(other)
-    return "".join(f"{name}=={version}\n" for name, version in sorted(found.items()))
+    return "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
 
 
 def user_files(arguments: Sequence[str]) -> dict[str, str]:
@@ -123,8 +123,12 @@ def user_files(arguments: Sequence[str]) -> dict[str, str]:
     from t5x_like.config import gin_files
 
     root = gin_files.gin_root().resolve()
-    found: dict[str, str] = {}
-    folders = [one for text in options(arguments, "gin_search_paths") for one in text.split(",")]
+    texts: dict[str, str] = {}
+    folders = [
+        directory
+        for text in options(arguments, "gin_search_paths")
+        for directory in text.split(",")
+    ]
     waiting = [*options(arguments, "gin_file")]
     while waiting:
         name = waiting.pop()
@@ -132,16 +136,16 @@ def user_files(arguments: Sequence[str]) -> dict[str, str]:
         if not path.is_file() or path.resolve().is_relative_to(root):
             continue  # the package has it
         key = _relative(path)
-        if key not in found:
-            found[key] = path.read_text(encoding="utf-8")
-            waiting += [included for _, included in _INCLUDE.findall(found[key])]
+        if key not in texts:
+            texts[key] = path.read_text(encoding="utf-8")
+            waiting += [included for _, included in _INCLUDE.findall(texts[key])]
     module = option(arguments, "module", "MIXTURE_OR_TASK_MODULE")
     path = Path(module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
     if module and path.is_file():
-        found[_relative(path)] = path.read_text(encoding="utf-8")
+        texts[_relative(path)] = path.read_text(encoding="utf-8")
     elif module.endswith(".py"):
         raise LaunchError(f"there is no module {module} in {Path.cwd()}")
-    return found
+    return texts
 
 
 def _relative(path: Path) -> str:

@@ -10,12 +10,12 @@ import dataclasses
 import jax
 from flax import nnx
 
-from t5x_like.layers import activations
-from t5x_like.layers.basic import Linear
-from t5x_like.layers.depth import below
+from t5x_like.layers.basics import activations
+from t5x_like.layers.basics.depth import below
+from t5x_like.layers.basics.mlp import Activation
+from t5x_like.layers.basics.modules import Linear
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.losses import accounting
-from t5x_like.layers.mlp import Activation
 from t5x_like.layers.stacks.blocks import EncoderLayer
 from t5x_like.layers.stacks.sharing import SHARING, SharedStack, Sharing, copies_in_groups
 from t5x_like.models import bert

@@ -21,7 +21,7 @@ from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 
 class Answering(OnBody, TermLoss):
@@ -69,7 +69,9 @@ class Answering(OnBody, TermLoss):
         weights = {"spans": 2.0 * rows}
         return weights | {"answerable": rows} if "is_impossible" in batch else weights
 
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
         """Cross entropy of starts and ends, plus half that of whether there is an answer.
 
         Metrics: `accuracy` of starts and ends.
@@ -96,7 +98,7 @@ class Answering(OnBody, TermLoss):
             # With logit x, log(1 + e^x) is -log of the probability of the opposite.
             cross_entropy_B = jax.nn.softplus(logit_B) - logit_B * batch["is_impossible"]
             terms["answerable"] = Term((cross_entropy_B * rows_B).sum(), here, 0.5)
-        return terms, {"accuracy": (sums.correct, 2.0 * here)}
+        return terms, {"accuracy": (sums.correct, 2.0 * here)}, carry
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
         """Counts tokens only."""

@@ -13,19 +13,19 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.core.abilities import LAST, States, Want
-from t5x_like.layers import embeddings
-from t5x_like.layers.basic import ZEROS, Embedding, Init, param
-from t5x_like.layers.depth import above, below
-from t5x_like.layers.dropout import Dropouts
-from t5x_like.layers.embeddings import PositionedInput
+from t5x_like.layers.basics import embeddings
+from t5x_like.layers.basics.depth import above, below
+from t5x_like.layers.basics.dropout import Dropouts
+from t5x_like.layers.basics.embeddings import PositionedInput
+from t5x_like.layers.basics.modules import ZEROS, Embedding, Init, param
+from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.families.body import EncoderBody
-from t5x_like.layers.families.encoder_decoder import EncoderDecoder, Side
+from t5x_like.layers.families.encoder_decoder import HEAD_MASKS, EncoderDecoder, Side
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.stacks import standard_parts
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, Placement
 from t5x_like.layers.stacks.decoder import decoder_stack
 from t5x_like.layers.stacks.encoder import encoder_stack
-from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
@@ -96,7 +96,7 @@ def embed(
     config: Config,
     positions_BL: jax.Array | None,
 ) -> jax.Array:
-    """What the first layer of a side reads, [B, L, D]; arguments as in `EncoderDecoder.embedded`.
+    """The input of a side's first layer, [B, L, D]; arguments as in `EncoderDecoder.embedded`.
 
     Raises:
       ValueError: the rows are longer than there are positions.
@@ -177,7 +177,7 @@ class Reader(EncoderBody, nnx.Module):
 
     @property
     def max_tokens(self) -> int | None:
-        """Its positions."""
+        """The number of its positions."""
         return self.config.max_positions
 
     def hidden(
@@ -192,6 +192,7 @@ class Reader(EncoderBody, nnx.Module):
         counts_BL = batch.get("encoder_attention_mask", tokens_BL != padding)
         last_B1 = label_heads.last_that_counts(tokens_BL[..., None], tokens_BL, counts_BL)
         both = {
+            **{name: batch[name] for name in HEAD_MASKS if name in batch},
             "encoder_input_tokens": tokens_BL,
             "encoder_attention_mask": counts_BL,
             "decoder_input_tokens": jnp.concatenate([last_B1, tokens_BL[:, :-1]], axis=1),

@@ -11,11 +11,11 @@ from typing import ClassVar
 import jax
 from flax import nnx
 
-from t5x_like.layers.depth import above
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.families.decoder_only import DecoderOnly
 from t5x_like.layers.stacks import standard_parts
 from t5x_like.layers.stacks.encoder import encoder_stack
-from t5x_like.layers.token_scores import TokenScores
 from t5x_like.models import bart
 
 

@@ -13,13 +13,14 @@ import jax
 from flax import nnx
 
 from t5x_like.core.abilities import LAST, States, Want
-from t5x_like.layers import activations, embeddings
-from t5x_like.layers.attention import masks
+from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.positions import RelativeBias
-from t5x_like.layers.basic import Embedding, Init, Linear
-from t5x_like.layers.depth import below
-from t5x_like.layers.dropout import subkeys
-from t5x_like.layers.embeddings import InputEmbedding
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics import activations, embeddings
+from t5x_like.layers.basics.depth import below
+from t5x_like.layers.basics.dropout import subkeys
+from t5x_like.layers.basics.embeddings import InputEmbedding
+from t5x_like.layers.basics.modules import Embedding, Init, Linear
 from t5x_like.layers.families.body import EncoderBody
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.heads import label_heads
@@ -138,12 +139,17 @@ class Trunk(nnx.Module):
         counts_BL: jax.Array,
         key: jax.Array | None = None,
         *,
+        heads_BNH: jax.Array | None = None,
         want: Want = LAST,
     ) -> States:
-        """The states; attention sees only tokens, where `counts_BL` is above 0."""
+        """The states; attention sees only tokens, where `counts_BL` is above 0.
+
+        `heads_BNH` is as in `EncoderStack.encode`.
+        """
         return self.stack.encode(
             x_BLE if self.project is None else self.project(x_BLE),
-            mask=masks.not_padding(counts_BL),
+            views=View(mask=Mask(present=counts_BL)),
+            heads_BNH=heads_BNH,
             key=key,
             want=want,
         )
@@ -153,7 +159,8 @@ class Encoder(EncoderBody, nnx.Module):
     """A BERT without heads.
 
     A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
-    padding) and, where there are types, `encoder_token_type_ids`, [B, L] each.
+    padding) and, where there are types, `encoder_token_type_ids`, [B, L] each. Float32
+    `encoder_head_mask`, [B, N, H], multiplies the values of heads: 0 switches one off.
     """
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
@@ -163,7 +170,7 @@ class Encoder(EncoderBody, nnx.Module):
 
     @property
     def max_tokens(self) -> int | None:
-        """Its positions."""
+        """The number of its positions."""
         return self.config.room
 
     @property
@@ -190,6 +197,7 @@ class Encoder(EncoderBody, nnx.Module):
             embed(self.embedding, batch, config=self.config, key=keys[0]),
             batch["encoder_attention_mask"],
             keys[1],
+            heads_BNH=batch.get("encoder_head_mask"),
             want=want,
         )
 
@@ -197,7 +205,7 @@ class Encoder(EncoderBody, nnx.Module):
 def embed(
     embedding: InputEmbedding, batch: Batch, *, config: Config, key: jax.Array | None
 ) -> jax.Array:
-    """What the layers, or a projection before them, read: [B, L, E].
+    """The input of the layers, or of a projection before them, [B, L, E].
 
     Raises:
       ValueError: the rows are longer than there are positions.

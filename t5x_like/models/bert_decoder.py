@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import jax
 from flax import nnx
 
+from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.families.decoder_only import DecoderOnly
 from t5x_like.layers.losses import accounting
-from t5x_like.layers.token_scores import TokenScores
 from t5x_like.models import bert
 
 if TYPE_CHECKING:

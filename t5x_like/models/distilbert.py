@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers.basic import Init
-from t5x_like.layers.dropout import Dropouts
+from t5x_like.layers.basics.dropout import Dropouts
+from t5x_like.layers.basics.modules import Init
 from t5x_like.layers.heads.masked_lm import at_positions
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
@@ -111,8 +111,8 @@ def teach(teacher: bert.Bert, batch: Batch) -> Batch:
     """
     x_BLD = teacher.encoder.hidden(batch).last
     logits_BLV = teacher.mlm(x_BLD, teacher.encoder.tokens)
-    made = {"teacher_logits": logits_BLV, "teacher_states": x_BLD}
-    return {**batch, **jax.lax.stop_gradient(made)}
+    answers = {"teacher_logits": logits_BLV, "teacher_states": x_BLD}
+    return {**batch, **jax.lax.stop_gradient(answers)}
 
 
 def _taught(batch: Batch, config: Config) -> tuple[jax.Array, jax.Array]:

@@ -12,16 +12,18 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers.dropout import subkeys
+from t5x_like.core.abilities import CountsFlops
+from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.families.body import OnBody
 from t5x_like.layers.families.decoder_only import DecoderOnly
-from t5x_like.layers.losses import accounting, task_losses
+from t5x_like.layers.heads import label_heads
+from t5x_like.layers.losses import accounting, label_losses
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import TokenSums, token_sums
 from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 
 class DoubleHeads(OnBody, TermLoss):
@@ -38,7 +40,7 @@ class DoubleHeads(OnBody, TermLoss):
     def __init__(
         self,
         body: Callable[..., DecoderOnly],
-        head: Callable[..., nnx.Module],
+        head: Callable[..., label_heads.SequenceHead],
         *,
         lm_weight: float = 0.5,
         rngs: nnx.Rngs,
@@ -48,6 +50,11 @@ class DoubleHeads(OnBody, TermLoss):
         self.head = head(config.d_model, dtype=config.dtype, rngs=rngs)
         self.lm_weight = lm_weight
         self.config = config
+
+    @property
+    def abilities(self) -> tuple[type, ...]:
+        """Those of a body and a head, and to count."""
+        return (*super().abilities, CountsFlops)
 
     @property
     def padding(self) -> int | None:
@@ -80,34 +87,40 @@ class DoubleHeads(OnBody, TermLoss):
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Denominators: `choice` rows, `lm` target tokens."""
-        rows_B = task_losses.label_weights(batch, self._counts(batch))
+        rows_B = label_losses.label_weights(batch, self._counts(batch))
         return {"choice": rows_B.sum(), "lm": batch["decoder_loss_weights"].sum()}
 
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
         """`choice`, and `lm` times `lm_weight`.
 
         Metrics: `choice_accuracy`, `lm_accuracy`, `lm_perplexity`.
         """
         logits_BALV, choices_BA = self.scores(batch, key)
-        rows_B = task_losses.label_weights(batch, self._counts(batch))
-        choice, metrics = task_losses.classes(choices_BA, batch, rows_B)
+        rows_B = label_losses.label_weights(batch, self._counts(batch))
+        choice, metrics = label_losses.classes(choices_BA, batch, rows_B)
         lm, sums = self._language_model(logits_BALV, batch)
-        return {"choice": choice, "lm": lm}, {
+        metrics = {
             "choice_accuracy": metrics["accuracy"],
             "lm_accuracy": (sums.correct, lm.weight),
             "lm_perplexity": (sums.nll, lm.weight),
         }
+        return {"choice": choice, "lm": lm}, metrics, carry
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
-        """Tokens, and floating point operations of the body, with all logits, and the head."""
+        return {
+            "tokens": accounting.count(self._counts(_texts(batch))),
+            "flops": self.flops(batch),
+        }
+
+    def flops(self, batch: Batch) -> jax.Array:
+        """Those of the body, with all logits, and of the head, float32 []."""
         texts = _texts(batch)
         counts_NL = self._counts(texts)
         heads = counts_NL.any(axis=1).sum() * accounting.matrix_size(self.head)
         body = self.body.flops({**texts, "decoder_segment_ids": counts_NL.astype(jnp.int32)})
-        return {
-            "tokens": accounting.count(counts_NL),
-            "flops": body + accounting.step_flops(heads),
-        }
+        return body + accounting.step_flops(heads)
 
     def _language_model(self, logits_BALV: jax.Array, batch: Batch) -> tuple[Term, TokenSums]:
         """The language model's term, and its token sums for metrics."""

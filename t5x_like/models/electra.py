@@ -16,6 +16,7 @@ from flax import nnx
 
 from t5x_like.core.abilities import (
     LAST,
+    CountsFlops,
     GivesStates,
     GuessesMasked,
     MarksReplaced,
@@ -24,9 +25,9 @@ from t5x_like.core.abilities import (
     Want,
     can,
 )
-from t5x_like.layers.basic import Linear
-from t5x_like.layers.depth import above
-from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.dropout import subkeys
+from t5x_like.layers.basics.modules import Linear
 from t5x_like.layers.families.body import WithEncoder
 from t5x_like.layers.families.encoder_pretraining import Pretraining
 from t5x_like.layers.heads import replaced_tokens, tying
@@ -38,7 +39,7 @@ from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.models import bert
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 Sharing = Literal["none", "tokens", "embeddings", "all"]
 SHARED: dict[str, tuple[str, ...]] = {
@@ -79,7 +80,7 @@ class Discriminator(WithEncoder, Pretraining):
         )
         self.config = config
 
-    abilities = (GivesStates, MarksReplaced)
+    abilities = (CountsFlops, GivesStates, MarksReplaced)
 
     def marks(self, batch: Batch) -> jax.Array:
         """Its logits."""
@@ -89,7 +90,9 @@ class Discriminator(WithEncoder, Pretraining):
         """The denominator of `discriminator`: scored tokens."""
         return {"discriminator": scored_positions(batch).sum()}
 
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
         """`discriminator`: cross entropy of whether a token is the original one.
 
         Metrics: `discriminator_accuracy` by tokens, and the precision and recall of finding
@@ -115,7 +118,7 @@ class Discriminator(WithEncoder, Pretraining):
                 metrics["replaced_auc"] = replaced_tokens.concordant(
                     logits_BL, is_replaced_BL, weights_BL=text_BL
                 )
-        return {"discriminator": Term(sums.cross_entropy, weight)}, metrics
+        return {"discriminator": Term(sums.cross_entropy, weight)}, metrics, carry
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """Above 0 where a token looks replaced: float32 [B, L]."""
@@ -144,7 +147,9 @@ class AllTokens(bert.Bert):
         """The denominator of `mlm`: scored tokens."""
         return {"mlm": scored_positions(batch).sum()}
 
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
         """`mlm`: -log p of the original tokens. Metrics: `mlm_accuracy`."""
         weights_BL = scored_positions(batch)
         x_BLD = self.encoder.hidden(batch, key).last
@@ -156,7 +161,8 @@ class AllTokens(bert.Bert):
         )
         weight = weights_BL.sum()
         accuracy = ((correct_BL * weights_BL).sum(), weight)
-        return {"mlm": Term((nll_BL * weights_BL).sum(), weight)}, {"mlm_accuracy": accuracy}
+        terms = {"mlm": Term((nll_BL * weights_BL).sum(), weight)}
+        return terms, {"mlm_accuracy": accuracy}, carry
 
     def flops(self, batch: Batch) -> jax.Array:
         weights_BL = scored_positions(batch)
@@ -243,9 +249,10 @@ class Electra(Pretraining):
 
     @property
     def abilities(self) -> tuple[type, ...]:
-        """To give states; to guess where it has a generator, to mark where a discriminator does."""
+        """To guess where it has a generator, to mark where its discriminator does, and the rest."""
         marks = can(self.discriminator, MarksReplaced)
         return (
+            CountsFlops,
             GivesStates,
             *([] if self.generator is None else [GuessesMasked]),
             *([MarksReplaced, ReplacesTokens] if marks else []),
@@ -295,7 +302,9 @@ class Electra(Pretraining):
         masked = {"generator": batch["masked_loss_weights"].astype(jnp.float32).sum()}
         return ({} if self.generator is None else masked) | self.discriminator.weights(batch)
 
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
         """`generator`, the cross entropy of masked tokens, and the discriminator's term.
 
         Metrics: `generator_accuracy`, `generator_pseudo_perplexity`, and the discriminator's.
@@ -312,10 +321,12 @@ class Electra(Pretraining):
             metrics["generator_accuracy"] = (sums.correct, masked)
             metrics["generator_pseudo_perplexity"] = (sums.nll, masked)
         sampled = self.replaced(batch, logits_BKV, sampling_key)
-        found, more = self.discriminator.terms(sampled, discriminator_key)
-        for name, term in found.items():
+        discriminator_terms, more, carry = self.discriminator.terms(
+            sampled, discriminator_key, carry
+        )
+        for name, term in discriminator_terms.items():
             terms[name] = term._replace(coefficient=self.config.discriminator_weight)
-        return terms, metrics | more
+        return terms, metrics | more, carry
 
     def predictions(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """The generator's logits at the masked positions, float32 [B, K, V]."""

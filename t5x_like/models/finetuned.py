@@ -9,44 +9,52 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.core.abilities import NamesClasses
-from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.families.body import OnBody
 from t5x_like.layers.heads import label_heads
-from t5x_like.layers.losses import accounting, task_losses
+from t5x_like.layers.losses import accounting, label_losses
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
+
+
+_NO_ALTERNATIVE = -1e9
+_NAMED = ("classes", "several", "tags")
 
 
 class FineTuned(OnBody, TermLoss):
     """A body and a head.
 
     The body has a `config`, with `d_model` and `dtype`, and `hidden(batch, key)`. A batch holds
-    what the body reads and, for the loss, what the task needs (`task_losses`). For a choice,
+    what the body reads and, for the loss, what the task needs (`label_losses`). For a choice,
     every array that the body reads has the alternatives as its second dimension, [B, A, ...].
     """
 
     def __init__(
         self,
-        body: Callable[..., nnx.Module],
-        head: Callable[..., nnx.Module] | None = None,
+        body: Callable[..., Any],
+        head: Callable[..., Any] | None = None,
         *,
-        task: task_losses.Task = task_losses.classes,
+        label_loss: label_losses.LabelLoss = label_losses.classes,
         rngs: nnx.Rngs,
     ) -> None:
         self.body = body(rngs=rngs)
         config = self.body.config
         self.head = head and head(config.d_model, dtype=config.dtype, rngs=rngs)
-        self.task = task
+        self.label_loss = label_loss
         self.config = config
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
-        """The head's logits: float32 [B, C], [B, L, C], or [B, A] for a choice."""
+        """The head's logits: float32 [B, C], [B, L, C], or [B, A] for a choice.
+
+        An alternative without tokens is not one: it cannot be chosen.
+        """
         alternatives = None
         if _read(batch).ndim == 3:
             alternatives = _read(batch).shape[1]
@@ -58,12 +66,15 @@ class FineTuned(OnBody, TermLoss):
             raise ValueError("this body has no head: read its states with body.hidden(batch)")
         x_BLD = self.body.hidden(batch, keys[0]).last
         logits = self.head(x_BLD, tokens_BL, counts_BL, keys[1])
-        return logits if alternatives is None else logits.reshape(-1, alternatives)
+        if alternatives is None:
+            return logits
+        is_there_BA = (counts_BL > 0).any(axis=-1).reshape(-1, alternatives)
+        return jnp.where(is_there_BA, logits.reshape(-1, alternatives), _NO_ALTERNATIVE)
 
     @property
     def abilities(self) -> tuple[type, ...]:
-        """Those of a body and a head; to name classes where the head and the task do that."""
-        names_classes = self.has_task_head and self.answer_form == "classes"
+        """Abilities of a body and a head; `NamesClasses` where the answers have names."""
+        names_classes = self.has_task_head and self.answer_form in _NAMED
         return (*super().abilities, *([NamesClasses] if names_classes else []))
 
     @property
@@ -73,22 +84,23 @@ class FineTuned(OnBody, TermLoss):
 
     @property
     def answer_form(self) -> str:
-        """What the head and the task make: `spans`, `tags`, `numbers`, `choices` or `classes`."""
-        name = getattr(self.task, "__name__", "")  # gin wraps functions that it refers to
-        if isinstance(self.head, label_heads.TokenHead):
-            return "spans" if name == task_losses.spans.__name__ else "tags"
-        if name == task_losses.numbers.__name__:
-            return "numbers"
-        one = self.num_labels == 1
-        return "choices" if one and name == task_losses.classes.__name__ else "classes"
+        """The form of the answers, as the loss declares it.
+
+        It is `spans`, `tags`, `numbers`, `several` (classes at once), `choices` (classes of which a
+        text has one logit) or `classes`.
+        """
+        form = self.label_loss.form
+        if form == "classes" and self.num_labels == 1:
+            return "choices"
+        return "classes" if form == "neighbours" else form
 
     @property
     def num_labels(self) -> int:
         """The logits of a text, or of a token; only where there is a task's head."""
         if self.head is None:
             raise ValueError("this body has no head")
-        found: int = self.head.out.kernel.shape[-1]
-        return found
+        count: int = self.head.out.kernel.shape[-1]
+        return count
 
     def answers(self, batch: Batch) -> jax.Array:
         """The head's logits."""
@@ -96,19 +108,22 @@ class FineTuned(OnBody, TermLoss):
 
     @property
     def padding(self) -> int | None:
-        """The body's."""
-        found: int | None = self.body.padding
-        return found
+        """The padding id of the body."""
+        padding: int | None = self.body.padding
+        return padding
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """The denominator of the one term, named `task`: the labels (`label_weights`)."""
-        return {"task": task_losses.label_weights(batch, self._counts(batch)).sum()}
+        """The denominator of the one term, named `task`: the weight of the labels."""
+        weighed = label_losses.label_weights(batch, self._counts(batch))
+        return {"task": self.label_loss.denominator(batch, weighed)}
 
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
         """The task's term and its metrics."""
-        weighed = task_losses.label_weights(batch, self._counts(batch))
-        term, metrics = self.task(self.logits(batch, key), batch, weighed)
-        return {"task": term}, dict(metrics)
+        weighed = label_losses.label_weights(batch, self._counts(batch))
+        term, metrics = self.label_loss(self.logits(batch, key), batch, weighed)
+        return {"task": term}, dict(metrics), carry
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
         """Counts tokens only."""

@@ -11,16 +11,16 @@ from typing import ClassVar
 import jax
 from flax import nnx
 
-from t5x_like.layers import activations, embeddings
-from t5x_like.layers.basic import Init
-from t5x_like.layers.depth import above
-from t5x_like.layers.embeddings import InputEmbedding
+from t5x_like.layers.basics import activations, embeddings
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.embeddings import InputEmbedding
+from t5x_like.layers.basics.mlp import Activation
+from t5x_like.layers.basics.modules import Init
+from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.families.decoder_only import DecoderOnly
-from t5x_like.layers.mlp import Activation
 from t5x_like.layers.stacks import standard_parts
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM
 from t5x_like.layers.stacks.encoder import encoder_stack
-from t5x_like.layers.token_scores import TokenScores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

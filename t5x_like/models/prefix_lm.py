@@ -11,12 +11,12 @@ from typing import ClassVar
 import jax
 from flax import nnx
 
-from t5x_like.layers.basic import Embedding
-from t5x_like.layers.depth import above
-from t5x_like.layers.dropout import dropout_hidden
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.dropout import dropout_hidden
+from t5x_like.layers.basics.modules import Embedding
+from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.families.decoder_only import DecoderOnly
 from t5x_like.layers.stacks.encoder import encoder_stack
-from t5x_like.layers.token_scores import TokenScores
 from t5x_like.models import t5
 
 

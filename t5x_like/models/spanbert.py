@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.layers.basic import Embedding, Init, LayerNorm, Linear, param
-from t5x_like.layers.depth import above
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.modules import Embedding, Init, LayerNorm, Linear, param
 from t5x_like.layers.heads.masked_lm import at_positions
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
@@ -47,7 +47,7 @@ class BoundaryHead(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         init, d_model = config.init, config.d_model
         shape = (config.max_boundary_targets, config.d_offset)
-        self.offsets = param(init, shape, axes=(None, None), rngs=rngs)
+        self.offsets = param(init, shape, axes=(None, None), multiplied=False, rngs=rngs)
         self.dense = Linear(
             (2 * d_model + config.d_offset, d_model),
             ("embed", None),

@@ -16,16 +16,16 @@ from flax import nnx
 from t5x_like.core.abilities import LAST, GivesStates, States, Want
 from t5x_like.layers.attention.multi_head import Attention, Inits
 from t5x_like.layers.attention.positions import RelativeBias
-from t5x_like.layers.basic import Embedding, Logits, RMSNorm
-from t5x_like.layers.depth import above, below
-from t5x_like.layers.dropout import Dropouts, dropout_hidden
+from t5x_like.layers.basics.depth import above, below
+from t5x_like.layers.basics.dropout import Dropouts, dropout_hidden
+from t5x_like.layers.basics.mlp import Mlp
+from t5x_like.layers.basics.modules import Embedding, Logits, RMSNorm
+from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.families.encoder_decoder import EncoderDecoder, Side
-from t5x_like.layers.mlp import Mlp
 from t5x_like.layers.stacks import transformer_config
-from t5x_like.layers.stacks.blocks import PRE_NORM, Parts
+from t5x_like.layers.stacks.blocks import PRE_NORM, Norm, Parts
 from t5x_like.layers.stacks.decoder import decoder_stack
 from t5x_like.layers.stacks.encoder import encoder_stack
-from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
@@ -42,7 +42,7 @@ class Config(transformer_config.Transformer):
     d_kv: int = 64  # width of a head; num_heads * d_kv need not be d_model
     num_encoder_layers: int = 6
     num_decoder_layers: int = 6
-    mlp: Callable[..., nnx.Module] = Mlp  # 1.1 and later: layers.mlp.GatedMlp
+    mlp: Callable[..., Callable[..., jax.Array]] = Mlp  # 1.1 and later: layers.mlp.GatedMlp
     tied_logits: bool = True  # 1.1 and later: False
     relative_bias_per_layer: bool = False  # umT5: True, otherwise one table a stack
     relative_buckets: int = 32
@@ -125,6 +125,9 @@ def token_scores(x_BLD: jax.Array, embedding: Embedding, output: Logits | None) 
 class _Sides(EncoderDecoder):
     """The embedding and the encoder, and what both sides of a T5 share."""
 
+    decoder_norm: Norm  # of a whole T5 alone, as is
+    decoder_relative: RelativeBias | None
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         made_of = parts(config, bidirectional=True)
         normal = nnx.initializers.normal(1.0)
@@ -181,6 +184,7 @@ class Encoder(_Sides):
             key,
             mask_BM=batch.get("encoder_attention_mask"),
             segments_BM=batch.get("encoder_segment_ids"),
+            heads_BNH=batch.get("encoder_head_mask"),
             want=want,
         )
 

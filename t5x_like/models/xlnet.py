@@ -7,39 +7,47 @@ F directions, C relative positions, D d_model, N layers, V vocabulary.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.core.abilities import LAST, GivesStates, GuessesMasked, States, Want, Writes
-from t5x_like.layers import activations
+from t5x_like.core.abilities import (
+    LAST,
+    CountsFlops,
+    GivesStates,
+    GuessesMasked,
+    States,
+    Want,
+    Writes,
+)
+from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.relative_attention import (
     Biases,
     RelativeAttention,
-    Sight,
+    RelativeView,
     relative_positions,
 )
-from t5x_like.layers.basic import ZEROS, Embedding, LayerNorm, param
-from t5x_like.layers.depth import above, below
-from t5x_like.layers.dropout import Dropouts, dropout, dropout_hidden, subkeys
+from t5x_like.layers.basics import activations
+from t5x_like.layers.basics.depth import above, below
+from t5x_like.layers.basics.dropout import Dropouts, dropout, dropout_hidden, subkeys
+from t5x_like.layers.basics.mlp import Activation, Mlp
+from t5x_like.layers.basics.modules import ZEROS, Embedding, LayerNorm, param
+from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.families import xlnet_decoding
 from t5x_like.layers.families.body import EncoderBody
-from t5x_like.layers.families.xlnet_inputs import Reading, content_alone, permuted, sights
+from t5x_like.layers.families.xlnet_inputs import Reading, content_alone, masks, permuted, streams
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
-from t5x_like.layers.mlp import Activation, Mlp
+from t5x_like.layers.losses.term_loss import TermLoss
 from t5x_like.layers.stacks import transformer_config
-from t5x_like.layers.stacks.two_streams import Scene, TwoStreamLayer, TwoStreams, TwoStreamStack
-from t5x_like.layers.token_scores import TokenScores
+from t5x_like.layers.stacks.two_streams import TwoStreamLayer, TwoStreams, TwoStreamStack
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch, Metrics
-
-Carry = jax.Array | tuple[()]
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,8 +135,14 @@ class Encoder(EncoderBody, nnx.Module):
 
         self.tokens = Embedding(config.vocab_size, config.d_model, init=init, rngs=rngs)
         # The start state of a predicted position; the published code leaves it to TensorFlow.
-        glorot, shape = nnx.initializers.glorot_uniform(), (1, config.d_model)
-        self.predicted = below(param(glorot, shape, axes=(None, "embed"), rngs=rngs))
+        first = param(
+            nnx.initializers.glorot_uniform(),
+            (1, config.d_model),
+            axes=(None, "embed"),
+            multiplied=False,
+            rngs=rngs,
+        )
+        self.predicted = below(first)
         self.biases = None if config.untie_r else below(biases(rngs))
         self.stack = TwoStreamStack(
             layer, config.num_layers, rngs=rngs, unroll=config.scan_unroll, remat=config.remat
@@ -143,17 +157,22 @@ class Encoder(EncoderBody, nnx.Module):
         want: Want = LAST,
     ) -> States:
         """States [B, L, D] of the content stream; without dropout where `key` is None."""
-        return self.read(content_alone(batch), key=key, want=want).content
+        heads_BNH = batch.get("encoder_head_mask")
+        return self.read(content_alone(batch), heads_BNH=heads_BNH, key=key, want=want).content
 
     def read(
         self,
         reading: Reading,
         memory_BNMD: jax.Array | None = None,
         *,
+        heads_BNH: jax.Array | None = None,
         key: jax.Array | None = None,
         want: Want = LAST,
     ) -> TwoStreams:
-        """Both streams, or without targets one. Every position sees the memory, maybe empty."""
+        """Both streams, or without targets one. Every position sees the memory, maybe empty.
+
+        `heads_BNH` is as in `EncoderStack.encode`.
+        """
         config, keys = self.config, subkeys(key, 4)
         length = reading.tokens.shape[1]
         memory_len = 0 if memory_BNMD is None else memory_BNMD.shape[2]
@@ -172,11 +191,17 @@ class Encoder(EncoderBody, nnx.Module):
             shape = (*reading.targets.positions.shape, config.d_model)
             g_BPD = jnp.broadcast_to(self.predicted[...].astype(config.dtype), shape)
             x_BSD = jnp.concatenate([x_BSD, g_BPD], axis=1)
-        streams = self.stack.read(
+        both = self.stack.read(
             dropout_hidden(x_BSD, keys[1], dropouts=config.dropouts),
             memory_BNMD,
-            scene=Scene(self.sights(reading, memory_len), positions, self.biases),
+            views=streams(
+                reading,
+                self.masks(reading, memory_len),
+                RelativeView(relative=positions, biases=self.biases),
+                memory_len=memory_len,
+            ),
             reuse_len=config.reused(length),
+            heads_BNH=heads_BNH,
             key=keys[2],
             want=want,
         )
@@ -186,13 +211,13 @@ class Encoder(EncoderBody, nnx.Module):
                 last=dropout_hidden(hidden.last, keys[3], dropouts=config.dropouts)
             )
 
-        if streams.query is None:
-            return streams._replace(content=dropped(streams.content))
-        return streams._replace(query=dropped(streams.query))
+        if both.query is None:
+            return both._replace(content=dropped(both.content))
+        return both._replace(query=dropped(both.query))
 
-    def sights(self, reading: Reading, memory_len: int) -> tuple[Sight, ...]:
-        """What each stream's positions see."""
-        return sights(
+    def masks(self, reading: Reading, memory_len: int) -> Sequence[Mask | None]:
+        """The mask of each stream's positions."""
+        return masks(
             reading,
             memory_len=memory_len,
             causal=self.config.causal,
@@ -200,7 +225,7 @@ class Encoder(EncoderBody, nnx.Module):
         )
 
 
-class XLNet(nnx.Module):
+class XLNet(TermLoss):
     """XLNet as it is pretrained: the mean of -log p over predicted tokens (section 2.2).
 
     A batch holds what `Encoder` reads; int32 `masked_positions` and `masked_targets`, float32
@@ -211,7 +236,7 @@ class XLNet(nnx.Module):
     The carry is the memory, [B, N, M, D]: what each layer read before, 0 where there is nothing.
     """
 
-    abilities: ClassVar[tuple[type, ...]] = (GivesStates, GuessesMasked, Writes)
+    abilities: ClassVar[tuple[type, ...]] = (CountsFlops, GivesStates, GuessesMasked, Writes)
     reads_apart: ClassVar = False
     max_tokens: ClassVar = None
 
@@ -236,30 +261,27 @@ class XLNet(nnx.Module):
         shape = (batch_size, config.num_layers, config.mem_len, config.d_model)
         return jnp.zeros(shape, config.dtype)
 
-    def loss(
-        self, batch: Batch, key: jax.Array | None, carry: Carry, weights: dict[str, jax.Array]
-    ) -> tuple[jax.Array, Metrics, Carry]:
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
         """The mean over predicted tokens, and the memory for the next step.
 
-        Metrics `loss`, `accuracy` and `pseudo_perplexity` are weighted by predicted tokens;
-        `tokens` (all that are not padding) and `flops` count this batch.
+        Metrics `loss`, `accuracy` and `pseudo_perplexity` are weighted by predicted tokens.
         """
         scores, carry = self._predicted(batch, key, carry)
         weights_BP = batch["masked_loss_weights"].astype(jnp.float32)
         sums = token_sums(scores, batch["masked_targets"], weights_BL=weights_BP)
         here = weights_BP.sum()
-        scalar, losses = accounting.combine({"tokens": Term(sums.cross_entropy, here)}, weights)
         metrics = {
-            "loss": losses["loss"],
+            "loss": (sums.cross_entropy, here),
             "accuracy": (sums.correct, here),
             "pseudo_perplexity": (sums.nll, here),
-            **accounting.totals(
-                tokens=accounting.count(batch["encoder_attention_mask"]),
-                flops=self.flops(batch),
-                share=here / accounting.at_least_one(weights["tokens"]),
-            ),
         }
-        return scalar, metrics, carry
+        return {"tokens": Term(sums.cross_entropy, here)}, metrics, carry
+
+    def counted(self, batch: Batch) -> dict[str, jax.Array]:
+        tokens = accounting.count(batch["encoder_attention_mask"])
+        return {"tokens": tokens, "flops": self.flops(batch)}
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """Logits at the predicted positions, without a memory: float32 [B, P, V].
@@ -269,7 +291,7 @@ class XLNet(nnx.Module):
         return self._predicted(batch, key, ())[0].logits()
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
-        """Those of the content stream, which reads from both sides."""
+        """The states of the content stream, which reads from both sides."""
         return self.encoder.hidden(batch, want=want)
 
     def guesses(self, batch: Batch) -> jax.Array:
@@ -318,7 +340,7 @@ class XLNet(nnx.Module):
         counts = (batch["encoder_attention_mask"] > 0, batch["masked_loss_weights"] > 0)
         tokens, targets = map(accounting.count, counts)
         remembered = config.mem_len * accounting.count(counts[0].any(axis=1))
-        looks = self.encoder.sights(permuted(batch), config.mem_len)
+        looks = self.encoder.masks(permuted(batch), config.mem_len)
         pairs = sum(map(_pairs, looks, counts), jnp.float32(0))
         # Three products a pair: with contents, positions and values.
         products = 3.0 * config.d_model * config.num_layers * pairs
@@ -334,14 +356,18 @@ class XLNet(nnx.Module):
         if not isinstance(carry, tuple):
             starts_new = batch["reset_memory"][:, None, None, None] > 0
             memory = jnp.where(starts_new, jnp.zeros((), carry.dtype), carry)
-        streams = self.encoder.read(permuted(batch), memory, key=key)
+        heads_BNH = batch.get("encoder_head_mask")
+        streams = self.encoder.read(permuted(batch), memory, heads_BNH=heads_BNH, key=key)
         assert streams.query is not None  # there are targets
         scores = self.token_scores(streams.query.last)
         return scores, () if streams.memory is None else streams.memory
 
 
-def _pairs(sight: Sight, counts_BQ: jax.Array) -> jax.Array:
+def _pairs(mask: Mask | None, counts_BQ: jax.Array) -> jax.Array:
     """The number of keys that queries see, over queries that count: float32 []."""
-    assert sight.mask is not None  # the orders make one
-    seen = sight.mask & counts_BQ[:, None, :, None]
+    assert mask is not None  # the orders make one
+    assert mask.keys.positions is not None
+    seen = mask.dense(counts_BQ.shape[1], len(mask.keys.positions))
+    assert seen is not None
+    seen &= counts_BQ[:, None, :, None]
     return seen.sum(axis=(1, 2, 3)).astype(jnp.float32).sum()

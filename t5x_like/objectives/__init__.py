@@ -24,7 +24,9 @@ def presets() -> dict[str, Objective]:
 
 def of_plain_text() -> dict[str, Objective]:
     """Those of `presets` that make examples of plain text."""
-    return {name: one for name, one in presets().items() if one.reads == PLAIN_TEXT}
+    return {
+        name: objective for name, objective in presets().items() if objective.reads == PLAIN_TEXT
+    }
 
 
 def summaries() -> dict[str, str]:
@@ -37,14 +39,18 @@ def summaries() -> dict[str, str]:
 
 
 def _union(attribute: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    union: dict[str, Any] = {}
     folders = (f"{__name__}.", __path__), (f"{supervised.__name__}.", supervised.__path__)
-    for module in (one for prefix, path in folders for one in pkgutil.iter_modules(path, prefix)):
+    for module in (
+        module_info
+        for prefix, path in folders
+        for module_info in pkgutil.iter_modules(path, prefix)
+    ):
         named = getattr(importlib.import_module(module.name), attribute, {})
-        if twice := found.keys() & named.keys():
+        if twice := union.keys() & named.keys():
             raise ValueError(f"objective presets {sorted(twice)} are defined twice; rename one")
-        found.update(named)
-    return found
+        union.update(named)
+    return union
 
 
 def preset(name: str) -> Objective:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from t5x_like.core.protocols.data import FeatureSpec
+from t5x_like.objectives.parts.continued_rows import Continued
 from t5x_like.objectives.parts.formats import TargetsOnly
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 
@@ -54,6 +56,46 @@ class EndedLanguageModeling(LanguageModeling):
         return ConcatenateAndSplit(_room(lengths, 1))
 
 
+@dataclasses.dataclass(frozen=True)
+class ContinuedLanguageModeling(TargetsOnly):
+    """Targets: the text in rows that continue, for models that carry a state from step to step.
+
+    Row b of each batch goes on where row b of the batch before ended. There is a separator after
+    each document. `document_starts` is 1 at targets that continue nothing, where a model begins
+    with an empty state: the first tokens of documents, and those of the first step. `preceding`,
+    int32 [1], is the token before the targets, which a model reads first; it is empty at the first
+    step.
+    """
+
+    needs = ("eos",)
+
+    def geometry(self, lengths: Mapping[str, int]) -> Continued:
+        """Rows that continue from batch to batch, and fill the targets.
+
+        Raises:
+          ValueError: `lengths` lacks the targets, or gives them no room for text.
+        """
+        return Continued(_room(lengths, 0))
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """`targets`, `document_starts` of the same length, and `preceding`."""
+        targets = FeatureSpec(lengths["targets"])
+        return {"targets": targets, "document_starts": targets, "preceding": FeatureSpec(1)}
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """The features of a sample of `Continued`."""
+        starts = np.zeros(len(sample["targets"]), np.int32)
+        starts[:1] = sample["reset_memory"]
+        starts[sample["documents"]] = 1
+        return {
+            "targets": np.asarray(sample["targets"], np.int32),
+            "document_starts": starts,
+            "preceding": np.asarray(sample["preceding"], np.int32),
+        }
+
+
 def _room(lengths: Mapping[str, int], ends: int) -> int:
     """The tokens of text in a row that also holds `ends` ends of sequence."""
     if "targets" not in lengths:
@@ -66,8 +108,13 @@ def _room(lengths: Mapping[str, int], ends: int) -> int:
     return lengths["targets"] - ends
 
 
-PRESETS = {"lm": LanguageModeling(), "lm_t5": EndedLanguageModeling()}
+PRESETS = {
+    "lm": LanguageModeling(),
+    "lm_t5": EndedLanguageModeling(),
+    "lm_continued": ContinuedLanguageModeling(),
+}
 SUMMARIES = {
     "lm": "predict every token from those before it; documents are separated (GPT-2)",
     "lm_t5": "predict every token from those before it; each row ends with EOS (T5)",
+    "lm_continued": "predict every token; rows continue from batch to batch, for a carried state",
 }

@@ -77,12 +77,15 @@ class UL2(InputsAndTargets):
         if not self.denoisers:
             raise ValueError("UL2: denoisers is empty; name at least one")
         modes = [denoiser.mode for denoiser in self.denoisers] if self.mode_tokens else []
-        needs = [*modes, *(name for one in self.denoisers for name in one.objective.needs)]
+        needs = [
+            *modes,
+            *(name for denoiser in self.denoisers for name in denoiser.objective.needs),
+        ]
         object.__setattr__(self, "needs", tuple(dict.fromkeys(needs)))
 
     def lengths(self, tokens: int) -> dict[str, int]:
         """`inputs` of `tokens` tokens, and the longest `targets` of any denoiser."""
-        targets = [one.objective.lengths(tokens)["targets"] for one in self.denoisers]
+        targets = [denoiser.objective.lengths(tokens)["targets"] for denoiser in self.denoisers]
         return {"inputs": tokens, "targets": max(targets)}
 
     def geometry(self, lengths: Mapping[str, int]) -> ConcatenateAndSplit:
@@ -95,8 +98,8 @@ class UL2(InputsAndTargets):
           ValueError: `lengths` lacks a feature, or does not fit one of the denoisers.
         """
         room = {name: n - (name == "inputs" and self.mode_tokens) for name, n in lengths.items()}
-        raw = [one.objective.geometry(room).length for one in self.denoisers]
-        rates = [one.rate for one in self.denoisers]
+        raw = [denoiser.objective.geometry(room).length for denoiser in self.denoisers]
+        rates = [denoiser.rate for denoiser in self.denoisers]
         return ConcatenateAndSplit(
             length=max(raw),
             stride=round(float(np.average(raw, weights=rates))),
@@ -107,7 +110,9 @@ class UL2(InputsAndTargets):
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
         """Draws a denoiser and corrupts the part of `sample["targets"]` (int [n]) it takes."""
-        chosen = bisect.bisect(thresholds([one.rate for one in self.denoisers]), rng.random())
+        chosen = bisect.bisect(
+            thresholds([any_denoiser.rate for any_denoiser in self.denoisers]), rng.random()
+        )
         denoiser = self.denoisers[chosen]
         tokens = sample["targets"]
         raw = int(sample[f"raw_{chosen}"])

@@ -1,1 +1,1 @@
-"""What a training step would need on hardware that is not here: memory, time, traffic."""
+"""The needs of a training step on hardware that is not here: memory, time, traffic."""

@@ -48,22 +48,22 @@ def cycles(text: str) -> float | None:
 def _bundles(text: str) -> Iterator[Bundle]:
     depth = 0
     for line in text.splitlines():
-        if found := _LINE.match(line):
-            if not found[4].startswith("}"):  # an empty one does not say in which loop it is
-                depth = len(found[3])
-            yield Bundle(depth, found[2].strip(), found[4])
+        if match := _LINE.match(line):
+            if not match[4].startswith("}"):  # an empty one does not say in which loop it is
+                depth = len(match[3])
+            yield Bundle(depth, match[2].strip(), match[4])
 
 
 def _rounds_by_bundle(bundles: list[Bundle]) -> list[float] | None:
     """How often each bundle runs; None if unknown."""
     stack: list[float] = []
     left: dict[int, float] = {}  # rounds of the loops that have ended, by depth
-    found: list[float] = []
+    all_rounds: list[float] = []
     for n, bundle in enumerate(bundles):
         begins = "LB" in bundle.label.split()
-        kept = bundle.depth - begins
-        left |= {depth: rounds for depth, rounds in enumerate(stack) if depth >= kept}
-        del stack[kept:]
+        outer = bundle.depth - begins
+        left |= {depth: rounds for depth, rounds in enumerate(stack) if depth >= outer}
+        del stack[outer:]
         while len(stack) < bundle.depth:
             rounds = _rounds(bundles, n, len(stack) + 1)
             if rounds is None and not begins:
@@ -72,8 +72,8 @@ def _rounds_by_bundle(bundles: list[Bundle]) -> list[float] | None:
             if rounds is None:
                 return None
             stack.append(rounds)
-        found.append(math.prod(stack))
-    return found
+        all_rounds.append(math.prod(stack))
+    return all_rounds
 
 
 def _rounds(bundles: list[Bundle], start: int, depth: int) -> float | None:
@@ -96,14 +96,14 @@ def _rounds(bundles: list[Bundle], start: int, depth: int) -> float | None:
 def _innermost(bundles: list[Bundle]) -> int:
     """The rounds of the innermost axis of a grid; 1 if there is no grid of several axes."""
     for bundle in bundles:
-        if bundle.depth == 1 and (found := _WRAP.search(bundle.text)):
-            return max(1, int(found[2]))
+        if bundle.depth == 1 and (match := _WRAP.search(bundle.text)):
+            return max(1, int(match[2]))
     return 1
 
 
 def _rare(bundles: list[Bundle]) -> set[int]:
     """The bundles in regions that run only where an index has one value."""
-    only = {found for bundle in bundles for found in _ONE_VALUE.findall(bundle.text)}
+    only = {index for bundle in bundles for index in _ONE_VALUE.findall(bundle.text)}
     rare: set[int] = set()
     for n, bundle in enumerate(bundles):
         skip = _SKIP.search(bundle.text)

@@ -23,12 +23,13 @@ from t5x_like.core import whole_files
 from t5x_like.core.devices.chosen import on_devices
 from t5x_like.core.partitioning import device_bytes
 from t5x_like.planning.topologies import topology
-from t5x_like.runs import gin_run, pretraining
 from t5x_like.runs.memory import rows
 from t5x_like.runs.memory.advice import remedy
 from t5x_like.runs.memory.estimate import estimate
 from t5x_like.runs.phases import run_phases
+from t5x_like.runs.program import build_program
 from t5x_like.runs.run import Run
+from t5x_like.runs.settings import gin_run
 
 STAND_IN = "stdlib_docs"
 """A corpus by name, for a recipe that names no text: the rows of all text have the same shapes."""
@@ -51,9 +52,9 @@ def _compile(request: dict[str, Any], folder: Path) -> None:
     phases = run_phases(run)
     phase = phases[request["phase"]]
     row = rows.full_row(phase.run)
-    program = pretraining.build_program(phase.run)
+    program = build_program(phase.run)
     shapes = rows.whole_row(phase.run, row)
-    steps = [*(one.start for one in phases[1:]), run.options.train_steps]
+    steps = [*(later.start for later in phases[1:]), run.options.train_steps]
     guess = estimate(phase.run, program, shapes)
     known: dict[str, Any] = {
         "phases": len(phases),

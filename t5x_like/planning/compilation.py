@@ -54,7 +54,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """What a compiler says about a step.
+    """The result of compiling a step.
 
     Attributes:
       known: what `child` writes before it compiles.
@@ -99,20 +99,20 @@ def _failure(child: Child) -> PlanError:
     Raises:
       OSError: the disk of its folder fails, where its last lines may have had no room either.
     """
-    said = child.failure()
+    message = child.failure()
     with whole_files.naming(child.folder):
         whole_files.write(child.folder / "room", bytes(_PAGE))
-        if whole_files.error_number(RuntimeError(said)):
-            raise RuntimeError(said)
-    return PlanError(said)
+        if whole_files.error_number(RuntimeError(message)):
+            raise RuntimeError(message)
+    return PlanError(message)
 
 
 def _placed(folder: Path) -> bool:
     """Whether the compiler has written where every array is."""
-    found = next(folder.glob(_ASSIGNED), None)
-    if found is None or not found.stat().st_size:
+    file = next(folder.glob(_ASSIGNED), None)
+    if file is None or not file.stat().st_size:
         return False
-    return time.time() - found.stat().st_mtime > _POLL_SECONDS
+    return time.time() - file.stat().st_mtime > _POLL_SECONDS
 
 
 def _result(request: Request, child: Child) -> Compiled:
@@ -132,12 +132,12 @@ def _result(request: Request, child: Child) -> Compiled:
     text = folder / "step.hlo" if final else next(folder.glob(_ASSIGNED), None)
     if text is None:
         raise _failure(child)
-    needed = max(_bytes_in_hbm(one.read_text()) for one in folder.glob(_MEMORY))
-    there = request.topology.chip.hbm_bytes
+    needed = max(_bytes_in_hbm(report.read_text()) for report in folder.glob(_MEMORY))
+    capacity = request.topology.chip.hbm_bytes
     return Compiled(
         known=known,
         needed=needed,
-        available=there if needed > there and not final else None,
+        available=capacity if needed > capacity and not final else None,
         text=text.read_text(),
         final=final,
     )
@@ -154,8 +154,8 @@ def out_of_memory(message: str) -> tuple[float, float]:
         r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm",
     )
     for pattern in patterns:
-        if found := re.search(pattern, message):
-            return _bytes(found[1], found[2]), _bytes(found[3], found[4])
+        if match := re.search(pattern, message):
+            return _bytes(match[1], match[2]), _bytes(match[3], match[4])
     raise PlanError(f"the compiler fails: {message.strip()}")
 
 
@@ -165,5 +165,5 @@ def _bytes(number: str, unit: str) -> float:
 
 def _bytes_in_hbm(report: str) -> float:
     """The bytes in the compiler's report of its memory spaces, of which HBM is the default one."""
-    found = re.findall(r"\(color=0\)\s*Total bytes: (\d+)", report)
-    return float(sum(map(int, found)))
+    sizes = re.findall(r"\(color=0\)\s*Total bytes: (\d+)", report)
+    return float(sum(map(int, sizes)))

@@ -41,27 +41,27 @@ class Instruction:
     @property
     def cycles(self) -> int | None:
         """The compiler's estimate; None where it has none."""
-        found = _CYCLES.search(self.attributes)
-        return int(found[1]) if found else None
+        match = _CYCLES.search(self.attributes)
+        return int(match[1]) if match else None
 
     def called(self, attribute: str) -> list[str]:
         """The computations in an attribute, such as `calls=%a` or `branches={%a, %b}`."""
-        found = re.search(rf"\b{attribute}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.attributes)
-        if found is None:
+        match = re.search(rf"\b{attribute}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.attributes)
+        if match is None:
             return []
-        return [found[1]] if found[1] else re.findall(r"%?([\w.\-]+)", found[2])
+        return [match[1]] if match[1] else re.findall(r"%?([\w.\-]+)", match[2])
 
     @property
     def target(self) -> str:
-        """What a custom call calls; "" for another instruction."""
-        found = re.search(r'custom_call_target="([^"]*)"', self.attributes)
-        return found[1] if found else ""
+        """The target of a custom call; "" for another instruction."""
+        match = re.search(r'custom_call_target="([^"]*)"', self.attributes)
+        return match[1] if match else ""
 
     @property
     def trip_count(self) -> int | None:
         """How often a loop runs its body, if the compiler knows."""
-        found = re.search(r'"known_trip_count":\{"n":"(\d+)"', self.attributes)
-        return int(found[1]) if found else None
+        match = re.search(r'"known_trip_count":\{"n":"(\d+)"', self.attributes)
+        return int(match[1]) if match else None
 
 
 class Module:
@@ -81,20 +81,21 @@ class Module:
                 current = self._lines[head[2]] = []
                 self.entry = head[2] if head[1] else self.entry
         if not self.entry:
-            raise ValueError("this is no program of XLA: it has no computation ENTRY")
+            raise ValueError("this is not a program of XLA: it has no computation ENTRY")
         self.computation = functools.cache(self._computation)
         self.has = functools.cache(self._has)
 
     def _computation(self, name: str) -> dict[str, Instruction]:
         """The instructions of a computation by name, in order."""
-        found = filter(None, map(parse, self._lines[name]))
-        return {one.name: one for one in found}
+        instructions = filter(None, map(parse, self._lines[name]))
+        return {instruction.name: instruction for instruction in instructions}
 
     def _has(self, name: str, opcodes: tuple[str, ...]) -> bool:
         """Whether a computation has one of these instructions, in nested fusions too."""
         return any(
-            one.opcode in opcodes or any(self.has(inner, opcodes) for inner in one.called("calls"))
-            for one in self.computation(name).values()
+            instruction.opcode in opcodes
+            or any(self.has(inner, opcodes) for inner in instruction.called("calls"))
+            for instruction in self.computation(name).values()
         )
 
     def trip_count(self, loop: Instruction) -> int | None:
@@ -103,17 +104,17 @@ class Module:
             return loop.trip_count
         waiting, bounds = loop.called("condition"), [0]
         while waiting:
-            for one in self.computation(waiting.pop()).values():
-                waiting += one.called("calls")
-                if one.opcode == "constant" and re.match(r"[su]\d+\[\]", one.shape):
-                    bounds += map(int, re.findall(r"^-?\d+", one.attributes))
+            for instruction in self.computation(waiting.pop()).values():
+                waiting += instruction.called("calls")
+                if instruction.opcode == "constant" and re.match(r"[su]\d+\[\]", instruction.shape):
+                    bounds += map(int, re.findall(r"^-?\d+", instruction.attributes))
         return max(bounds) or None
 
     def inside(self, name: str) -> Iterator[tuple[str, Instruction]]:
         """(computation, instruction) of a computation and of the fusions nested in it."""
-        for one in self.computation(name).values():
-            yield name, one
-            for inner in one.called("calls"):
+        for instruction in self.computation(name).values():
+            yield name, instruction
+            for inner in instruction.called("calls"):
                 yield from self.inside(inner)
 
 

@@ -31,7 +31,7 @@ def main() -> None:
         except jax.errors.JaxRuntimeError as error:
             print(f"kernel {n}: {error}", file=sys.stderr)  # the caller has another way
         (folder / str(n)).mkdir()
-        for dump in [one for one in folder.glob("*bundles.txt") if "call" in one.name]:
+        for dump in [file for file in folder.glob("*bundles.txt") if "call" in file.name]:
             shutil.move(dump, folder / str(n))
         for dump in folder.glob("*-*.txt"):
             dump.unlink()
@@ -40,9 +40,9 @@ def main() -> None:
 def _compile(kernel: dict[str, Any], device: jax.Device) -> None:
     where = SingleDeviceSharding(device)
     operands = [
-        jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=where)
+        jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=where)
         for shape in kernel["operands"]
-        for one in _arrays(shape)
+        for array in _arrays(shape)
     ]
     call = jax.ffi.ffi_call(
         TARGET,

@@ -18,7 +18,7 @@ from t5x_like.planning.child_process import run_child
 from t5x_like.planning.topologies import Topology
 
 TARGET = "tpu_custom_call"
-"""What the call of a Pallas kernel calls."""
+"""The target of the custom call of a Pallas kernel."""
 
 _CONFIG = "backend_config="
 
@@ -42,14 +42,14 @@ class Kernel:
 
     @property
     def bytes(self) -> float:
-        """What a call reads and writes."""
+        """The bytes that a call reads and writes."""
         return sum(map(hlo.size, (*self.operands, self.result)))
 
     @property
     def flops(self) -> float:
         """The operations that its author states (`pl.CostEstimate`); 0 if none are stated."""
-        found = re.search(r'"flops": *"?(\d+)', self.config)
-        return float(found[1]) if found else 0.0
+        match = re.search(r'"flops": *"?(\d+)', self.config)
+        return float(match[1]) if match else 0.0
 
     def seconds_at_rates(self, chip: Chip) -> float:
         """The time of a call at the chip's published rates."""
@@ -80,43 +80,44 @@ def kernel_of(one: hlo.Instruction, there: Mapping[str, hlo.Instruction]) -> Ker
     config: dict = {}
     if start >= 0:
         config, _ = json.JSONDecoder().raw_decode(one.attributes[start + len(_CONFIG) :])
-    kept = {"custom_call_config": config.get("custom_call_config", {})}
-    return Kernel(name, operands, one.shape, json.dumps(kept))
+    custom_call = {"custom_call_config": config.get("custom_call_config", {})}
+    return Kernel(name, operands, one.shape, json.dumps(custom_call))
 
 
 def kernel_times(calls: Mapping[Kernel, float], topology: Topology) -> list[KernelTime]:
     """The time of the kernels of each name; kernels are compiled for a chip of `topology`."""
     cycles = kernel_cycles(calls, topology)
-    found: dict[tuple[str, str], KernelTime] = {}
+    time_of: dict[tuple[str, str], KernelTime] = {}
     for kernel, times in calls.items():
         known = cycles.get(kernel)
         if known is None:
             each, source = kernel.seconds_at_rates(topology.chip), "rates"
         else:
             each, source = known / topology.chip.clock, "bundles"
-        before = found.get((kernel.name, source), KernelTime(kernel.name, 0, 0, source))
-        found[kernel.name, source] = before._replace(
+        before = time_of.get((kernel.name, source), KernelTime(kernel.name, 0, 0, source))
+        time_of[kernel.name, source] = before._replace(
             calls=before.calls + times, seconds=before.seconds + times * each
         )
-    return [*found.values()]
+    return [*time_of.values()]
 
 
 def kernel_cycles(kernels: Iterable[Kernel], topology: Topology) -> dict[Kernel, float]:
-    """The cycles of those whose bundles tell."""
+    """The cycles of the kernels whose bundles tell them."""
     listed = [*kernels]
     if not listed:
         return {}
     request = {
         "kernels": [
-            {"operands": one.operands, "result": one.result, "config": one.config} for one in listed
+            {"operands": kernel.operands, "result": kernel.result, "config": kernel.config}
+            for kernel in listed
         ]
     }
     with run_child("t5x_like.planning.kernel_child", request, topology, dump_kernels=True) as done:
         done.wait()
         dumps = [[*(done.folder / str(n)).glob("*final_bundles.txt")] for n in range(len(listed))]
-        texts = [max((one.read_text() for one in found), key=len, default="") for found in dumps]
+        texts = [max((file.read_text() for file in files), key=len, default="") for files in dumps]
     counts = (
-        (one, bundles.cycles(text) if text else None)
-        for one, text in zip(listed, texts, strict=True)
+        (kernel, bundles.cycles(text) if text else None)
+        for kernel, text in zip(listed, texts, strict=True)
     )
-    return {one: count for one, count in counts if count}
+    return {kernel: count for kernel, count in counts if count}

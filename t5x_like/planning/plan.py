@@ -111,7 +111,7 @@ class PhasePlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What a chip costs, in any currency, and what it burns; None where it is unknown."""
+    """The price of a chip, in any currency, its power, and the emissions; None where unknown."""
 
     price_per_chip_hour: float | None = None
     watts_per_chip: float | None = None
@@ -144,18 +144,18 @@ class Plan:
         return least / _DAY, sum(steps * time.most for steps, time in known) / _DAY
 
     def expenses(self, rates: Rates) -> dict[str, float]:
-        """What the run costs at most, by name; only what the rates and the time tell."""
+        """The highest costs of the run, by name, as far as the rates and the time are known."""
         if (days := self.days()) is None:
             return {}
         hours = 24 * days[1] * self.topology.chips
-        found = {"chip_hours": hours}
+        costs = {"chip_hours": hours}
         if rates.price_per_chip_hour is not None:
-            found["cost"] = hours * rates.price_per_chip_hour
+            costs["cost"] = hours * rates.price_per_chip_hour
         if rates.watts_per_chip is not None:
-            found["kwh"] = hours * rates.watts_per_chip / 1000
+            costs["kwh"] = hours * rates.watts_per_chip / 1000
             if rates.kg_co2e_per_kwh is not None:
-                found["kg_co2e"] = found["kwh"] * rates.kg_co2e_per_kwh
-        return found
+                costs["kg_co2e"] = costs["kwh"] * rates.kg_co2e_per_kwh
+        return costs
 
 
 def plan(
@@ -198,10 +198,10 @@ def plan(
     compiled = [first, *(compile_step(dataclasses.replace(request, phase=n)) for n in others)]
     return Plan(
         topology=request.topology,
-        phases=[_phase(one, request.topology) for one in compiled],
+        phases=[_phase(step, request.topology) for step in compiled],
         notes=[
             *first.known["notes"],
-            *(f"To make it fit, {one.known['remedy']}." for one in compiled if one.available),
+            *(f"To make it fit, {step.known['remedy']}." for step in compiled if step.available),
         ],
     )
 
@@ -245,7 +245,7 @@ def _time(work: Work, where: Topology) -> StepTime:
     sent = functools.reduce(Traffic.__add__, work.traffic.values(), Traffic())
     ici, dcn = where.seconds_of(sent.ici_bytes, sent.dcn_bytes)
     return StepTime(
-        compute=work.seconds(chip) + sum(one.seconds for one in kernels),
+        compute=work.seconds(chip) + sum(kernel.seconds for kernel in kernels),
         cycles={kind: cycles / chip.clock for kind, cycles in work.cycles.items()},
         uncosted=work.uncosted_bytes / chip.hbm_bandwidth,
         kernels=kernels,

@@ -49,7 +49,8 @@ class Found:
                 continue
             traffic = (phase.traffic or {}).values()
             ici, dcn = self.plan.topology.seconds_of(
-                sum(one.ici_bytes for one in traffic), sum(one.dcn_bytes for one in traffic)
+                sum(collective.ici_bytes for collective in traffic),
+                sum(collective.dcn_bytes for collective in traffic),
             )
             again = _RECOMPUTED.get(self.settings.get("REMAT", "").strip("'"), 0.0)
             products = (phase.flops or 0.0) * (1 + again) / phase.peak_flops / _USUAL_MFU
@@ -74,16 +75,16 @@ def search(
     notes: list[str] = []
     for mesh in progress.bar(meshes, desc="meshes", unit="mesh"):
         try:
-            found = [*_first_that_fits(attempt, {MESH: mesh} if mesh else {}, free)]
+            tried = [*_first_that_fits(attempt, {MESH: mesh} if mesh else {}, free)]
         except PlanError as error:
             notes.append(f"mesh {mesh}: {error}")
             continue
-        fitting += found
-        for one in found:
-            progress.line(f"fits: {_text(one.settings)}")
-        if not found:
+        fitting += tried
+        for candidate in tried:
+            progress.line(f"fits: {_text(candidate.settings)}")
+        if not tried:
             progress.line(f"does not fit: {mesh or 'what is set'}")
-    promising = sorted(fitting, key=lambda one: one.seconds)[:compiled]
+    promising = sorted(fitting, key=lambda fit: fit.seconds)[:compiled]
     done: list[Found] = []
 
     def compile_whole(settings: Settings) -> None:
@@ -93,13 +94,13 @@ def search(
         except PlanError as error:
             notes.append(f"{dict(settings)}: {error}")
 
-    for one in progress.bar(promising, desc="compiling", unit="program"):
-        compile_whole(one.settings)
-    done.sort(key=lambda one: one.seconds)
+    for candidate in progress.bar(promising, desc="compiling", unit="program"):
+        compile_whole(candidate.settings)
+    done.sort(key=lambda fit: fit.seconds)
     if done and "SCAN_UNROLL" not in fixed:
         compile_whole({**done[0].settings, "SCAN_UNROLL": "1"})
-    kept = [one for one in done if one.plan.fits]
-    return sorted(kept, key=lambda one: one.seconds), notes
+    fits = [fit for fit in done if fit.plan.fits]
+    return sorted(fits, key=lambda fit: fit.seconds), notes
 
 
 def _text(settings: Settings) -> str:

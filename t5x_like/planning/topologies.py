@@ -75,8 +75,8 @@ class Topology:
         more: dict[str, Any] = {"num_slices": self.slices} if self.slices > 1 else {}
         if self.chips_of_slice == 1:
             more["chips_per_host_bounds"] = [1, 1, 1]
-        found = topologies.get_topology_desc(self.name, "tpu", **more)
-        return list(found.devices)
+        description = topologies.get_topology_desc(self.name, "tpu", **more)
+        return list(description.devices)
 
 
 def topology(name: str, slices: int = 1) -> Topology:
@@ -100,7 +100,7 @@ def topology(name: str, slices: int = 1) -> Topology:
         )
     shape = _shape(chip, size) if mark == ":" else _usual_shape(chip, size)
     if shape is None or not chip.has(shape):
-        shapes = ["x".join(map(str, one)) for one in chip.slices.values()]
+        shapes = ["x".join(map(str, sides)) for sides in chip.slices.values()]
         names = [chip.slice_name(chips) for chips in chip.slices]
         more = " and larger ones whose sides are multiples of 4" if len(chip.slices[4]) == 3 else ""
         raise ValueError(

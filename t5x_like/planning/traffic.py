@@ -1,4 +1,4 @@
-"""What collectives of a program send: bytes by kind, within a slice and between slices."""
+"""The traffic of a program's collectives: bytes by kind, within a slice and between slices."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Traffic:
         return Traffic(*(n * value for value in dataclasses.astuple(self)))
 
     def blocking(self) -> Traffic:
-        """The same, of collectives that the device waits for."""
+        """The same traffic, all of it of collectives that the device waits for."""
         return dataclasses.replace(
             self, blocking_ici_bytes=self.ici_bytes, blocking_dcn_bytes=self.dcn_bytes
         )
@@ -63,13 +63,13 @@ def kind_of(one: hlo.Instruction) -> str | None:
     name = one.opcode.removesuffix("-start")
     if name in KINDS:
         return name
-    if one.opcode == "send" and (found := re.search(r'transfer_type="(\w+)"', one.attributes)):
-        return found[1].lower().replace("_", "-")  # how multi-slice programs leave their slice
+    if one.opcode == "send" and (match := re.search(r'transfer_type="(\w+)"', one.attributes)):
+        return match[1].lower().replace("_", "-")  # how multi-slice programs leave their slice
     return None
 
 
 def traffic(one: hlo.Instruction, sent: float, *, devices_of_slice: int, slices: int) -> Traffic:
-    """What a collective costs the network.
+    """The traffic of a collective.
 
     Args:
       one: the collective.
@@ -91,8 +91,8 @@ def traffic(one: hlo.Instruction, sent: float, *, devices_of_slice: int, slices:
             # First between slices, then what has arrived within each.
             return Traffic(1, sent * n * s, sent * s * (n - 1), sent * (s - 1))
         case "all-to-all":
-            every = n * s
-            return Traffic(1, sent, sent * (n - 1) / every, sent * (s - 1) * n / every)
+            devices = n * s
+            return Traffic(1, sent, sent * (n - 1) / devices, sent * (s - 1) * n / devices)
     once = Traffic(1, sent, sent * (n - 1) / n, sent / n * (s - 1) / s)
     if kind == "reduce-scatter":
         return once
@@ -119,8 +119,8 @@ def _first_group(attributes: str) -> list[int]:
     Raises:
       ValueError: it is written in another way.
     """
-    found = re.search(r"replica_groups=(.*)", attributes)
-    text = found[1] if found else "{}"
+    match = re.search(r"replica_groups=(.*)", attributes)
+    text = match[1] if match else "{}"
     if plain := _LIST.match(text):
         return [int(number) for number in plain[1].split(",") if number]
     if text.startswith("{}"):
@@ -165,8 +165,8 @@ def _mesh_group(axes: str, ids: str | None, used: str) -> list[int]:
 
 def _crossing(attributes: str, devices_of_slice: int) -> float:
     """The share of a permutation's pairs that are in different slices."""
-    found = re.search(r"source_target_pairs=\{(.*?)\}\}", attributes)
-    pairs = re.findall(r"\{(\d+),(\d+)", found[1] + "}") if found else []
+    match = re.search(r"source_target_pairs=\{(.*?)\}\}", attributes)
+    pairs = re.findall(r"\{(\d+),(\d+)", match[1] + "}") if match else []
     if not pairs:
         return 0.0
     across = sum(int(a) // devices_of_slice != int(b) // devices_of_slice for a, b in pairs)

@@ -28,7 +28,7 @@ _NO_WORK = ("AllocateBuffer", "ConcatBitcast", "AsyncCollectiveStart", "Sharding
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a computation does.
+    """The work of a computation.
 
     Attributes:
       cycles: estimated cycles by kind of instruction.
@@ -57,13 +57,13 @@ class Work:
         return Work(
             {kind: n * cycles for kind, cycles in self.cycles.items()},
             n * self.uncosted_bytes,
-            {kind: one.times(n) for kind, one in self.traffic.items()},
+            {kind: traffic_of_kind.times(n) for kind, traffic_of_kind in self.traffic.items()},
             {kernel: n * calls for kernel, calls in self.kernels.items()},
             self.unknown_loops,
         )
 
     def seconds(self, chip: Chip) -> float:
-        """Without kernels and collectives."""
+        """The time without kernels and collectives."""
         return sum(self.cycles.values()) / chip.clock + self.uncosted_bytes / chip.hbm_bandwidth
 
 
@@ -92,14 +92,14 @@ class _Walker:
 
     def _work(self, name: str) -> Work:
         computation = self._module.computation(name)
-        parts = [self._of(one, computation) for one in computation.values()]
+        parts = [self._of(instruction, computation) for instruction in computation.values()]
         return functools.reduce(Work.__add__, parts, Work())
 
-    def _of(self, one: hlo.Instruction, there: Mapping[str, hlo.Instruction]) -> Work:
-        match one.opcode:
+    def _of(self, instruction: hlo.Instruction, computation: Mapping[str, hlo.Instruction]) -> Work:
+        match instruction.opcode:
             case "while":
-                times = self._module.trip_count(one)
-                (body,) = one.called("body")
+                times = self._module.trip_count(instruction)
+                (body,) = instruction.called("body")
                 unknown = Work(unknown_loops=int(times is None))
                 return self._of_computation(body).times(times or 1) + unknown
             case "conditional":
@@ -110,75 +110,89 @@ class _Walker:
                         "true_computation",
                         "false_computation",
                     )
-                    for name in one.called(attribute)
+                    for name in instruction.called(attribute)
                 ]
                 branches = map(self._of_computation, names)
                 return max(branches, key=lambda work: work.seconds(self._chip), default=Work())
             case "call":
-                return self._of_computation(one.called("to_apply")[0])
+                return self._of_computation(instruction.called("to_apply")[0])
             case "async-start":
-                return _beside_others(self._of_computation(one.called("calls")[0]))
-        if kind_of(one) is not None:
-            return self._collective(one, there, beside=one.opcode.endswith(("-start", "send")))
-        beside = one.opcode.endswith(("-start", "-done"))  # copies ahead of their use
-        if one.opcode in _FREE or beside or one.target in _NO_WORK:
+                return _beside_others(self._of_computation(instruction.called("calls")[0]))
+        if kind_of(instruction) is not None:
+            return self._collective(
+                instruction, computation, beside=instruction.opcode.endswith(("-start", "send"))
+            )
+        beside = instruction.opcode.endswith(("-start", "-done"))  # copies ahead of their use
+        if instruction.opcode in _FREE or beside or instruction.target in _NO_WORK:
             return Work()
-        if one.target == kernels.TARGET:
-            return Work(kernels={kernels.kernel_of(one, there): 1})
-        if one.cycles is None:
-            return self._hidden(one) + Work(uncosted_bytes=self._moved(one, there))
-        return self._hidden(one) + Work(cycles={self._kind(one): one.cycles})
+        if instruction.target == kernels.TARGET:
+            return Work(kernels={kernels.kernel_of(instruction, computation): 1})
+        if instruction.cycles is None:
+            return self._hidden(instruction) + Work(
+                uncosted_bytes=self._moved(instruction, computation)
+            )
+        return self._hidden(instruction) + Work(
+            cycles={self._kind(instruction): instruction.cycles}
+        )
 
-    def _kind(self, one: hlo.Instruction) -> str:
-        called = one.called("calls")
-        if one.opcode in _MATRIX or any(self._module.has(name, _MATRIX) for name in called):
+    def _kind(self, instruction: hlo.Instruction) -> str:
+        called = instruction.called("calls")
+        if instruction.opcode in _MATRIX or any(self._module.has(name, _MATRIX) for name in called):
             return "matrix products"
-        return "copies" if one.opcode in ("copy", "transpose") else "other"
+        return "copies" if instruction.opcode in ("copy", "transpose") else "other"
 
-    def _hidden(self, one: hlo.Instruction) -> Work:
+    def _hidden(self, instruction: hlo.Instruction) -> Work:
         """The collectives inside a fusion. Of one that several fusions share, the first counts."""
-        found = Work()
-        for name in one.called("calls"):
+        hidden = Work()
+        for name in instruction.called("calls"):
             for where, inner in self._module.inside(name):
-                there = self._module.computation(where)
-                starts = any(other.target == "AsyncCollectiveStart" for other in there.values())
+                computation = self._module.computation(where)
+                starts = any(
+                    other.target == "AsyncCollectiveStart" for other in computation.values()
+                )
                 shared = "async_collective_fusion_config" in inner.attributes
                 if kind_of(inner) is not None and (starts or not shared):
-                    found += self._collective(inner, there, beside=True)
-        return found
+                    hidden += self._collective(inner, computation, beside=True)
+        return hidden
 
     def _collective(
-        self, one: hlo.Instruction, there: Mapping[str, hlo.Instruction], *, beside: bool
+        self,
+        instruction: hlo.Instruction,
+        computation: Mapping[str, hlo.Instruction],
+        *,
+        beside: bool,
     ) -> Work:
-        kind = kind_of(one)
+        kind = kind_of(instruction)
         assert kind is not None
-        names = one.operands[:1] if one.opcode == "send" else one.operands
-        cost = self._cost(one, sum(hlo.size(there[name].shape) for name in names))
+        names = instruction.operands[:1] if instruction.opcode == "send" else instruction.operands
+        cost = self._cost(instruction, sum(hlo.size(computation[name].shape) for name in names))
         return Work(traffic={kind: cost if beside else cost.blocking()})
 
-    def _moved(self, one: hlo.Instruction, there: Mapping[str, hlo.Instruction]) -> float:
+    def _moved(
+        self, instruction: hlo.Instruction, computation: Mapping[str, hlo.Instruction]
+    ) -> float:
         """Bytes that an instruction reads and writes in HBM."""
-        shapes = [one.shape, *(there[name].shape for name in one.operands)]
+        shapes = [instruction.shape, *(computation[name].shape for name in instruction.operands)]
         sizes = [hlo.size(shape, hbm_only=True) for shape in shapes]
-        inner = one.called("calls")
-        if one.opcode in _SPARSE or any(self._module.has(name, _SPARSE) for name in inner):
+        inner = instruction.called("calls")
+        if instruction.opcode in _SPARSE or any(self._module.has(name, _SPARSE) for name in inner):
             # They touch as much of their largest array as the others are large.
             sizes = [2 * size for size in sizes if size < max(sizes)]
         return sum(sizes)
 
 
 def _beside_others(work: Work) -> Work:
-    """What an instruction starts without waiting for it."""
+    """The work that an instruction starts without waiting for it: no traffic of it is blocking."""
     sent = {
-        kind: dataclasses.replace(one, blocking_ici_bytes=0.0, blocking_dcn_bytes=0.0)
-        for kind, one in work.traffic.items()
+        kind: dataclasses.replace(traffic_of_kind, blocking_ici_bytes=0.0, blocking_dcn_bytes=0.0)
+        for kind, traffic_of_kind in work.traffic.items()
     }
     return dataclasses.replace(work, traffic=sent)
 
 
 def _sums(a: Mapping, b: Mapping) -> dict:
     """Values of both, added by key."""
-    found = dict(a)
+    sums = dict(a)
     for key, value in b.items():
-        found[key] = found[key] + value if key in found else value
-    return found
+        sums[key] = sums[key] + value if key in sums else value
+    return sums

@@ -77,13 +77,15 @@ def curves_of(
             else:
                 _add(values, metric, step, number)
                 end = max(end, step)
-    return RunCurves(name, values, baselines, [one for one in phases if 0 < one < end], end)
+    return RunCurves(name, values, baselines, [phase for phase in phases if 0 < phase < end], end)
 
 
 def phase_starts(records: Sequence[Mapping[str, Any]]) -> list[int]:
     """The steps before each phase, as the last start of a run has written them down."""
-    found = starts(records)
-    return [phase["start"] for phase in found[-1].about.get("phases", [])] if found else []
+    all_starts = starts(records)
+    return (
+        [phase["start"] for phase in all_starts[-1].about.get("phases", [])] if all_starts else []
+    )
 
 
 def choose(runs: Sequence[RunCurves], patterns: str) -> list[str]:
@@ -93,17 +95,17 @@ def choose(runs: Sequence[RunCurves], patterns: str) -> list[str]:
       ValueError: nothing matches a pattern; the message has the names.
     """
     names = sorted({name for run in runs for name in run.values})
-    found: dict[str, None] = {}
-    for pattern in filter(None, (one.strip() for one in patterns.split(","))):
+    chosen: dict[str, None] = {}
+    for pattern in filter(None, (part.strip() for part in patterns.split(","))):
         matching = fnmatch.filter(names, pattern)
         if not matching:
             raise ValueError(
                 f"--metrics: no metric is named {pattern!r}{nearest(pattern, names, of='metrics')}"
             )
-        found |= dict.fromkeys(matching)
-    if not found:
+        chosen |= dict.fromkeys(matching)
+    if not chosen:
         raise ValueError(f"--metrics names nothing{nearest('', names, of='metrics')}")
-    return list(found)
+    return list(chosen)
 
 
 def _add(curves: dict[str, Curve], name: str, step: int, value: float) -> None:

@@ -74,7 +74,7 @@ def svg(runs: Sequence[RunCurves], names: Sequence[str]) -> str:
         "grid.color": _INK,
         "legend.facecolor": "none",
         "svg.fonttype": "none",
-        # Else names of things in the picture are random, and the same run has another page.
+        # Otherwise ids in the picture are random, and pages of the same run differ.
         "svg.hashsalt": " ".join(names),
     }
     written = io.StringIO()
@@ -97,15 +97,15 @@ def draw(runs: Sequence[RunCurves], names: Sequence[str], *, panel: float = 5) -
     for name in names:
         panels.setdefault(_kind(name), []).append(name)
     looks = _Looks(runs, names)
-    # Names are anybody's: a dollar sign in one is no formula.
+    # Names are anybody's: a dollar sign in one is not a formula.
     with matplotlib.rc_context({"text.parse_math": False}):
         figure = Figure(figsize=(10, panel * len(panels)), layout="constrained")
-        for place, (kind, mine) in enumerate(panels.items(), 1):
+        for place, (kind, panel_names) in enumerate(panels.items(), 1):
             axes = figure.add_subplot(
                 len(panels), 1, place, xlabel="step", ylabel=_LABELS.get(kind, kind)
             )
             for run in runs:
-                _draw_run(axes, run, mine, looks)
+                _draw_run(axes, run, panel_names, looks)
             axes.grid(alpha=0.3)
             lines = sum(text.count("\n") + 1 for text in axes.get_legend_handles_labels()[1])
             axes.legend(
@@ -127,7 +127,7 @@ class _Looks:
         self._tasks = [*dict.fromkeys(evaluations)]
 
     def color(self, run: RunCurves, task: str = "") -> str:
-        """The colour of a curve of a run; that of its training where `task` is no task."""
+        """The colour of a curve of a run; that of its training where `task` is not a task."""
         place = self._place(run)
         if len(self._runs) == 1 and task in self._tasks:
             place = 1 + self._tasks.index(task)
@@ -138,15 +138,15 @@ class _Looks:
         return _MARKERS[self._tasks.index(task) % len(_MARKERS)]
 
     def label(self, run: RunCurves, what: str) -> str:
-        """What the legend calls a curve: without the run where there is one."""
+        """The label of a curve in the legend; it names the run only if there are several."""
         if len(self._runs) > 1:
-            same = sum(one.name == run.name for one in self._runs) > 1
+            same = sum(other.name == run.name for other in self._runs) > 1
             number = f" ({self._place(run) + 1})" if same else ""
             what = f"{run.name}{number}: {what}"
         return "\n".join(textwrap.wrap(_short(what), _LINE)) or what
 
     def _place(self, run: RunCurves) -> int:
-        return next(place for place, one in enumerate(self._runs) if one is run)
+        return next(place for place, other in enumerate(self._runs) if other is run)
 
 
 def _task(name: str) -> str:
@@ -159,7 +159,7 @@ def _losses(runs: Sequence[RunCurves]) -> Iterable[str]:
 
 
 def _short(text: str) -> str:
-    printable = "".join(one if one.isprintable() else "?" for one in text)
+    printable = "".join(character if character.isprintable() else "?" for character in text)
     return printable if len(printable) <= _LONGEST else printable[: _LONGEST - 3] + "..."
 
 

@@ -44,8 +44,8 @@ def page(title: str, parts: Iterable[str]) -> str:
     """A page of parts that are HTML, with a table of contents of their headings."""
     contents: list[str] = []
 
-    def numbered(found: re.Match[str]) -> str:
-        level, content = found.groups()
+    def numbered(match: re.Match[str]) -> str:
+        level, content = match.groups()
         place = f"part-{len(contents) + 1}"
         contents.append(f'<a class="level-{level}" href="#{place}">{content}</a>')
         return f'<h{level} id="{place}">{content}</h{level}>'

@@ -53,7 +53,7 @@ def report(
     return page(f"Report of {title}", parts)
 
 
-def _numbers(runs: Sequence[RunFiles], given: Assumptions) -> str:
+def _numbers(runs: Sequence[RunFiles], assumptions: Assumptions) -> str:
     """The numbers of runs beside each other."""
     rows: dict[str, Callable[[RunFiles], str]] = {
         "status": lambda run: str(run.numbers.get("status", "")),
@@ -69,8 +69,8 @@ def _numbers(runs: Sequence[RunFiles], given: Assumptions) -> str:
         "MFU": lambda run: share(run.number("mfu")),
         "peak memory of a device": lambda run: short(run.number("memory", "device"), "B"),
         "peak memory of host 0": lambda run: short(run.number("memory", "host"), "B"),
-        "energy": lambda run: short(_energy(run, given, "kwh"), "Wh"),
-        "emissions": lambda run: short(_energy(run, given, "kg_co2e"), "g CO2e"),
+        "energy": lambda run: short(_energy(run, assumptions, "kwh"), "Wh"),
+        "emissions": lambda run: short(_energy(run, assumptions, "kg_co2e"), "g CO2e"),
     }
     cells = [(name, *(of(run) for run in runs)) for name, of in rows.items()]
     return table(
@@ -87,9 +87,9 @@ def _steps(run: RunFiles) -> str:
     return f"{done:,.0f} of {whole:,.0f}" if whole else count(done)
 
 
-def _energy(run: RunFiles, given: Assumptions, name: str) -> float | None:
-    found = energy(run.starts, given)[name]
-    return None if found is None else 1000 * found
+def _energy(run: RunFiles, assumptions: Assumptions, name: str) -> float | None:
+    value = energy(run.starts, assumptions)[name]
+    return None if value is None else 1000 * value
 
 
 def _curves(runs: Sequence[RunFiles]) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _curves(runs: Sequence[RunFiles]) -> Iterator[str]:
         if not {*same} & {*losses}:
             panels[metric] = same
     panels |= {title: [name] for title, name in _CURVES if name in names}
-    for title, mine in panels.items():
-        if mine:
+    for title, panel in panels.items():
+        if panel:
             yield heading(title)
-            yield drawing.svg(curves, [*dict.fromkeys(mine)])
+            yield drawing.svg(curves, [*dict.fromkeys(panel)])

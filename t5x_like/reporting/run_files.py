@@ -1,4 +1,4 @@
-"""What a run's directory says about the run, whatever of it is there and readable."""
+"""The content of a run's directory: all files of it that exist and are readable."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RunFiles:
         return self.curves.name
 
     def number(self, *path: str) -> float | None:
-        """A number of `numbers` by the names of its fields; None if it is no number."""
+        """A number of `numbers` by the names of its fields; None if it is not a number."""
         value: Any = self.numbers
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -86,7 +86,7 @@ def read_run(directory: epath.PathLike) -> RunFiles:
     missing: list[str] = []
 
     def read(name: str, reader: Callable[[epath.Path], T], without: str) -> T | None:
-        """What a reader makes of a file; None, with a sentence about it, if that is nothing."""
+        """The result of a reader for a file; None, and a sentence in `missing`, if it fails."""
         if not (path / name).exists():
             missing.append(f"There is no {name}: {without}.")
             return None
@@ -103,16 +103,16 @@ def read_run(directory: epath.PathLike) -> RunFiles:
     written = read(SUMMARY_FILE, _object, "fewer numbers") or {}
     config = read(CONFIG_FILE, lambda file: file.read_text(), "no configuration")
     log = read(LOG_FILE, _end, "no messages") or ""
-    found = starts(records)
+    all_starts = starts(records)
     saved = _checkpoints(path / "checkpoints")
-    if not (lines or found or written or config or saved):
+    if not (lines or all_starts or written or config or saved):
         raise ValueError(f"{directory} holds nothing of a run: give its MODEL_DIR.")
-    best = _best(saved, found[-1].about if found else about.known(written), config)
+    best = _best(saved, all_starts[-1].about if all_starts else about.known(written), config)
     numbers = written
-    if found:
+    if all_starts:
         numbers = summary(
-            found,
-            status=found[-1].status or "running, or killed",
+            all_starts,
+            status=all_starts[-1].status or "running, or killed",
             checkpoints={"steps": [*saved], "best": best},
             memory=_numbers(written.get("memory")),
         )
@@ -120,7 +120,7 @@ def read_run(directory: epath.PathLike) -> RunFiles:
         directory=str(directory),
         curves=curves_of(path.name or str(path), lines, phase_starts(records)),
         evaluations=_evaluations(lines),
-        starts=found,
+        starts=all_starts,
         numbers=numbers,
         checkpoints=saved,
         best=best,
@@ -135,10 +135,10 @@ def _all_lines(file: epath.Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def _object(file: epath.Path) -> dict[str, Any]:
-    found = json.loads(file.read_text())
-    if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
-    return found
+    content = json.loads(file.read_text())
+    if not isinstance(content, dict):
+        raise ValueError("it is not a JSON object")
+    return content
 
 
 def _end(file: epath.Path) -> str:
@@ -146,40 +146,40 @@ def _end(file: epath.Path) -> str:
 
 
 def _evaluations(lines: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, float]]:
-    found: dict[int, dict[str, float]] = {}
+    metrics_of: dict[int, dict[str, float]] = {}
     for line in lines:
         values = {name: value for name, value in line.items() if name.startswith("eval/")}
         if numbers := _numbers(values):
-            mine = found.setdefault(line["step"], {})
-            mine |= {name.removeprefix("eval/"): value for name, value in numbers.items()}
-    return found
+            metrics = metrics_of.setdefault(line["step"], {})
+            metrics |= {name.removeprefix("eval/"): value for name, value in numbers.items()}
+    return metrics_of
 
 
 def _numbers(values: Any) -> dict[str, float]:
     """The values of a JSON object that are numbers of a usual size."""
-    found = values.items() if isinstance(values, dict) else ()
+    items = values.items() if isinstance(values, dict) else ()
     return {
         name: value
-        for name, value in found
+        for name, value in items
         if isinstance(value, int | float) and abs(value) < 2.0**200
     }
 
 
 def _checkpoints(folder: epath.Path) -> dict[int, dict[str, float]]:
     """The saved steps, ascending, each with its metrics as far as they can be read."""
-    found: dict[int, dict[str, float]] = {}
+    metrics_of: dict[int, dict[str, float]] = {}
     for step in sorted(_saved_steps(folder)):
-        found[step] = {}
+        metrics_of[step] = {}
         with contextlib.suppress(OSError, ValueError, RecursionError):
-            found[step] = _numbers(saved_metrics(folder / str(step)))
-    return found
+            metrics_of[step] = _numbers(saved_metrics(folder / str(step)))
+    return metrics_of
 
 
 def _saved_steps(folder: epath.Path) -> Iterator[int]:
     with contextlib.suppress(OSError):
-        for one in folder.iterdir():
-            if one.name.isdecimal() and len(one.name) < 16 and (one / "metadata").exists():
-                yield int(one.name)
+        for path in folder.iterdir():
+            if path.name.isdecimal() and len(path.name) < 16 and (path / "metadata").exists():
+                yield int(path.name)
 
 
 def _best(

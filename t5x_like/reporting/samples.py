@@ -9,8 +9,8 @@ import numpy as np
 
 from t5x_like.display import example_html, example_view
 from t5x_like.reporting.markup import heading, table, text
-from t5x_like.runs import trained_run
-from t5x_like.runs.evaluation.samples import (
+from t5x_like.runs.trained import trained_run
+from t5x_like.runs.trained.samples import (
     Continuation,
     Guesses,
     Marks,
@@ -42,12 +42,14 @@ def about_samples(
     """
     try:
         trained = trained_run.load(directory, modules=modules, allow_paths=allow_paths)
-        found = samples(trained, n)
+        phases = samples(trained, n)
         several = len(trained.run.in_phases()) > 1
-        shown = [part for one in found for part in _phase(one, trained.vocabulary, named=several)]
+        shown = [
+            part for phase in phases for part in _phase(phase, trained.vocabulary, named=several)
+        ]
     except Exception as error:  # whatever the run lacks, the rest of the page is written
-        said = str(error) if isinstance(error, _OWN) else f"{type(error).__name__}: {error}"
-        why = " ".join(said.split())
+        message = str(error) if isinstance(error, _OWN) else f"{type(error).__name__}: {error}"
+        why = " ".join(message.split())
         why = f"{why[:_MOST]}..." if len(why) > _MOST else why
         return [heading("Samples"), f'<p class="note">{text(f"There are no samples: {why}")}</p>']
     return [
@@ -57,13 +59,13 @@ def about_samples(
     ]
 
 
-def _phase(found: PhaseSamples, vocabulary: Vocabulary, *, named: bool) -> Iterator[str]:
+def _phase(phase: PhaseSamples, vocabulary: Vocabulary, *, named: bool) -> Iterator[str]:
     if named:
-        sizes = ", ".join(f"{name} of {length} tokens" for name, length in found.lengths.items())
-        yield heading(f"Phase {found.number}: {sizes}", 3)
-    kinds = dict.fromkeys(type(sample.answer) for sample in found.samples)
+        sizes = ", ".join(f"{name} of {length} tokens" for name, length in phase.lengths.items())
+        yield heading(f"Phase {phase.number}: {sizes}", 3)
+    kinds = dict.fromkeys(type(sample.answer) for sample in phase.samples)
     yield from (f'<p class="faint">{text(_EXPLAINED[kind])}</p>' for kind in kinds)
-    for sample in found.samples:
+    for sample in phase.samples:
         row = example_view.view(sample.features, sample.specs, vocabulary)
         yield heading(sample.place, 4)
         yield f'<div class="sample"><div>{example_html.example(row)}</div><div>'

@@ -48,17 +48,17 @@ def _wall_time(run: RunFiles) -> Iterator[str]:
         return
     yield heading("Wall time")
     yield bar({kind: run.number("seconds", kind) or 0.0 for kind in run.numbers["seconds"]})
-    said = [
+    notes = [
         "Of a start that was killed, the time after its last line in starts.jsonl is not known: "
         "a hundredth of its time or a minute, whichever is less, and a period of the log at most.",
         "While the host waits for a batch, devices may still work on the step before it.",
     ]
     if unrecorded := run.number("unrecorded_steps"):
-        said.append(
+        notes.append(
             f"{count(unrecorded)} steps are not in starts.jsonl: older versions took them, or its "
             "lines were lost. They are in no number of time, tokens, FLOPs and energy."
         )
-    yield from (f'<p class="faint">{text(line)}</p>' for line in said)
+    yield from (f'<p class="faint">{text(line)}</p>' for line in notes)
 
 
 def _texts(run: RunFiles) -> Iterator[str]:
@@ -88,30 +88,30 @@ def _texts(run: RunFiles) -> Iterator[str]:
         )
 
 
-def _energy(run: RunFiles, given: Assumptions) -> Iterator[str]:
+def _energy(run: RunFiles, assumed: Assumptions) -> Iterator[str]:
     if not run.starts:
         return
-    found = energy(run.starts, given)
+    figures = energy(run.starts, assumed)
     yield heading("Energy and emissions")
-    rows = [("device hours", short(found["device_hours"]))]
-    if found["kwh"] is not None:
+    rows = [("device hours", short(figures["device_hours"]))]
+    if figures["kwh"] is not None:
         rows += [
-            ("energy", short(1000 * found["kwh"], "Wh")),
-            ("emissions", short(1000 * found["kg_co2e"], "g CO2e")),
+            ("energy", short(1000 * figures["kwh"], "Wh")),
+            ("emissions", short(1000 * figures["kg_co2e"], "g CO2e")),
             *(
                 (f"  {part}, before PUE", short(1000 * value, "Wh"))
-                for part, value in found["kwh_of"].items()
+                for part, value in figures["kwh_of"].items()
                 if value
             ),
         ]
     yield table(rows)
-    said = [
-        f"PUE {given.pue:g} and {given.kg_per_kwh:g} kg CO2e for a kWh (assumed; --pue, "
+    notes = [
+        f"PUE {assumed.pue:g} and {assumed.kg_per_kwh:g} kg CO2e for a kWh (assumed; --pue, "
         "--kg_co2e_per_kwh). The defaults, and the formula PUE x time x (processors + memory + "
         "devices), are of Strubell et al. (2019).",
-        *found["basis"],
+        *figures["basis"],
     ]
-    yield "<ul>" + "".join(f"<li>{text(line)}</li>" for line in said) + "</ul>"
+    yield "<ul>" + "".join(f"<li>{text(line)}</li>" for line in notes) + "</ul>"
 
 
 def _starts(run: RunFiles) -> Iterator[str]:

@@ -7,10 +7,10 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_like.core import global_batches, partitioning
-from t5x_like.data import stream
+from t5x_like.core.global_batches import ToDevice
+from t5x_like.data.streams import stream
 from t5x_like.evaluation.evaluator import evaluate, with_token_names
-from t5x_like.runs.evaluation.unigram import held_out_baselines
+from t5x_like.evaluation.unigram import held_out_baselines
 from t5x_like.runs.run import Run
 from t5x_like.training import step
 from t5x_like.training.checkpointing.ranking import BestMetric
@@ -22,26 +22,10 @@ if TYPE_CHECKING:
 
     from t5x_like.core.protocols.model import Batch
 
-EVALUATION_SEED = 0
-"""The seed of the noise in validation batches. All runs share it: their curves are comparable."""
-
-
-class ToDevice:
-    """Converts this process's rows to global arrays."""
-
-    def __init__(self, layout: partitioning.Layout, batch_size: int) -> None:
-        self._layout, self._batch_size = layout, batch_size
-        self.rows = global_batches.process_rows(layout, batch_size)
-
-    def __call__(self, local: Mapping[str, np.ndarray]) -> Batch:
-        return global_batches.to_global(
-            self._layout, local, rows=self.rows, batch_size=self._batch_size
-        )
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhaseBatches:
-    """A `periods.Phase`: global batches of a phase of a run, and the program that reads them.
+    """A `periods.LoopPhase`: global batches of a phase of a run, and the program that reads them.
 
     Attributes:
       start: the steps of the run before it.
@@ -69,28 +53,31 @@ class PhaseBatches:
 
     def shares(self) -> list[tuple[stream.Examples, float]]:
         """Each training text and its share of the rows."""
-        whole = sum(one.task.weight for one in self.train)
-        return [(one, one.task.weight / whole) for one in self.train]
+        whole = sum(examples.task.weight for examples in self.train)
+        return [(examples, examples.task.weight / whole) for examples in self.train]
 
     def evaluated(self) -> list[str]:
         """How many of its held-out rows each text is evaluated on."""
-        found, options = [], self.run.options
-        for one in self.validation:
+        lines, options = [], self.run.options
+        for text in self.validation:
             chosen = stream.evaluated_rows(
-                one, batch_size=options.batch_size, max_batches=options.eval_batches
+                text, batch_size=options.batch_size, max_batches=options.eval_batches
             )
-            read = f"all {len(one):,}"
-            if len(chosen) < len(one):
-                read = f"{len(chosen):,} of {len(one):,}, spread evenly: EVAL_BATCHES x BATCH_SIZE"
-            found.append(f"{one.task.name} ({read})")
-        return found
+            read = f"all {len(text):,}"
+            if len(chosen) < len(text):
+                read = f"{len(chosen):,} of {len(text):,}, spread evenly: EVAL_BATCHES x BATCH_SIZE"
+            lines.append(f"{text.task.name} ({read})")
+        return lines
 
     def check(self) -> None:
         """Traces a step on such batches, so that errors of the model come before training.
 
         Raises:
-          ValueError: the model cannot read the batches: rows are longer than its positions, say.
+          ValueError: the model cannot read the batches: rows are longer than its positions, say;
+            or rows of like length cannot share batches.
         """
+        if self.run.options.group_by_length:
+            stream.check_by_length(self.train)
         if self.run.completer is None:
             self.program.trace(self.train[0][0])
 
@@ -103,6 +90,7 @@ class PhaseBatches:
             rows=to_device.rows,
             start_step=start_step,
             num_workers=options.data_workers,
+            by_length=options.group_by_length,
         )
         return map(self.complete, map(to_device, rows))
 
@@ -117,7 +105,7 @@ class PhaseBatches:
         Raises:
           ValueError: none of them is BEST_METRIC.
         """
-        found: dict[str, float] = {}
+        values_by_name: dict[str, float] = {}
         of_model: dict[str, dict[str, float]] = {}
         options, to_device = self.run.options, self._to_device
         for examples in self.validation:
@@ -137,22 +125,22 @@ class PhaseBatches:
             if examples.task.objective.answers == "text":
                 metrics = with_token_names(metrics)
             for name in metrics.keys() - set(TOTALS):
-                found[f"{examples.task.name}/{name}"] = metrics[name]
+                values_by_name[f"{examples.task.name}/{name}"] = metrics[name]
         if self.log_baselines is not None:
             compared = functools.partial(self._baselines, of_model)
             self.log_baselines(self.start, compared)
         whole = True
         if self.task_evaluation is not None:
-            values, whole = self.task_evaluation(params, found)
-            found |= values
+            values, whole = self.task_evaluation(params, values_by_name)
+            values_by_name |= values
         if whole:
-            BestMetric.parse(options.best_metric).check(found)
-        return dict(sorted(found.items()))
+            BestMetric.parse(options.best_metric).check(values_by_name)
+        return dict(sorted(values_by_name.items()))
 
     def _baselines(self, of_model: Mapping[str, dict[str, float]]) -> dict[str, float]:
         return held_out_baselines(
             self.validation,
-            [one.task for one in (*self.train, *self.validation)],
+            [examples.task for examples in (*self.train, *self.validation)],
             of_model=of_model,
             batch_size=self.run.options.batch_size,
             batches=self.run.options.eval_batches,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etils import epath
@@ -12,6 +12,7 @@ from etils import epath
 from t5x_like.core.buckets import storage
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing import initial_parameters, initial_plan
+from t5x_like.training.checkpointing.bases import Base
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.optimization.parameter_paths import by_path
 from t5x_like.vocabularies.text import pieces
@@ -53,7 +54,10 @@ class InitFrom:
     def __post_init__(self) -> None:
         if isinstance(self.skip, str):
             raise ValueError(f"InitFrom.skip is a list of patterns, not {self.skip!r}")
-        for pattern, replacement in (*self.rename.items(), *((one, "") for one in self.skip)):
+        for pattern, replacement in (
+            *self.rename.items(),
+            *((skipped, "") for skipped in self.skip),
+        ):
             try:
                 re.sub(pattern, replacement, "")
             except re.error as error:
@@ -84,18 +88,18 @@ class InitFrom:
         Raises:
           ValueError: ids mean other tokens than in the vocabulary beside the checkpoint.
         """
-        theirs = self.vocabulary()
+        saved = self.vocabulary()
         plan, _ = self._plan(program)
         tables = [path for path in plan.sources if plan.wanted[path].vocabulary is not None]
-        if theirs is None or not tables or theirs.fingerprint == vocabulary.fingerprint:
+        if saved is None or not tables or saved.fingerprint == vocabulary.fingerprint:
             return
-        ids = range(min(theirs.vocab_size, vocabulary.vocab_size))
-        differ = [i for i in ids if theirs.piece(i) != vocabulary.piece(i)]
+        ids = range(min(saved.vocab_size, vocabulary.vocab_size))
+        differ = [i for i in ids if saved.piece(i) != vocabulary.piece(i)]
         if differ:
             i = differ[0]
             raise ValueError(
                 f"{len(differ):,} of {len(ids):,} ids have other meanings than in "
-                f"{self.directory}: {i} is {vocabulary.piece(i)!r} here and {theirs.piece(i)!r} "
+                f"{self.directory}: {i} is {vocabulary.piece(i)!r} here and {saved.piece(i)!r} "
                 "there. Leave VOCABULARY unset to use the one saved there, set it to one that "
                 f"extends that, or leave out its tables with InitFrom.skip: {', '.join(tables)}"
             )
@@ -132,15 +136,41 @@ class InitFrom:
             log.message(f"  {len(means):,} new ids start as the mean of their pieces")
         return initial_parameters.take(plan, params, restored.state, means=means)
 
+    def bases(
+        self, paths: Collection[str], *, program: Program, vocabulary: Vocabulary
+    ) -> list[Base]:
+        """Where those of some parameters are that the run has as they were saved.
+
+        Args:
+          paths: paths of parameters of the run.
+          program: the program of the run.
+          vocabulary: the vocabulary of the run.
+
+        Raises:
+          ValueError, CheckpointError: as in `check`, or the checkpoint has no checksums.
+        """
+        plan, saved = self._plan(program)
+        ours, leaves = by_path(program.abstract_state.params), by_path(saved)
+        same = {
+            path: source.path
+            for path, source in plan.sources.items()
+            if path in paths
+            and source.layers is None
+            and (source.shape, leaves[source.path].dtype) == (ours[path].shape, ours[path].dtype)
+        }
+        if self._new_ids(vocabulary):
+            same = {path: x for path, x in same.items() if plan.wanted[path].vocabulary is None}
+        return self._checkpoints().bases_of(same, step=self.step)
+
     def _new_ids(self, vocabulary: Vocabulary | None) -> dict[int, list[int]]:
         """{new id: the ids that the saved vocabulary writes its text with}."""
-        theirs = self.vocabulary()
-        if vocabulary is None or theirs is None:
+        saved = self.vocabulary()
+        if vocabulary is None or saved is None:
             return {}
-        new = range(theirs.vocab_size, vocabulary.vocab_size)
+        new = range(saved.vocab_size, vocabulary.vocab_size)
         texts = (vocabulary.piece(i).replace(pieces.SPACE, " ") for i in new)
-        found = {i: list(map(int, theirs.encode(text))) for i, text in zip(new, texts, strict=True)}
-        return {i: ids for i, ids in found.items() if ids}
+        ids_of = {i: list(map(int, saved.encode(text))) for i, text in zip(new, texts, strict=True)}
+        return {i: ids for i, ids in ids_of.items() if ids}
 
     def vocabulary(self) -> Vocabulary | None:
         """The vocabulary saved beside the checkpoint; None if there is none."""

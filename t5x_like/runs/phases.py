@@ -9,24 +9,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 from flax import nnx
 
 from t5x_like.core import global_batches
 from t5x_like.core.buckets import staging
-from t5x_like.data import mixtures, stream
-from t5x_like.data.samples.randomness import phase_seed
+from t5x_like.core.spelling import differences
+from t5x_like.data.samples.randomness import EVALUATION_SEED, phase_seed
+from t5x_like.data.streams import mixtures, stream
+from t5x_like.evaluation.tasks import answers
+from t5x_like.evaluation.tasks.in_training import Measuring, TaskEvaluation
 from t5x_like.evaluation.text_bytes import token_bytes
-from t5x_like.runs.batches import EVALUATION_SEED, PhaseBatches
+from t5x_like.runs.batches import PhaseBatches
 from t5x_like.runs.checks import preflight
-from t5x_like.runs.evaluation.in_training import TaskEvaluation, task_evaluation
 from t5x_like.runs.memory.microbatches import with_microbatches
 from t5x_like.runs.run import Run
+from t5x_like.training.checkpointing.bases import Base, still
 from t5x_like.training.hosts import multihost
 from t5x_like.training.hosts.agreement import agree
+from t5x_like.training.optimization.parameter_paths import by_path
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.data.task import Task
+    from t5x_like.training.logs.run_log import RunLog
     from t5x_like.training.step import Program
 
 
@@ -54,7 +60,7 @@ class RunPhase:
         preflight.lengths_given(run.feature_converter, data.lengths or {})
         named = run.phases[self.number].objective if run.phases else None
         wanted = dataclasses.replace(data, objective=named).chosen_objective
-        if named is not None and any(found != wanted for found in data.task_objectives()):
+        if named is not None and any(objective != wanted for objective in data.task_objectives()):
             raise ValueError(
                 f"PHASES: phase {self.number + 1} has an objective, but the task "
                 f"{run.data.mixture_or_task_name!r} has one of its own: name the corpus alone"
@@ -97,8 +103,8 @@ class RunPhase:
 
         def check(ids: int, vocabulary: Vocabulary | None) -> None:
             if vocabulary is not None:
-                mine = f"{ids:,} ids, fingerprint {vocabulary.fingerprint[:12]}"
-                agree("the vocabulary", [mine])
+                facts = f"{ids:,} ids, fingerprint {vocabulary.fingerprint[:12]}"
+                agree("the vocabulary", [facts])
             self.check_vocabulary(ids, vocabulary)
             if vocabulary is not None:
                 usable(vocabulary)
@@ -125,12 +131,33 @@ class RunPhase:
         self, tasks: Sequence[Task], program: Program, report: Callable[[str], None]
     ) -> TaskEvaluation | None:
         """The metrics of its tasks' authors; None if there are none. `report` shows lines."""
-        return task_evaluation(
-            self.run,
-            tasks,
-            model=functools.partial(nnx.merge, program.graphdef),
+        run, options = self.run, self.run.options
+        at_most = options.eval_batches * options.batch_size
+        if not at_most or not options.eval_period:
+            return None
+        opened = Measuring(
+            data=run.data,
+            converter=run.feature_converter,
+            kinds=answers.kinds(run.abstract_model, run.feature_converter),
+            at_most=at_most,
             report=report,
             once=_once,
+        ).opened(tasks)
+        if not opened:
+            return None
+        answerer = functools.partial(
+            answers.ModelAnswers,
+            layout=run.layout,
+            converter=run.feature_converter,
+            batch_size=options.batch_size,
+            ids=tasks[0].token_ids,
+            lengths=tasks[0].lengths,
+            features=tasks[0].features,
+        )
+        return TaskEvaluation(
+            opened,
+            lambda params: answerer(model=nnx.merge(program.graphdef, params)),
+            report,
         )
 
     def _examples(
@@ -164,8 +191,8 @@ class RunPhase:
 
     def identity(self, tasks: Sequence[Task]) -> dict[str, Any]:
         """The values that decide which rows each step reads and what their ids mean."""
-        mine = self._with_phase({**self._settings(), **mixtures.identity(tasks)})
-        return {**mine, "vocabulary": tasks[0].vocabulary.fingerprint}
+        facts = self._with_phase({**self._settings(), **mixtures.identity(tasks)})
+        return {**facts, "vocabulary": tasks[0].vocabulary.fingerprint}
 
     def _settings(self) -> dict[str, Any]:
         run = self.run
@@ -194,7 +221,69 @@ def run_phases(run: Run) -> list[RunPhase]:
     phases = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
     for phase in phases:
         phase.check()
-    return [dataclasses.replace(one, run=with_microbatches(one.run)) for one in phases]
+    _same_parameters(phases)
+    return [dataclasses.replace(checked, run=with_microbatches(checked.run)) for checked in phases]
+
+
+def base_checkpoints(
+    run: Run,
+    programs: Sequence[Program],
+    vocabulary: Vocabulary,
+    *,
+    saved: Sequence[Base] | None,
+    log: RunLog,
+) -> Sequence[Base]:
+    """Where the parameters are that no phase trains and that are as the run took them.
+
+    Those of a run that is resumed are where its checkpoint says: `init_from` may have newer steps.
+
+    Args:
+      run: the run.
+      programs: those of all phases that it reaches.
+      vocabulary: the vocabulary of the run.
+      saved: the bases of the checkpoint that it resumes; None if there is none.
+      log: says what is left out.
+
+    Raises:
+      ValueError: CHECKPOINT_FROZEN is False, but the run starts from no other model.
+      CheckpointError: the other model cannot be read.
+    """
+    if run.options.checkpoint_frozen:
+        return []
+    if run.init_from is None:
+        raise ValueError(
+            "CHECKPOINT_FROZEN is False, but there is no INIT_FROM: parameters that do not train "
+            "can be left out of checkpoints only where another one has them"
+        )
+    masks = [by_path(program.trained) for program in programs]
+    frozen = {path for path in masks[0] if not any(np.any(mask[path]) for mask in masks)}
+    if saved is None:
+        bases = run.init_from.bases(frozen, program=programs[0], vocabulary=vocabulary)
+    else:
+        bases = still(saved, frozen)
+    count = sum(len(base.parameters) for base in bases)
+    places = " and ".join(base.step for base in bases) or "any other"
+    log.message(f"Checkpoints leave {count} of {len(masks[0])} parameters to {places}.")
+    return bases
+
+
+def _same_parameters(phases: Sequence[RunPhase]) -> None:
+    """Raises ValueError if the model of a phase has other parameters than that of the first."""
+
+    def shapes(phase: RunPhase) -> dict[str, Any]:
+        params = nnx.to_pure_dict(nnx.state(phase.run.abstract_model, nnx.Param))
+        return {path: leaf.shape for path, leaf in by_path(params).items()}
+
+    for phase in phases:
+        if phase.run.model is phases[0].run.model:
+            continue
+        text = "{name} is {second}, not {first}"
+        if different := differences(shapes(phases[0]), shapes(phase), text):
+            raise ValueError(
+                f"PHASES: the model of phase {phase.number + 1} has other parameters than that of "
+                f"phase 1: {different}. A phase may change only settings that "
+                "leave the parameters as they are"
+            )
 
 
 def _once(name: str, path: Path, exists: Callable[[], bool], make: Callable[[], None]) -> None:

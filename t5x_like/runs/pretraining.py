@@ -9,15 +9,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-import optax
 from etils import epath
+from flax import nnx
 
 from t5x_like.config import gin_text
 from t5x_like.data.samples.passes import Passes
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 from t5x_like.runs import run_directory
 from t5x_like.runs.checks import machines, outside_paths, preflight, teaching
-from t5x_like.runs.phases import RunPhase, run_phases
+from t5x_like.runs.phases import RunPhase, base_checkpoints, run_phases
+from t5x_like.runs.program import programs_of
 from t5x_like.runs.run import Run
 from t5x_like.runs.run_text import run_text
 from t5x_like.runs.settings import starting_model
@@ -25,8 +26,10 @@ from t5x_like.training import loop, step
 from t5x_like.training.callbacks import Callback, Callbacks
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.completion import Completion
+from t5x_like.training.compute_parameters import narrowest_dtype
 from t5x_like.training.health.bad_steps import BadStepError
 from t5x_like.training.health.rolling_back import RollBacks
+from t5x_like.training.health.watch import Watch
 from t5x_like.training.hosts import code_version, environments, inventory
 from t5x_like.training.hosts.agreement import agree
 from t5x_like.training.logs.ledger import Ledger
@@ -34,7 +37,7 @@ from t5x_like.training.logs.run_log import RunLog
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
-    from t5x_like.data.stream import Examples
+    from t5x_like.data.streams.stream import Examples
     from t5x_like.data.task import Task
     from t5x_like.runs.batches import PhaseBatches
 
@@ -89,9 +92,13 @@ def steps(
                     return (
                         yield from loop.steps(
                             **parts,
-                            safeguards=run.options,
-                            times_bad=earlier.times,
-                            callback=Callbacks(callbacks),
+                            watch=Watch(
+                                log,
+                                run.options,
+                                safeguards=run.options,
+                                times_bad=earlier.times,
+                                callback=Callbacks(callbacks),
+                            ),
                         )
                     )
                 except BadStepError as error:
@@ -135,55 +142,61 @@ def _parts(
     log: RunLog,
 ) -> dict[str, Any]:
     """The arguments of `loop.steps`; makes missing data, and runs all checks before training."""
-    saved = Checkpoints(run_directory.checkpoints(model_dir)).metadata()
+    before = Checkpoints(run_directory.checkpoints(model_dir))
+    saved = before.metadata()
     fresh = saved is None
     run = _with_vocabulary(run, model_dir, fresh=fresh)
-    every = run_phases(run)
-    phases = [phase for phase in every if phase.start < run.options.train_steps]
-    programs = _programs(phases)
+    all_phases = run_phases(run)
+    phases = [phase for phase in all_phases if phase.start < run.options.train_steps]
+    programs = programs_of([phase.run for phase in phases])
     for phase, program in zip(phases, programs, strict=True):
         phase.check_program(program)
     hosts = inventory.all_hosts()
-    state = programs[0].abstract_state
-    for found in (*machines.clocks(hosts), *machines.room(model_dir, state, hosts)):
-        if found.state != "good":
-            log.message(f"Note: {found}.")
-    unreached = [phase.label for phase in every if phase not in phases]
+    _note_machines(hosts, model_dir, programs[0].abstract_state, log)
+    unreached = [phase.label for phase in all_phases if phase not in phases]
     same = functools.partial(preflight.same_run, allow_change=allow_change, unreached=unreached)
     usable = _usable(run, programs[0], fresh=fresh)
-    tasks = [phase.open_data(lambda mine: same(mine, saved), usable) for phase in phases]
+    tasks = [phase.open_data(lambda facts: same(facts, saved), usable) for phase in phases]
     identity: dict[str, Any] = {}
-    for phase, mine in zip(phases, tasks, strict=True):
-        identity |= phase.identity(mine)
+    for phase, opened in zip(phases, tasks, strict=True):
+        identity |= phase.identity(opened)
     agree("the data", [f"{name} = {value!r}" for name, value in identity.items()])
     same_whole = functools.partial(same, identity, whole=True)
     same_whole(saved)
     preflight.classes_fit(run.abstract_model, [*itertools.chain(*tasks)])
-    for phase, mine in zip(phases, tasks, strict=True):
-        preflight.evaluated(phase.run, mine)
+    for phase, opened in zip(phases, tasks, strict=True):
+        preflight.evaluated(phase.run, opened)
     outside_paths.remember(run)
     batches = _batches(phases, tasks, programs, log=log)
     summary = [*_summary(run, model_dir, batches), *_untaught(batches)]
-    for line in (*_devices(hosts), *summary, *notes, *_unreached_notes(every[len(phases) :])):
+    for line in (*_devices(hosts), *summary, *notes, *_unreached_notes(all_phases[len(phases) :])):
         log.message(line)
+    vocabulary = tasks[0][0].vocabulary
     checkpoints = Checkpoints(
-        run_directory.checkpoints(model_dir),
+        before.directory,
         keep=run.options.checkpoints_kept,
         best_metric=run.options.best_metric,
         check=same_whole,
+        bases=base_checkpoints(run, programs, vocabulary, saved=before.bases(), log=log),
     )
     log.describe(_about(run, batches, hosts), checkpoints.saved)
     return {
         "phases": batches,
         "key": jax.random.key(run.options.seed),
-        "periods": run.options,
         "checkpoints": checkpoints,
         "metadata": {**identity, "texts": _sizes(itertools.chain(*tasks)), "config": config},
-        "log": log,
-        "initial": _initial(run, programs[0], tasks[0][0].vocabulary, log),
+        "initial": _initial(run, programs[0], vocabulary, log),
         # Not earlier: a run that cannot resume the one in the directory must not change it.
         "before_training": functools.partial(_write_directory, model_dir, config, tasks[0][0]),
     }
+
+
+def _note_machines(
+    hosts: Sequence[inventory.Host], model_dir: epath.Path, state: step.TrainState, log: RunLog
+) -> None:
+    for finding in (*machines.clocks(hosts), *machines.room(model_dir, state, hosts)):
+        if finding.state != "good":
+            log.message(f"Note: {finding}.")
 
 
 def _write_directory(model_dir: epath.Path, config: str, task: Task) -> None:
@@ -195,12 +208,12 @@ def _write_directory(model_dir: epath.Path, config: str, task: Task) -> None:
 def _sizes(tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
     """The documents (or examples) and tokens of each training text, by the name of its task."""
     return {
-        one.name: {
-            "documents": one.documents(),
-            "tokens": one.tokens(),
+        task.name: {
+            "documents": task.documents(),
+            "tokens": task.tokens(),
         }
-        for one in tasks
-        if one.cache is not None and one.has("train")
+        for task in tasks
+        if task.cache is not None and task.has("train")
     }
 
 
@@ -220,12 +233,12 @@ def _about(
                 "start": part.start,
                 "batch_size": part.run.options.batch_size,
                 "texts": {
-                    one.task.name: {
-                        "tokens": int(one.task.tokens()),
-                        "rows": _rows_of_epoch(one),
+                    examples.task.name: {
+                        "tokens": int(examples.task.tokens()),
+                        "rows": _rows_of_epoch(examples),
                         "share": share,
                     }
-                    for one, share in part.shares()
+                    for examples, share in part.shares()
                 },
             }
             for part in batches
@@ -244,11 +257,11 @@ def _devices(hosts: Sequence[inventory.Host]) -> Iterator[str]:
     """Lines about what the hosts have, and what they have and do not use."""
     parts = [inventory.summary(hosts), inventory.peak_line(hosts)]
     yield f"Finds {', '.join(filter(None, parts))}."
-    yield from dict.fromkeys(f"Note: {line}" for one in hosts for line in one.unused)
+    yield from dict.fromkeys(f"Note: {line}" for host in hosts for line in host.unused)
 
 
 def _text(examples: Examples, rows: float) -> str:
-    """What a training text has, and how often a phase reads it for so many rows."""
+    """The size of a training text, and the epochs for which a phase reads it in so many rows."""
     task = examples.task
     text = f"{task.tokens():,} tokens"
     if size := _rows_of_epoch(examples):
@@ -261,7 +274,7 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
     ends = [*(part.start for part in batches[1:]), run.options.train_steps]
     for part, end in zip(batches, ends, strict=True):
         rows = (end - part.start) * part.run.options.batch_size
-        texts = [_text(one, rows * share) for one, share in part.shares()]
+        texts = [_text(examples, rows * share) for examples, share in part.shares()]
         when = f"Steps {part.start + 1:,} to {end:,} read" if len(batches) > 1 else "Reads"
         yield f"{when} {', '.join(texts)}."
         if evaluated := part.evaluated():
@@ -270,7 +283,7 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
     cut = f" in {' or '.join(map(str, sorted(parts)))} microbatches" if parts else ""
     mesh = ", ".join(f"{axis}={n}" for axis, n in run.layout.mesh.shape.items() if n > 1)
     device = run.layout.mesh.devices.flat[0]
-    dtype = getattr(run.abstract_model.config, "dtype", "float32")
+    dtype = narrowest_dtype(nnx.state(run.abstract_model, nnx.Param))
     yield (
         f"Trains {type(run.abstract_model).__name__} in {dtype} on {run.layout.mesh.size} "
         f"{device.device_kind} ({mesh or 'one device'}), {run.options.train_steps:,} steps of "
@@ -281,12 +294,12 @@ def _summary(run: Run, model_dir: epath.Path, batches: Sequence[PhaseBatches]) -
 
 def _untaught(batches: Sequence[PhaseBatches]) -> list[str]:
     """Notes about what the training texts do not teach; phases of one text share them."""
-    found = []
+    lines = []
     for part in batches:
         chosen = part.run.data.chosen_objective
-        for one in part.train:
-            found += [*teaching.of_columns(one.task, chosen), *teaching.notes(one)]
-    return [f"Note: {line}." for line in dict.fromkeys(found)]
+        for examples in part.train:
+            lines += [*teaching.of_columns(examples.task, chosen), *teaching.notes(examples)]
+    return [f"Note: {line}." for line in dict.fromkeys(lines)]
 
 
 def _unreached_notes(phases: Sequence[RunPhase]) -> list[str]:
@@ -305,21 +318,21 @@ def _batches(
 ) -> list[PhaseBatches]:
     """The batches of each phase, checked; a note in the log if evaluation lacks text."""
     parts = [*zip(phases, tasks, programs, strict=True)]
-    found = [phase.batches(mine, program) for phase, mine, program in parts]
-    for part in found[1:]:
+    batches = [phase.batches(opened, program) for phase, opened, program in parts]
+    for part in batches[1:]:
         part.check()  # otherwise errors would come only when the phase begins
     run = phases[0].run
     complete = Completion(None if run.completer is None else run.completer.open(run.layout))
-    found = [dataclasses.replace(part, complete=complete) for part in found]
-    if run.options.eval_period and not all(part.validation for part in found):
+    batches = [dataclasses.replace(part, complete=complete) for part in batches]
+    if run.options.eval_period and not all(part.validation for part in batches):
         log.message("No held-out documents, so no evaluation.")
     return [
         dataclasses.replace(
             part,
-            task_evaluation=phase.task_evaluation(mine, program, log.message),
+            task_evaluation=phase.task_evaluation(opened, program, log.message),
             log_baselines=log.baselines,
         )
-        for part, (phase, mine, program) in zip(found, parts, strict=True)
+        for part, (phase, opened, program) in zip(batches, parts, strict=True)
     ]
 
 
@@ -328,15 +341,17 @@ def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
     choice = run.data.vocabulary
     if run.init_from is None or not isinstance(choice, VocabularyChoice) or choice.name is not None:
         return run
-    found = starting_model.vocabulary(run) if fresh else run_directory.read_vocabulary(model_dir)
-    if found is None:
+    vocabulary = (
+        starting_model.vocabulary(run) if fresh else run_directory.read_vocabulary(model_dir)
+    )
+    if vocabulary is None:
         raise ValueError(
             f"{run.init_from.directory} has parameters but no vocabulary, and a new one would give "
             "its ids other meanings: set VOCABULARY to the one it was trained with, or import it "
             "again with --vocabulary"
         )
     return dataclasses.replace(
-        run, data=dataclasses.replace(run.data, vocabulary=KnownVocabulary(found))
+        run, data=dataclasses.replace(run.data, vocabulary=KnownVocabulary(vocabulary))
     )
 
 
@@ -354,18 +369,3 @@ def _initial(
     if run.init_from is None:
         return None
     return functools.partial(run.init_from.apply, program=program, vocabulary=vocabulary, log=log)
-
-
-def build_program(run: Run) -> step.Program:
-    """The program of a run, made of its parts."""
-    # A run that was made in Python and is opened again may have no optimizer.
-    return step.build(run.make, run.optimizer or optax.identity(), run.layout, run.options)
-
-
-def _programs(phases: Sequence[RunPhase]) -> list[step.Program]:
-    """The program of each phase; phases with batches of one size share theirs."""
-    sizes = [(one.run.options.batch_size, one.run.options.microbatches) for one in phases]
-    by_size: dict[tuple[int, int | None], step.Program] = {}
-    for phase, size in zip(phases, sizes, strict=True):
-        by_size[size] = by_size.get(size) or build_program(phase.run)
-    return [by_size[size] for size in sizes]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flax import nnx
 
+from t5x_like.runs import model_config
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.training.checkpointing.ranking import BestMetric
 from t5x_like.training.compilation import RANDOM_NUMBERS
@@ -38,14 +39,21 @@ class Options(Periods, StepOptions, Safeguards):
       seed: the seed of parameters, data order, noise and dropout.
       eval_batches: the most batches of an evaluation.
       checkpoints_kept: the number of newest checkpoints to keep, besides the best.
+      checkpoint_frozen: whether checkpoints have the parameters that never train, too. If not, they
+        name the checkpoint of `init_from` that has them, by its place and its digest, and cannot be
+        opened without it.
       best_metric: the metric by which a checkpoint is best, as `BestMetric.parse` reads it.
+      group_by_length: whether rows of like length share batches, which are as long as their longest
+        row; for labelled texts.
       data_workers: the number of processes that make batches; 0 makes them in threads.
     """
 
     seed: int = 0
     eval_batches: int = 20
     checkpoints_kept: int = 3
+    checkpoint_frozen: bool = True
     best_metric: str = "loss"
+    group_by_length: bool = False
     data_workers: int = 0
 
     def __post_init__(self) -> None:
@@ -81,7 +89,9 @@ class Options(Periods, StepOptions, Safeguards):
                 "COMPILER_OPTIONS must be {'name of an option of XLA': value}, not "
                 f"{self.compiler_options!r}"
             )
-        if isinstance(self.frozen, str) or not all(isinstance(one, str) for one in self.frozen):
+        if isinstance(self.frozen, str) or not all(
+            isinstance(pattern, str) for pattern in self.frozen
+        ):
             raise ValueError(f"FROZEN must be a list of patterns, not {self.frozen!r}")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(
@@ -91,29 +101,72 @@ class Options(Periods, StepOptions, Safeguards):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A part of a run whose batches differ from those of its other parts.
+    """A part of a run whose batches, or what trains on them, differ from those of its other parts.
 
     Attributes:
       steps: the number of its steps; None for the last phase, which takes the rest.
       lengths: the tokens of each task feature; here and below, None for the value of the run.
       batch_size: the rows of the global batch.
       objective: a preset's name or an objective, for a corpus that is named without one.
+      optimizer: an optax transformation. Its schedules count the steps of the run. It goes on with
+        the state of the one before where that fits (`histories.continued`).
+      frozen: what does not train, as `FROZEN`; () for nothing.
+      layer_decay: the factor of the learning rate from layer to layer, as `LAYER_DECAY`; 1.0 for
+        equal rates.
+      model: fields of the model's configuration, which change no parameter: {"dropout_rate": 0.0}.
     """
 
     steps: int | None = None
     lengths: Mapping[str, int] | None = None
     batch_size: int | None = None
     objective: Objective | str | None = None
+    optimizer: optax.GradientTransformation | None = None
+    frozen: Sequence[str] | None = None
+    layer_decay: float | None = None
+    model: Mapping[str, Any] | None = None
 
     def of(self, run: Run) -> Run:
-        """`run` with the settings of this phase."""
+        """`run` with the settings of this phase.
+
+        Raises:
+          ValueError: an option is out of range, or the model has no such field.
+        """
         data = {"lengths": self.lengths, "objective": self.objective}
-        options = {"batch_size": self.batch_size}
+        names = ("batch_size", "frozen", "layer_decay")
+        options = {name: getattr(self, name) for name in names}
+        parts: dict[str, Any] = {"optimizer": self.optimizer}
+        if self.model is not None:
+            parts["model"] = model_config.with_fields(run.model, self.model)
         return dataclasses.replace(
             run,
             data=dataclasses.replace(run.data, **_without_none(data)),
             options=dataclasses.replace(run.options, **_without_none(options)),
+            **_without_none(parts),
         )
+
+
+def phase_starts(phases: Sequence[Phase]) -> list[int]:
+    """The steps of a run before each of its phases."""
+    lengths = [phase.steps or 0 for phase in phases[:-1]]
+    return [*itertools.accumulate(lengths, initial=0)] if phases else []
+
+
+def adapted(model: Model, adapt: Callable[..., Model] | None, rngs: nnx.Rngs) -> Model:
+    """The model that `Run.adapt` makes of a model.
+
+    Raises:
+      ValueError: it fails, or gives no model.
+    """
+    if adapt is None:
+        return model
+    try:
+        adapted_model = adapt(model, rngs=rngs)
+    except (TypeError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"ADAPT cannot adapt {type(model).__name__}: {reason}") from error
+    if not isinstance(adapted_model, nnx.Module):
+        raise ValueError(f"ADAPT must return the adapted model, not {adapted_model!r}")
+    return adapted_model
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,10 +181,11 @@ _PARTS = {
     ),
     "layout": ("LAYOUT", "mesh", "a layout, such as @partitioning.make_layout()"),
     "init_from": ("INIT_FROM", "directory", "None, a directory, or @init_from.InitFrom()"),
+    "adapt": ("ADAPT", "__call__", "None, or a function of a model, such as @my_module.adapt"),
     "completer": ("COMPLETER", "check_model", "None, or a completer, such as @teacher.Teacher()"),
 }
 """The macros of parts of a run, an attribute that each part has, and what the part is."""
-_OPTIONAL = ("init_from", "completer")
+_OPTIONAL = ("init_from", "completer", "adapt")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,11 +201,13 @@ class Run:
         is opened again: it does not train.
       layout: the mesh and the rules of its axes.
       options: steps, batch size, periods, seed.
-      phases: parts of the run with batches of their own, in order; empty if all batches are alike.
+      phases: parts of the run with settings of their own, in order; empty if all steps are alike.
       init_from: where the first parameters come from; None initialises them. A directory gives the
         sizes of the model as well.
       add_tokens: a file of tokens, one a line, that the vocabulary of `init_from` gets as new ids.
       completer: adds to each batch, for example the outputs of a teacher.
+      adapt: called with the model and `rngs=`; gives the model that trains, which it may make of
+        the other one: with adapters, another head, fewer layers. None leaves it as it is.
     """
 
     model_dir: str | None
@@ -165,6 +221,7 @@ class Run:
     init_from: InitFrom | None = None
     add_tokens: str | None = None
     completer: BatchCompleter | None = None
+    adapt: Callable[..., Model] | None = None
 
     def __post_init__(self) -> None:
         start: object = self.init_from
@@ -194,27 +251,26 @@ class Run:
             )
 
     def make(self, *, rngs: nnx.Rngs) -> Model:
-        """The model.
+        """The model, adapted.
 
         Raises:
-          ValueError: it cannot be made of its settings.
+          ValueError: it cannot be made of its settings, or not adapted.
         """
         try:
-            return self.model(rngs=rngs)
+            model = self.model(rngs=rngs)
         except TypeError as error:
             reason = str(error).partition("\n")[0]
             raise ValueError(f"MODEL cannot be made with these settings: {reason}") from error
+        return adapted(model, self.adapt, rngs)
 
     @functools.cached_property
     def abstract_model(self) -> Model:
         """The model, with shapes and dtypes as its parameters."""
-        made: Model = nnx.eval_shape(lambda: self.make(rngs=nnx.Rngs(0)))
-        return made
+        model: Model = nnx.eval_shape(lambda: self.make(rngs=nnx.Rngs(0)))
+        return model
 
     def in_phases(self) -> list[tuple[int, Run]]:
         """(steps before it, the run with its settings) for each phase."""
-        if not self.phases:
-            return [(0, self)]
-        lengths = (phase.steps or 0 for phase in self.phases[:-1])
-        starts = itertools.accumulate(lengths, initial=0)
-        return [(start, phase.of(self)) for start, phase in zip(starts, self.phases, strict=True)]
+        starts = phase_starts(self.phases)
+        parts = [(start, phase.of(self)) for start, phase in zip(starts, self.phases, strict=True)]
+        return parts or [(0, self)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import jax
 from etils import epath
 
-from t5x_like.config import gin_config, gin_files
+from t5x_like.config import former_names, gin_config, gin_files
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols.data import Vocabulary
@@ -83,10 +83,10 @@ def has_config(model_dir: epath.Path) -> bool:
 
 
 def read_config(model_dir: epath.Path) -> str:
-    """The resolved configuration as gin text.
+    """The resolved configuration as gin text, in which modules have the names of today.
 
     Raises:
-      ValueError: this is not the directory of a run, or its configuration is no text.
+      ValueError: this is not the directory of a run, or its configuration is not text.
     """
     if not has_config(model_dir):
         missing = f"there is no {_CONFIG} in it" if model_dir.exists() else "it is not there"
@@ -102,7 +102,7 @@ def read_config(model_dir: epath.Path) -> str:
             )
         raise ValueError(f"{model_dir} holds no run: {missing}{advice}")
     try:
-        return (model_dir / _CONFIG).read_bytes().decode()
+        return former_names.current((model_dir / _CONFIG).read_bytes().decode())
     except UnicodeDecodeError as error:
         raise ValueError(f"{model_dir / _CONFIG} is damaged: {error}") from error
 
@@ -158,10 +158,10 @@ def read_labels(model_dir: epath.Path) -> Mapping[str, tuple[str, ...]]:
     path = model_dir / _LABELS
     if not path.exists():
         return {}
-    found: Mapping[str, tuple[str, ...]] = typed_json.read(
+    labels: Mapping[str, tuple[str, ...]] = typed_json.read(
         Mapping[str, tuple[str, ...]], whole_files.read_json(path), str(path)
     )
-    return found
+    return labels
 
 
 def read_class_names(model_dir: epath.Path) -> tuple[str, ...]:

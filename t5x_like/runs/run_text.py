@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from t5x_like.config import gin_files, gin_text
 from t5x_like.config.object_text import Writer
 from t5x_like.core.partitioning import DEFAULT_RULES, Layout, make_layout
 from t5x_like.data.vocabulary_choice import KnownVocabulary
-from t5x_like.runs.run import Run
+from t5x_like.runs.run import Phase, Run
 
 
 def run_text(run: Run) -> str:
@@ -31,15 +32,13 @@ def run_text(run: Run) -> str:
         "model_dir": run.model_dir,
         "data": data,
         "feature_converter": run.feature_converter,
-        "phases": tuple(run.phases),
+        "phases": tuple(map(_writable, run.phases)),
         "init_from": run.init_from,
         "add_tokens": run.add_tokens,
         "completer": run.completer,
+        "adapt": run.adapt,
     }
-    if getattr(run.optimizer, "made_by", None) is None:
-        optimizer = "None"
-    else:
-        optimizer = writer.reference(run.optimizer)
+    optimizer = writer.reference(_known_call(run.optimizer))
     model = writer.reference(run.model)
     lines = [f"run.Run.{name} = {writer.reference(part)}" for name, part in parts.items()]
     lines += [
@@ -55,6 +54,15 @@ def run_text(run: Run) -> str:
     macros, lines = _macros([f"run.Run.model = {model}", *lines, *writer.bindings])
     writer.bindings = lines
     return writer.text("A run that was made in Python.", macros)
+
+
+def _known_call(optimizer: Any) -> Any:
+    """The optimizer; None where it does not know the call that made it."""
+    return None if getattr(optimizer, "made_by", None) is None else optimizer
+
+
+def _writable(phase: Phase) -> Phase:
+    return dataclasses.replace(phase, optimizer=_known_call(phase.optimizer))
 
 
 def _macros(lines: Sequence[str]) -> tuple[list[str], list[str]]:

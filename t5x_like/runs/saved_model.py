@@ -13,11 +13,11 @@ import jax
 from etils import epath
 from flax import nnx
 
-from t5x_like.config import gin_config, object_text
+from t5x_like.config import gin_config, gin_text, object_text
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
-from t5x_like.runs import run_directory
-from t5x_like.runs.run import Options
+from t5x_like.runs import model_config, run_directory
+from t5x_like.runs.run import Options, adapted, phase_starts
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def _appearing(directory: str) -> Iterator[epath.Path]:
     if storage.is_url(directory):
         yield storage.path(directory)
     else:
-        with whole_files.writing_folder(Path(directory)) as made:
-            yield epath.Path(made)
+        with whole_files.writing_folder(Path(directory)) as folder:
+            yield epath.Path(folder)
 
 
 def read(directory: str, *, step: WantedStep = None, modules: Collection[str] = ()) -> SavedModel:
@@ -123,15 +123,16 @@ def read(directory: str, *, step: WantedStep = None, modules: Collection[str] = 
     path = storage.path(directory)
     model = abstract_model(directory, modules)
     # The model may be larger than the memory of an accelerator.
-    one = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
     shapes = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=one),
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         nnx.to_pure_dict(nnx.state(model, nnx.Param)),
     )
     checkpoints = Checkpoints(
         run_directory.checkpoints(path), best_metric=_best_metric(path, modules)
     )
     restored = checkpoints.open_params(shapes, step=step)
+    model = abstract_model(directory, modules, step=restored.step)
     has_vocabulary = run_directory.has_vocabulary(path)
     original = path / _ORIGINAL
     return SavedModel(
@@ -145,19 +146,35 @@ def read(directory: str, *, step: WantedStep = None, modules: Collection[str] = 
     )
 
 
-def abstract_model(directory: str, modules: Collection[str] = ()) -> Any:
-    """The model of a directory without its parameters.
+def abstract_model(directory: str, modules: Collection[str] = (), *, step: int = 0) -> Any:
+    """The model of a directory without its parameters, with the settings of the phase of a step.
 
     Raises:
       ValueError: it holds no model, or names other modules than ours and `modules`.
     """
-    make = constructor(directory, modules)
+    make, adapt = constructor(directory, modules, step=step), None
+    with gin_config.temporary_configuration():
+        run_directory.load_config(storage.path(directory), modules)
+        if "ADAPT" in _macros(directory):
+            adapt = gin_config.without_gin(gin_config.macro("ADAPT"))
+
+    def made() -> Any:
+        rngs = nnx.Rngs(0)
+        return adapted(make(rngs=rngs), adapt, rngs)
+
     with run_directory.named(directory):
-        return gin_config.call(lambda: nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+        return gin_config.call(lambda: nnx.eval_shape(made))
 
 
-def constructor(directory: str, modules: Collection[str] = ()) -> Callable[..., Any]:
-    """What makes the model of a directory from `rngs`.
+def constructor(
+    directory: str, modules: Collection[str] = (), *, step: int = 0
+) -> Callable[..., Any]:
+    """The constructor of a directory's model from `rngs`, before a run adapts it.
+
+    Args:
+      directory: the directory.
+      modules: modules that its configuration may name (`run_directory.load_config`).
+      step: the model has the settings of the phase of this step.
 
     Raises:
       ValueError: as in `abstract_model`.
@@ -166,15 +183,26 @@ def constructor(directory: str, modules: Collection[str] = ()) -> Callable[..., 
         run_directory.load_config(storage.path(directory), modules)
         with run_directory.named(directory):
             make: Callable[..., Any] = gin_config.without_gin(gin_config.macro("MODEL"))
-            return make
+            if "PHASES" not in _macros(directory):
+                return make
+            phases = gin_config.without_gin(gin_config.macro("PHASES"))
+    starts = zip(phase_starts(phases), phases, strict=True)
+    begun = [phase for start, phase in starts if start < max(step, 1)]
+    fields = begun[-1].model if begun else None
+    return make if fields is None else model_config.with_fields(make, fields)
+
+
+def _macros(directory: str) -> set[str]:
+    """The names that the configuration of a directory sets; that of an import has few."""
+    return set(map(str, gin_text.read(run_directory.read_config(storage.path(directory))).values))
 
 
 def _best_metric(directory: epath.Path, modules: Collection[str]) -> str:
     """The metric by which the checkpoints of a run are ranked."""
     with gin_config.temporary_configuration():
         run_directory.load_config(directory, modules)
-        given: str = gin_config.arguments_of(Options).get("best_metric", Options.best_metric)
-        return given
+        metric: str = gin_config.arguments_of(Options).get("best_metric", Options.best_metric)
+        return metric
 
 
 def _move(params: dict[str, Any], device: jax.Device) -> None:

@@ -61,21 +61,21 @@ class Callbacks(Callback):
         self._callbacks = tuple(callbacks)
 
     def start(self, run: Mapping[str, Any]) -> None:
-        for one in self._callbacks:
-            one.start(run)
+        for callback in self._callbacks:
+            callback.start(run)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        for one in self._callbacks:
-            one.log(step, values)
+        for callback in self._callbacks:
+            callback.log(step, values)
 
     def evaluate(self, step: int, values: Mapping[str, float]) -> None:
-        for one in self._callbacks:
-            one.evaluate(step, values)
+        for callback in self._callbacks:
+            callback.evaluate(step, values)
 
     def save(self, step: int, directory: str) -> None:
-        for one in self._callbacks:
-            one.save(step, directory)
+        for callback in self._callbacks:
+            callback.save(step, directory)
 
     def end(self, outcome: Outcome | None) -> None:
-        for one in self._callbacks:
-            one.end(outcome)
+        for callback in self._callbacks:
+            callback.end(outcome)

@@ -1,4 +1,4 @@
-"""What completes the batches of a run while it trains."""
+"""The completion of a run's batches while it trains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AsItIs:
     """A `protocols.Completing` that adds nothing and keeps nothing."""
 
     def start(self, params: Any) -> Kept:
-        """Nothing."""
+        """An empty state."""
         del params
         return {}
 
@@ -23,7 +23,7 @@ class AsItIs:
         return batch
 
     def after(self, step: int, params: Any, kept: Kept) -> Kept:
-        """What was kept."""
+        """The state, unchanged."""
         del step, params
         return kept
 

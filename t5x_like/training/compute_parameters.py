@@ -17,6 +17,7 @@ from flax import nnx
 from jax.experimental.layout import Layout as MemoryLayout
 from jax.experimental.layout import with_layout_constraint
 
+from t5x_like.core.parameters import map_variables
 from t5x_like.core.partitioning import Layout, map_parameters
 
 _LANES = 128
@@ -104,21 +105,23 @@ def largest_gradient(layout: Layout, params: nnx.State) -> float:
     whole = layout.without(axes, of="embed")
 
     def size(names: Sequence[str | None], shape: Sequence[int]) -> float:
-        one = tuple(shape[len(shape) - len(names) :])
-        if layout.spec(names, one) == whole.spec(names, one):
+        layer_shape = tuple(shape[len(shape) - len(names) :])
+        if layout.spec(names, layer_shape) == whole.spec(names, layer_shape):
             return 0.0
-        return 4.0 * math.prod(whole.sharding(names, one).shard_shape(one))
+        return 4.0 * math.prod(whole.sharding(names, layer_shape).shard_shape(layer_shape))
 
     return max(jax.tree.leaves(map_parameters(size, params)))
 
 
+def narrowest_dtype(params: nnx.State) -> str:
+    """The dtype of a model's computation: the narrowest that its parameters are used in."""
+    dtypes = map(jnp.dtype, jax.tree.leaves(_compute_dtypes(params)))
+    return min(dtypes, key=lambda dtype: dtype.itemsize).name
+
+
 def _compute_dtypes(params: nnx.State) -> Any:
-    return nnx.to_pure_dict(
-        jax.tree.map(
-            lambda one: one.replace(one.get_metadata().get("compute_dtype", one.dtype)),
-            params,
-            is_leaf=lambda one: isinstance(one, nnx.Variable),
-        )
+    return map_variables(
+        lambda variable: variable.get_metadata().get("compute_dtype", variable.dtype), params
     )
 
 

@@ -73,7 +73,7 @@ class Meter:
         self._steps += 1
 
     def spending(self, kind: str) -> contextlib.AbstractContextManager[None]:
-        """A context for reading a batch, or for work that is no training (`ledger.KINDS`)."""
+        """A context for reading a batch, or for work that is not training (`ledger.KINDS`)."""
         return self._ledger.spending(kind)
 
     def compiling(self) -> None:

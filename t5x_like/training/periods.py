@@ -37,11 +37,11 @@ class Periods:
         return step == self.train_steps or self.due("checkpoint", step)
 
 
-class Phase(Protocol):
+class LoopPhase(Protocol):
     """Steps of a run with batches of one kind. The carry of a model ends with the phase.
 
     Attributes:
-      program: the result of `step.build`; all phases have the same parameters and optimizer.
+      program: the result of `step.build`; all phases have the same parameters.
       start: the steps of the run before it; it lasts until the next phase starts.
       complete: completes its batches; all phases have the same.
       evaluate: maps parameters to {"<task>/<metric>": value}; None if there is no held-out text.
@@ -63,6 +63,6 @@ class Phase(Protocol):
         """Global batches from a step on, which is counted from the start of the phase."""
 
 
-def phase_of(step: int, phases: Sequence[Phase]) -> Phase:
+def phase_of(step: int, phases: Sequence[LoopPhase]) -> LoopPhase:
     """The phase of the step that follows `step` steps."""
     return next(phase for phase in reversed(phases) if phase.start <= step)

@@ -14,10 +14,11 @@ import optax
 from flax import nnx
 
 from t5x_like.core.global_batches import check_batch
-from t5x_like.core.partitioning import Layout, device_bytes, map_parameters
+from t5x_like.core.partitioning import Layout, device_bytes
 from t5x_like.training import compilation
 from t5x_like.training.compute_parameters import ComputeParameters, largest_gradient
-from t5x_like.training.optimization import freezing, layerwise
+from t5x_like.training.optimization import freezing, histories
+from t5x_like.training.optimization.assembly import Assembled, assemble
 from t5x_like.training.optimization.gradients import gradients
 from t5x_like.training.optimization.schedules import Schedule
 from t5x_like.training.state import TrainState, abstract_state
@@ -34,16 +35,21 @@ class Program:
     """The result of `build`. Batches are {name: [batch_size, ...]}; metrics {name: (sum, weight)}.
 
     `step` donates its state. `evaluate` runs without dropout and returns the next carry.
-    `initial_carry` makes a new carry of `batch_size` rows. `lower` traces a step on batches of rows
-    like the given one, {name: shape and dtype}, and lowers it for the mesh, without compiling it;
-    `trace` only traces, and JAX keeps the trace for the step itself. `parameter_norm` is the global
-    norm of parameters. `layout` is that of `build`, with the memory that the state takes.
+    `initial_carry` makes a new carry of `batch_size` rows. `enter` turns the last state of the
+    phase before into the first one of this phase, and says what is new in the optimizer. `trained`
+    is what trains (`freezing.trainable_mask`). `lower`
+    traces a step on batches of rows like the given one, {name: shape and dtype}, and lowers it for
+    the mesh, without compiling it; `trace` only traces, and JAX keeps the trace for the step
+    itself. `parameter_norm` is the global norm of parameters. `layout` is that of `build`, with the
+    memory that the state takes.
     """
 
     init: Callable[[jax.Array], TrainState]
     step: Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
     evaluate: Callable[[Any, Batch, Carry], tuple[Metrics, Carry]]
     initial_carry: Callable[[], Carry]
+    enter: Callable[[TrainState], tuple[TrainState, str]]
+    trained: Any
     parameter_norm: Callable[[Any], jax.Array]
     trace: Callable[[Mapping[str, Any]], None]
     lower: Callable[[Mapping[str, Any]], jax.stages.Lowered]
@@ -76,7 +82,7 @@ class StepOptions:
       ema_decay: the decay of an exponential moving average of the parameters; None for no average.
       frozen: regular expressions on paths of parameters (`freezing.trainable_mask`); a parameter
         that matches one does not change: it has no gradient, no part in the norm, no decay and no
-        state of the optimizer.
+        state of the optimizer. `PATTERN@0-2` freezes these layers of a stack; they have a state.
       layer_decay: the factor of the learning rate from layer to layer towards the input, per stack;
         the embeddings are below the first layer (`layerwise.layer_scales`). None for no decay. The
         log shows the rate of the heads.
@@ -103,6 +109,8 @@ def build(
     optimizer: optax.GradientTransformation,
     layout: Layout,
     options: StepOptions,
+    *,
+    earlier: Sequence[Sequence[str]] = (),
 ) -> Program:
     """A program, which compiles lazily and allocates nothing until `init` is called.
 
@@ -112,6 +120,7 @@ def build(
         the learning rate of an `Optimizer` is logged.
       layout: the mesh and the rules.
       options: the options of the step.
+      earlier: the `frozen` parameters of each phase of the run before this one, in order.
 
     Raises:
       ValueError: the batch does not split over mesh and microbatches; the model holds more than
@@ -121,20 +130,18 @@ def build(
     _check_random_numbers()
     model = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     graphdef, abstract = _split_model(model)
-    stacked = map_parameters(lambda axes, shape: len(shape) - len(axes), abstract)
-    trained = freezing.trainable_mask(stacked, options.frozen)
-    tx = layerwise.layerwise(optimizer, freezing.split(stacked, trained)[0])
-    if options.layer_decay is not None:
-        shapes = nnx.to_pure_dict(abstract)
-        depths = layerwise.depths(abstract)
-        scales = layerwise.layer_scales(shapes, stacked, depths, decay=options.layer_decay)
-        tx = layerwise.scale_updates(tx, freezing.split(scales, trained)[0])
+    assembled = assemble(
+        optimizer,
+        abstract,
+        frozen=options.frozen,
+        earlier=earlier,
+        layer_decay=options.layer_decay,
+    )
     parts = _Parts(
         make_model=make_model,
         graphdef=graphdef,
         initial_carry=lambda: model.initial_carry(options.batch_size),
-        tx=tx,
-        trained=trained,
+        optimizer=assembled,
         compute=ComputeParameters.of(abstract, layout),
         random_numbers=compilation.RANDOM_NUMBERS[
             options.random_numbers or compilation.random_numbers(layout.platform)
@@ -143,7 +150,7 @@ def build(
         options=options,
     )
     init = _inside(layout, parts.init)
-    shapes = abstract_state(init, layout, params=abstract, stacked=stacked)
+    shapes = abstract_state(init, layout, params=abstract, stacked=assembled.stacked)
     grads = device_bytes(shapes.params) + largest_gradient(layout, abstract)
     taken = device_bytes(shapes) + grads
     return _compile(parts, init, dataclasses.replace(layout, reserved=taken), shapes)
@@ -156,8 +163,7 @@ class _Parts:
     make_model: Callable[..., Any]
     graphdef: Any
     initial_carry: Callable[[], Carry]
-    tx: optax.GradientTransformation
-    trained: Any
+    optimizer: Assembled
     compute: ComputeParameters
     random_numbers: Any
     learning_rate: Schedule | None
@@ -169,13 +175,13 @@ class _Parts:
         return TrainState(
             step=jnp.zeros((), jnp.int32),
             params=params,
-            opt_state=self.tx.init(freezing.split(params, self.trained)[0]),
+            opt_state=self.optimizer.init(params),
             carry=self.initial_carry(),
             ema=None if self.options.ema_decay is None else jax.tree.map(jnp.copy, params),
         )
 
     def step(self, state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
-        params, frozen = freezing.split(state.params, self.trained)
+        params, frozen = self.optimizer.split(state.params)
         gathered, gathered_frozen = map(self.compute.gather, (params, frozen))
         grads, metrics, carry = gradients(
             self.graphdef,
@@ -186,19 +192,19 @@ class _Parts:
             microbatches=self.options.microbatches or 1,
             frozen=gathered_frozen,
         )
-        grads = self.compute.scatter(grads)
+        grads = self.optimizer.of_trained_layers(self.compute.scatter(grads))
         norm = optax.tree.norm(grads)
         clip = self.options.gradient_clip
         if clip is not None:  # not in the optimizer, which sees one layer at a time
             shrink = jnp.minimum(1.0, clip / norm)
             grads = jax.tree.map(lambda g: g * shrink, grads)
-        updates, opt_state = self.tx.update(grads, state.opt_state, params)
-        params = freezing.merge(optax.apply_updates(params, updates), frozen)
-        one = jnp.float32(1)
-        metrics = metrics | {"grad_norm": (norm, one)}
+        params, opt_state = self.optimizer.update(grads, state.opt_state, params)
+        params = freezing.merge(params, frozen)
+        weight = jnp.float32(1)
+        metrics = metrics | {"grad_norm": (norm, weight)}
         rate = {}
         if self.learning_rate is not None:
-            rate["learning_rate"] = (self.learning_rate(state.step), one)
+            rate["learning_rate"] = (self.learning_rate(state.step), weight)
         ema = self._average(state.ema, params)
         after = TrainState(state.step + 1, params, opt_state, carry, ema)
         if self.options.bad_numbers == "skip":
@@ -223,10 +229,11 @@ class _Parts:
         if decay is None:
             return None
 
-        def average(a: jax.Array, p: jax.Array, trained: bool) -> jax.Array:
-            return a * decay + p * (1 - decay) if trained else p
+        def average(a: jax.Array, p: jax.Array, trained: np.ndarray) -> jax.Array:
+            return a * decay + p * (1 - decay) if trained.any() else p
 
-        return jax.tree.map(average, ema, params, self.trained)
+        averages = jax.tree.map(average, ema, params, self.optimizer.mask)
+        return freezing.chosen_layers(averages, params, self.optimizer.mask)
 
 
 def _if_finite(
@@ -241,10 +248,10 @@ def _if_finite(
     def chosen(new: jax.Array, old: jax.Array) -> jax.Array:
         return jnp.where(good, new, old)
 
-    kept = jax.tree.map(chosen, dataclasses.replace(after, step=before.step), before)
-    found = jax.tree.map(lambda one: chosen(one, jnp.zeros_like(one)), metrics)
-    found["skipped"] = (1 - good.astype(jnp.float32), jnp.float32(1))
-    return dataclasses.replace(kept, step=after.step), found
+    chosen_state = jax.tree.map(chosen, dataclasses.replace(after, step=before.step), before)
+    finite_metrics = jax.tree.map(lambda total: chosen(total, jnp.zeros_like(total)), metrics)
+    finite_metrics["skipped"] = (1 - good.astype(jnp.float32), jnp.float32(1))
+    return dataclasses.replace(chosen_state, step=after.step), finite_metrics
 
 
 def _compile(
@@ -273,7 +280,7 @@ def _compile(
     def arguments(row: Mapping[str, Any]) -> tuple[Any, ...]:
         # The shardings must be those of real batches: otherwise JAX traces again for these.
         batch_size = parts.options.batch_size
-        shapes = {name: (batch_size, *one.shape) for name, one in row.items()}
+        shapes = {name: (batch_size, *array.shape) for name, array in row.items()}
         batch = {
             name: jax.ShapeDtypeStruct(shape, row[name].dtype, sharding=layout.rows(shape))
             for name, shape in shapes.items()
@@ -293,6 +300,8 @@ def _compile(
             layout, jax.jit(parts.evaluate, out_shardings=(layout.replicated, shardings.carry))
         ),
         initial_carry=_inside(layout, carry),
+        trained=parts.optimizer.mask,
+        enter=_inside(layout, functools.partial(_enter, parts.optimizer, carry, state)),
         parameter_norm=jax.jit(optax.tree.norm, out_shardings=layout.replicated),
         trace=_inside(layout, trace),
         lower=_inside(layout, lower),
@@ -303,6 +312,27 @@ def _compile(
     )
 
 
+def _enter(
+    optimizer: Assembled, carry: Callable[[], Carry], now: TrainState, state: TrainState
+) -> tuple[TrainState, str]:
+    """`Program.enter`, for states like the abstract one `now`."""
+    state = dataclasses.replace(state, carry=carry())
+    if not optimizer.changes(state.opt_state, now.opt_state):
+        return state, ""
+    going_on: set[str] = set()
+
+    def continued(opt_state: Any, params: Any, step: jax.Array) -> Any:
+        renewed_state, names = optimizer.continued(opt_state, params, step)
+        going_on.update(names)
+        return renewed_state
+
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, now.opt_state)
+    renewed = jax.jit(continued, out_shardings=shardings)
+    opt_state = renewed(state.opt_state, state.params, state.step)
+    line = histories.report(optimizer.groups, going_on)
+    return dataclasses.replace(state, opt_state=opt_state), line
+
+
 def _check_random_numbers() -> None:
     if not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
         raise ValueError(
@@ -311,7 +341,7 @@ def _check_random_numbers() -> None:
         )
 
 
-def _split_model(model: nnx.Module) -> tuple[Any, nnx.State]:
+def _split_model(model: Any) -> tuple[Any, nnx.State]:
     graphdef, params, rest = nnx.split(model, nnx.Param, ...)
     if jax.tree.leaves(rest):
         raise ValueError(f"A model may hold parameters only; it also holds {rest}.")

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from t5x_like.core.protocols.data import TokenIds
 from t5x_like.vocabularies import files, sentinels, special_tokens
-from t5x_like.vocabularies.text import pieces
+from t5x_like.vocabularies.text import pieces, places
 
 _SPECIAL = 3
 _SHARED_SENTINELS = 100
@@ -62,6 +64,11 @@ class ByteVocabulary:
 
     def encode(self, text: str) -> list[int]:
         return [byte + _SPECIAL for byte in text.encode()]
+
+    def locate(self, text: str) -> tuple[list[int], np.ndarray]:
+        """The ids and where they are (`protocols.data.Locates`)."""
+        characters = places.of_bytes(text)[:-1]
+        return self.encode(text), places.trimmed(text, ((at, at + 1) for at in characters))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]

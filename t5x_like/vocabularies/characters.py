@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from t5x_like.core.protocols.data import TokenIds
 from t5x_like.vocabularies import files, sentinels, special_tokens
-from t5x_like.vocabularies.text import pieces
+from t5x_like.vocabularies.text import pieces, places
 
 _SPECIAL = special_tokens.TRAINED
 _REPLACEMENT = "\ufffd"
@@ -60,6 +62,10 @@ class CharacterVocabulary:
 
     def encode(self, text: str) -> list[int]:
         return list(map(self._ids.__getitem__, text))
+
+    def locate(self, text: str) -> tuple[list[int], np.ndarray]:
+        """The ids and where they are (`protocols.data.Locates`)."""
+        return self.encode(text), places.trimmed(text, ((at, at + 1) for at in range(len(text))))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
@@ -123,7 +129,7 @@ class CharacterVocabulary:
         """The vocabulary that `save` wrote; `fields` is its description."""
         del directory
         if not isinstance(fields["characters"], str):
-            raise TypeError("characters are no text")
+            raise TypeError("characters are not text")
         return cls(fields["characters"], extra_ids=fields["extra_ids"])
 
 

@@ -101,8 +101,8 @@ def _saved(directory: Path, extra_ids: int | None) -> Vocabulary:
     try:
         saved = fields.get("extra_ids", 0)
         sentinels.check_number(saved, where=description)
-        made = _FROM_SAVED[fields["class"]](directory, fields)
-        fingerprint, expected = made.fingerprint, str(fields["fingerprint"])
+        vocabulary = _FROM_SAVED[fields["class"]](directory, fields)
+        fingerprint, expected = vocabulary.fingerprint, str(fields["fingerprint"])
     except (KeyError, TypeError, UnicodeError) as error:
         raise ValueError(
             f"{description} does not describe a vocabulary of this version ({error!r}): "
@@ -120,11 +120,11 @@ def _saved(directory: Path, extra_ids: int | None) -> Vocabulary:
             f"wanted: train one with them (`t5x_like vocab --extra_ids {extra_ids}`), or name a "
             ".model file, which takes any number"
         )
-    return made
+    return vocabulary
 
 
 def _nearest(path: Path) -> str:
-    """What the directory holds instead, the most similar names first."""
+    """Advice on what the directory holds instead, the most similar names first."""
     if not path.parent.is_dir():
         return f" (there is no directory {path.parent} either)"
     names = [entry.name for entry in path.parent.iterdir()]

@@ -15,7 +15,7 @@ import sentencepiece as spm
 
 from t5x_like.core.protocols.data import TokenIds
 from t5x_like.vocabularies import files, sentinels, special_tokens
-from t5x_like.vocabularies.text import lower_case, pieces
+from t5x_like.vocabularies.text import lower_case, pieces, places
 
 _WORD_START = pieces.SPACE
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
@@ -30,7 +30,7 @@ class SentencePieceVocabulary:
     """Pieces of a `.model` file, then `extra_ids` sentinels; `<extra_id_0>` has the highest id.
 
     The special ids are the model's own and those of pieces with a special token's name; where there
-    is no pad piece, id 0 is padding, as in SeqIO. A model whose top pieces are already sentinels
+    is not a pad piece, id 0 is padding, as in SeqIO. A model whose top pieces are already sentinels
     (umT5) gets no more of them. Text for an ALBERT model is cleaned up first.
 
     Raises:
@@ -50,13 +50,13 @@ class SentencePieceVocabulary:
             raise ValueError(f"{model_file} is not a SentencePiece model") from error
         if not pieces:  # of an empty file
             raise ValueError(f"{model_file} is not a SentencePiece model: it has no pieces")
-        if not all(_BYTE.fullmatch(one) for i, one in enumerate(pieces) if self._is_byte(i)):
+        if not all(_BYTE.fullmatch(piece) for i, piece in enumerate(pieces) if self._is_byte(i)):
             raise ValueError(f"{model_file} has pieces for bytes that name none, as <0x0A> does")
         self._own_sentinels = _own_sentinels(self._pieces, model_file)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_model", "_extra_ids", "_own_sentinels")
-        return {name: self.__dict__[name] for name in kept}
+        names = ("_model", "_extra_ids", "_own_sentinels")
+        return {name: self.__dict__[name] for name in names}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SentencePieceVocabulary) and self.fingerprint == other.fingerprint
@@ -119,8 +119,8 @@ class SentencePieceVocabulary:
             "bos": self._processor.bos_id(),
         }
         # SentencePiece gives -1 for ids that the model lacks.
-        given = {role: i for role, i in ids_of_model.items() if i >= 0}
-        special = special_tokens.by_role(self._special) | given
+        model_roles = {role: i for role, i in ids_of_model.items() if i >= 0}
+        special = special_tokens.by_role(self._special) | model_roles
         named = special_tokens.additional_ids(self._special, special)
         pad = special.pop("pad")
         none = {
@@ -153,6 +153,18 @@ class SentencePieceVocabulary:
 
     def encode(self, text: str) -> list[int]:
         return self._processor.encode(self._clean(text) if self._clean else text)
+
+    def locate(self, text: str) -> tuple[list[int], np.ndarray]:
+        """The ids and where they are (`protocols.data.Locates`)."""
+        begins, ends, cleaned = [*range(len(text))], [*range(1, len(text) + 1)], text
+        if self._clean:
+            cleaned, begins, ends = lower_case.alberts_with_places(text)
+        tokens = self._processor.encode(cleaned, return_type="proto").pieces
+        characters = places.of_bytes(cleaned)
+        first = [*begins, len(text)]
+        last = [0, *ends]
+        spans = [(first[characters[t.begin]], last[characters[t.end]]) for t in tokens]
+        return [token.id for token in tokens], places.trimmed(text, spans)
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         """int32 ids of each text, in this thread: callers use threads or processes for speed."""
@@ -246,10 +258,10 @@ class SentencePieceVocabulary:
 def _own_sentinels(model_pieces: Sequence[str], model_file: str | Path) -> int:
     """The number of sentinels in the model itself, counting down from its top id."""
     matches = ((i, _OWN_SENTINEL.fullmatch(piece)) for i, piece in enumerate(model_pieces))
-    found = {i: int(match[1]) for i, match in matches if match}
-    if found != {len(model_pieces) - 1 - n: n for n in range(len(found))}:
+    sentinel_numbers = {i: int(match[1]) for i, match in matches if match}
+    if sentinel_numbers != {len(model_pieces) - 1 - n: n for n in range(len(sentinel_numbers))}:
         raise ValueError(
             f"{model_file} holds pieces like {sentinels.sentinel_text(0)}, but not as its top ids "
             "counting down: train a vocabulary without them, loading it adds the sentinels"
         )
-    return len(found)
+    return len(sentinel_numbers)

@@ -16,7 +16,7 @@ MOST_EXTRA_IDS = 1 << 20
 
 
 def check_number(extra_ids: Any, *, where: object) -> None:
-    """Raises ValueError where this is no number of sentinels to add; names `where` it comes from.
+    """Raises ValueError where this is not a number of sentinels to add; `where` is its origin.
 
     Files that anybody wrote name such numbers, and each sentinel costs memory.
     """
@@ -75,14 +75,14 @@ def encode(
     """
     *parts, last = split(text, count=count)
     ids: list[int] = []
-    made = pieces
+    pieces_of = pieces
     for part in parts:
         if isinstance(part, int):
             ids.append(top - part)
-            made = following or pieces
+            pieces_of = following or pieces
         else:
-            ids.extend(made(part.removesuffix(" ") if drop_space else part))
-    return ids + made(str(last))
+            ids.extend(pieces_of(part.removesuffix(" ") if drop_space else part))
+    return ids + pieces_of(str(last))
 
 
 def runs(ids: Iterable[int], *, top: int, count: int, eos: int | None) -> Iterator[list[int] | int]:

@@ -37,14 +37,14 @@ def by_role(ids: Mapping[str, int], own: Mapping[str, str] | None = None) -> dic
       ids: a vocabulary's special tokens.
       own: the tokens of roles for which the vocabulary has names of its own.
     """
-    found = {
+    id_of = {
         role: next((ids[name] for name in names if name in ids), None)
         for role, names in ROLES.items()
     } | {role: ids[name] for role, name in (own or {}).items()}
-    if found["mask"] is not None and found["cls"] is None and found["sep"] is None:
+    if id_of["mask"] is not None and id_of["cls"] is None and id_of["sep"] is None:
         # RoBERTa and BART begin and end an encoder's text with these.
-        found["cls"], found["sep"] = found["bos"], found["eos"]
-    return found
+        id_of["cls"], id_of["sep"] = id_of["bos"], id_of["eos"]
+    return id_of
 
 
 def additional_ids(ids: Mapping[str, int], roles: Mapping[str, Any]) -> dict[str, int]:

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 
 from t5x_like.core.protocols.data import TokenIds
 from t5x_like.vocabularies import files, sentinels, special_tokens
-from t5x_like.vocabularies.text import pieces
+from t5x_like.vocabularies.text import pieces, places
 from t5x_like.vocabularies.tokenizer_files import spelling, tokenizer_config, tokenizer_json
 
 # Callers use threads or processes; threads of the library as well would be too many for the
@@ -117,17 +118,17 @@ class SubwordVocabulary:
     @functools.cached_property
     def _tokens(self) -> list[str | None]:
         """Tokens by id; None where the file skips an id."""
-        places = self._plain.get_vocab(with_added_tokens=True)
-        tokens: list[str | None] = [None] * (max(places.values()) + 1)
-        for token, i in places.items():
+        ids = self._plain.get_vocab(with_added_tokens=True)
+        tokens: list[str | None] = [None] * (max(ids.values()) + 1)
+        for token, i in ids.items():
             tokens[i] = token
         return tokens
 
     @functools.cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:
         """Tokens that are found in text before the model sees it, by id."""
-        found: dict[int, tokenizers.AddedToken] = self._plain.get_added_tokens_decoder()
-        return found
+        added: dict[int, tokenizers.AddedToken] = self._plain.get_added_tokens_decoder()
+        return added
 
     @functools.cached_property
     def _special(self) -> dict[str, int]:
@@ -156,11 +157,13 @@ class SubwordVocabulary:
     @functools.cached_property
     def _own_sentinels(self) -> list[int]:
         """The ids of the file's own sentinels, from that of sentinel 0 down; mostly none."""
-        matches = ((i, _OWN_SENTINEL.fullmatch(one or "")) for i, one in enumerate(self._tokens))
-        found = {int(match[1]): i for i, match in matches if match}
-        ids = [found[n] for n in sorted(found)]
-        top = found.get(0, 0)
-        whole = found == {n: top - n for n in range(len(found))}
+        matches = (
+            (i, _OWN_SENTINEL.fullmatch(token or "")) for i, token in enumerate(self._tokens)
+        )
+        id_of = {int(match[1]): i for i, match in matches if match}
+        ids = [id_of[n] for n in sorted(id_of)]
+        top = id_of.get(0, 0)
+        whole = id_of == {n: top - n for n in range(len(id_of))}
         return ids if whole else []
 
     @property
@@ -230,6 +233,11 @@ class SubwordVocabulary:
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
+    def locate(self, text: str) -> tuple[list[int], np.ndarray]:
+        """The ids and where they are (`protocols.data.Locates`)."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return encoding.ids, places.trimmed(text, encoding.offsets)
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, in this thread: callers use threads or processes for speed."""
         encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
@@ -285,10 +293,10 @@ class SubwordVocabulary:
             if isinstance(part, int):
                 text += " " * bool(text) + sentinels.sentinel_text(part)
                 continue
-            kept = [i for i in part if 0 <= i < len(self._tokens) and i not in dropped]
-            words = self._tokenizer.decode(kept, skip_special_tokens=False)
+            shown = [i for i in part if 0 <= i < len(self._tokens) and i not in dropped]
+            words = self._tokenizer.decode(shown, skip_special_tokens=False)
             # Most kinds drop the space before the first word.
-            begins = bool(kept) and self._text(kept[0], self._tokens[kept[0]] or "")[:1] == " "
+            begins = bool(shown) and self._text(shown[0], self._tokens[shown[0]] or "")[:1] == " "
             text += " " * (bool(text and words[:1].strip()) and begins) + words
         return text
 
@@ -343,9 +351,9 @@ def read(path: Path, *, extra_ids: int = 0) -> SubwordVocabulary:
         other.
     """
     roles = tokenizer_config.roles(path.parent)
-    found = SubwordVocabulary(_read(path), extra_ids, roles=roles, origin=path)
-    tokenizer_config.check(path.parent, found.tokenizer_json)
-    return found
+    vocabulary = SubwordVocabulary(_read(path), extra_ids, roles=roles, origin=path)
+    tokenizer_config.check(path.parent, vocabulary.tokenizer_json)
+    return vocabulary
 
 
 def _read(path: Path) -> str:

@@ -9,7 +9,7 @@ from flax import nnx
 
 from t5x_like.api import model_card
 from t5x_like.api.loaded_model import LoadedModel
-from t5x_like.api.training_record import Phase, Text, TrainingRecord
+from t5x_like.api.training_record import RecordedPhase, Text, TrainingRecord
 from t5x_like.models import electra
 
 SIZES = {"vocab_size": 9, "d_model": 4, "d_ff": 6, "num_heads": 2, "num_layers": 1}
@@ -19,8 +19,10 @@ RECORD = TrainingRecord(
     optimizer="adamw",
     train_steps=2000,
     phases=(
-        Phase(1, 64, {"inputs": 128}, {"wiki": 3, "news": 1}, ("MaskedLM(a | b)",)),
-        Phase(901, 32, {"inputs": 512, "targets": 16}, {"wiki": 3, "news": 1}, ("TextToText()",)),
+        RecordedPhase(1, 64, {"inputs": 128}, {"wiki": 3, "news": 1}, ("MaskedLM(a | b)",)),
+        RecordedPhase(
+            901, 32, {"inputs": 512, "targets": 16}, {"wiki": 3, "news": 1}, ("TextToText()",)
+        ),
     ),
     texts=(Text("wiki", 3, 1200, 340_000), Text("news", 1, None, None)),
     metrics={"wiki/loss": 2.71828, "my.wiki/mlm_accuracy": 0.5},

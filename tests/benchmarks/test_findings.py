@@ -16,7 +16,7 @@ from documents import write_documents
 
 from t5x_like.config import gin_config
 from t5x_like.runs.phases import RunPhase
-from t5x_like.runs.pretraining import build_program
+from t5x_like.runs.program import build_program
 from t5x_like.runs.run import Run
 
 VOCABULARY = Path(__file__).parent.parent / "runs" / "golden" / "vocabulary"

@@ -40,7 +40,10 @@ from t5x_like.data.seqio import registered_tasks
         ("train --tracker wandb", "the tracker Wandb needs wandb: pip install wandb\n"),
         ("trian", "no command 'trian'; nearest: train\n"),
         ("infer", "no command 'infer': it is `t5x_like predict` here"),
-        ("finetune runs/x", "no command 'finetune': labels are learned in Python for now"),
+        (
+            "finetune runs/x",
+            "say what there is to learn: training files (train), or a task by its name (task)",
+        ),
         ("eval nope", "nope holds no run: it is not there"),
         ("predict nope --k 3 text more", "nope holds no run: it is not there"),
         ("predict nope --input no.txt", "there is no file no.txt of inputs"),

@@ -16,7 +16,7 @@ from tiny_run import Result, Tiny, finish, losses
 from t5x_like.cli import main
 from t5x_like.data.cache.reader import Cache
 from t5x_like.reporting.samples import about_samples
-from t5x_like.runs import trained_run
+from t5x_like.runs.trained import trained_run
 from t5x_like.vocabularies import loading
 
 Cli = Callable[..., Result]

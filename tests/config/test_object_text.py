@@ -6,10 +6,10 @@ from flax import nnx
 
 from t5x_like.config import gin_config
 from t5x_like.config.object_text import model_text
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
+from t5x_like.layers.basics.mlp import GatedMlp
 from t5x_like.layers.heads import label_heads
-from t5x_like.layers.losses import task_losses
-from t5x_like.layers.mlp import GatedMlp
+from t5x_like.layers.losses import label_losses
 from t5x_like.models import bert, finetuned, t5
 
 P = functools.partial
@@ -43,12 +43,14 @@ def test_bodies_heads_tasks_and_nested_partials_come_back():
     head = P(
         label_heads.SequenceHead, num_labels=3, pool=label_heads.LastOf(7), dropout_rates=(0.1, 0.2)
     )
-    text = model_text(P(finetuned.FineTuned, body, head, task=task_losses.numbers), title="A task.")
+    text = model_text(
+        P(finetuned.FineTuned, body, head, label_loss=label_losses.numbers), title="A task."
+    )
     model = built(text)
     assert text.startswith("# A task.\n")
     assert (model.head.pool, model.head.dropout_rates) == (label_heads.LastOf(7), (0.1, 0.2))
     assert model.head.out.kernel.shape == (8, 3)
-    assert model.task.__name__ == "numbers"
+    assert model.label_loss.form == "numbers"
     assert model.body.encoder.layers.mlp.activation.__name__ == "silu"
 
 

@@ -134,6 +134,7 @@ def test_a_model_of_the_users_opens_with_its_module(tiny, cli, evil):
         ("DTYPE = %DTYPE", "settings refer to each other in a circle: DTYPE = %DTYPE"),
         ("DTYPE = %SEED\nSEED = %DTYPE", "in a circle: "),
         ("COMPLETER = 3", "COMPLETER must be None, or a completer"),
+        ("ADAPT = 3", "ADAPT must be None, or a function of a model"),
         ("INIT_FROM = 3", "INIT_FROM must be None, a directory, or"),
         ("PHASES = 3", "PHASES must be a list"),
         ("FEATURE_CONVERTER = 3", "FEATURE_CONVERTER must be a feature converter"),

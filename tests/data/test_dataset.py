@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from t5x_like.data import feature_converters, mixtures
 from t5x_like.data.cache import location
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.cache.records import task_records
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
-from t5x_like.data.feature_converters import EncoderDecoder
-from t5x_like.data.stream import Examples, eval_stream
+from t5x_like.data.rows import feature_converters
+from t5x_like.data.rows.feature_converters import EncoderDecoder
+from t5x_like.data.streams import mixtures
+from t5x_like.data.streams.stream import Examples, eval_stream
+from t5x_like.data.task_files import task_records
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives.mlm import MaskedLM
 from t5x_like.objectives.parts.formats import TargetsOnly

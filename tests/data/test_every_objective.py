@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from t5x_like import objectives
-from t5x_like.data import late_steps, mixtures, task
+from t5x_like.data import task
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
-from t5x_like.data.feature_converters import default_converter
-from t5x_like.data.stream import Examples, train_stream
+from t5x_like.data.rows import late_steps
+from t5x_like.data.rows.feature_converters import default_converter
+from t5x_like.data.streams import mixtures
+from t5x_like.data.streams.stream import Examples, train_stream
 from t5x_like.vocabularies.byte import ByteVocabulary
 
 ROWS = 4

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_like.data import order, task, user_modules
+from t5x_like.data import task, user_modules
+from t5x_like.data.corpora.rates import integer_weights
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.objectives.supervised.text_to_text import TextToText
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -105,13 +106,13 @@ def test_module_registers_its_tasks_each_time_it_is_named(tmp_path: Path) -> Non
     ],
 )
 def test_rates_become_the_smallest_integers(rates: dict, weights: dict) -> None:
-    assert order.integer_weights(rates) == weights
+    assert integer_weights(rates) == weights
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=5).filter(any), st.integers(1, 20))
 def test_integer_rates_keep_their_proportion(rates: list[int], scale: int) -> None:
     named = {str(i): rate / scale for i, rate in enumerate(rates)}
-    weights = list(order.integer_weights(named).values())
+    weights = list(integer_weights(named).values())
     for i, first in enumerate(rates):
         for j, second in enumerate(rates):
             assert weights[i] * second == weights[j] * first
@@ -120,4 +121,4 @@ def test_integer_rates_keep_their_proportion(rates: list[int], scale: int) -> No
 @pytest.mark.parametrize("rates", [{"a": 0}, {"a": 1, "b": -1}])
 def test_rates_that_mean_nothing(rates: dict) -> None:
     with pytest.raises(ValueError, match="must be positive"):
-        order.integer_weights(rates)
+        integer_weights(rates)

@@ -126,3 +126,12 @@ def test_labels_by_their_shares():
     assert found["discriminator_text_loss"] == pytest.approx(0.3251, abs=1e-4)
     assert found["replaced_auc"] == 0.5
     assert baselines.label_shares([{"encoder_attention_mask": mask}], {}) == {}
+
+
+def test_tags_by_their_shares():
+    """Neither padding nor further tokens of words, -1, have a tag."""
+    mask = np.array([[1, 1, 1], [1, 1, 0]])
+    rows = [{"labels": np.array([[2, -1, 2], [-1, 0, 0]]), "encoder_attention_mask": mask}]
+    found = baselines.class_shares(rows)
+    assert found["accuracy"] == pytest.approx(2 / 3)
+    assert found["loss"] == pytest.approx(0.6365, abs=1e-4)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from mutations import of_json, of_value, one_of
 
 from t5x_like import objectives
-from t5x_like.data.cache.records import task_records
 from t5x_like.data.cache.records.metric_names import MetricNames
 from t5x_like.data.task import Task
+from t5x_like.data.task_files import task_records
 from t5x_like.evaluation.task_metrics import exact_match
 
 PRESETS = ("span_corruption", "bart", "ul2", "albert", "bert_style", "mlm_nsp", "spanbert", "xlnet")

@@ -17,9 +17,9 @@ from tiny_run import HERE, Result, write_text
 from t5x_like.cli import main
 from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache import location
-from t5x_like.data.cache.records import evaluation_files, task_records
 from t5x_like.data.cache.records.metric_names import MetricNames
 from t5x_like.data.task import Task
+from t5x_like.data.task_files import evaluation_files, task_records
 from t5x_like.evaluation.task_metrics import exact_match
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -44,6 +44,10 @@ ON_RUN: Mapping[str, tuple[str, ...]] = {
     "predict held-out text": ("predict", "{theirs}", "--held_out=1", "--max_new_tokens=2"),
     "export": ("export", "--from", "{theirs}", "--to", "{out}/exported"),
     "import": ("import", "--from", "{theirs}", "--to", "{out}/imported"),
+    "finetune": (
+        *("finetune", "{theirs}", "--train", "{out}/labelled.tsv", "--model_dir={out}/tuned"),
+        *("--cache_dir={out}/cache", "--epochs=1"),
+    ),
     "report": ("report", "{theirs}", "--samples=1"),
     "plot": ("plot", "{theirs}"),
 }
@@ -147,6 +151,7 @@ def _world(folder: Path, theirs: Path) -> Iterator[World]:
     write_text(folder / "home" / "a.txt", 30)
     for name in ("mine.txt", "other.txt"):
         write_text(folder / "out" / name, 60)
+    (folder / "out" / "labelled.tsv").write_text("text\tlabel\na word\tyes\na list\tno\n")
     (folder / "home" / "rc").write_text("mine\n")
     shutil.copytree(theirs, folder / "theirs")
     with pytest.MonkeyPatch.context() as patch:
@@ -178,6 +183,7 @@ def _run_all(world: World, commands: Mapping[str, tuple[str, ...]]) -> dict[str,
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run without malice, whose cache has the record of a task with metrics."""
     import matplotlib.font_manager  # noqa: F401  (the first import asks programs for fonts)
+    import numpy.testing  # noqa: F401  (the first import asks lscpu; scikit-learn imports it)
 
     folder = tmp_path_factory.mktemp("stranger")
     text = write_text(folder / "text.txt", 60)

@@ -12,7 +12,7 @@ from flax import nnx
 
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
-from t5x_like.layers.mlp import GatedMlp
+from t5x_like.layers.basics.mlp import GatedMlp
 from t5x_like.models import gpt, prefix_lm, t5, xlnet
 
 SIZES = {"vocab_size": 40, "d_model": 16, "d_ff": 32, "num_heads": 2}

@@ -106,7 +106,7 @@ def subwords(kind: str) -> SubwordVocabulary:
         ("wordpiece", "i [MASK] i", ".", "i. i"),
         ("wordpiece", "([MASK])", "the", "(the)"),  # as without the space
         ("wordpiece", "[MASK] app\n[MASK]", "the", "the app\nthe"),
-        ("wordpiece", "i [MASK] i", "[MASK]", "i i"),  # a special token is no text
+        ("wordpiece", "i [MASK] i", "[MASK]", "i i"),  # a special token is not text
         ("byte_bpe", "app[MASK]", "Ġthe", "app the"),
         ("byte_bpe", "app [MASK]s", "Ġthe", "app thes"),
         ("byte_bpe", "app [MASK]", "the", "appthe"),

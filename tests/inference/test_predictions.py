@@ -115,7 +115,7 @@ def test_files_of_every_format_give_records(name, content, found, tmp_path):
     [
         ("a.txt", "\n \n", "a.txt has no input: it is empty"),
         ("a.jsonl", '{"inputs": "a"}\n{"input": "b"}\n', "input 2: field 'inputs' is missing"),
-        ("a.jsonl", '{"inputs": 3}\n', "input 1: field 'inputs' is no text"),
+        ("a.jsonl", '{"inputs": 3}\n', "input 1: field 'inputs' is not text"),
         ("a.jsonl", '{"inputs"\n', "a.jsonl:1 is not one JSON object a line"),
         ("a.jsonl", "[1]\n", "a.jsonl:1 is not a JSON object: '[1]'"),
     ],

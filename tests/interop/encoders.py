@@ -6,11 +6,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import parity
+import pytest
 import torch
 
 from t5x_like.core.abilities import ALL
 
 VOCAB, ROWS, LENGTH = 50, 5, 12
+SIZES = {
+    "vocab_size": VOCAB,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": LENGTH,
+    "attn_implementation": "eager",
+}
+LABEL_HEADS = (
+    ("ForSequenceClassification", 3),
+    ("ForSequenceClassification", 1),
+    ("ForTokenClassification", 4),
+    ("ForMultipleChoice", 2),
+)
+each_label_head = pytest.mark.parametrize(("head", "labels"), LABEL_HEADS)
 
 
 def read(*, alternatives=None, pad=0, types=2, full=False):
@@ -48,39 +65,61 @@ def masked(batch):
     return batch | {name: jnp.asarray(x) for name, x in ours.items()}, torch.tensor(labels)
 
 
-def same_loss(model, batch, their_model, out):
-    """Asserts the same gradient of every parameter, too."""
-    out.loss.backward()
-    loss, grads = parity.loss_and_gradients(model, batch)
-    np.testing.assert_allclose(loss, out.loss.item(), rtol=1e-5)
-    parity.same_gradients(grads, model, their_model)
-
-
 def same_states(body, batch, out):
     """Asserts the same states of every layer, padding included, and attention."""
-    hidden = functools.partial(body.hidden, want=ALL)
-    found = jax.jit(hidden)(batch)
-    for got, want in zip(found.states, out.hidden_states, strict=True):
-        parity.close(got, want)
-    for got, want in zip(found.attention, out.attentions, strict=True):
-        parity.close(got, want)
+    found = jax.jit(functools.partial(body.hidden, want=ALL))(batch)
+    parity.same_layers(found.states, out.hidden_states)
+    parity.same_layers(found.attention, out.attentions)
+
+
+def same_body(their_model, directory, *, pooled=False, **kind):
+    """States of every layer, and the first one `pooled`."""
+    model = parity.ours_of(their_model, directory)
+    inputs, batch = read(**kind)
+    out = their_model(**inputs, output_hidden_states=True, output_attentions=True)
+    same_states(model.body, batch, out)
+    if pooled:
+        parity.close(jax.jit(model.logits)(batch), out.pooler_output)
+
+
+def same_predictions(their_model, directory, **kind):
+    """Masked tokens: their logits and their loss."""
+    model = parity.ours_of(their_model, directory)
+    inputs, batch = read(**kind)
+    batch, labels = masked(batch)
+    out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
+    parity.close(jax.jit(model.logits)(batch), out.logits)
+    same_states(model.encoder, batch, out)
+    parity.same_loss(model, batch, their_model, out)
 
 
 def same_labels(their_model, directory, *, labels, **kind):
-    """Labels for classes, numbers (with one label), choices or tags, by their model's class."""
+    """Labels for classes, one or several, numbers (with one label), choices or tags.
+
+    Their model's class and problem decide.
+    """
     model = parity.ours_of(their_model, directory)
     name = type(their_model).__name__
     inputs, batch = read(alternatives=3 if name.endswith("MultipleChoice") else None, **kind)
-    truth = np.arange(ROWS) % labels
-    if labels == 1:
-        truth = np.arange(ROWS, dtype=np.float32) / 3
+    truth = parity.truths(labels, ROWS)
+    if their_model.config.problem_type == "multi_label_classification":
+        truth = (np.arange(ROWS * labels).reshape(ROWS, labels) % 3 > 0).astype(np.float32)
     if name.endswith("TokenClassification"):
         tags = np.arange(ROWS * LENGTH).reshape(ROWS, LENGTH) % labels
         truth = np.where(batch["encoder_attention_mask"] > 0, tags, -100)
     out = their_model(**inputs, labels=torch.tensor(truth))
     batch["labels"] = jnp.asarray(truth)
     parity.close(jax.jit(model.logits)(batch), out.logits)
-    same_loss(model, batch, their_model, out)
+    parity.same_loss(model, batch, their_model, out)
+
+
+def same_there_and_back(their_model, directory, **kind):
+    """Import and export: the same weights, configuration and first output."""
+    _, back = parity.there_and_back(their_model, directory)
+    chooses = type(their_model).__name__.endswith("MultipleChoice")
+    inputs, _ = read(alternatives=3 if chooses else None, **kind)
+    with torch.no_grad():
+        parity.close(back(**inputs)[0], their_model(**inputs)[0])
 
 
 def same_answers(their_model, directory, **kind):
@@ -93,8 +132,6 @@ def same_answers(their_model, directory, **kind):
         inputs, batch = read(full=full, **kind)
         ends = inputs["attention_mask"].sum(dim=1) - 1
         out = their_model(**inputs, start_positions=ends // 2, end_positions=ends)
-        logits = jax.jit(model.logits)(batch)
-        parity.close(logits[..., 0], out.start_logits)
-        parity.close(logits[..., 1], out.end_logits)
+        parity.same_ends(jax.jit(model.logits)(batch), out)
     batch |= {"start_positions": jnp.asarray(ends // 2), "end_positions": jnp.asarray(ends)}
-    same_loss(model, batch, their_model, out)
+    parity.same_loss(model, batch, their_model, out)

@@ -1,5 +1,7 @@
 """Compares our models with transformers' models of the same weights."""
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,31 @@ from t5x_like.interop.hugging_face import families, model_directory
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+
+MODEL_TYPES = (
+    *("bert", "roberta", "distilbert", "albert", "electra", "xlnet"),
+    *("t5", "mt5", "umt5", "bart", "mbart", "gpt2", "openai-gpt"),
+)
+
+
+def classes_of(model_type):
+    """The default configuration of a family, and the names of its models: no layers, no bases."""
+    config = transformers.AutoConfig.for_model(model_type)
+    module = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
+    names = [
+        name
+        for name in module.__all__
+        if issubclass(cls := getattr(module, name), transformers.PreTrainedModel)
+        and "forward" in vars(cls)
+    ]
+    assert len(names) > 3
+    return config, names
+
+
+def theirs(kind, head, **settings):
+    """A random model of theirs, by the names of its family and its head."""
+    config = getattr(transformers, f"{kind}Config")(**settings)
+    return random_model(getattr(transformers, f"{kind}{head}"), config)
 
 
 def random_model(cls, config, std=0.25):
@@ -43,6 +70,25 @@ def close(got, want, where=None, atol=2e-5):
     np.testing.assert_allclose(got, want, rtol=0, atol=atol)
 
 
+def same_layers(got, want, where=None):
+    """Asserts equality of states, or of attention, of every layer; `where` are its queries."""
+    for ours, their_layer in zip(got, want, strict=True):
+        if where is not None and ours.ndim == 4:
+            ours, their_layer = ours.swapaxes(1, 2), their_layer.swapaxes(1, 2)
+        close(ours, their_layer, where)
+
+
+def same_ends(logits, out, where=None):
+    """Asserts equality of the logits of an answer's start and end."""
+    close(logits[..., 0], out.start_logits, where)
+    close(logits[..., 1], out.end_logits, where)
+
+
+def truths(labels, rows=5):
+    """Classes of rows; numbers with one label."""
+    return np.arange(rows) % labels if labels > 1 else np.arange(rows, dtype=np.float32) / 3
+
+
 def loss_and_gradients(model, batch):
     def loss(model):
         return model.loss(batch, None, (), model.weights(batch))[0]
@@ -61,6 +107,14 @@ def same_gradients(grads, model, their_model):
         close(got.pop(name), grad, atol=max(1e-6, 1e-4 * grad.abs().max().item()))
     for name, rest in got.items():
         assert not np.any(rest) or name in made_up, f"{name} has a gradient here alone"
+
+
+def same_loss(model, batch, their_model, out):
+    """Asserts the same gradient of every parameter, too."""
+    out.loss.backward()
+    loss, grads = loss_and_gradients(model, batch)
+    np.testing.assert_allclose(loss, out.loss.item(), rtol=1e-5)
+    same_gradients(grads, model, their_model)
 
 
 def exported(model, directory, **more):

@@ -5,7 +5,7 @@ import t5x_checkpoint
 from flax import nnx, serialization
 
 from t5x_like.interop import t5x, t5x_arrays
-from t5x_like.layers.mlp import GatedMlp
+from t5x_like.layers.basics.mlp import GatedMlp
 from t5x_like.models import t5
 
 SIZES = {"vocab_size": 30, "d_model": 8, "d_ff": 12, "num_heads": 2, "d_kv": 3}
@@ -121,7 +121,7 @@ def test_numbers_that_are_no_floats_are_not_taken_for_some(tmp_path):
 def test_what_cannot_be_right_is_refused(tmp_path):
     config, params = made()
     tree = t5x_checkpoint.tree_of(params, config)
-    with pytest.raises(FileNotFoundError, match="no checkpoint of T5X"):
+    with pytest.raises(FileNotFoundError, match="is not a checkpoint of T5X"):
         t5x.read(tmp_path, config)
     t5x_checkpoint.write(tmp_path / "step", tree)
     with pytest.raises(ValueError, match="for all layers of a side"):

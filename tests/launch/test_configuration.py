@@ -98,7 +98,7 @@ def test_what_is_wrong_is_told_before_anything_runs(bench, name, words, told):
         ("tpu_vm", "--config.package=git+https://example.org/x@v1", "a commit of 40 digits"),
         ("tpu_vm", "--config.environment=env", "a path from the root"),
         ("ssh", "--config.hosts=", "--config.hosts is missing"),
-        ("ssh", "--config.hosts=-oProxyCommand=x", "no name of a host"),
+        ("ssh", "--config.hosts=-oProxyCommand=x", "is not a name of a host"),
         ("ssh", "--config.hosts=a,a", "twice"),
         ("ssh", "--config.port=0", "between 1 and 65534"),
         ("slurm", "--config.nodes=0", "at least 1"),
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_told_before_anything_runs(bench, name, words, told):
         ("gke", "--config.gpu=nvidia-l4", "give one of them"),
         ("gke", "--config.topology=v3-8", "Kubernetes Engine has no v3"),
         ("gke", "--config.node_selector=a", "label=value"),
-        ("gke", "--config.namespace=A b", "no name of Kubernetes"),
+        ("gke", "--config.namespace=A b", "is not a name of Kubernetes"),
     ],
 )
 def test_wrong_fields_are_told(bench, name, word, told):

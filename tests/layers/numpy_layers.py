@@ -7,9 +7,9 @@ from flax import nnx
 
 from t5x_like.layers.attention.multi_head import Attention, Inits
 from t5x_like.layers.attention.positions import RelativeBias
-from t5x_like.layers.basic import LayerNorm
-from t5x_like.layers.dropout import NO_DROPOUT
-from t5x_like.layers.mlp import Mlp
+from t5x_like.layers.basics.dropout import NO_DROPOUT
+from t5x_like.layers.basics.mlp import Mlp
+from t5x_like.layers.basics.modules import LayerNorm
 from t5x_like.layers.stacks.blocks import Parts
 
 WIDTH, HEADS = 8, 2
@@ -23,8 +23,8 @@ def parts(placement, *, relative=False, dropouts=NO_DROPOUT, **options):
         return RelativeBias(HEADS, bidirectional=False, rngs=rngs, num_buckets=4, max_distance=6)
 
     def attention(rngs):
-        inits, size = Inits.same(NORMAL), {"d_kv": 3, "dtype": "float32", "bias": True}
-        return Attention(WIDTH, HEADS, inits=inits, rngs=rngs, **size, **options)
+        size = {"d_kv": 3, "dtype": "float32", "bias": True} | options
+        return Attention(WIDTH, HEADS, inits=Inits.same(NORMAL), rngs=rngs, **size)
 
     return Parts(
         norm=lambda rngs: LayerNorm(WIDTH, dtype="float32", rngs=rngs, epsilon=1e-5),

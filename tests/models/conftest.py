@@ -13,7 +13,7 @@ from flax import nnx
 from t5x_like.models import t5
 from t5x_like.training.optimization.gradients import gradients
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `tiny_families`
+sys.path.insert(0, str(Path(__file__).parent))  # for `tiny_families` and `tiny_models`
 
 VOCAB = 50
 
@@ -72,27 +72,6 @@ def packed_batch():
         "decoder_segment_ids": decoder,
     }
     return {name: jnp.asarray(x) for name, x in batch.items()}
-
-
-@pytest.fixture
-def filled():
-    """Called with a function that makes a model: returns it, with parameters drawn here.
-
-    Compiling a model's own initialisation takes seconds. Scales are around 1.
-    """
-
-    def fill(make):
-        graph, state = nnx.split(nnx.eval_shape(make))
-        rng = np.random.default_rng(3)
-
-        def draw(path, leaf):
-            centre = 1.0 if "scale" in jax.tree_util.keystr(path) else 0.0
-            return jnp.asarray(rng.normal(centre, 0.2, leaf.shape), jnp.float32)
-
-        params = jax.tree_util.tree_map_with_path(draw, nnx.to_pure_dict(state))
-        return nnx.merge(graph, params)
-
-    return fill
 
 
 @pytest.fixture

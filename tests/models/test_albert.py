@@ -5,9 +5,9 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
+from tiny_models import initialised, logits_of, trained
 
 from t5x_like.core.abilities import ALL
 from t5x_like.models import albert
@@ -25,18 +25,12 @@ TINY = albert.Config(
 )
 
 
-@functools.cache
-def made(config):
-    return jax.jit(lambda: nnx.to_pure_dict(nnx.state(albert.Albert(config, rngs=nnx.Rngs(0)))))()
-
-
 def abstract(config):
     return nnx.eval_shape(lambda: albert.Albert(config, rngs=nnx.Rngs(0)))
 
 
 def make(**changes):
-    config = dataclasses.replace(TINY, **changes)
-    return nnx.merge(nnx.graphdef(abstract(config)), made(config))
+    return initialised(albert.Albert, dataclasses.replace(TINY, **changes))
 
 
 def batch_of(rows=4, seed=0):
@@ -54,14 +48,6 @@ def batch_of(rows=4, seed=0):
         "sentence_order_label": np.arange(rows) % 2,
     }
     return {name: jnp.asarray(x) for name, x in batch.items()}
-
-
-def loss_of(model, batch, key=None):
-    return model.loss(batch, key, (), model.weights(batch))[0]
-
-
-loss_and_grads = jax.jit(jax.value_and_grad(loss_of))
-logits_of = jax.jit(lambda model, batch: model.logits(batch))
 
 
 def count(*modules):
@@ -165,22 +151,8 @@ def test_flops_count_shared_layers_each_time_they_run():
 
 @pytest.mark.slow
 def test_one_batch_overfits():
-    graph, params = nnx.split(make(init_std=0.1))
-    batch, adam = batch_of(), optax.adam(1e-2)
-
-    @jax.jit
-    def step(params, state):
-        loss, grads = jax.value_and_grad(lambda p: loss_of(nnx.merge(graph, p), batch))(params)
-        updates, state = adam.update(grads, state)
-        return optax.apply_updates(params, updates), state, loss
-
-    params = nnx.to_pure_dict(params)
-    state = adam.init(params)
-    first = None
-    for _ in range(60):
-        params, state, loss = step(params, state)
-        first = loss if first is None else first
-    assert loss < first / 3
+    losses, _ = trained(make(init_std=0.1), batch_of(), steps=60, rate=1e-2)
+    assert losses[-1] < losses[0] / 3
 
 
 @pytest.mark.parametrize(

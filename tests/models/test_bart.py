@@ -4,9 +4,9 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
+from tiny_models import logits_of, loss_of, maker, trained
 
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
@@ -28,13 +28,7 @@ TINY = bart.Config(
 MBART = {"pre_norm": True, "scale_embedding": True}
 
 
-@pytest.fixture
-def make(filled):
-    def make(model=bart.Bart, **changes):
-        config = dataclasses.replace(TINY, **changes)
-        return filled(lambda: model(config, rngs=nnx.Rngs(0)))
-
-    return make
+make = maker(bart.Bart, TINY)
 
 
 @pytest.fixture
@@ -57,12 +51,7 @@ def batch():
     return {name: jnp.asarray(x) for name, x in batch.items()}
 
 
-def loss_of(model, batch, key=None):
-    return model.loss(batch, key, (), model.weights(batch))[0]
-
-
 grads_of = jax.jit(jax.grad(loss_of))
-logits_of = jax.jit(lambda model, batch, key=None: model.logits(batch, key))
 
 
 def rows_used(table):
@@ -71,14 +60,14 @@ def rows_used(table):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, MBART], ids=["bart", "mbart"])
-def test_the_first_token_reads_row_2_of_the_positions_and_padding_none(changes, batch, make):
+def test_the_first_token_reads_row_2_of_the_positions_and_padding_none(changes, batch):
     grads = grads_of(make(**changes), batch)
     assert rows_used(grads.encoder_entry.positions) == set(range(2, 12))
     assert rows_used(grads.decoder_entry.positions) == set(range(2, 11))
 
 
 @pytest.mark.slow
-def test_a_target_sees_all_inputs_and_the_targets_before_it(make):
+def test_a_target_sees_all_inputs_and_the_targets_before_it():
     batch = {
         "encoder_input_tokens": jnp.array([[0, 2, 3, 4, PAD, PAD]]),  # 0 is text
         "decoder_input_tokens": jnp.array([[11, 12, 13, 14]]),
@@ -96,7 +85,7 @@ def test_a_target_sees_all_inputs_and_the_targets_before_it(make):
 
 
 @pytest.mark.slow
-def test_packed_examples_score_as_each_does_alone(batch, make):
+def test_packed_examples_score_as_each_does_alone(batch):
     model, packed = make(), {}
     counts = {
         "encoder": batch["encoder_input_tokens"] != PAD,
@@ -117,7 +106,7 @@ def test_packed_examples_score_as_each_does_alone(batch, make):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, MBART], ids=["bart", "mbart"])
-def test_cached_decoding_is_decoding(changes, batch, make):
+def test_cached_decoding_is_decoding(changes, batch):
     model = make(**changes, logits_bias=True)
 
     @jax.jit
@@ -138,7 +127,7 @@ def test_cached_decoding_is_decoding(changes, batch, make):
 
 
 @pytest.mark.slow
-def test_what_follows_the_end_of_an_answer_is_padding(batch, make):
+def test_what_follows_the_end_of_an_answer_is_padding(batch):
     model = make(logits_bias=True)
     ends = model.logits_bias[...].at[EOS].set(100.0)
     model.logits_bias[...] = ends
@@ -148,7 +137,7 @@ def test_what_follows_the_end_of_an_answer_is_padding(batch, make):
 
 
 @pytest.mark.slow
-def test_the_bias_of_the_logits_is_added_and_not_trained(batch, make):
+def test_the_bias_of_the_logits_is_added_and_not_trained(batch):
     model = make(logits_bias=True)
     bias = model.logits_bias[...]
     logits = logits_of(model, batch)
@@ -158,7 +147,7 @@ def test_the_bias_of_the_logits_is_added_and_not_trained(batch, make):
 
 
 @pytest.mark.slow
-def test_scaled_embeddings_are_those_of_a_larger_table(batch, make):
+def test_scaled_embeddings_are_those_of_a_larger_table(batch):
     model, scaled = make(), make(scale_embedding=True)
     model.embedding.table[...] *= 4  # the square root of d_model
     states_of = jax.jit(lambda model: model.hidden(batch).last)
@@ -167,7 +156,7 @@ def test_scaled_embeddings_are_those_of_a_larger_table(batch, make):
 
 # Embeddings of both sides, and two and three parts of their layers; one and two with attention.
 @pytest.mark.parametrize(("name", "places"), [("dropout_rate", 7), ("attention_dropout_rate", 3)])
-def test_a_rate_reaches_its_places(name, places, make, batch, monkeypatch):
+def test_a_rate_reaches_its_places(name, places, batch, monkeypatch):
     rates = []
 
     def record(x, key, *, rate, shared=()):
@@ -176,7 +165,7 @@ def test_a_rate_reaches_its_places(name, places, make, batch, monkeypatch):
         return x
 
     for layer in ("dropout", "mlp"):
-        monkeypatch.setattr(f"t5x_like.layers.{layer}.dropout", record)
+        monkeypatch.setattr(f"t5x_like.layers.basics.{layer}.dropout", record)
     model = make(**{name: 0.3}, activation_dropout_rate=0.2)
     # Scanned layers are traced once.
     jax.eval_shape(model.logits, batch, jax.random.key(0))
@@ -191,7 +180,7 @@ def test_the_vector_of_padding_starts_at_zero():
     np.testing.assert_allclose(table.std(), 0.02, rtol=0.1)
 
 
-def test_a_reader_begins_with_the_last_token_of_its_text(make, monkeypatch):
+def test_a_reader_begins_with_the_last_token_of_its_text(monkeypatch):
     reader, read = make(bart.Reader), []
     monkeypatch.setattr(bart.Bart, "hidden", lambda self, batch, *_, **__: read.append(batch))
     tokens = jnp.array([[0, 7, 8, 9, EOS], [0, 5, EOS, PAD, PAD]])
@@ -203,7 +192,7 @@ def test_a_reader_begins_with_the_last_token_of_its_text(make, monkeypatch):
     assert read[1]["decoder_target_tokens"][0, 3] == PAD
 
 
-def test_a_row_longer_than_the_positions_is_refused(make, batch):
+def test_a_row_longer_than_the_positions_is_refused(batch):
     long = {**batch, "encoder_input_tokens": jnp.zeros((2, 15), int)}
     with pytest.raises(ValueError, match="15 tokens do not fit max_positions: at most 14 do"):
         jax.eval_shape(make().logits, long)
@@ -225,19 +214,6 @@ def test_a_vocabulary_that_pads_with_another_id_is_refused():
 
 
 @pytest.mark.slow
-def test_one_batch_overfits(batch, make):
-    graph, params = nnx.split(make())
-    params, adam = nnx.to_pure_dict(params), optax.adam(1e-2)
-
-    @jax.jit
-    def step(params, state):
-        loss, grads = jax.value_and_grad(lambda params: loss_of(nnx.merge(graph, params), batch))(
-            params
-        )
-        updates, state = adam.update(grads, state)
-        return optax.apply_updates(params, updates), state, loss
-
-    state = adam.init(params)
-    for _ in range(80):
-        params, state, loss = step(params, state)
-    assert loss < 0.1
+def test_one_batch_overfits(batch):
+    losses, _ = trained(make(), batch, steps=80, rate=1e-2)
+    assert losses[-1] < 0.1

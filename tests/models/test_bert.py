@@ -3,9 +3,9 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
+from tiny_models import logits_of, loss_and_grads, maker, metrics_of, trained
 
 from t5x_like.core.abilities import ALL
 from t5x_like.models import bert
@@ -30,13 +30,7 @@ ROBERTA = {
 }
 
 
-@pytest.fixture
-def make(filled):
-    def make(**changes):
-        config = dataclasses.replace(TINY, **changes)
-        return filled(lambda: bert.Bert(config, rngs=nnx.Rngs(0)))
-
-    return make
+make = maker(bert.Bert, TINY)
 
 
 @pytest.fixture
@@ -47,15 +41,6 @@ def padded_with_1(encoder_batch):
     return {**encoder_batch, "encoder_input_tokens": tokens}
 
 
-def loss_of(model, batch, key=None):
-    return model.loss(batch, key, (), model.weights(batch))[0]
-
-
-loss_and_grads = jax.jit(jax.value_and_grad(loss_of))
-metrics_of = jax.jit(lambda model, batch: model.loss(batch, None, (), model.weights(batch)))
-logits_of = jax.jit(lambda model, batch, key=None: model.logits(batch, key))
-
-
 @jax.jit
 @jax.grad
 def logit_grads(model, batch):
@@ -64,7 +49,7 @@ def logit_grads(model, batch):
 
 
 @pytest.mark.slow
-def test_the_loss_is_the_mean_over_masked_tokens_plus_that_over_pairs(encoder_batch, make):
+def test_the_loss_is_the_mean_over_masked_tokens_plus_that_over_pairs(encoder_batch):
     model, batch = make(), encoder_batch
     loss, metrics, carry = metrics_of(model, batch)
     logits = np.asarray(jax.nn.log_softmax(logits_of(model, batch)), np.float64)
@@ -83,7 +68,7 @@ def test_the_loss_is_the_mean_over_masked_tokens_plus_that_over_pairs(encoder_ba
 
 
 @pytest.mark.slow
-def test_a_token_sees_all_tokens_of_its_row_and_no_padding(encoder_batch, make):
+def test_a_token_sees_all_tokens_of_its_row_and_no_padding(encoder_batch):
     tokens = jnp.arange(60).reshape(5, 12) % 50
     batch = {**encoder_batch, "encoder_input_tokens": tokens}
     model = make(type_vocab_size=0)
@@ -99,7 +84,7 @@ def test_a_token_sees_all_tokens_of_its_row_and_no_padding(encoder_batch, make):
 
 
 @pytest.mark.parametrize("buckets", [0, 8])
-def test_relative_biases_tell_the_order_of_tokens(buckets, encoder_batch, make):
+def test_relative_biases_tell_the_order_of_tokens(buckets, encoder_batch):
     model = make(relative_buckets=buckets)
     model.encoder.embedding.positions[...] *= 0
     tokens = encoder_batch["encoder_input_tokens"].at[0, 1:4].set(jnp.array([11, 12, 13]))
@@ -116,7 +101,7 @@ def test_relative_biases_tell_the_order_of_tokens(buckets, encoder_batch, make):
 
 
 @pytest.mark.slow
-def test_token_types_are_rows_of_their_own_table(encoder_batch, make):
+def test_token_types_are_rows_of_their_own_table(encoder_batch):
     model, batch = make(), encoder_batch
     types = np.abs(logit_grads(model, batch).encoder.embedding.types[...]).max(axis=1)
     assert (types > 0).all()
@@ -128,7 +113,7 @@ def test_token_types_are_rows_of_their_own_table(encoder_batch, make):
 
 
 @pytest.mark.slow
-def test_positions_of_a_roberta_count_tokens_from_2(padded_with_1, make):
+def test_positions_of_a_roberta_count_tokens_from_2(padded_with_1):
     model = make(**ROBERTA)
     grads = logit_grads(model, padded_with_1).encoder.embedding.positions[...]
     assert set(np.flatnonzero(np.abs(grads).max(axis=1))) == set(range(2, 11))
@@ -138,7 +123,7 @@ def test_positions_of_a_roberta_count_tokens_from_2(padded_with_1, make):
     np.testing.assert_allclose(logits_of(model, rolled)[1, 3:], logits[1, :9], atol=1e-5)
 
 
-def test_the_sentence_head_reads_the_first_state(encoder_batch, make):
+def test_the_sentence_head_reads_the_first_state(encoder_batch):
     model = make()
     hidden = model.encoder.hidden(encoder_batch).last
     pooler, out = model.sentence.pooler.dense, model.sentence.out
@@ -166,7 +151,7 @@ def test_initial_scales():
 
 
 @pytest.mark.slow
-def test_dropout_needs_a_key_and_falls_where_it_should(encoder_batch, monkeypatch, make):
+def test_dropout_needs_a_key_and_falls_where_it_should(encoder_batch, monkeypatch):
     model = make(dropout_rate=0.1, attention_dropout_rate=0.2)
     plain = logits_of(make(), encoder_batch)
     np.testing.assert_array_equal(logits_of(model, encoder_batch), plain)
@@ -182,14 +167,14 @@ def test_dropout_needs_a_key_and_falls_where_it_should(encoder_batch, monkeypatc
         return x
 
     for module in ("dropout", "mlp"):
-        monkeypatch.setattr(f"t5x_like.layers.{module}.dropout", record)
+        monkeypatch.setattr(f"t5x_like.layers.basics.{module}.dropout", record)
     jax.eval_shape(model.logits, encoder_batch, jax.random.key(0))
     x = ((5, 12, 16), 0.1)
     # The embedding; then in a layer (scanned: traced once) attention and what its parts add.
     assert sites == [x, ((5, 4, 12, 12), 0.2), x, x]
 
 
-def test_hidden_states_and_attention_are_returned_where_asked_for(encoder_batch, make):
+def test_hidden_states_and_attention_are_returned_where_asked_for(encoder_batch):
     model = make()
     hidden = model.encoder.hidden(encoder_batch, want=ALL)
     assert hidden.states.shape == (4, 5, 12, 16)
@@ -201,14 +186,14 @@ def test_hidden_states_and_attention_are_returned_where_asked_for(encoder_batch,
 
 
 @pytest.mark.slow
-def test_a_batch_of_padding_alone_has_loss_zero_and_finite_gradients(encoder_batch, make):
+def test_a_batch_of_padding_alone_has_loss_zero_and_finite_gradients(encoder_batch):
     batch = jax.tree.map(jnp.zeros_like, encoder_batch)
     loss, grads = loss_and_grads(make(), batch)
     assert loss == 0
     assert all(np.all(x == 0) for x in jax.tree.leaves(grads))
 
 
-def test_flops_count_what_is_neither_padding_nor_empty(encoder_batch, make):
+def test_flops_count_what_is_neither_padding_nor_empty(encoder_batch):
     d, f, v = 16, 32, 50
     pairs = 12**2 + 9**2 + 6**2 + 3**2
     layers = 3 * (30 * (4 * d * d + 2 * d * f) + 2 * d * pairs)
@@ -217,23 +202,8 @@ def test_flops_count_what_is_neither_padding_nor_empty(encoder_batch, make):
 
 
 @pytest.mark.slow
-def test_a_few_steps_lower_the_loss(encoder_batch, make):
-    graph, state = nnx.split(make())
-    adam = optax.adam(3e-3)
-
-    @jax.jit
-    def train(params):
-        def step(carry, _):
-            params, moments = carry
-            loss, grads = jax.value_and_grad(
-                lambda params: loss_of(nnx.merge(graph, params), encoder_batch)
-            )(params)
-            updates, moments = adam.update(grads, moments)
-            return (optax.apply_updates(params, updates), moments), loss
-
-        return jax.lax.scan(step, (params, adam.init(params)), length=60)[1]
-
-    losses = train(nnx.to_pure_dict(state))
+def test_a_few_steps_lower_the_loss(encoder_batch):
+    losses, _ = trained(make(), encoder_batch, steps=60, rate=3e-3)
     assert losses[-1] < 0.1 * losses[0]
 
 
@@ -247,7 +217,7 @@ def test_a_few_steps_lower_the_loss(encoder_batch, make):
         ({"max_positions": 13, "padding_position": 1}, "at most 11 do"),
     ],
 )
-def test_impossible_configurations_are_refused(changes, message, encoder_batch, make):
+def test_impossible_configurations_are_refused(changes, message, encoder_batch):
     with pytest.raises(ValueError, match=message):
         make(**changes).logits(encoder_batch)
 

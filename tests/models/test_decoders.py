@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from tiny_models import filled
 
 from t5x_like.models import bart_decoder, bert_decoder
 
@@ -23,7 +24,7 @@ MAKES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MAKES)
-def test_packed_examples_score_as_each_does_alone(name, filled):
+def test_packed_examples_score_as_each_does_alone(name):
     model = filled(lambda: MAKES[name](rngs=nnx.Rngs(0)))
     tokens = jnp.asarray(np.random.default_rng(0).integers(2, 50, (1, 9)))
     positions = jnp.array([[0, 1, 2, 3, 0, 1, 2, 3, 4]])

@@ -3,9 +3,9 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
+from tiny_models import filled, loss_of, maker, metrics_of, trained
 
 from t5x_like.models import bert, distilbert
 
@@ -21,17 +21,11 @@ SIZES = {
 TINY = distilbert.Config(num_layers=2, **SIZES)
 
 
-@pytest.fixture
-def make(filled):
-    def make(**changes):
-        config = dataclasses.replace(TINY, **changes)
-        return filled(lambda: distilbert.DistilBert(config, rngs=nnx.Rngs(0)))
-
-    return make
+make = maker(distilbert.DistilBert, TINY)
 
 
 @pytest.fixture
-def teacher(filled):
+def teacher():
     config = bert.Config(num_layers=4, sentence_head=False, **SIZES)
     return filled(lambda: bert.Bert(config, rngs=nnx.Rngs(0)))
 
@@ -41,16 +35,9 @@ def batch(teacher, encoder_batch):
     return jax.jit(distilbert.teach)(teacher, encoder_batch)
 
 
-def loss_of(model, batch, key=None):
-    return model.loss(batch, key, (), model.weights(batch))[0]
-
-
-metrics_of = jax.jit(lambda model, batch: model.loss(batch, None, (), model.weights(batch)))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("masked_only", [False, True])
-def test_the_loss_is_the_sum_of_its_three_terms(masked_only, make, batch):
+def test_the_loss_is_the_sum_of_its_three_terms(masked_only, batch):
     model = make(kl_of_masked_only=masked_only)
     loss, metrics, _ = metrics_of(model, batch)
     tokens = np.asarray(batch["encoder_attention_mask"]) > 0
@@ -73,15 +60,11 @@ def test_the_loss_is_the_sum_of_its_three_terms(masked_only, make, batch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("masked_only", [False, True])
-def test_microbatches_with_unequal_masks_add_up(
-    masked_only, make, batch, assert_microbatches_add_up
-):
+def test_microbatches_with_unequal_masks_add_up(masked_only, batch, assert_microbatches_add_up):
     assert_microbatches_add_up(make(kl_of_masked_only=masked_only), batch)
 
 
-def test_a_student_with_the_parameters_of_its_teacher_has_nothing_to_learn_of_it(
-    filled, make, encoder_batch
-):
+def test_a_student_with_the_parameters_of_its_teacher_has_nothing_to_learn_of_it(encoder_batch):
     config = bert.Config(num_layers=2, type_vocab_size=0, sentence_head=False, **SIZES)
     teacher = filled(lambda: bert.Bert(config, rngs=nnx.Rngs(0)))
     student = nnx.merge(nnx.graphdef(make()), nnx.to_pure_dict(nnx.state(teacher)))
@@ -105,14 +88,14 @@ def test_a_student_with_the_parameters_of_its_teacher_has_nothing_to_learn_of_it
         ),
     ],
 )
-def test_a_batch_without_the_teacher_says_what_is_missing(teacher, message, make, encoder_batch):
+def test_a_batch_without_the_teacher_says_what_is_missing(teacher, message, encoder_batch):
     batch = encoder_batch | {name: jnp.zeros(shape) for name, shape in teacher.items()}
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(loss_of, make(), batch)
 
 
 @pytest.mark.slow
-def test_no_gradient_reaches_the_teacher(teacher, make, encoder_batch, batch):
+def test_no_gradient_reaches_the_teacher(teacher, encoder_batch, batch):
     model = make()
     grads = jax.grad(lambda t: loss_of(model, distilbert.teach(t, encoder_batch)))(teacher)
     assert all(np.all(x == 0) for x in jax.tree.leaves(grads))
@@ -122,7 +105,7 @@ def test_no_gradient_reaches_the_teacher(teacher, make, encoder_batch, batch):
     assert not grads.any()
 
 
-def test_nothing_is_dropped_of_what_attention_adds(make, encoder_batch, monkeypatch):
+def test_nothing_is_dropped_of_what_attention_adds(encoder_batch, monkeypatch):
     sites = []
 
     def record(x, key, *, rate, shared=()):
@@ -131,7 +114,7 @@ def test_nothing_is_dropped_of_what_attention_adds(make, encoder_batch, monkeypa
         return x
 
     for module in ("dropout", "mlp"):
-        monkeypatch.setattr(f"t5x_like.layers.{module}.dropout", record)
+        monkeypatch.setattr(f"t5x_like.layers.basics.{module}.dropout", record)
     model = make(dropout_rate=0.1, attention_dropout_rate=0.2)
     jax.eval_shape(model.logits, encoder_batch, jax.random.key(0))
     x = ((5, 12, 16), 0.1)
@@ -140,7 +123,7 @@ def test_nothing_is_dropped_of_what_attention_adds(make, encoder_batch, monkeypa
 
 
 @pytest.mark.parametrize(("masked_only", "scored"), [(False, 7 + 30), (True, 7)])
-def test_flops_hold_the_logits_that_are_compared(masked_only, scored, make, encoder_batch):
+def test_flops_hold_the_logits_that_are_compared(masked_only, scored, encoder_batch):
     d, f, v = 16, 32, 50
     pairs = 12**2 + 9**2 + 6**2 + 3**2
     layers = 2 * (30 * (4 * d * d + 2 * d * f) + 2 * d * pairs)
@@ -149,23 +132,8 @@ def test_flops_hold_the_logits_that_are_compared(masked_only, scored, make, enco
 
 
 @pytest.mark.slow
-def test_a_few_steps_bring_the_student_closer(make, batch):
-    graph, state = nnx.split(make())
-    adam = optax.adam(3e-3)
-
-    @jax.jit
-    def train(params):
-        def step(carry, _):
-            params, moments = carry
-            grads, metrics = jax.grad(
-                lambda params: metrics_of(nnx.merge(graph, params), batch)[:2], has_aux=True
-            )(params)
-            updates, moments = adam.update(grads, moments)
-            return (optax.apply_updates(params, updates), moments), metrics
-
-        return jax.lax.scan(step, (params, adam.init(params)), length=100)[1]
-
-    metrics = train(nnx.to_pure_dict(state))
+def test_a_few_steps_bring_the_student_closer(batch):
+    _, metrics = trained(make(), batch, steps=100, rate=3e-3)
     for name in ("kl_loss", "cosine_loss"):
         sums, _ = metrics[name]
         assert sums[-1] < 0.5 * sums[0]

@@ -3,9 +3,9 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
+from tiny_models import maker, trained
 
 from t5x_like.models import bert, electra
 
@@ -26,15 +26,7 @@ REPLACE_MLM = {"discriminator": bert.Bert, "discriminator_weight": 1.0}
 ALL_TOKENS = {"discriminator": electra.AllTokens, "discriminator_weight": 1.0}
 
 
-@pytest.fixture
-def make(filled):
-    """A tiny ELECTRA with the given changes; its parameters depend only on its shapes."""
-
-    def made(**changes):
-        config = dataclasses.replace(TINY, **changes)
-        return filled(lambda: electra.Electra(config, rngs=nnx.Rngs(0)))
-
-    return made
+make = maker(electra.Electra, TINY)
 
 
 @pytest.fixture
@@ -72,7 +64,7 @@ def originals(batch):
 
 
 @pytest.mark.slow
-def test_the_loss_is_the_generators_plus_50_times_the_discriminators(make, batch):
+def test_the_loss_is_the_generators_plus_50_times_the_discriminators(batch):
     model = make()
     loss, metrics = run(model, batch)
     log_p = np.asarray(jax.nn.log_softmax(predictions(model, batch)), np.float64)
@@ -112,13 +104,13 @@ def test_the_loss_is_the_generators_plus_50_times_the_discriminators(make, batch
     [{}, REPLACE_MLM, ALL_TOKENS],
     ids=["electra", "replace_mlm", "all_tokens"],
 )
-def test_microbatches_with_unequal_masks_add_up(changes, make, batch, assert_microbatches_add_up):
+def test_microbatches_with_unequal_masks_add_up(changes, batch, assert_microbatches_add_up):
     # Cold enough that the likeliest token is the sample, whatever the key.
     assert_microbatches_add_up(make(**changes, temperature=1e-6), batch)
 
 
 @pytest.mark.slow
-def test_without_a_key_samples_are_those_of_the_row_wherever_it_is(make, batch):
+def test_without_a_key_samples_are_those_of_the_row_wherever_it_is(batch):
     model = make()
     found = read_by_discriminator(model, batch)["encoder_input_tokens"]
     turned = jax.tree.map(lambda x: x[::-1], batch)
@@ -133,7 +125,7 @@ def test_without_a_key_samples_are_those_of_the_row_wherever_it_is(make, batch):
 
 
 @pytest.mark.slow
-def test_a_generator_that_knows_replaces_nothing_and_one_that_may_not_always_does(make, batch):
+def test_a_generator_that_knows_replaces_nothing_and_one_that_may_not_always_does(batch):
     targets = batch["masked_targets"][..., None] == jnp.arange(50)
     knows = jnp.where(targets, 50.0, 0.0)
     found = replaced(make(), batch, knows)
@@ -145,11 +137,11 @@ def test_a_generator_that_knows_replaces_nothing_and_one_that_may_not_always_doe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["none", "all"])
-def test_each_half_teaches_the_other_what_they_share_alone(sharing, make, batch):
+def test_each_half_teaches_the_other_what_they_share_alone(sharing, batch):
     @jax.jit
     def gradients(model):
         def sums(model):
-            return {name: term.sum for name, term in model.terms(batch, None)[0].items()}
+            return {name: term.sum for name, term in model.terms(batch, None, ())[0].items()}
 
         _, pull = jax.vjp(sums, model)
         zeros = {"generator": 0.0, "discriminator": 0.0}
@@ -169,7 +161,7 @@ def test_each_half_teaches_the_other_what_they_share_alone(sharing, make, batch)
 SIZES = {"words": 50 * 8, "others": (12 + 2) * 8 + 2 * 8}
 
 
-def test_what_is_shared_is_stored_once(make):
+def test_what_is_shared_is_stored_once():
     model = make(sharing="none", d_embedding=None, **EQUAL_SIZE)
     assert count(model.generator.encoder) == count(model.discriminator.encoder)
     apart = make(sharing="tokens", **EQUAL_SIZE)
@@ -191,7 +183,7 @@ def test_a_generator_apart_has_embeddings_as_wide_as_itself():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["none", "tokens", "embeddings", "all"])
-def test_the_halves_are_models_of_their_own(sharing, make, batch):
+def test_the_halves_are_models_of_their_own(sharing, batch):
     model = make(sharing=sharing, **EQUAL_SIZE)
     generator = model.whole_generator()
     graph, state = nnx.split(generator)
@@ -211,7 +203,7 @@ def test_the_halves_are_models_of_their_own(sharing, make, batch):
 
 
 @pytest.mark.slow
-def test_the_discriminator_is_scored_where_the_batch_says(make, batch):
+def test_the_discriminator_is_scored_where_the_batch_says(batch):
     model = make()
     weights = jnp.zeros((5, 12)).at[1, 1].set(1).at[2, 3].set(1)
     _, metrics = run(model, {**batch, "discriminator_loss_weights": weights})
@@ -225,7 +217,7 @@ def test_the_discriminator_is_scored_where_the_batch_says(make, batch):
 
 
 @pytest.mark.slow
-def test_replace_mlm_predicts_the_masked_tokens_from_a_text_with_samples(make, batch):
+def test_replace_mlm_predicts_the_masked_tokens_from_a_text_with_samples(batch):
     model = make(**REPLACE_MLM)
     loss, metrics = run(model, batch)
     found = read_by_discriminator(model, batch)
@@ -237,7 +229,7 @@ def test_replace_mlm_predicts_the_masked_tokens_from_a_text_with_samples(make, b
 
 
 @pytest.mark.slow
-def test_all_tokens_predicts_or_copies_every_token(make, batch):
+def test_all_tokens_predicts_or_copies_every_token(batch):
     model = make(**ALL_TOKENS)
     _, metrics = run(model, batch)
     found = read_by_discriminator(model, batch)
@@ -254,7 +246,7 @@ def test_all_tokens_predicts_or_copies_every_token(make, batch):
 
 
 @pytest.mark.slow
-def test_a_uniform_generator_has_no_parameters_and_draws_all_tokens(make, batch):
+def test_a_uniform_generator_has_no_parameters_and_draws_all_tokens(batch):
     model = make(uniform_generator=True)
     assert count(model) == count(model.discriminator)
     loss, metrics = run(model, batch)
@@ -267,7 +259,7 @@ def test_a_uniform_generator_has_no_parameters_and_draws_all_tokens(make, batch)
 
 
 @pytest.mark.slow
-def test_padding_and_its_slots_change_nothing(make, batch):
+def test_padding_and_its_slots_change_nothing(batch):
     model = make(temperature=1e-6)
     padding = batch["encoder_attention_mask"] == 0
     slots = batch["masked_loss_weights"] == 0
@@ -285,7 +277,7 @@ def test_padding_and_its_slots_change_nothing(make, batch):
 
 
 @pytest.mark.slow
-def test_dropout_falls_in_both_halves(make, batch):
+def test_dropout_falls_in_both_halves(batch):
     model = make(dropout_rate=0.2, attention_dropout_rate=0.1)
     np.testing.assert_array_equal(run(model, batch)[0], run(make(), batch)[0])
     one, other = (run(model, batch, jax.random.key(i))[1] for i in (0, 1))
@@ -293,7 +285,7 @@ def test_dropout_falls_in_both_halves(make, batch):
         assert one[name][0] != other[name][0]
 
 
-def test_flops_count_both_halves_without_padding_and_empty_slots(make):
+def test_flops_count_both_halves_without_padding_and_empty_slots():
     weights = np.array([[1, 1, 0]])
     batch = {
         "encoder_attention_mask": jnp.array([[1] * 5 + [0] * 2]),
@@ -314,26 +306,8 @@ def test_flops_count_both_halves_without_padding_and_empty_slots(make):
 
 
 @pytest.mark.slow
-def test_a_few_steps_lower_the_loss_of_both_halves(make, batch):
-    graph, state = nnx.split(make())
-    adam = optax.adam(3e-3)
-
-    @jax.jit
-    def train(params):
-        def step(carry, key):
-            params, moments = carry
-
-            def loss(params):
-                return run(nnx.merge(graph, params), batch, key)
-
-            grads, metrics = jax.grad(loss, has_aux=True)(params)
-            updates, moments = adam.update(grads, moments)
-            return (optax.apply_updates(params, updates), moments), metrics
-
-        keys = jax.random.split(jax.random.key(0), 150)
-        return jax.lax.scan(step, (params, adam.init(params)), keys)[1]
-
-    metrics = train(nnx.to_pure_dict(state))
+def test_a_few_steps_lower_the_loss_of_both_halves(batch):
+    _, metrics = trained(make(), batch, steps=150, rate=3e-3, key=jax.random.key(0))
     for name, factor in (("generator_loss", 0.4), ("discriminator_loss", 0.5)):
         losses = np.divide(*metrics[name])
         assert losses[-10:].mean() < factor * losses[:10].mean()
@@ -350,6 +324,6 @@ def test_a_few_steps_lower_the_loss_of_both_halves(make, batch):
         ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
     ],
 )
-def test_impossible_configurations_are_refused(changes, message, make):
+def test_impossible_configurations_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         make(**changes)

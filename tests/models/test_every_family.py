@@ -11,10 +11,12 @@ import pytest
 from flax import nnx
 from tiny_families import FAMILIES, ROWS
 
+from t5x_like.core.abilities import CountsFlops, can
 from t5x_like.core.global_batches import process_rows, to_global
 from t5x_like.core.partitioning import make_layout
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.training import step
+from t5x_like.training.compute_parameters import narrowest_dtype
 
 pytestmark = pytest.mark.slow
 
@@ -123,6 +125,57 @@ def test_four_batches_evaluate_as_one(name):
         assert found[metric] == pytest.approx(whole[metric], rel=1e-5), metric
 
 
+HEAD_MASKS = {
+    "bert": {"encoder_head_mask": "attention"},
+    "xlnet": {"encoder_head_mask": "attention"},
+    "gpt": {"decoder_head_mask": "attention"},
+    "t5": {
+        "encoder_head_mask": "attention",
+        "decoder_head_mask": "self_attention",
+        "cross_head_mask": "cross_attention",
+    },
+}
+"""{family: {feature of a batch: the attention whose heads it multiplies}}."""
+
+
+@pytest.mark.parametrize("name", HEAD_MASKS)
+def test_a_head_that_is_masked_gives_nothing(name):
+    """As if its rows of the output matrix were 0, in one layer; each row has its own mask."""
+    family = FAMILIES[name]
+    graph, params = nnx.split(family.make()(rngs=nnx.Rngs(0)))
+    params = jax.tree.map(lambda x: 3 * x, params)  # so that heads weigh more
+    config = nnx.merge(graph, params).config
+    batch = family.batch(np.random.default_rng(0))
+
+    @jax.jit
+    def loss(params, batch):
+        model = nnx.merge(graph, params)
+        return model.loss(batch, None, model.initial_carry(ROWS), model.weights(batch))[0]
+
+    layers = {
+        "attention": getattr(config, "num_layers", getattr(config, "num_encoder_layers", None)),
+        **dict.fromkeys(("self_attention", "cross_attention"), 2),
+    }
+    for feature, attention in HEAD_MASKS[name].items():
+        masks = {
+            other: np.ones((ROWS, layers[HEAD_MASKS[name][other]], config.num_heads), np.float32)
+            for other in HEAD_MASKS[name]
+        }
+
+        def without(path, leaf, attention=attention):
+            if f"['{attention}']['out']['kernel']" not in jax.tree_util.keystr(path):
+                return leaf
+            return leaf.at[1, : config.d_kv].set(0)
+
+        pure = jax.tree_util.tree_map_with_path(without, nnx.to_pure_dict(params))
+        cut = jax.tree.map(lambda x: x, params)
+        nnx.replace_by_pure_dict(cut, pure)
+        want = loss(cut, batch | masks)
+        masks[feature][:, 1, 0] = 0
+        assert float(loss(params, batch | masks)) == pytest.approx(float(want), rel=1e-6)
+        assert float(want) != pytest.approx(float(loss(params, batch)), rel=1e-5)
+
+
 @pytest.mark.parametrize("name", KINDS_OF_LAYERS)
 def test_bfloat16_is_close(name):
     found, _ = losses(FAMILIES[name], ONE, start=in_bfloat16(name), steps=1, dtype="bfloat16")
@@ -155,3 +208,12 @@ def test_in_bfloat16_parameters_and_metrics_stay_float32(name):
         batch = {part: x[:, 0] for part, x in batch.items() if x.ndim > 1}
     batch = jax.tree.map(jnp.asarray, batch)
     assert jax.eval_shape(last, state.params, batch).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_a_run_says_of_a_model_holds(dtype):
+    """Its dtype is read from its parameters, and plans ask it for its operations."""
+    for family in FAMILIES.values():
+        model = nnx.eval_shape(lambda family=family: family.make(dtype=dtype)(rngs=nnx.Rngs(0)))
+        assert narrowest_dtype(nnx.state(model, nnx.Param)) == dtype
+        assert can(model, CountsFlops)

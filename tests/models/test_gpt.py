@@ -4,13 +4,13 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
+from tiny_models import initialised, logits_of, loss_of, trained
 
 from t5x_like.core.abilities import ALL
 from t5x_like.core.protocols.data import FeatureSpec, TokenIds
-from t5x_like.data.feature_converters import Decoder
+from t5x_like.data.rows.feature_converters import Decoder
 from t5x_like.layers.heads import label_heads
 from t5x_like.models import gpt
 from t5x_like.models.double_heads import DoubleHeads
@@ -33,15 +33,8 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-@functools.cache
-def made(config):
-    return jax.jit(lambda: nnx.to_pure_dict(nnx.state(gpt.Gpt(config, rngs=nnx.Rngs(0)))))()
-
-
 def make(config=GPT2, **changes):
-    config = dataclasses.replace(config, **changes)
-    graph = nnx.graphdef(nnx.eval_shape(lambda: gpt.Gpt(config, rngs=nnx.Rngs(0))))
-    return nnx.merge(graph, made(config))
+    return initialised(gpt.Gpt, dataclasses.replace(config, **changes))
 
 
 def batch_of(*rows, pack=False):
@@ -59,12 +52,6 @@ def batch_of(*rows, pack=False):
     return {name: jnp.stack([row[name] for row in laid]) for name in laid[0]}
 
 
-def loss_of(model, batch, key=None):
-    return model.loss(batch, key, (), model.weights(batch))[0]
-
-
-logits_of = jax.jit(lambda model, batch: model.logits(batch))
-loss_and_grads = jax.jit(jax.value_and_grad(loss_of))
 decode_step = jax.jit(lambda model, *args: model.decode_step(*args))
 
 
@@ -188,17 +175,5 @@ def test_states_and_probabilities():
 @pytest.mark.slow
 @BOTH
 def test_one_batch_overfits(config):
-    graph, params = nnx.split(make(config, init_std=0.1))
-    batch, adam = batch_of([12], [9]), optax.adam(1e-2)
-
-    @jax.jit
-    def step(params, state):
-        loss, grads = jax.value_and_grad(lambda p: loss_of(nnx.merge(graph, p), batch))(params)
-        updates, state = adam.update(grads, state)
-        return optax.apply_updates(params, updates), state, loss
-
-    params = nnx.to_pure_dict(params)
-    state = adam.init(params)
-    for _ in range(100):
-        params, state, loss = step(params, state)
-    assert loss < 0.1
+    losses, _ = trained(make(config, init_std=0.1), batch_of([12], [9]), steps=100, rate=1e-2)
+    assert losses[-1] < 0.1

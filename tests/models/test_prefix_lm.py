@@ -7,7 +7,7 @@ import pytest
 from flax import nnx
 
 from t5x_like.core.protocols.data import FeatureSpec, TokenIds
-from t5x_like.data.feature_converters import PrefixDecoder
+from t5x_like.data.rows.feature_converters import PrefixDecoder
 from t5x_like.models import prefix_lm
 
 MODELS = {"1.0": {}, "1.1": {"tied_logits": False}, "umT5": {"relative_bias_per_layer": True}}

@@ -1,11 +1,9 @@
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
+from tiny_models import loss_and_grads, maker, metrics_of, trained
 
 from t5x_like.models import bert, spanbert
 from t5x_like.objectives import spanbert as objective
@@ -24,21 +22,7 @@ TINY = spanbert.Config(
 )
 
 
-@pytest.fixture
-def make(filled):
-    def make(**changes):
-        config = dataclasses.replace(TINY, **changes)
-        return filled(lambda: spanbert.SpanBert(config, rngs=nnx.Rngs(0)))
-
-    return make
-
-
-def loss_of(model, batch, key=None):
-    return model.loss(batch, key, (), model.weights(batch))[0]
-
-
-metrics_of = jax.jit(lambda model, batch: model.loss(batch, None, (), model.weights(batch)))
-loss_and_grads = jax.jit(jax.value_and_grad(loss_of))
+make = maker(spanbert.SpanBert, TINY)
 
 
 def dense_gelu_norm(x, dense, norm):
@@ -52,7 +36,7 @@ def log_softmax(x):
     return x - np.log(np.exp(x).sum())
 
 
-def test_the_boundary_term_is_its_definition(make, encoder_batch):
+def test_the_boundary_term_is_its_definition(encoder_batch):
     model, batch = make(), encoder_batch
     loss, metrics, _ = metrics_of(model, batch)
     states = np.asarray(model.encoder.hidden(batch).last, np.float64)
@@ -79,7 +63,7 @@ def test_the_boundary_term_is_its_definition(make, encoder_batch):
 
 
 @pytest.mark.slow
-def test_the_boundary_term_alone_reads_its_head(make, encoder_batch):
+def test_the_boundary_term_alone_reads_its_head(encoder_batch):
     _, grads = loss_and_grads(make(), encoder_batch)
     rows = np.abs(grads.boundary.offsets[...]).max(axis=1)
     assert set(np.flatnonzero(rows)) == {0, 1}  # offset 2 is only in a slot without weight
@@ -98,7 +82,7 @@ def bert_of(model, batch):
     return plain, batch, None, (), plain.weights(batch)
 
 
-def test_flops_are_a_berts_and_those_of_the_boundaries(make, encoder_batch):
+def test_flops_are_a_berts_and_those_of_the_boundaries(encoder_batch):
     model = make()
     own = 5 * ((2 * 16 + 6) * 16 + 16 * 16 + 16 * 50)
     plain = bert.EncoderPretraining.flops(model, encoder_batch)
@@ -106,29 +90,14 @@ def test_flops_are_a_berts_and_those_of_the_boundaries(make, encoder_batch):
 
 
 @pytest.mark.slow
-def test_a_few_steps_lower_both_terms(make, encoder_batch):
-    graph, state = nnx.split(make())
-    adam = optax.adam(3e-3)
-
-    @jax.jit
-    def train(params):
-        def step(carry, _):
-            params, moments = carry
-            grads, metrics = jax.grad(
-                lambda params: metrics_of(nnx.merge(graph, params), encoder_batch)[:2], has_aux=True
-            )(params)
-            updates, moments = adam.update(grads, moments)
-            return (optax.apply_updates(params, updates), moments), metrics
-
-        return jax.lax.scan(step, (params, adam.init(params)), length=60)[1]
-
-    metrics = train(nnx.to_pure_dict(state))
+def test_a_few_steps_lower_both_terms(encoder_batch):
+    _, metrics = trained(make(), encoder_batch, steps=60, rate=3e-3)
     for name in ("mlm_loss", "boundary_loss"):
         sums, _ = metrics[name]
         assert sums[-1] < 0.1 * sums[0]
 
 
-def test_the_model_reads_what_the_objective_makes(make):
+def test_the_model_reads_what_the_objective_makes():
     lengths = {"inputs": 24}
     features = objective.SpanBERT().features(lengths)
     batch = {

@@ -4,44 +4,28 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
+from tiny_models import initialised, logits_of, loss_and_grads, loss_of, trained
 
 from t5x_like.core.counter_random import COUNTER
 from t5x_like.core.partitioning import make_layout, map_parameters
 from t5x_like.layers.attention.attention_kernels import blocked, plain
 from t5x_like.layers.attention.gpu_attention import gpu
 from t5x_like.layers.attention.tpu_attention import tpu
-from t5x_like.layers.mlp import GatedMlp
+from t5x_like.layers.basics.mlp import GatedMlp
 from t5x_like.models import t5
 
 UNTIED = {"mlp": GatedMlp, "tied_logits": False}
 
 
-@functools.cache
-def made(config):
-    # Compiled as one program: faster than one operation at a time.
-    return jax.jit(lambda: nnx.to_pure_dict(nnx.state(t5.T5(config, rngs=nnx.Rngs(0)))))()
-
-
 def make(config, **changes):
-    config = dataclasses.replace(config, **changes)
-    graph = nnx.graphdef(nnx.eval_shape(lambda: t5.T5(config, rngs=nnx.Rngs(0))))
-    return nnx.merge(graph, made(config))
-
-
-def loss_of(model, batch, key=None):
-    return model.loss(batch, key, (), model.weights(batch))[0]
+    return initialised(t5.T5, dataclasses.replace(config, **changes))
 
 
 @jax.jit
 def loss_metrics_carry(model, batch, weights):
     return model.loss(batch, None, model.initial_carry(len(weights)), weights)
-
-
-logits_of = jax.jit(lambda model, batch, key=None: model.logits(batch, key))
-loss_and_grads = jax.jit(jax.value_and_grad(loss_of))
 
 
 @pytest.mark.slow
@@ -167,7 +151,7 @@ def test_dropout_sites(tiny, padded_batch, monkeypatch):
         return x
 
     for module in ("dropout", "mlp"):
-        monkeypatch.setattr(f"t5x_like.layers.{module}.dropout", record)
+        monkeypatch.setattr(f"t5x_like.layers.basics.{module}.dropout", record)
     model = make(tiny, dropout_rate=0.1)
     jax.eval_shape(model.logits, padded_batch, jax.random.key(0))
     x, y = (3, 12, 16), (3, 9, 16)
@@ -292,22 +276,8 @@ def test_every_mesh_and_kernel_gives_the_same_loss_and_gradients(tiny, mesh, ker
 
 @pytest.mark.slow
 def test_one_batch_overfits(tiny, padded_batch):
-    graph, params = nnx.split(make(tiny))
-    params = nnx.to_pure_dict(params)
-    adam = optax.adam(1e-2)
-
-    @jax.jit
-    def step(params, state):
-        loss, grads = jax.value_and_grad(
-            lambda params: loss_of(nnx.merge(graph, params), padded_batch)
-        )(params)
-        updates, state = adam.update(grads, state)
-        return optax.apply_updates(params, updates), state, loss
-
-    state = adam.init(params)
-    for _ in range(100):
-        params, state, loss = step(params, state)
-    assert loss < 0.1
+    losses, _ = trained(make(tiny), padded_batch, steps=100, rate=1e-2)
+    assert losses[-1] < 0.1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.layers.mlp import GatedMlp
+from t5x_like.layers.basics.mlp import GatedMlp
 from t5x_like.models import t5
 
 EDGES_ENCODER = [8, 12, 16, 23, 32, 46, 64, 91]  # first distances of buckets 8 to 15

@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from tiny_models import logits_of, maker
 
 from t5x_like.core.abilities import ALL, Want
 from t5x_like.layers.families.xlnet_inputs import Reading
@@ -28,13 +29,7 @@ TINY = xlnet.Config(
 TARGETS = np.array([[1, 4, 8], [2, 3, 0], [10, 0, 0]])  # 0: none
 
 
-@pytest.fixture
-def make(filled):
-    def make(**changes):
-        config = dataclasses.replace(TINY, **changes)
-        return filled(lambda: xlnet.XLNet(config, rngs=nnx.Rngs(0)))
-
-    return make
+make = maker(xlnet.XLNet, TINY)
 
 
 @pytest.fixture
@@ -72,11 +67,10 @@ def loss_of(model, batch, carry, key=None):
 
 
 loss_and_carry = jax.jit(loss_of)
-logits_of = jax.jit(lambda model, batch: model.logits(batch))
 
 
 @pytest.mark.slow
-def test_the_loss_is_the_mean_over_predicted_tokens(make, batch):
+def test_the_loss_is_the_mean_over_predicted_tokens(batch):
     model = make()
     loss, metrics, carry = loss_and_carry(model, batch, ())
     log_p = np.asarray(jax.nn.log_softmax(logits_of(model, batch)), np.float64)
@@ -94,7 +88,7 @@ def test_the_loss_is_the_mean_over_predicted_tokens(make, batch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_prediction_sees_what_comes_before_it_in_the_order_alone(causal, make, batch):
+def test_a_prediction_sees_what_comes_before_it_in_the_order_alone(causal, batch):
     query, key = (np.asarray(batch[f"permutation_{end}_order"]) for end in ("query", "key"))
     tokens, slots = batch["encoder_input_tokens"], list(zip(*np.nonzero(TARGETS), strict=True))
     shallow, deep = make(num_layers=1, causal=causal), make(num_layers=3, causal=causal)
@@ -114,7 +108,7 @@ def test_a_prediction_sees_what_comes_before_it_in_the_order_alone(causal, make,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("reuse_len", "kept"), [(None, 6), (0, 12), (3, 3)])
-def test_memory_is_what_the_layers_read_before(reuse_len, kept, make, batch, memory):
+def test_memory_is_what_the_layers_read_before(reuse_len, kept, batch, memory):
     model = make(mem_len=MEMORY, reuse_len=reuse_len)
     _, _, carry = loss_and_carry(model, batch, memory)
     old = memory.at[2].set(0.0)  # reset
@@ -131,7 +125,7 @@ def test_memory_is_what_the_layers_read_before(reuse_len, kept, make, batch, mem
 
 
 @pytest.mark.slow
-def test_memory_is_seen_unless_it_is_reset(make, batch, memory):
+def test_memory_is_seen_unless_it_is_reset(batch, memory):
     model = make(mem_len=MEMORY, num_layers=1)
 
     @jax.jit
@@ -143,7 +137,7 @@ def test_memory_is_seen_unless_it_is_reset(make, batch, memory):
 
 
 @pytest.mark.slow
-def test_a_backward_row_is_the_reversed_text_read_forward(make, batch):
+def test_a_backward_row_is_the_reversed_text_read_forward(batch):
     encoder, tokens = make(clamp_len=3).encoder, batch["encoder_input_tokens"]
     types, ones = batch["encoder_token_type_ids"], jnp.ones(ROWS, bool)
     read = jax.jit(lambda reading: encoder.read(reading).content.last)
@@ -156,7 +150,7 @@ def test_a_backward_row_is_the_reversed_text_read_forward(make, batch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
-def test_padding_on_the_left_changes_nothing(causal, make, batch):
+def test_padding_on_the_left_changes_nothing(causal, batch):
     encoder = make(causal=causal).encoder
     counts = batch["encoder_attention_mask"].at[:, :4].set(0)
     states = jax.jit(lambda batch: encoder.hidden(batch).last)
@@ -166,7 +160,7 @@ def test_padding_on_the_left_changes_nothing(causal, make, batch):
 
 
 @pytest.mark.slow
-def test_same_length_sees_as_many_positions_as_there_is_memory(make, batch, memory):
+def test_same_length_sees_as_many_positions_as_there_is_memory(batch, memory):
     encoder = make(causal=True, same_length=True, num_layers=1).encoder
     reading = Reading(batch["encoder_input_tokens"])
     streams = encoder.read(reading, memory[:, :1], want=Want(attention=True))
@@ -175,7 +169,7 @@ def test_same_length_sees_as_many_positions_as_there_is_memory(make, batch, memo
     np.testing.assert_array_equal(seen.sum(axis=-1), MEMORY + 1)
 
 
-def test_states_and_attention_of_both_streams_are_returned(make, batch):
+def test_states_and_attention_of_both_streams_are_returned(batch):
     def read(model):
         return model.encoder.read(xlnet.permuted(batch), want=ALL)
 
@@ -196,7 +190,7 @@ def test_layers_may_share_the_biases_of_queries():
     assert size(True) - size(False) == 3 * TINY.d_model * (TINY.num_layers - 1)
 
 
-def test_flops_count_what_is_seen(make, batch):
+def test_flops_count_what_is_seen(batch):
     counts = batch["encoder_attention_mask"].at[0, 10:].set(0).at[2].set(0)
     weights = batch["masked_loss_weights"].at[2].set(0)
     batch |= {"encoder_attention_mask": counts, "masked_loss_weights": weights}
@@ -237,7 +231,7 @@ def trained(model, batch, carry, steps):
 
 
 @pytest.mark.slow
-def test_training_with_dropout_and_memory_lowers_the_loss(make, batch):
+def test_training_with_dropout_and_memory_lowers_the_loss(batch):
     model = make(mem_len=MEMORY, dropout_rate=0.1, attention_dropout_rate=0.1, untie_r=False)
     losses = trained(model, batch, model.initial_carry(ROWS), 40)
     assert np.mean(losses[-5:]) < 0.5 * losses[0]

@@ -120,8 +120,8 @@ def test_the_published_example(objective: Denoising, noise: str, inputs: str, ta
 
 def test_the_published_example_of_a_language_model():
     tokens = np.array([IDS_OF[word] for word in TEXT], np.int32)
-    for objective in lm.PRESETS.values():
-        features = objective({"targets": tokens}, generator(), IDS)
+    for name in ("lm", "lm_t5"):  # rows that continue have samples of their own
+        features = lm.PRESETS[name]({"targets": tokens}, generator(), IDS)
         assert list(features) == ["targets"]
         assert written(features["targets"]) == WHOLE
 

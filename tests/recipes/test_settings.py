@@ -39,8 +39,6 @@ from t5x_like.objectives import (
 from t5x_like.objectives.noise import corruptions, noise_masks, sentence_permutation, text_infilling
 from t5x_like.runs.run import Run
 
-NORMS_AND_BIASES = ("scale", "bias")
-
 
 def adam(
     kind: str,
@@ -48,7 +46,7 @@ def adam(
     b2: float = 0.999,
     eps: float = 1e-6,
     weight_decay: float = 0.01,
-    not_decayed: tuple[str, ...] = NORMS_AND_BIASES,
+    not_decayed: tuple[str, ...] | None = None,
 ) -> dict[str, Any]:
     return {
         "kind": kind,

@@ -17,7 +17,7 @@ from t5x_like.reporting.markup import page
 from t5x_like.reporting.report import report
 from t5x_like.reporting.run_files import read_run
 from t5x_like.reporting.sections import about_run
-from t5x_like.runs.evaluation.samples import Guesses, Marks, PhaseSamples, Sample, Writing
+from t5x_like.runs.trained.samples import Guesses, Marks, PhaseSamples, Sample, Writing
 from t5x_like.training.logs.energy import Assumptions
 from t5x_like.vocabularies.characters import CharacterVocabulary
 
@@ -61,7 +61,7 @@ def line(start: int, step: int, first: int, steps: float, **more: Any) -> dict[s
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run that was killed once, with names that are no friends of HTML."""
+    """A run that was killed once, with names that are not friends of HTML."""
     folder = tmp_path / "run<b>"
     metrics = folder / "checkpoints/20/metrics/metrics"
     metrics.parent.mkdir(parents=True)

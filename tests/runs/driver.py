@@ -64,7 +64,7 @@ def _fail_save() -> None:
 
 def _record(run: Path) -> None:
     """Records the rows between the stream and the devices."""
-    from t5x_like.data import stream
+    from t5x_like.data.streams import stream
 
     original = stream.train_stream
 

@@ -19,6 +19,7 @@ from t5x_like.models import bert, distilbert
 from t5x_like.runs import saved_model
 from t5x_like.training import step
 from t5x_like.training.optimization import optimizers
+from t5x_like.vocabularies.learning.subword_training import train_wordpiece
 
 ROWS, LENGTH, VOCAB = 8, 12, 50
 SIZES = {
@@ -45,6 +46,29 @@ def write(directory: Path, *, vocabulary: Vocabulary | None = None, **changes: A
     copy = jax.tree.map(np.copy, params)
     saved_model.write(str(directory), make, params, title="a", vocabulary=vocabulary, files=())
     return copy
+
+
+def write_untrained(
+    directory: Path, text: str, *, vocab_size: int, dropout_rate: float = 0.0
+) -> Path:
+    """Writes a BERT of one layer, as it is initialised, with a vocabulary of a text."""
+    vocabulary = train_wordpiece(
+        [text] * 3, size=vocab_size, extra_ids=0, character_coverage=1.0, lowercase=True
+    )
+    config = bert.Config(
+        vocab_size=vocabulary.vocab_size,
+        d_model=32,
+        d_ff=64,
+        num_heads=2,
+        num_layers=1,
+        max_positions=64,
+        dropout_rate=dropout_rate,
+        init_std=0.1,
+    )
+    make = functools.partial(bert.Bert, config)
+    params = nnx.to_pure_dict(nnx.state(make(rngs=nnx.Rngs(0)), nnx.Param))
+    saved_model.write(str(directory), make, params, title="a", vocabulary=vocabulary, files=())
+    return directory
 
 
 def student(layout: Layout, **changes: Any) -> step.Program:

@@ -16,7 +16,7 @@ from flax import nnx
 from tiny_run import Result, Tiny, files, losses, write_text
 from tokenizers import pre_tokenizers
 
-from t5x_like.data.feature_converters import Encoder
+from t5x_like.data.rows.feature_converters import Encoder
 from t5x_like.runs import run_directory
 from t5x_like.runs.checks import preflight
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
@@ -291,7 +291,7 @@ def test_a_model_that_lacks_what_will_be_asked_of_it() -> None:
             self.kernel = nnx.Param(jnp.zeros(()), axes=())
 
     run: Any = SimpleNamespace(
-        abstract_model=Bare(nnx.Rngs(0)), feature_converter=Encoder(), teacher=None
+        abstract_model=Bare(nnx.Rngs(0)), feature_converter=Encoder(), completer=None
     )
     lacks = "Bare has no config, padding, weights, initial_carry, loss: protocols.Model"
     with pytest.raises(ValueError, match=lacks):

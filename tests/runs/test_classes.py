@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from pathlib import Path
 from typing import Any
 
+import labelled
 import pytest
-from tiny_run import Result, Tiny
+from tiny_run import Tiny
 
 import t5x_like as t5x
-from t5x_like.training.logs.metrics_file import read_metrics
 
-GIN = Path(__file__).parent / "classes.gin"
 COLUMNS = {"inputs": "sentence", "label": "sentiment"}
+train = functools.partial(labelled.train, "classes.gin", CORPUS_FIELD=COLUMNS, VOCAB_SIZE=256)
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +33,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def train(tiny: Tiny, corpus: Path, **macros: Any) -> Result:
-    given = {
-        "MODEL_DIR": f"{tiny.root}/run",
-        "CACHE_DIR": f"{tiny.root}/cache",
-        "CORPUS": str(corpus),
-        "CORPUS_FIELD": COLUMNS,
-        "VOCAB_SIZE": 256,
-        "VOCAB_TYPE": "wordpiece",
-        **macros,
-    }
-    bindings = [f"--gin.{name}={value!r}" for name, value in given.items()]
-    return tiny.cli("train", f"--gin_file={GIN}", "--learning_rate=0.01", *bindings)
-
-
 @pytest.mark.slow
 def test_a_head_learns_names_and_goes_to_hugging_face_with_them(tiny: Tiny, table: Path) -> None:
     result = train(tiny, table, TRAIN_STEPS=30)
@@ -55,13 +42,7 @@ def test_a_head_learns_names_and_goes_to_hugging_face_with_them(tiny: Tiny, tabl
     assert json.loads((run / "labels.json").read_text()) == {"label": ["bad", "good"]}
     again = train(tiny, table)
     assert again.status == 0, again.err
-    accuracy = {
-        line["step"]: line["eval/reviews/accuracy"]
-        for line in read_metrics(run / "metrics.jsonl")
-        if "eval/reviews/accuracy" in line
-    }
-    assert [*accuracy] == [30, 60]
-    assert accuracy[60] > 0.95
+    labelled.assert_learned(run, "reviews")
     model = t5x.load(str(run))
     answers = model.predict(["a lovely play, number 9", "a dull film, number 7"])
     assert [one["label"] for one in answers] == ["good", "bad"]
@@ -101,6 +82,4 @@ def test_what_does_not_fit_is_said_before_training(
     macros: dict[str, Any], error: str, tiny: Tiny, table: Path
 ) -> None:
     result = train(tiny, table, **macros)
-    assert result.status == 1
-    assert error in " ".join(result.err.split())
-    assert not (tiny.root / "run" / "config.gin").exists()
+    labelled.assert_refused(tiny, result, error)

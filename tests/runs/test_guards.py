@@ -24,7 +24,7 @@ from t5x_like.training.hosts import code_version
 
 @pytest.mark.slow
 def test_hosts_with_other_settings_do_not_train_together(tiny: Tiny) -> None:
-    """Hosts differ in a seed, a learning rate that is no macro, or the code."""
+    """Hosts differ in a seed, a learning rate that is not a macro, or the code."""
     for other, said in (
         ("--gin.SEED=7", "process 0 has 'SEED = 0', process 1 'SEED = 7'"),
         ("--gin.schedules.rsqrt.scale=0.9", "schedules.rsqrt.scale = 0.9"),

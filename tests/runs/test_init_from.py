@@ -16,9 +16,10 @@ from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout
 from t5x_like.interop.hugging_face import model_directory
 from t5x_like.interop.tokenizers import to_files
-from t5x_like.runs import gin_run, pretraining, saved_model
+from t5x_like.runs import saved_model
 from t5x_like.runs.init_from import InitFrom
-from t5x_like.runs.settings import starting_model
+from t5x_like.runs.program import build_program
+from t5x_like.runs.settings import gin_run, starting_model
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.characters import CharacterVocabulary
@@ -194,7 +195,7 @@ def test_a_model_of_hugging_face_gets_tokens(tmp_path: Path) -> None:
     vocabulary = starting_model.vocabulary(run)
     assert vocabulary is not None
     assert [*vocabulary.encode("the xylograph [E1]")] == [5, 11, 12]
-    program = pretraining.build_program(run)
+    program = build_program(run)
     run.init_from.check_vocabulary(vocabulary, program)
     fresh = stored_berts.sevens(program.abstract_state.params)
     log: Any = SimpleNamespace(message=lambda line: None)

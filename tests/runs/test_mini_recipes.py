@@ -24,11 +24,12 @@ from tiny_run import Result, assert_evaluated, assert_same_state, losses
 from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout
 from t5x_like.inference.fill_blanks import has_blank
-from t5x_like.runs import saved_model, trained_run
-from t5x_like.runs.evaluation.held_out_texts import held_out_texts
-from t5x_like.runs.evaluation.samples import Continuation, Guesses, Marks, samples
+from t5x_like.runs import saved_model
 from t5x_like.runs.pretraining import pretrain
 from t5x_like.runs.run import Run
+from t5x_like.runs.trained import trained_run
+from t5x_like.runs.trained.held_out_texts import held_out_texts
+from t5x_like.runs.trained.samples import Continuation, Guesses, Marks, samples
 
 pytestmark = pytest.mark.slow
 

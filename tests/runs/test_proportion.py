@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import gin
 import pytest
 
 from t5x_like.config import gin_config, gin_files
 from t5x_like.runs.run import Run
+from t5x_like.runs.run_text import run_text
 from t5x_like.runs.settings import proportion
 
 
@@ -60,9 +62,12 @@ def test_every_recipe_runs_one_step() -> None:
         assert run.options.train_steps == 1
 
 
-def test_a_run_that_is_there_keeps_what_it_began_with(tmp_path) -> None:
+@pytest.mark.parametrize("by_python", [False, True])
+def test_a_run_that_is_there_keeps_what_it_began_with(by_python: bool, tmp_path: Path) -> None:
     run, _ = followed("bert-mini", "TRAIN_STEPS=60")
-    (tmp_path / "config.gin").write_text(gin_config.config_text())
+    made_in_python = run_text(gin_config.without_gin(run))
+    text = made_in_python if by_python else gin_config.config_text()
+    (tmp_path / "config.gin").write_text(text)
     run, (note,) = followed("bert-mini", f"MODEL_DIR={str(tmp_path)!r}", "TRAIN_STEPS=100")
     assert starts(run) == [0, 48]
     assert "as the run began: WARMUP_STEPS 150 -> 3" in note

@@ -12,7 +12,7 @@ from t5x_like.config import gin_config
 from t5x_like.core import partitioning
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
-from t5x_like.data.feature_converters import EncoderDecoder
+from t5x_like.data.rows.feature_converters import EncoderDecoder
 from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.models import t5
 from t5x_like.objectives import preset

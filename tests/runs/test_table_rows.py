@@ -8,7 +8,8 @@ import pytest
 import stored_berts
 
 from t5x_like.config import gin_config, gin_files
-from t5x_like.runs import gin_run, saved_model
+from t5x_like.runs import saved_model
+from t5x_like.runs.settings import gin_run
 
 VOCABULARY = Path(__file__).parent / "golden" / "vocabulary"
 

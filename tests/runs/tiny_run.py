@@ -18,7 +18,7 @@ import jax
 import numpy as np
 import pytest
 
-from t5x_like.runs import trained_run
+from t5x_like.runs.trained import trained_run
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.logs.metrics_file import read_metrics
 

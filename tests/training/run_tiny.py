@@ -38,7 +38,9 @@ def main() -> None:
     from t5x_like.training import loop
     from t5x_like.training.checkpointing import checkpoints
     from t5x_like.training.health.safeguards import Safeguards
+    from t5x_like.training.health.watch import Watch
     from t5x_like.training.logs import run_log
+    from t5x_like.training.periods import Periods
 
     where = partitioning.make_layout(flags.mesh)
     program = tiny.build(None, where, microbatches=2)
@@ -53,11 +55,13 @@ def main() -> None:
     outcome = loop.train(
         [tiny.Phase(program=program, batches=batches)],
         key=jax.random.key(7),
-        periods=loop.Periods(train_steps=flags.steps, checkpoint_period=3, log_period=1),
         checkpoints=checkpoints.Checkpoints(flags.directory / "checkpoints"),
         metadata={},
-        safeguards=Safeguards(),
-        log=run_log.RunLog(flags.directory, total_steps=flags.steps, tensorboard=False),
+        watch=Watch(
+            run_log.RunLog(flags.directory, total_steps=flags.steps, tensorboard=False),
+            Periods(train_steps=flags.steps, checkpoint_period=3, log_period=1),
+            safeguards=Safeguards(),
+        ),
     )
     rows = global_batches.process_rows(where, tiny.BATCH).tolist()
     print(json.dumps({"status": outcome.status, "step": outcome.step, "rows": rows}))

@@ -45,7 +45,12 @@ def run(changed: dict[str, str]) -> list[tuple[int, str]]:
         )
         for n in range(2)
     ]
-    outputs = [one.communicate(timeout=120)[0] for one in processes]
+    try:
+        outputs = [one.communicate(timeout=120)[0] for one in processes]
+    finally:
+        for one in processes:
+            with one:
+                one.kill()
     return [(one.returncode, text) for one, text in zip(processes, outputs, strict=True)]
 
 

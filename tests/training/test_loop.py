@@ -21,13 +21,16 @@ import tiny_model as tiny
 from etils import epath
 
 from t5x_like.core import global_batches
-from t5x_like.training import ending, loop, step
+from t5x_like.training import loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.checkpointing.ranking import saved_metrics
+from t5x_like.training.health import ending
 from t5x_like.training.health.bad_steps import BadStepError
 from t5x_like.training.health.safeguards import Safeguards
+from t5x_like.training.health.watch import Watch
 from t5x_like.training.logs.metrics_file import read_metrics
 from t5x_like.training.logs.run_log import RunLog
+from t5x_like.training.periods import Periods
 
 WHERE = {"data": 2, "tensor": 2}
 
@@ -61,11 +64,13 @@ def train(
     outcome = loop.train(
         [first, *later],
         key=jax.random.key(7),
-        periods=loop.Periods(train_steps=total, eval_period=4, checkpoint_period=3, log_period=2),
         checkpoints=Checkpoints(directory / "checkpoints"),
         metadata={"who": "tiny"},
-        safeguards=Safeguards(),
-        log=RunLog(directory, total_steps=total, stream=out, tensorboard=False),
+        watch=Watch(
+            RunLog(directory, total_steps=total, stream=out, tensorboard=False),
+            Periods(train_steps=total, eval_period=4, checkpoint_period=3, log_period=2),
+            safeguards=Safeguards(),
+        ),
         initial=initial,
     )
     return outcome, out.getvalue()
@@ -286,14 +291,16 @@ def test_a_run_starts_from_given_parameters_and_its_average_too(tmp_path: Path) 
         "key": jax.random.key(7),
         "metadata": {},
         "initial": initial,
-        "safeguards": Safeguards(),
     }
     for total in (1, 2):
         loop.train(
             [phase],
-            periods=loop.Periods(train_steps=total),
             checkpoints=Checkpoints(tmp_path / "checkpoints"),
-            log=RunLog(tmp_path, total_steps=total, stream=io.StringIO(), tensorboard=False),
+            watch=Watch(
+                RunLog(tmp_path, total_steps=total, stream=io.StringIO(), tensorboard=False),
+                Periods(train_steps=total),
+                safeguards=Safeguards(),
+            ),
             **options,
         )
     assert len(asked) == 1, "not where a run is resumed"
@@ -320,6 +327,6 @@ def test_a_run_starts_from_given_parameters_and_its_average_too(tmp_path: Path) 
 )
 def test_a_run_is_finished_at_its_last_step_and_beyond(step, missing, by_hand, status):
     """Beyond: fewer steps are asked for than the run has, and an evaluation was made up."""
-    periods = loop.Periods(train_steps=6, checkpoint_period=3, log_period=2)
+    periods = Periods(train_steps=6, checkpoint_period=3, log_period=2)
     found = ending.status(step, periods, stopped_early=False, missing=missing, by_hand=by_hand)
     assert found == status

@@ -111,6 +111,39 @@ def test_where_jax_fails_in_joining_the_lost_process_is_awaited(
     assert left.value.code == exit_status.LOST
 
 
+ABORTED = """
+import ctypes, os, signal, sys, threading, time
+from pathlib import Path
+from t5x_like.training.hosts import aborts
+if "held" in sys.argv:
+    aborts.wait_for_the_reason()
+signal.signal(signal.SIGUSR1, lambda *_: None)
+thread = threading.Thread(target=ctypes.CDLL(None).abort, daemon=True)
+thread.start()
+status = Path(f"/proc/self/task/{thread.native_id}/status")
+handled = 1 << signal.SIGABRT - 1  # a signal is blocked while its handler runs
+while not int(status.read_text().split("SigBlk:")[1].split()[0], 16) & handled:
+    time.sleep(0.01)
+while "awaited" in sys.argv:
+    signal.pthread_kill(thread.ident, signal.SIGUSR1)  # ends the sleep before its time
+    time.sleep(0.01)
+time.sleep(0.1)
+os._exit(17)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [(["held"], 17), (["held", "awaited"], -signal.SIGABRT), ([], -signal.SIGABRT)],
+)
+def test_an_abort_waits_so_that_a_process_may_leave_with_its_own_status(
+    how: list[str], status: int
+) -> None:
+    """While C's `abort` waits Python goes on; after its time the process ends as it would have."""
+    done = subprocess.run([sys.executable, "-c", ABORTED, *how], timeout=60, check=False)
+    assert done.returncode == status
+
+
 @pytest.mark.parametrize("program", ["silent", "talking", "closing"])
 def test_another_program_at_the_port_is_not_taken_for_process_0(program: str) -> None:
     with socket.create_server(("", 0)) as taken:

@@ -79,7 +79,7 @@ def layout(**mesh: int) -> partitioning.Layout:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A `periods.Phase` with batches and an evaluation of the test."""
+    """A `periods.LoopPhase` with batches and an evaluation of the test."""
 
     program: step.Program
     batches: Callable[[int], Iterator[Any]]

@@ -1,1 +1,1 @@
-"""What the commands share: arguments, processes, how an error ends them."""
+"""The common parts of the commands: arguments, processes, how an error ends them."""

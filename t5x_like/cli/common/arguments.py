@@ -92,10 +92,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def given_settings(args: argparse.Namespace) -> list[str]:
     """Gin bindings of the flags of `add_settings`."""
-    given = {name: getattr(args, name) for name in SETTINGS}
-    if given["corpus"] and len(given["corpus"]) == 1:
-        (given["corpus"],) = given["corpus"]
-    return bindings(given)
+    values = {name: getattr(args, name) for name in SETTINGS}
+    if values["corpus"] and len(values["corpus"]) == 1:
+        (values["corpus"],) = values["corpus"]
+    return bindings(values)
 
 
 def gin_of(args: argparse.Namespace, bindings: list[str]) -> tuple[list[str], list[str], list[str]]:
@@ -143,45 +143,6 @@ def use_seqio_flags(args: argparse.Namespace) -> None:
         seqio.add_global_cache_dirs(args.seqio_additional_cache_dirs)
 
 
-def add_modules(parser: argparse.ArgumentParser) -> None:
-    """Adds `--module` to commands that open a directory, which may not name modules to run."""
-    parser.add_argument(
-        "--module",
-        action="append",
-        default=[],
-        metavar="M",
-        help="a module or .py file that the directory's configuration names and that you trust; no "
-        "other code than that of t5x_like runs (may be repeated)",
-    )
-
-
-def add_allow_paths(parser: argparse.ArgumentParser) -> None:
-    """Adds `--allow_paths` to commands that read the text of a run that they open."""
-    parser.add_argument(
-        "--allow_paths",
-        action="store_true",
-        help="read text and a teacher that the run's configuration names outside of its directory, "
-        "although this account has not trained with them",
-    )
-
-
-def add_step(parser: argparse.ArgumentParser) -> None:
-    """Adds `--step` to commands that open a directory."""
-    parser.add_argument(
-        "--step",
-        type=_step,
-        metavar="N",
-        help="the checkpoint's step, or best: the one that BEST_METRIC ranks first (default: the "
-        "newest)",
-    )
-
-
-def _step(text: str) -> int | str:
-    if text != "best" and not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of steps nor best")
-    return text if text == "best" else int(text)
-
-
 def parse(parser: CommandParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Parses `argv`, except for `--gin.NAME=value` (or `--gin.NAME value`).
 
@@ -189,13 +150,13 @@ def parse(parser: CommandParser, argv: list[str]) -> tuple[argparse.Namespace, l
       The parsed arguments, and the gin bindings as `NAME=value`.
     """
     rest: list[str] = []
-    given: list[str] = []
+    gin_bindings: list[str] = []
     words = iter(argv)
     for word in words:
         # The second is T5X's way: --gin_bindings="NAME = value".
         name, is_whole, binding = word.partition("--gin_bindings=")
         if not name and is_whole:
-            given.append(binding)
+            gin_bindings.append(binding)
             continue
         if not word.startswith("--gin."):
             rest.append(word)
@@ -206,7 +167,7 @@ def parse(parser: CommandParser, argv: list[str]) -> tuple[argparse.Namespace, l
             if value is None:
                 parser.error(f"{word} has no value: {word}=VALUE")
             binding = f"{binding}={value}"
-        given.append(binding)
+        gin_bindings.append(binding)
     parser.complete()
     args, unknown = parser.parse_known_intermixed_args(rest)
     if unknown:
@@ -216,7 +177,7 @@ def parse(parser: CommandParser, argv: list[str]) -> tuple[argparse.Namespace, l
         parser.refuse(unknown, advice)
     if hasattr(args, "gin_file"):
         args.gin_file = args.gin_file or ([] if args.recipe else [args.default_gin_file])
-    return args, given
+    return args, gin_bindings
 
 
 def _as_setting(words: Sequence[str], *, otherwise: str) -> str:

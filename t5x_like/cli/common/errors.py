@@ -35,7 +35,7 @@ def status_of(error: BaseException) -> int:
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says; that of the system, which has no sentence of its own, also what to do."""
+    """The message of an error; for one of the system, which gives no advice, also what to do."""
     if not is_mendable(error):
         return f"{type(error).__name__}: {error}"
 
@@ -61,7 +61,7 @@ def show(error: BaseException) -> None:
 
 @functools.cache
 def _leave_quietly() -> None:
-    """Shows no errors of finalisers any more: what an error has left half made has some, too."""
+    """Hides the errors of finalisers: objects that an error has left half made raise them, too."""
     shown = sys.unraisablehook
 
     def show(unraisable: Any) -> None:

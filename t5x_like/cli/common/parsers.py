@@ -51,7 +51,7 @@ class CommandParser(argparse.ArgumentParser):
     def nearest_flag(self, word: str) -> str:
         """`; nearest: --recipe` for `--reciep`."""
         flag = word.partition("=")[0]
-        known = [one for action in self._actions for one in action.option_strings]
+        known = [option for action in self._actions for option in action.option_strings]
         near = difflib.get_close_matches(flag, known, n=1, cutoff=0.8) if flag[:2] == "--" else []
         return f"; nearest: {near[0]}" if near else ""
 

@@ -41,9 +41,9 @@ def download(
       StorageError: the object is another one, or it cannot be read.
     """
     fs, inside = storage.filesystem(url)
-    found = storage.info_of(url)
-    if found is None or found["size"] != size:
-        has = "missing" if found is None else f"{found['size']:,} bytes long"
+    info = storage.info_of(url)
+    if info is None or info["size"] != size:
+        has = "missing" if info is None else f"{info['size']:,} bytes long"
         raise StorageError(f"{url} is {has}, not {size:,} bytes: it is damaged or was replaced")
     partial = whole_files.temporary_name(local)
     digest, done = hashlib.sha256(), 0

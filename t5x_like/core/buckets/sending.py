@@ -1,4 +1,4 @@
-"""What is written on this disk and belongs in a bucket, sent there."""
+"""Sends files that are written on this disk to the bucket that they belong to."""
 
 from __future__ import annotations
 
@@ -124,22 +124,22 @@ class Sender:
 
     def _known(self) -> dict[str, tuple[int, int]]:
         """The files that the bucket has as they are here, each with its size and time."""
-        found = {}
+        stamps = {}
         for name, info in storage.files_below(self._url).items():
             file = self._path / name
             if staging.is_copy(file, storage.version(info)):
-                found[name] = (file.stat().st_size, file.stat().st_mtime_ns)
-        return found
+                stamps[name] = (file.stat().st_size, file.stat().st_mtime_ns)
+        return stamps
 
     def _send(self, names: Sequence[str]) -> None:
         with self._one_at_a_time:
             for name in names:
                 file = self._path / name
                 try:
-                    found = file.stat()
+                    stat = file.stat()
                 except FileNotFoundError:  # the writer has removed it
                     continue
-                stamp = (found.st_size, found.st_mtime_ns)
+                stamp = (stat.st_size, stat.st_mtime_ns)
                 if self._sent.get(name) != stamp:
                     _upload(file, f"{self._url}/{name}")
                     self._sent[name] = stamp

@@ -59,13 +59,13 @@ def address(path: Path) -> str | None:
 
 
 def with_addresses(text: str) -> str:
-    """A text in which copies have the addresses of what they are copies of."""
+    """The text with the addresses of objects in place of the paths of their copies."""
     return re.sub(rf"{re.escape(str(folder()))}/(\w[\w.+-]*)/", r"\1://", text)
 
 
 @contextlib.contextmanager
 def naming_addresses() -> Iterator[None]:
-    """Notes, in an error that names a copy, of what it is the copy; also a decorator."""
+    """Adds the addresses to an error that names copies; also a decorator."""
     try:
         yield
     except Exception as error:
@@ -75,7 +75,7 @@ def naming_addresses() -> Iterator[None]:
 
 
 def known_as(path: Path) -> str:
-    """What a user calls a place: its address if it is a copy."""
+    """The user's name of a place: its address if it is a copy."""
     return address(path) or str(path)
 
 
@@ -102,8 +102,10 @@ def fetch(path: Path) -> None:
     if info["type"] == "file":
         _fetch_version(path, url, info["size"], storage.version(info))
         return
-    for name, found in storage.files_below(url).items():
-        _fetch_version(path / name, f"{url}/{name}", found["size"], storage.version(found))
+    for name, object_info in storage.files_below(url).items():
+        _fetch_version(
+            path / name, f"{url}/{name}", object_info["size"], storage.version(object_info)
+        )
 
 
 def fetch_file(
@@ -113,7 +115,7 @@ def fetch_file(
     sha256: str,
     arrived: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Copies one file whose content is known, unless it is there or `path` is no copy.
+    """Copies one file whose content is known, unless it is there or `path` is not a copy.
 
     Raises:
       StorageError: the object is missing, is another one or cannot be read.
@@ -158,8 +160,8 @@ def _noted(path: Path) -> Path:
 
 
 def _note(path: Path, version: str) -> str:
-    found = path.stat()
-    return f"{version} {found.st_size} {found.st_mtime_ns}"
+    stat = path.stat()
+    return f"{version} {stat.st_size} {stat.st_mtime_ns}"
 
 
 @contextlib.contextmanager

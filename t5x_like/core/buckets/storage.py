@@ -52,7 +52,7 @@ class RemoteFile:
     Attributes:
       url: its address.
       size: its bytes.
-      version: what tells its content from every other, as far as its store says.
+      version: a text that identifies its content, as far as its store tells.
     """
 
     url: str
@@ -138,12 +138,14 @@ def _load(protocol: str) -> None:
         what = f"pip install 't5x_like[{extra}]'" if extra in _CREDENTIALS else str(error)
         raise StorageError(f"a library for {protocol}:// is missing: {what}") from error
     except ValueError as error:
-        raise StorageError(f"{protocol}:// is no kind of address that is known: {error}") from error
+        raise StorageError(
+            f"{protocol}:// is not a kind of address that is known: {error}"
+        ) from error
 
 
 @functools.cache
 def _without_old_listings() -> None:
-    """Has file systems ask for each listing: other hosts write what the last one did not have."""
+    """Makes file systems cache no listings: other hosts write files after the last one."""
     import fsspec
 
     for protocol in ("gs", "gcs", "s3", "s3a"):
@@ -230,10 +232,10 @@ def _with_our_errors(function: Callable[P, T]) -> Callable[P, T]:
 def glob(pattern: str) -> list[RemoteFile]:
     """The files in a bucket that a pattern matches, sorted; `**` crosses folders."""
     fs, inside = filesystem(pattern)
-    found = fs.glob(inside, detail=True)
+    infos = fs.glob(inside, detail=True)
     return [
         RemoteFile(fs.unstrip_protocol(name), info["size"], version(info))
-        for name, info in sorted(found.items())
+        for name, info in sorted(infos.items())
         if info["type"] == "file"
     ]
 
@@ -251,7 +253,7 @@ def read_pieces(files: Sequence[RemoteFile], ranges: Sequence[tuple[int, int]]) 
 
 @_with_our_errors
 def info_of(url: str) -> dict[str, Any] | None:
-    """What the store says of an object or folder; None if there is none."""
+    """The store's description of an object or folder; None if there is none."""
     fs, inside = filesystem(url)
     try:
         return dict(fs.info(inside))
@@ -272,19 +274,19 @@ def read(url: str) -> bytes:
 
 @_with_our_errors
 def files_below(url: str) -> dict[str, dict[str, Any]]:
-    """What the store says of each object below an address, by its name from there; sorted."""
+    """The store's description of each object below an address, by its name from there; sorted."""
     fs, inside = filesystem(url)
     root = inside.strip("/") + "/"
-    found = fs.find(inside, detail=True, withdirs=False)
+    infos = fs.find(inside, detail=True, withdirs=False)
     return {
         name.lstrip("/").removeprefix(root): info
-        for name, info in sorted(found.items())
+        for name, info in sorted(infos.items())
         if info["type"] == "file" and name.lstrip("/").startswith(root)
     }
 
 
 def version(info: Mapping[str, Any]) -> str:
-    """What tells an object's content from every other, as far as its store says."""
+    """A text that identifies an object's content, as far as its store tells."""
     digests = [f"{name}:{info[name]}" for name in _DIGESTS if info.get(name)]
     return digests[0].replace('"', "") if digests else f"mtime:{info.get('mtime')}"
 
@@ -332,12 +334,12 @@ def remove(url: str) -> None:
 @_with_our_errors
 def move(folder: epath.PathLike, target: epath.PathLike) -> None:
     """Moves a folder; in a bucket, copies all that is below it and then removes it."""
-    source, there = os.fspath(folder).rstrip("/"), os.fspath(target).rstrip("/")
+    source, destination = os.fspath(folder).rstrip("/"), os.fspath(target).rstrip("/")
     if not is_url(source):
-        Path(there).parent.mkdir(parents=True, exist_ok=True)
-        Path(source).rename(there)
+        Path(destination).parent.mkdir(parents=True, exist_ok=True)
+        Path(source).rename(destination)
         return
     fs, _ = filesystem(source)
     for name in files_below(source):
-        fs.cp_file(_filesystem(f"{source}/{name}")[1], _filesystem(f"{there}/{name}")[1])
+        fs.cp_file(_filesystem(f"{source}/{name}")[1], _filesystem(f"{destination}/{name}")[1])
     remove(source)

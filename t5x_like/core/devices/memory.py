@@ -10,7 +10,8 @@ from jax.sharding import Mesh
 from t5x_like.core.devices.tpus import chip_of
 
 ACTIVATIONS = 0.7
-"""What the activations of a step may take of it by estimate: XLA has arrays of its own."""
+"""The share of a device's memory for the estimated activations of a step: XLA needs the rest for
+arrays of its own."""
 
 SUMMED_AT_ONCE = 0.05
 """The share of a device's memory for the gradients that layers have of what all of them read, such
@@ -20,7 +21,7 @@ SHARED = "shared"
 """The name of what all layers of an unrolled stack read (`checkpoint_name`)."""
 
 _WHOLE = 10**9
-"""Bytes. What two hosts with the same devices find may differ by less."""
+"""A gigabyte. Two hosts with the same devices may find sizes that differ by less."""
 
 
 @functools.cache
@@ -37,6 +38,8 @@ def usable_bytes(mesh: Mesh) -> float | None:
         return None
     if (chip := chip_of(device.device_kind)) is not None:
         return chip.hbm_bytes
-    own = [one for one in mesh.devices.flat if one in jax.local_devices()]
-    least = min(((one.memory_stats() or {}).get("bytes_limit", 0) for one in own), default=0)
+    local_devices = [local for local in mesh.devices.flat if local in jax.local_devices()]
+    least = min(
+        ((local.memory_stats() or {}).get("bytes_limit", 0) for local in local_devices), default=0
+    )
     return float(least // _WHOLE * _WHOLE) or None

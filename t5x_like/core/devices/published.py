@@ -1,4 +1,4 @@
-"""What makers publish of a device: its rate and its power, by the name JAX gives its kind."""
+"""Figures that makers publish of a device: its rate and its power, by JAX's name of its kind."""
 
 from __future__ import annotations
 

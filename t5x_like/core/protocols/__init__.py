@@ -1,4 +1,4 @@
-"""What the parts of t5x_like promise each other: data, models, runs.
+"""The protocols between the parts of t5x_like: data, models, runs.
 
 Importable by every package: nothing but NumPy is imported at run time.
 """

@@ -1,4 +1,4 @@
-"""What a model that is evaluated on a task and the metrics of the task promise each other."""
+"""The protocol between a model that is evaluated on a task and the metrics of the task."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ import numpy as np
 
 
 class Answers(NamedTuple):
-    """What a model says about the examples of a task, one item for each; empty where not asked.
+    """The answers of a model for the examples of a task, one item for each; empty where not asked.
 
     Attributes:
       predictions: the decoded target ids, int32 [n]; an EOS and padding may end them.
       scores: the sum of log p(target tokens | inputs), in nats.
       prediction_scores: the same of the predictions.
+      labels: of a head: the number of a class, a number, the tags of an example's words, or the
+        probability of each of several classes; of a window of a text the likeliest starts and ends
+        of answers.
     """
 
     predictions: Sequence[np.ndarray] = ()
     scores: Sequence[float] = ()
     prediction_scores: Sequence[float] = ()
+    labels: Sequence[Any] = ()
 
 
 class Answerer(Protocol):
@@ -34,6 +38,9 @@ class Answerer(Protocol):
 
     def score(self, examples: Sequence[Mapping[str, Any]]) -> list[float]:
         """`Answers.scores` of the examples: EOS counts, and so do loss weights."""
+
+    def label(self, examples: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """`Answers.labels` of the examples, which hold the features of an objective of labels."""
 
 
 class TaskMetric(Protocol):

@@ -1,4 +1,4 @@
-"""What texts, vocabularies, objectives and rows promise each other."""
+"""The protocols of texts, vocabularies, objectives and rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TokenIds:
-    """What an objective may know about a vocabulary: its size and its special ids.
+    """The part of a vocabulary that an objective may know: its size and its special ids.
 
     `vocab_size` counts the ids in use, extra ids included (32,100 for T5), not the rows of an
     embedding table. `sentinels` ids stand for spans, counted down from `top_sentinel` (None: the
@@ -57,10 +57,10 @@ class TokenIds:
         Raises:
           ValueError: this vocabulary lacks it.
         """
-        found: int | None = getattr(self, name)
-        if found is None:
+        special_id: int | None = getattr(self, name)
+        if special_id is None:
             raise ValueError(f"this vocabulary has no {name}")
-        return found
+        return special_id
 
     def missing(self, needs: Sequence[str]) -> list[str]:
         """The `needs` (names of fields, or of `named` tokens) that this vocabulary lacks."""
@@ -109,14 +109,38 @@ class Column:
 
     Attributes:
       name: the name of the column, and of the feature that records have.
-      holds: "text", whose tokens are kept; "label", the name of a class (a text or a whole number),
-        whose place among all names is kept, int32 [1]; "numbers", an array, float32.
+      holds: "text", whose tokens are kept; "words", a text of a word a line, of which each is
+        encoded as within a text (`data.cache.words`); "label", the name of a class (a text
+        or a whole number), whose place among all names is kept, int32 [1]; "tags", a name a line
+        for each word of the row's only words, whose place among all names is kept at the word's
+        first token, and -1 at its further ones, int32 [tokens]; "labels", none or many names, one
+        a line, whose places are kept, int32 [n]; "passage", a text in which answers are, kept as
+        tokens; "spans", the answers in the row's only passage, as JSON [[place of the first
+        character, text], ...], kept as int32 [answers, 4]: the first and the last token (-1 where
+        the vocabulary leaves nothing of an answer), the first character and the one after the
+        last; "characters", the row's only passage, whose code points are kept, int32 [n];
+        "numbers", an array, float32.
       shape: the shape of numbers; None for an axis of any length, which only the first may have.
+      names: the names of the classes of a label in their order, where these are known before the
+        text is read; they are not kept.
+      as_bio: whether tags of entities are read as BIO, whatever they are (`core.tag_schemes`).
     """
 
     name: str
-    holds: Literal["text", "label", "numbers"] = "text"
+    holds: Literal[
+        "text",
+        "words",
+        "label",
+        "labels",
+        "tags",
+        "passage",
+        "spans",
+        "characters",
+        "numbers",
+    ] = "text"
     shape: tuple[int | None, ...] = ()
+    names: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    as_bio: bool = dataclasses.field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         rest = self.shape[1:] if None in self.shape[:1] else self.shape
@@ -128,6 +152,17 @@ class Column:
                 "0; the first may be None"
             )
 
+    @property
+    def has_names(self) -> bool:
+        """Whether its values are names of classes, whose places are kept."""
+        return self.holds in ("label", "labels", "tags")
+
+    def parts(self, value: str) -> list[str]:
+        """The words, tags or labels in a value of this column; else the value itself."""
+        if self.holds not in ("words", "tags", "labels"):
+            return [value]
+        return value.split("\n") if value else []
+
 
 PLAIN_TEXT = (Column("targets"),)
 """The columns of plain text."""
@@ -137,7 +172,7 @@ PAIRS = (Column("inputs"), Column("targets"))
 
 def names(columns: Iterable[Column]) -> tuple[str, ...]:
     """The names of columns, in their order."""
-    return tuple(one.name for one in columns)
+    return tuple(column.name for column in columns)
 
 
 class Objective(Protocol):
@@ -149,7 +184,7 @@ class Objective(Protocol):
       answers: what a model is asked for each example, such as "text"; None where it is scored only.
       measures: the names of the metrics of these answers, in `evaluation.task_metrics.METRICS`.
       needs: what the vocabulary must have: names of `TokenIds` fields or of its named tokens.
-      steps: names of `data.late_steps.STEPS` that run on its features.
+      steps: names of `data.rows.late_steps.STEPS` that run on its features.
       static: whether a sample gets the same noise in every epoch.
     """
 
@@ -228,7 +263,7 @@ class Vocabulary(Protocol):
         """
 
     def to_json(self) -> dict[str, Any]:
-        """What `vocabulary.json` holds: `class`, `fingerprint` and the fields of the kind."""
+        """The content of `vocabulary.json`: `class`, `fingerprint` and the fields of the kind."""
 
     def save(self, directory: Path) -> None:
         """Writes `vocabulary.json` and the files it needs, for `vocabularies.loading.load`."""
@@ -240,6 +275,17 @@ class GoesOn(Protocol):
 
     def encode_following(self, texts: Sequence[str]) -> Sequence[Sequence[int] | np.ndarray]:
         """Like `encode_batch`, for texts that each continue a line: puts nothing before them."""
+
+
+@runtime_checkable
+class Locates(Protocol):
+    """A vocabulary that knows where in a text its tokens are."""
+
+    def locate(self, text: str) -> tuple[Sequence[int], np.ndarray]:
+        """The ids that `encode` gives, and int32 [n, 2]: the first character, and the one after.
+
+        The white space around a token does not belong to it. Both are equal where nothing is left.
+        """
 
 
 class FeatureConverter(Protocol):

@@ -1,4 +1,4 @@
-"""What models and the training loop promise each other."""
+"""The protocol between models and the training loop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def metric_value(name: str, sums: Any, weights: Any) -> float:
 
 
 class ModelConfig(Protocol):
-    """What every model configuration has."""
+    """The fields of every model configuration."""
 
     @property
     def vocab_size(self) -> int:
@@ -80,7 +80,7 @@ class Model(Protocol):
 
 
 class DecodingCache(Protocol):
-    """What a model keeps between the positions that it writes; a pytree."""
+    """The state that a model keeps between the positions that it writes; a pytree."""
 
     def repeat(self, times: int) -> Any:
         """Each row `times` times in a row, for several answers to a text: B * times rows."""

@@ -17,7 +17,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 from t5x_like.core import whole_files
 from t5x_like.core.protocols.data import Column, TokenIds
@@ -27,6 +27,8 @@ from t5x_like.data.cache.record_codec import FLOAT, RecordCodec
 FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 _DIGEST = "sha256"
+ANSWERS = ("passage", "spans", "characters")
+"""What columns hold that belong to answers in a passage."""
 FLAGS = tuple(name for name in TokenIds.ARRAYS if name != "counts")
 """The arrays of a vocabulary about each of its ids; counts are those of a text."""
 
@@ -135,7 +137,10 @@ class Manifest:
       vocabulary: the value of `Vocabulary.to_json()`.
       features: the stored dtype of each feature.
       shapes: the shape of each feature that is not tokens; None for an axis of any length.
-      labels: the names of the classes of each column of labels, in the order of their numbers.
+      labels: the names of the classes of each column of labels or tags, in the order of their
+        numbers.
+      words: the columns of words, whose tokens are kept as those of texts are.
+      answers: what columns of answers in passages hold: "passage", "spans" or "characters".
       segmentation: the rule that cut documents into segments; None where a record is a document.
       piece_tokens: the length of the longest record of a cut document; None where a record is a
         document.
@@ -153,6 +158,8 @@ class Manifest:
     features: Mapping[str, str]
     shapes: Mapping[str, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    answers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     segmentation: str | None = None
     piece_tokens: int | None = None
     materialized: Mapping[str, Any] | None = None
@@ -166,7 +173,7 @@ class Manifest:
         """Its fields, and their digest as `sha256`."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         splits = {name: dataclasses.asdict(info) for name, info in self.splits.items()}
-        files = {name: dataclasses.asdict(found) for name, found in self.files.items()}
+        files = {name: dataclasses.asdict(file_sum) for name, file_sum in self.files.items()}
         fields |= {"token_ids": self.token_ids.to_json(), "splits": splits, "files": files}
         return fields | {_DIGEST: _digest(fields)}
 
@@ -177,9 +184,9 @@ class Manifest:
         Raises:
           ValueError: a field has another type, or a value that no writer gives it.
         """
-        found: Manifest = typed_json.read(cls, fields, "manifest")
-        found._check()
-        return found
+        manifest: Manifest = typed_json.read(cls, fields, "manifest")
+        manifest._check()
+        return manifest
 
     def _check(self) -> None:
         """Raises ValueError where fields contradict each other, or names leave the directory."""
@@ -192,9 +199,12 @@ class Manifest:
         if not self.splits or not self.files:
             raise ValueError("it names no split, or no file of the vocabulary")
         known = {*self.features}
-        if not {*self.labels} <= {*self.shapes} <= known:
-            raise ValueError(f"shapes and labels are not of the features {sorted(known)}")
-        if any(one == 0 or None in shape[1:] for shape in self.shapes.values() for one in shape):
+        tokens = known - {*self.shapes}
+        if not {*self.labels} <= {*self.shapes} <= known or not {*self.words} <= tokens:
+            raise ValueError(f"shapes, labels and words are not of the features {sorted(known)}")
+        if not {*self.answers} <= known or not {*self.answers.values()} <= {*ANSWERS}:
+            raise ValueError(f"columns of answers are {dict(self.answers)}")
+        if any(size == 0 or None in shape[1:] for shape in self.shapes.values() for size in shape):
             raise ValueError(f"features have the shapes {dict(self.shapes)}")
         if odd := set(self.features.values()) - {"uint16", "int32", FLOAT}:
             raise ValueError(f"features have the types {sorted(odd)}")
@@ -213,7 +223,7 @@ class Manifest:
                 typed_json.read(kind, self.materialized.get(name), f"materialized.{name}")
         for name in (*self.files, *self.splits):
             if PurePath(name).name != name:
-                raise ValueError(f"{name!r} is no name of a file or split")
+                raise ValueError(f"{name!r} is not a name of a file or split")
 
     @property
     def codec(self) -> RecordCodec:
@@ -222,14 +232,18 @@ class Manifest:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of the text."""
-        return tuple(
-            Column(name, "label")
-            if name in self.labels
-            else Column(name, "numbers", self.shapes[name])
-            if name in self.shapes
-            else Column(name)
-            for name in self.features
-        )
+        return tuple(map(self._column, self.features))
+
+    def _column(self, name: str) -> Column:
+        if name in self.answers:
+            holds: Any = self.answers[name]
+            return Column(name, holds)
+        if name in self.labels:
+            several: Literal["tags", "labels"] = "tags" if self.words else "labels"
+            return Column(name, several if self.shapes[name] else "label")
+        if name in self.shapes:
+            return Column(name, "numbers", self.shapes[name])
+        return Column(name, "words" if name in self.words else "text")
 
     @property
     def materialized_epochs(self) -> int:
@@ -262,7 +276,7 @@ def read_manifest(directory: Path) -> Manifest:
         return Manifest.from_json(fields)
     except ValueError as error:
         raise CacheError(
-            f"{path} is no manifest that t5x_like wrote ({error}); {remake(directory)}"
+            f"{path} is not a manifest that t5x_like wrote ({error}); {remake(directory)}"
         ) from error
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,13 +120,13 @@ class Cache:
         Raises:
           CacheError: it is not the one that tokenised the text.
         """
-        found = loading.load(str(self.directory))
-        if found.fingerprint != self.manifest.vocabulary_fingerprint:
+        saved = loading.load(str(self.directory))
+        if saved.fingerprint != self.manifest.vocabulary_fingerprint:
             raise CacheError(
-                f"{self.directory} has the vocabulary {found!r}, which did not tokenise its text; "
+                f"{self.directory} has the vocabulary {saved!r}, which did not tokenise its text; "
                 f"{remake(self.directory)}"
             )
-        return found
+        return saved
 
     def split(self, name: str) -> CacheSplit:
         """The records of a split.
@@ -204,13 +204,13 @@ def _rises_from_0(offsets: np.ndarray) -> bool:
 
 def _check_size(path: Path, size: int) -> None:
     try:
-        found = path.stat().st_size
+        actual = path.stat().st_size
     except OSError:
         raise CacheError(f"{path} is missing; {remake(path.parent)}") from None
-    if found != size:
-        how = "truncated" if found < size else "damaged"
+    if actual != size:
+        how = "truncated" if actual < size else "damaged"
         raise CacheError(
-            f"{path} is {how}: {found:,} bytes instead of {size:,}; {remake(path.parent)}"
+            f"{path} is {how}: {actual:,} bytes instead of {size:,}; {remake(path.parent)}"
         )
 
 
@@ -276,11 +276,16 @@ class CacheSplit:
 
     def longer(self, feature: str, length: int) -> int:
         """The number of records, of which there may be billions, with more tokens than `length`."""
-        offsets = self.offsets[feature]
-        pieces = range(0, len(offsets), _PIECE)
-        return sum(
-            int(np.count_nonzero(np.diff(offsets[at : at + _PIECE + 1]) > length)) for at in pieces
-        )
+        return self.longer_together((feature,), length)
+
+    def longer_together(self, features: Sequence[str], length: int) -> int:
+        """The number of records whose features have more tokens than `length` together."""
+        count = 0
+        for at in range(0, len(self.offsets[features[0]]), _PIECE):
+            part = slice(at, at + _PIECE + 1)
+            sizes = sum(np.diff(self.offsets[feature][part]) for feature in features)
+            count += int(np.count_nonzero(sizes > length))
+        return count
 
     def record(self, i: int) -> dict[str, np.ndarray]:
         """{feature: int32 [n]} of record `i`. The caller may change the arrays."""
@@ -355,4 +360,4 @@ def _map_array(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OverflowError, EOFError, SyntaxError, tokenize.TokenError) as error:
-        raise CacheError(f"{path} is no array ({error}); {remake(path.parent)}") from error
+        raise CacheError(f"{path} is not an array ({error}); {remake(path.parent)}") from error

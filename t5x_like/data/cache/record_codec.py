@@ -59,13 +59,13 @@ class RecordCodec:
 
     def decode(self, data: bytes) -> dict[str, np.ndarray]:
         """{feature: int32 or float32, [n] or its shape}, which the caller may change."""
-        found = {
+        arrays = {
             name: self.raw_feature(data, name).astype(np.float32 if stored == FLOAT else np.int32)
             for name, stored in self.features.items()
         }
         for name, shape in self.shapes.items():
-            found[name] = found[name].reshape([-1 if one is None else one for one in shape])
-        return found
+            arrays[name] = arrays[name].reshape([-1 if size is None else size for size in shape])
+        return arrays
 
     def raw_feature(self, data: bytes, feature: str) -> np.ndarray:
         """[n] of the stored dtype: the values of a feature, a view that must not be changed."""
@@ -109,7 +109,7 @@ class RecordCodec:
         for name, length in zip(self.features, lengths, strict=False):
             if (shape := self.shapes.get(name)) is None:
                 continue
-            known = math.prod(one for one in shape if one is not None)
+            known = math.prod(axis for axis in shape if axis is not None)
             if length % known or (None not in shape and length != known):
                 raise ValueError(_OTHER_LENGTHS)
 

@@ -110,7 +110,7 @@ class ShardPlan:
         tokens = 0
         for record in records:
             some.append(record)
-            tokens += sum(one.size for one in record.features.values())
+            tokens += sum(tokens_of.size for tokens_of in record.features.values())
             if tokens >= _PACKED_TOKENS:
                 yield self._pack(some, codec)
                 some, tokens = [], 0
@@ -127,7 +127,8 @@ class ShardPlan:
         )
 
     def _counts(self, feature: str, arrays: list[np.ndarray]) -> np.ndarray:
-        if self.features[feature] == FLOAT or feature in self.labels:
+        others = {c.name for c in self.columns if c.holds in ("spans", "characters")}
+        if self.features[feature] == FLOAT or feature in {*self.labels, *others}:
             return np.zeros(self.vocab_size, np.int64)
         ids = np.concatenate(arrays)
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
@@ -274,16 +275,16 @@ def _save_vocabulary(vocabulary: Vocabulary, directory: Path) -> dict[str, FileS
     """Saves a vocabulary and its arrays beside the shards; returns the sums of its files."""
     for name in FLAGS:
         (directory / flags_name(name)).unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as made:
-        vocabulary.save(Path(made))
+    with tempfile.TemporaryDirectory() as folder:
+        vocabulary.save(Path(folder))
         for name in FLAGS:
             if (flags := getattr(vocabulary.token_ids, name)) is not None:
-                with (Path(made) / flags_name(name)).open("wb") as file:
+                with (Path(folder) / flags_name(name)).open("wb") as file:
                     whole_files.write_array(file, flags)
-        found = sorted(Path(made).iterdir())
-        for one in found:
-            whole_files.write(directory / one.name, one.read_bytes())
-        return {one.name: FileSum.of(one) for one in found}
+        files = sorted(Path(folder).iterdir())
+        for path in files:
+            whole_files.write(directory / path.name, path.read_bytes())
+        return {saved.name: FileSum.of(saved) for saved in files}
 
 
 class _Offsets:
@@ -358,7 +359,7 @@ def _index_split(
 
 def _clean_up(directory: Path, manifest: Manifest) -> None:
     """Removes sidecars, leftovers of killed writers, and files of an earlier corpus."""
-    kept = {shard.file for info in manifest.splits.values() for shard in info.shards}
+    listed = {shard.file for info in manifest.splits.values() for shard in info.shards}
     for pattern in (
         "*.arrayrecord",
         "*.arrayrecord.json",
@@ -367,5 +368,5 @@ def _clean_up(directory: Path, manifest: Manifest) -> None:
         "*.plan-*",
     ):
         for path in directory.glob(pattern):
-            if path.name not in kept:
+            if path.name not in listed:
                 path.unlink(missing_ok=True)

@@ -59,8 +59,8 @@ def stage(directory: Path, manifest: Manifest) -> None:
     if not missing:
         return
     staging.make_room(sum(missing.values()))
-    for name, found in small.items():
-        staging.fetch_file(directory / name, size=found.bytes, sha256=found.sha256)
+    for name, file_sum in small.items():
+        staging.fetch_file(directory / name, size=file_sum.bytes, sha256=file_sum.sha256)
     if directory not in _begun:
         _begun.add(directory)
         threading.Thread(
@@ -71,9 +71,9 @@ def stage(directory: Path, manifest: Manifest) -> None:
 def _missing(directory: Path, sums: Mapping[str, FileSum]) -> dict[str, int]:
     """The bytes of each file that is not whole in the copy."""
     return {
-        name: found.bytes
-        for name, found in sums.items()
-        if not (directory / name).is_file() or (directory / name).stat().st_size != found.bytes
+        name: file_sum.bytes
+        for name, file_sum in sums.items()
+        if not (directory / name).is_file() or (directory / name).stat().st_size != file_sum.bytes
     }
 
 
@@ -84,10 +84,13 @@ def _fetch(directory: Path, shards: Mapping[str, FileSum]) -> None:
         desc=f"copying {url}", total=sum(missing.values()), unit="B", unit_scale=True, delay=2
     ) as bar:
         for name in missing:
-            found = shards[name]
+            file_sum = shards[name]
             try:
                 staging.fetch_file(
-                    directory / name, size=found.bytes, sha256=found.sha256, arrived=bar.update
+                    directory / name,
+                    size=file_sum.bytes,
+                    sha256=file_sum.sha256,
+                    arrived=bar.update,
                 )
             except storage.StorageError:
                 # Its reader tries again, and raises.

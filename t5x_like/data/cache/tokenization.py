@@ -25,8 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t5x_like.core.protocols.data import Column, GoesOn, Vocabulary, names
+from t5x_like.data.cache import words
 from t5x_like.data.cache.format import CacheError
-from t5x_like.data.corpora import text_pieces
+from t5x_like.data.corpora import passages, text_pieces
 from t5x_like.data.corpora.corpus import Document
 from t5x_like.data.corpora.sentences import LINES, of_line
 
@@ -118,28 +119,99 @@ def column_records(
     columns: Sequence[Column],
     labels: Mapping[str, Sequence[str]],
 ) -> Iterator[Record]:
-    """One record for each document: the tokens of whole texts, the numbers of labels, numbers.
+    """One record for each document: tokens of texts, numbers of labels and of tags, numbers.
 
     `labels` has the names of each column's classes, in their order.
 
     Raises:
-      CacheError: a label is not one of the names.
+      CacheError: a label is not one of the names, a row has other numbers of words and of tags, or
+        the vocabulary has no token for a word.
     """
     none = np.zeros(0, np.int32)
-    places = {name: {one: place for place, one in enumerate(of)} for name, of in labels.items()}
+    places = {
+        name: {class_name: place for place, class_name in enumerate(of)}
+        for name, of in labels.items()
+    }
     for batch in batches(documents):
-        found: list[list[np.ndarray]] = []
+        by_column: list[list[np.ndarray]] = []
+        of_words = [_words(document, columns, vocabulary) for document in batch]
         for column in columns:
             values = [document[column.name] for document in batch]
-            if column.holds == "text":
+            if column.holds == "words":
+                by_column.append([np.concatenate(tokens) for tokens in of_words])
+            elif column.holds == "tags":
+                by_column.append(
+                    [
+                        _tags(tags, tokens, column, places[column.name])
+                        for tags, tokens in zip(values, of_words, strict=True)
+                    ]
+                )
+            elif column.holds == "spans":
+                by_column.append(_spans(batch, column, columns, vocabulary))
+            elif column.holds == "characters":
+                by_column.append(list(map(passages.characters, values)))
+            elif column.holds in ("text", "passage"):
                 tokens, bounds = _encode(vocabulary, ([text] for text in values))
-                found.append([tokens[i:j] for i, j in itertools.pairwise(bounds.tolist())])
+                by_column.append([tokens[i:j] for i, j in itertools.pairwise(bounds.tolist())])
+            elif column.holds == "labels":
+                of_column = places[column.name]
+                by_column.append(
+                    [
+                        np.array([_place(x, column.name, of_column) for x in column.parts(cell)])
+                        for cell in values
+                    ]
+                )
             elif column.holds == "label":
-                found.append([_place(one, column.name, places[column.name]) for one in values])
+                by_column.append(
+                    [_place(cell, column.name, places[column.name]) for cell in values]
+                )
             else:
-                found.append(values)
-        for row in zip(*found, strict=True):
+                by_column.append(values)
+        for row in zip(*by_column, strict=True):
             yield Record(dict(zip(names(columns), row, strict=True)), none, True)
+
+
+def _words(
+    document: Document, columns: Sequence[Column], vocabulary: Vocabulary
+) -> list[np.ndarray]:
+    """The tokens of each word of a row; empty where no column holds words."""
+    for column in columns:
+        if column.holds == "words":
+            try:
+                return words.encode(vocabulary, column.parts(document[column.name]))
+            except ValueError as error:
+                raise CacheError(f"column {column.name!r}: {error}") from error
+    return []
+
+
+def _tags(
+    tags: str, of_words: Sequence[np.ndarray], column: Column, places: Mapping[str, int]
+) -> np.ndarray:
+    """The number of each word's tag at its first token, -1 at others: int32 [tokens]."""
+    numbers = [_place(tag, column.name, places) for tag in column.parts(tags)]
+    if len(numbers) != len(of_words):
+        raise CacheError(
+            f"column {column.name!r} has {len(numbers):,} tags in a row of {len(of_words):,} words"
+        )
+    is_first = words.starts(of_words)
+    aligned = np.full(len(is_first), -1, np.int32)
+    aligned[is_first] = numbers
+    return aligned
+
+
+def _spans(
+    batch: Sequence[Document], column: Column, columns: Sequence[Column], vocabulary: Vocabulary
+) -> list[np.ndarray]:
+    """The answers of each row in its passage, int32 [answers, 4]."""
+    (passage,) = (other.name for other in columns if other.holds == "passage")
+    located: dict[str, np.ndarray] = {}  # many questions have the same passage
+    of_rows = []
+    for document in batch:
+        text = document[passage]
+        if text not in located:
+            located[text] = passages.located(vocabulary, text)[1]
+        of_rows.append(passages.spans(document[column.name], located[text]))
+    return of_rows
 
 
 def _place(label: str, column: str, places: Mapping[str, int]) -> np.ndarray:
@@ -156,7 +228,7 @@ def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     characters = 0
     for document in documents:
         batch.append(document)
-        characters += sum(len(one) for one in document.values() if isinstance(one, str))
+        characters += sum(len(cell) for cell in document.values() if isinstance(cell, str))
         if characters >= _BATCH_CHARACTERS:
             yield batch
             batch, characters = [], 0

@@ -22,15 +22,15 @@ def read(kind: Any, value: Any, where: str) -> Any:
         hints = typing.get_type_hints(kind)
         if unknown := value.keys() - {field.name for field in dataclasses.fields(kind)}:
             raise ValueError(f"{where} has the field {min(unknown)!r}")
-        made = {name: read(hints[name], one, f"{where}.{name}") for name, one in value.items()}
+        fields = {name: read(hints[name], part, f"{where}.{name}") for name, part in value.items()}
         with contextlib.suppress(TypeError):  # a field is missing
-            return kind(**made)
+            return kind(**fields)
     elif origin is types.UnionType:
         return None if value is None else read(inside[0], value, where)
     elif origin is Mapping and isinstance(value, dict):
-        return {name: read(inside[1], one, f"{where}.{name}") for name, one in value.items()}
+        return {name: read(inside[1], part, f"{where}.{name}") for name, part in value.items()}
     elif origin is tuple and isinstance(value, list):
-        return tuple(read(inside[0], one, where) for one in value)
+        return tuple(read(inside[0], part, where) for part in value)
     elif kind is int:
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
             return value

@@ -11,10 +11,17 @@ from pathlib import Path
 
 from t5x_like.core import progress as bars
 from t5x_like.core.buckets import staging
-from t5x_like.core.protocols.data import PLAIN_TEXT, Vocabulary
+from t5x_like.core.protocols.data import PLAIN_TEXT, Vocabulary, names
 from t5x_like.data.cache import blocks, tokenization
 from t5x_like.data.cache.blocks import Place
-from t5x_like.data.cache.format import FORMAT_VERSION, MANIFEST, CacheError, Manifest, token_dtype
+from t5x_like.data.cache.format import (
+    ANSWERS,
+    FORMAT_VERSION,
+    MANIFEST,
+    CacheError,
+    Manifest,
+    token_dtype,
+)
 from t5x_like.data.cache.lock import sole_writer
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.record_codec import FLOAT
@@ -112,15 +119,23 @@ def write_cache(
 def initial_manifest(corpus: Corpus, vocabulary: Vocabulary, sentences: str) -> Manifest:
     """The manifest of a cache before its shards and the names of labels are known."""
     plain = corpus.columns == PLAIN_TEXT
-    kept = {"text": token_dtype(vocabulary.vocab_size), "label": "int32", "numbers": FLOAT}
+    tokens = token_dtype(vocabulary.vocab_size)
+    dtypes = {**dict.fromkeys(("text", "words", "passage"), tokens), "numbers": FLOAT}
+    lists = {**dict.fromkeys(("tags", "labels", "characters"), (None,)), "spans": (None, 4)}
+    shapes: dict[str, tuple[int | None, ...]] = {}
+    for column in corpus.columns:
+        if dtypes.get(column.holds) != tokens:
+            shapes[column.name] = lists.get(column.holds, column.shape)
     return Manifest(
         corpus=corpus.name,
         corpus_fingerprint=corpus.fingerprint(),
         vocabulary=vocabulary.to_json(),
         vocabulary_fingerprint=vocabulary.fingerprint,
         token_ids=vocabulary.token_ids,
-        features={one.name: kept[one.holds] for one in corpus.columns},
-        shapes={one.name: one.shape for one in corpus.columns if one.holds != "text"},
+        features={column.name: dtypes.get(column.holds, "int32") for column in corpus.columns},
+        shapes=shapes,
+        words=names(column for column in corpus.columns if column.holds == "words"),
+        answers={column.name: column.holds for column in corpus.columns if column.holds in ANSWERS},
         segmentation=rule(sentences) if plain else None,
         piece_tokens=tokenization.PIECE_TOKENS if plain else None,
     )
@@ -185,8 +200,8 @@ def continuing(error: NothingHeldOutError) -> str:
 
 def warn_of_skipped(corpus: Corpus, splits: Sequence[str], report: ReadReport) -> None:
     """Says how many documents of a reading were left out, if any were."""
-    if said := str(report):
-        print(f"{title(corpus, splits)}: {said}", file=sys.stderr)
+    if skipped := str(report):
+        print(f"{title(corpus, splits)}: {skipped}", file=sys.stderr)
 
 
 def warn_of_unread(corpus: Corpus) -> None:
@@ -210,7 +225,9 @@ def _write_with_bar(tokenise: Tokenise, read: _Blocks, *, workers: int, progress
             bar.update(report.bytes_read - bar.n if report.bytes_total else size)
 
 
-def _write_blocks(tokenise: Tokenise, found: Iterator[_Block], *, workers: int) -> Iterator[int]:
+def _write_blocks(
+    tokenise: Tokenise, unwritten: Iterator[_Block], *, workers: int
+) -> Iterator[int]:
     """Writes the shards in order and yields the number of bytes of text of each.
 
     The workers only tokenise. This thread reads and writes at the same time. It holds two blocks,
@@ -220,8 +237,8 @@ def _write_blocks(tokenise: Tokenise, found: Iterator[_Block], *, workers: int) 
     threads = getattr(tokenise.vocabulary, "releases_lock", False)
     if not threads and workers > 1:
         # A text that does not fill a block is tokenised sooner than processes start.
-        first = list(itertools.islice(found, 1))
-        found = itertools.chain(first, found)
+        first = list(itertools.islice(unwritten, 1))
+        unwritten = itertools.chain(first, unwritten)
         workers = workers if first and first[0].bytes >= BLOCK_BYTES else 1
 
     def write(block: _Block, tokenised: Iterator[list[Packed]]) -> int:
@@ -234,7 +251,7 @@ def _write_blocks(tokenise: Tokenise, found: Iterator[_Block], *, workers: int) 
 
     with mapping(tokenise, workers=workers, threads=threads) as start:
         waiting: list[tuple[_Block, Iterator[list[Packed]]]] = []
-        for block in found:
+        for block in unwritten:
             waiting.append((block, start(tokenization.batches(block.documents or []))))
             if len(waiting) == 2:
                 yield write(*waiting.pop(0))
@@ -256,24 +273,24 @@ def keep_or_clear(directory: Path, wanted: Manifest, *, overwrite: bool) -> Mani
         # The manifest goes first, so that a kill from here on leaves an incomplete cache.
         (directory / MANIFEST).unlink(missing_ok=True)
         return None
-    found = Cache.open(
+    present = Cache.open(
         directory,
         corpus_fingerprint=wanted.corpus_fingerprint,
         vocabulary_fingerprint=wanted.vocabulary_fingerprint,
     ).manifest
-    if cut_by(found) != cut_by(wanted):
+    if cut_by(present) != cut_by(wanted):
         raise CacheError(
             f"{staging.known_as(directory)} holds {wanted.corpus!r} in segments by the rule "
-            f"{found.segmentation!r}, not {wanted.segmentation!r}; choose another directory or "
+            f"{present.segmentation!r}, not {wanted.segmentation!r}; choose another directory or "
             "overwrite it"
         )
-    if found.materialized != wanted.materialized:
+    if present.materialized != wanted.materialized:
         raise CacheError(
             f"{staging.known_as(directory)} holds {wanted.corpus!r} materialized as "
-            f"{found.materialized}, not as {wanted.materialized}; choose another directory or "
+            f"{present.materialized}, not as {wanted.materialized}; choose another directory or "
             "overwrite it"
         )
-    return found
+    return present
 
 
 def cut_by(manifest: Manifest) -> str:
@@ -294,6 +311,10 @@ def shard_plan(directory: Path, manifest: Manifest, *, source: str = "") -> Shar
     ]
     if manifest.shapes:
         decisive += [sorted(manifest.shapes.items()), sorted(manifest.labels.items())]
+    if manifest.words:
+        decisive.append(manifest.words)
+    if manifest.answers:
+        decisive.append(sorted(manifest.answers.items()))
     return ShardPlan(
         directory=str(directory),
         features=manifest.features,

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from t5x_like.core.protocols.data import Column, names
 from t5x_like.data.corpora import text_pieces
+from t5x_like.data.corpora.label_order import in_order
 
 Document = Mapping[str, Any]
 """{column: value}"""
@@ -47,7 +48,7 @@ class ReadReport:
     bytes_total: int = 0
 
     def __str__(self) -> str:
-        """What was left out, and why; "" for nothing."""
+        """The parts that were left out, and why; "" if there are none."""
         skipped, parts = [], []
         if self.skipped:
             skipped.append(f"{self.skipped:,} of {self.documents:,} documents")
@@ -71,8 +72,8 @@ class ReadReport:
 class Corpus(abc.ABC):
     """A corpus. Its documents are dicts from the name of a column to its value.
 
-    A text is valid UTF-8, and some text of a document is not empty. A label is the name of a class,
-    a text. Numbers are float32, of the column's shape.
+    A text is valid UTF-8, and some text of a document is not empty. Words and tags are texts of one
+    a line. A label is the name of a class, a text. Numbers are float32, of the column's shape.
 
     A subclass implements how its documents are read. This class skips and counts the lines of plain
     text that are not UTF-8, and whole examples of several features. It chooses the split by
@@ -101,9 +102,9 @@ class Corpus(abc.ABC):
 
         A model has learned them so; other text may have fewer.
         """
-        made = copy.copy(self)
-        made._given_names = given
-        return made
+        other = copy.copy(self)
+        other._given_names = given
+        return other
 
     @property
     def label_names(self) -> dict[str, tuple[str, ...]]:
@@ -118,13 +119,13 @@ class Corpus(abc.ABC):
 
     def _own_label_names(self) -> dict[str, tuple[str, ...]]:
         """Those of all splits: by value where all are whole numbers, else by the alphabet."""
-        wanted = [one.name for one in self.columns if one.holds == "label"]
-        found: dict[str, set[str]] = {name: set() for name in wanted}
+        wanted = [column for column in self.columns if column.has_names]
+        classes: dict[str, set[str]] = {column.name: set() for column in wanted}
         for splits in self.readings if wanted else ():
             for document in self.read(splits[0], ReadReport()):
-                for name in wanted:
-                    found[name].add(document[name])
-        return {name: _ordered(self, name, several) for name, several in found.items()}
+                for column in wanted:
+                    classes[column.name].update(column.parts(document[column.name]))
+        return {c.name: c.names or _ordered(self, c.name, classes[c.name]) for c in wanted}
 
     @property
     @abc.abstractmethod
@@ -164,7 +165,7 @@ class Corpus(abc.ABC):
     @property
     def reading(self) -> list[Any]:
         """JSON that decides its documents besides the text."""
-        return [dataclasses.astuple(one) for one in self.columns]
+        return [dataclasses.astuple(column) for column in self.columns]
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -192,13 +193,14 @@ class Corpus(abc.ABC):
 
     def training_texts(self) -> Iterator[str]:
         """The texts to train a vocabulary on: the training split, all columns of text."""
+        texts = [column for column in self.columns if column.name in self.text_columns]
         for document in self.documents("train"):
-            yield from (document[name] for name in self.text_columns)
+            yield from (" ".join(column.parts(document[column.name])) for column in texts)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """The names of the columns that hold text."""
-        return names(one for one in self.columns if one.holds == "text")
+        """The names of the columns that hold text or words."""
+        return names(c for c in self.columns if c.holds in ("text", "words", "passage"))
 
     def sorted_documents(
         self, splits: Sequence[str], *, report: ReadReport
@@ -212,14 +214,14 @@ class Corpus(abc.ABC):
         Raises:
           CorpusError: a split is empty. The error comes at the end, for the first such split.
         """
-        found = set()
+        splits_read = set()
         choose = self.chooser(splits[0])
         read = self.read(splits[0], report)
         for split, document in decodable(read, choose, texts=self.text_columns, report=report):
             if split in splits:
-                found.add(split)
+                splits_read.add(split)
                 yield split, document
-        self.check_found(found, splits, report=report)
+        self.check_found(splits_read, splits, report=report)
 
     def chooser(self, split: str) -> Chooser:
         """The choice of the splits of the documents that `read(split)` gives."""
@@ -233,9 +235,9 @@ class Corpus(abc.ABC):
             if split not in found:
                 raise self._nothing(split, report, found)
 
-    def _nothing(self, split: str, report: ReadReport, found: Collection[str]) -> CorpusError:
+    def _nothing(self, split: str, report: ReadReport, splits_read: Collection[str]) -> CorpusError:
         where = f"corpus {self.name!r} ({self.description()})"
-        if not found and (report.skipped_bytes):
+        if not splits_read and (report.skipped_bytes):
             return CorpusError(f"{where} has no text: {report}")
         if report.documents and split == "validation":
             return NothingHeldOutError(
@@ -253,7 +255,7 @@ def decodable(
     texts: Sequence[str],
     report: ReadReport,
 ) -> Iterator[tuple[str, Document]]:
-    """What is decodable of all documents that are not empty, with splits; long ones in pieces.
+    """The decodable text of all documents that are not empty, with splits; long ones in pieces.
 
     Args:
       documents: documents as `Corpus.read` gives them.
@@ -268,9 +270,9 @@ def decodable(
         if not text_pieces.continues(document):
             report.documents += 1
             chosen, begun = None, False
-        if (found := _readable(document, texts, report)) is None:
+        if (pair := _readable(document, texts, report)) is None:
             continue
-        readable, first = found
+        readable, first = pair
         if not begun and text_pieces.continues(readable):
             readable = text_pieces.Piece(readable["targets"], first=True)
         begun = True
@@ -322,15 +324,14 @@ def _readable(
     return document, document["targets"].encode()
 
 
-def _ordered(corpus: Corpus, column: str, found: Collection[str]) -> tuple[str, ...]:
-    if len(found) < 2:
-        only = f"all rows have {min(found)!r}" if found else "no row has one"
+def _ordered(corpus: Corpus, column: str, labels: Collection[str]) -> tuple[str, ...]:
+    if len(labels) < 2:
+        only = f"all rows have {min(labels)!r}" if labels else "no row has one"
         raise CorpusError(
             f"corpus {corpus.name!r} ({corpus.description()}): column {column!r} holds labels, but "
             f"{only}: a model learns to tell classes apart only from rows of two or more"
         )
-    whole = all(name.removeprefix("-").isdecimal() for name in found)
-    return tuple(sorted(found, key=int) if whole else sorted(found))
+    return in_order(labels)
 
 
 def _decodable(text: str) -> bool:
@@ -372,7 +373,7 @@ class HeldOut:
 
     @property
     def settled(self) -> bool:
-        """Whether two different documents were seen. The order of all others is of no account."""
+        """Whether two different documents were seen. The order of all others does not matter."""
         return self._second is not None
 
 

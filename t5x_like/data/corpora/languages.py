@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_like.data.corpora import text_pieces
 from t5x_like.data.corpora.corpus import Corpus
-from t5x_like.data.order import integer_weights
+from t5x_like.data.corpora.rates import integer_weights
 from t5x_like.vocabularies.learning import sampling
 
 
@@ -41,7 +41,7 @@ class Together:
         weights = temper(documents, self.exponent)
         whole = sum(weights.values())
         shares = {name: weight / whole for name, weight in weights.items()}
-        found = {
+        samples = {
             name: sampling.sample(
                 corpus.training_texts(),
                 max_sentences=max(1, round(shares[name] * sampling.MAX_SENTENCES)),
@@ -51,10 +51,10 @@ class Together:
             for name, corpus in named.items()
         }
         # The total number of lines at which no corpus has more lines than its share.
-        lines = max(len(found[name]) / shares[name] for name in named)
-        for name, mine in found.items():
-            wanted = max(len(mine), round(lines * shares[name]))
-            yield from itertools.islice(itertools.cycle(mine), wanted)
+        lines = max(len(samples[name]) / shares[name] for name in named)
+        for name, sample in samples.items():
+            wanted = max(len(sample), round(lines * shares[name]))
+            yield from itertools.islice(itertools.cycle(sample), wanted)
 
     def fingerprint(self) -> str:
         parts = [*(corpus.fingerprint() for corpus in self.corpora), f"exponent {self.exponent}"]

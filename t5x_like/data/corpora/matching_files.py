@@ -32,16 +32,16 @@ def matching(patterns: Sequence[str]) -> list[File]:
       CorpusError: a pattern matches no file.
       StorageError: a bucket cannot be read.
     """
-    found: dict[object, File] = {}
-    for one in patterns:
-        files = _in_bucket(one) if storage.is_url(one) else _on_disk(one)
+    by_identity: dict[object, File] = {}
+    for pattern_ in patterns:
+        files = _in_bucket(pattern_) if storage.is_url(pattern_) else _on_disk(pattern_)
         for file in files:
-            found.setdefault(identity(file), file)
-    return list(found.values())
+            by_identity.setdefault(identity(file), file)
+    return list(by_identity.values())
 
 
 def identity(file: File) -> object:
-    """What is equal for two names of one file."""
+    """The identity of a file, which is equal for two names of the same file."""
     return file.resolve() if isinstance(file, Path) else file.url
 
 

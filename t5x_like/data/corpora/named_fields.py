@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from t5x_like.core.protocols.data import PAIRS, PLAIN_TEXT, Column, names
+from t5x_like.core.protocols.data import PAIRS, PLAIN_TEXT, Column
 from t5x_like.data.corpora.corpus import Corpus
+from t5x_like.data.corpora.formats import field_paths
 
 
 class NamedFields(Corpus):
@@ -48,27 +48,30 @@ class NamedFields(Corpus):
         """The same text read for other columns; None where its rows lack a field."""
         if not self._offers(columns):
             return None
-        made = copy.copy(self)
-        made._columns = tuple(columns)
-        vars(made).pop("columns", None)
-        return made
+        other = copy.copy(self)
+        other._columns = tuple(columns)
+        vars(other).pop("columns", None)
+        return other
 
     @property
     def fields(self) -> dict[Column, str]:
         """The field of each column."""
-        return {one: self._field_of(one, self.columns) for one in self.columns}
+        return {column: self._field_of(column, self.columns) for column in self.columns}
 
     @property
     def unread(self) -> tuple[str, ...]:
-        read = self.fields.values()
+        read = {field_paths.base(field, self.present) for field in self.fields.values()}
         return tuple(name for name in self.present if name not in read)
 
     def _offers(self, columns: Sequence[Column]) -> bool:
         if not self.present:
             return tuple(columns) == PLAIN_TEXT
-        return {self._field_of(one, columns) for one in columns} <= {*self.present}
+        wanted = {self._field_of(column, columns) for column in columns}
+        return {field_paths.base(field, self.present) for field in wanted} <= {*self.present}
 
     def _field_of(self, column: Column, columns: Sequence[Column]) -> str:
+        if column.holds == "characters":
+            column = next(other for other in columns if other.holds == "passage")
         if isinstance(self._field, Mapping):
             return self._field.get(column.name, column.name)
         return self._field or "text" if tuple(columns) == PLAIN_TEXT else column.name
@@ -77,7 +80,10 @@ class NamedFields(Corpus):
     def reading(self) -> list[Any]:
         """JSON that decides its documents besides the text."""
         fields = {column.name: field for column, field in self.fields.items()}
-        if self.text_columns == names(self.columns):
+        if all(column.holds == "text" for column in self.columns):
             return [fields]
-        kinds = [dataclasses.astuple(one) for one in self.columns]
+        kinds = [
+            (column.name, column.holds, column.shape, *(["BIO"] if column.as_bio else []))
+            for column in self.columns
+        ]
         return [fields, kinds, *([self.label_names] if self._given_names is not None else [])]

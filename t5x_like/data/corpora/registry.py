@@ -8,6 +8,7 @@ import importlib.util
 import pkgutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora.corpus import Corpus, CorpusError
@@ -49,10 +50,16 @@ def names() -> tuple[str, ...]:
 
 
 @functools.cache
-def _import_tasks() -> None:
+def task_package() -> ModuleType:
+    """The package `t5x_like.tasks`, whose modules are data sets."""
     if importlib.util.find_spec("t5x_like.tasks") is None:  # a checkout that is not installed
         package = sys.modules["t5x_like"]
         package.__path__.append(str(Path(*package.__path__).resolve().parent))
-    tasks = importlib.import_module("t5x_like.tasks")
+    return importlib.import_module("t5x_like.tasks")
+
+
+@functools.cache
+def _import_tasks() -> None:
+    tasks = task_package()
     for module in pkgutil.iter_modules(tasks.__path__):
         importlib.import_module(f"{tasks.__name__}.{module.name}")

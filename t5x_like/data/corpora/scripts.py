@@ -39,21 +39,23 @@ _ALSO_LATIN = frozenset("sr kk ky tg tt uz mn ug".split())
 
 def letters(text: str) -> Counter[str]:
     """The number of letters of each script, as Unicode names it: LATIN, CJK."""
-    found = Counter(unicodedata.name(one, "").split(" ")[0] for one in text if one.isalpha())
-    found["LATIN"] += found.pop("FULLWIDTH", 0)
-    return found
+    counts = Counter(
+        unicodedata.name(letter, "").split(" ")[0] for letter in text if letter.isalpha()
+    )
+    counts["LATIN"] += counts.pop("FULLWIDTH", 0)
+    return counts
 
 
 def of_language(code: str) -> set[str]:
     """The scripts that a language is written in, by its code, such as `en` or `zh-hant`."""
     language = code.partition("-")[0]
-    found = {script for script, languages in _LANGUAGES.items() if language in languages.split()}
-    return found | {"LATIN"} if not found or language in _ALSO_LATIN else found
+    scripts = {script for script, languages in _LANGUAGES.items() if language in languages.split()}
+    return scripts | {"LATIN"} if not scripts or language in _ALSO_LATIN else scripts
 
 
 def language_of(counts: Counter[str]) -> str | None:
     """The most common language of the script with most letters; None for Latin and others."""
-    script = max(counts, key=lambda one: (counts[one], one), default="")
+    script = max(counts, key=lambda name: (counts[name], name), default="")
     if counts["HIRAGANA"] + counts["KATAKANA"] > 0.1 * counts.total():
         return "ja"
     return _LANGUAGES.get(script, "").partition(" ")[0] or None

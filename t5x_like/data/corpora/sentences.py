@@ -29,11 +29,11 @@ def check(sentences: object, corpus: object) -> None:
                 f"SENTENCES names {', '.join(sorted(sentences))}, but CORPUS is a mixture of "
                 f"{', '.join(mixed) or 'nothing'}: give a language for each, or one for all"
             )
-    for one in sentences.values() if isinstance(sentences, Mapping) else [sentences]:
-        if not isinstance(one, str) or not (one == LINES or _CODE.fullmatch(one)):
+    for code in sentences.values() if isinstance(sentences, Mapping) else [sentences]:
+        if not isinstance(code, str) or not (code == LINES or _CODE.fullmatch(code)):
             raise ValueError(
                 f"SENTENCES is the code of a language, such as 'en' or 'zh', or '{LINES}' for text "
-                f"with one sentence on each line, not {one!r}"
+                f"with one sentence on each line, not {code!r}"
             )
 
 
@@ -51,8 +51,8 @@ def rule(sentences: str) -> str:
 
 def language_of_rule(name: str | None) -> str | None:
     """The language in the name that `rule` gives; None where lines, or nothing, was cut."""
-    found = re.match(r"sentences-\S+ (\S+),", name or "")
-    return found[1] if found else None
+    match = re.match(r"sentences-\S+ (\S+),", name or "")
+    return match[1] if match else None
 
 
 def of_line(line: str, language: str) -> list[str]:
@@ -62,13 +62,13 @@ def of_line(line: str, language: str) -> list[str]:
     """
     import sentencex
 
-    found = sentencex.segment(language, _WIDE_SPACE.sub(" ", line.rstrip("\n")))
-    if len(found) < 2:
+    parts = sentencex.segment(language, _WIDE_SPACE.sub(" ", line.rstrip("\n")))
+    if len(parts) < 2:
         return [line]
-    ends = itertools.accumulate(map(len, found))
+    ends = itertools.accumulate(map(len, parts))
     # White space alone does not make a sentence.
-    cuts = [end - len(text) + len(text.rstrip()) for end, text in zip(ends, found, strict=True)]
-    solid = [cut for cut, text in zip(cuts[:-1], found[:-1], strict=True) if text.strip()]
+    cuts = [end - len(text) + len(text.rstrip()) for end, text in zip(ends, parts, strict=True)]
+    solid = [cut for cut, text in zip(cuts[:-1], parts[:-1], strict=True) if text.strip()]
     if solid and not line[solid[-1] :].strip():
         solid.pop()
     return [line[a:b] for a, b in itertools.pairwise([0, *solid, len(line)])]

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_like.core.protocols.data import Column
-from t5x_like.data.corpora import matching_files, text_formats
+from t5x_like.data.corpora import matching_files
 from t5x_like.data.corpora.corpus import CorpusError, Document, ReadReport
+from t5x_like.data.corpora.formats import text_formats
 from t5x_like.data.corpora.matching_files import File, identity
 from t5x_like.data.corpora.named_fields import NamedFields
 
@@ -34,6 +35,7 @@ class TextFiles(NamedFields):
       separator: the separator of documents in plain text: `line`, `blank_line` or `file`.
       validation: the fraction of documents to hold out, chosen by their content.
       validation_files: patterns of files to hold out instead; they are never trained on.
+      header: the names of the columns of tables whose first line does not have them.
 
     Raises:
       ValueError: an argument is invalid. Files are not opened before they are needed.
@@ -49,6 +51,7 @@ class TextFiles(NamedFields):
         separator: str = "blank_line",
         validation: float = 0.01,
         validation_files: str | Path | Sequence[str | Path] | None = None,
+        header: Sequence[str] = (),
     ) -> None:
         super().__init__(columns, field)
         if separator not in text_formats.SEPARATORS:
@@ -58,6 +61,7 @@ class TextFiles(NamedFields):
         self._patterns = _patterns(files)
         self._validation_patterns = _patterns(validation_files or [])
         self._separator = separator
+        self._header = tuple(header)
         self.name = name or _name_from(self._patterns)
         self._validation = float(validation)
 
@@ -70,20 +74,20 @@ class TextFiles(NamedFields):
 
     @property
     def options_read(self) -> set[str]:
-        """The options among `field`, `separator` and `validation` that apply to these formats."""
+        """The options of how files are read that apply to these formats."""
         plain = {text_formats.is_plain(path) for path in self.files("train")}
         read = {"separator"} if True in plain else set()
-        read |= {"field"} if False in plain else set()
+        read |= {"field", "header", "labels"} if False in plain else set()
         return read | ({"validation"} if self.held_out is not None else set())
 
     @functools.cached_property
     def present(self) -> tuple[str, ...]:
-        return text_formats.columns(self.files("train")[0])
+        return text_formats.columns(self.files("train")[0], header=self._header)
 
     @property
     def layout(self) -> text_formats.Layout:
         """The place of documents in each file."""
-        return text_formats.Layout(self.fields, self._separator)
+        return text_formats.Layout(self.fields, self._separator, self._header)
 
     def read(self, split: str, report: ReadReport) -> Iterator[Document]:
         paths, layout = self.files(split), self.layout
@@ -108,6 +112,7 @@ class TextFiles(NamedFields):
                 for file, digest in zip(files, matching_files.sample_digests(files), strict=True)
             ]
         options = [*self.reading, self._separator, self.held_out, _DOCUMENTS]
+        options += [self._header] if self._header else []
         return hashlib.sha256(json.dumps([options, content]).encode()).hexdigest()
 
     def description(self) -> str:
@@ -123,8 +128,8 @@ class TextFiles(NamedFields):
         if split == "validation" and self.held_out is None:
             return held_out
         withheld = set(map(identity, held_out))
-        found = matching_files.matching(self._patterns)
-        paths = [path for path in found if identity(path) not in withheld]
+        matches = matching_files.matching(self._patterns)
+        paths = [path for path in matches if identity(path) not in withheld]
         if not paths:
             raise CorpusError(
                 f"corpus {self.name!r}: every file of {', '.join(self._patterns)} is also one of "

@@ -12,8 +12,9 @@ import numpy as np
 from t5x_like.core.protocols.data import Column
 from t5x_like.core.spelling import nearest
 from t5x_like.data import extras
-from t5x_like.data.corpora import cells, registry
+from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.corpus import CorpusError, Document, ReadReport
+from t5x_like.data.corpora.formats import cells
 from t5x_like.data.corpora.named_fields import NamedFields
 
 
@@ -90,15 +91,15 @@ class TfdsText(NamedFields):
                 for column, field in self.fields.items()
             }
 
-    def _value(self, column: Column, field: str, found: Any, number: int) -> Any:
-        if isinstance(found, bytes):
-            found = found.decode(errors="surrogateescape")
+    def _value(self, column: Column, field: str, cell: Any, number: int) -> Any:
+        if isinstance(cell, bytes):
+            cell = cell.decode(errors="surrogateescape")
         elif column.holds == "label" and (classes := self._classes(field)):
-            found = classes[int(found)] if found >= 0 else None  # TFDS writes -1 without a label
-        elif isinstance(found, np.generic):
-            found = found.item()
+            cell = classes[int(cell)] if cell >= 0 else None  # TFDS writes -1 without a label
+        elif isinstance(cell, np.generic):
+            cell = cell.item()
         where = f"{self._tfds_name}, example {number}: feature {field!r}"
-        return cells.value(column, found, where=where)
+        return cells.value(column, cell, where=where)
 
     def _classes(self, field: str) -> tuple[str, ...]:
         """The names of the classes of a `ClassLabel`; empty for other features."""
@@ -106,7 +107,7 @@ class TfdsText(NamedFields):
 
     def _own_label_names(self) -> dict[str, tuple[str, ...]]:
         """Those that the data set declares, or else those that its splits have."""
-        labels = {c.name: field for c, field in self.fields.items() if c.holds == "label"}
+        labels = {c.name: field for c, field in self.fields.items() if c.has_names}
         declared = {name: self._classes(field) for name, field in labels.items()}
         return declared if all(declared.values()) else super()._own_label_names()
 

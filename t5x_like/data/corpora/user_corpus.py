@@ -17,6 +17,9 @@ def user_corpus(
     field: str | Mapping[str, str] | None = None,
     separator: str = "blank_line",
     validation: float = 0.01,
+    validation_files: str | Sequence[str] | None = None,
+    header: Sequence[str] = (),
+    labels: Sequence[str] | None = None,
 ) -> Corpus:
     """A corpus of files by path or glob, or of `tfds:<name>`, such as `tfds:wiki40b/en`.
 
@@ -26,10 +29,29 @@ def user_corpus(
         where a row has both. {column: field} where columns have other names.
       separator: the separator of documents in plain text: `line`, `blank_line` or `file`.
       validation: the fraction of documents to hold out.
+      validation_files: files to hold out instead, by path or glob.
+      header: the names of the columns of tables whose first line does not have them.
+      labels: the names of the classes in the column `label`, in the order of their numbers; None
+        for their own (`Corpus.label_names`).
 
     Raises:
       ValueError: an argument is invalid.
     """
     if isinstance(named, str) and named.startswith(TFDS):
-        return TfdsText(named.removeprefix(TFDS), field=field, validation=validation)
-    return TextFiles(named, field=field, separator=separator, validation=validation)
+        if validation_files is not None:
+            raise ValueError(f"{named} has splits of its own: leave out CORPUS_HELD_OUT")
+        corpus: Corpus = TfdsText(named.removeprefix(TFDS), field=field, validation=validation)
+        return _labelled(corpus, labels)
+    corpus = TextFiles(
+        named,
+        field=field,
+        separator=separator,
+        validation=validation,
+        validation_files=validation_files,
+        header=header,
+    )
+    return _labelled(corpus, labels)
+
+
+def _labelled(corpus: Corpus, labels: Sequence[str] | None) -> Corpus:
+    return corpus if labels is None else corpus.with_label_names({"label": labels})

@@ -16,7 +16,7 @@ from t5x_like.data.samples import plans
 from t5x_like.data.samples.planned_samples import PlannedSamples, split_documents
 from t5x_like.data.samples.samples import RecordSamples, Sample, Samples
 from t5x_like.data.samples.token_stream import Split, TokenStream
-from t5x_like.objectives.parts.geometry import SplitDocuments
+from t5x_like.objectives.parts.geometry import PerRecord, SplitDocuments
 
 _OPEN_ROWS = 256
 _LEVELS = 32
@@ -233,7 +233,7 @@ def packed_records(
     appended = sum(step.startswith("append_eos") for step in late_steps)
     extra = {name: appended if name in eos else 0 for name in lengths}
     needs = _RecordNeeds(split, extra)
-    return PackedSamples(RecordSamples(split, {}), split, needs=needs, capacity=lengths)
+    return PackedSamples(RecordSamples(split, PerRecord()), split, needs=needs, capacity=lengths)
 
 
 def packed_documents(

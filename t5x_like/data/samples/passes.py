@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_like.data.order import Epoch, Epochs, EqualEpochs
+from t5x_like.data.samples.order import Epoch, Epochs, EqualEpochs
 from t5x_like.data.samples.planned_samples import PlannedSamples
 
 

@@ -122,7 +122,7 @@ def identity(thing: object) -> str:
     An edit of such a module makes another table, and so does another class of the same name.
     """
     kind = type(thing)
-    modules = dict.fromkeys(one.__module__ for one in kind.__mro__ if one is not object)
+    modules = dict.fromkeys(base.__module__ for base in kind.__mro__ if base is not object)
     sources = [_source(module) for module in modules]
     code = hashlib.sha256(repr(sources).encode()).hexdigest()
     return f"{kind.__module__}.{kind.__qualname__} {code} {thing!r}"

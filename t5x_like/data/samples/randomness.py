@@ -10,6 +10,8 @@ import threading
 import numpy as np
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+EVALUATION_SEED = 0
+"""The seed of the noise in validation batches. All runs share it: their curves are comparable."""
 
 
 def noise_source(task: str, objective: object) -> str:

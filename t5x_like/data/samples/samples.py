@@ -69,18 +69,47 @@ class ConcatenatedSamples:
 
 
 class RecordSamples:
-    """Samples that are the cached records; features in `room` have no more tokens than it says."""
+    """Samples that are the cached records, cut as a geometry says."""
 
-    def __init__(self, split: Split, room: Mapping[str, int]) -> None:
+    def __init__(self, split: Split, shape: geometry.PerRecord) -> None:
         self.split = split
-        self.room = room
+        self.shape = shape
+        self.constants = constant_features(shape)
 
     def __len__(self) -> int:
         return len(self.split)
 
     def __getitem__(self, i: int) -> tuple[Sample]:
-        record = self.split.record(i)
-        return (record | {name: record[name][:most] for name, most in self.room.items()},)
+        return ({**self.shape.cut(self.split.record(i)), **self.constants},)
+
+
+class WindowSamples:
+    """The windows of cached records: first those of the first record.
+
+    Attributes:
+      split: the records.
+      firsts: int64 [records + 1]: the number of windows before each record.
+    """
+
+    def __init__(self, split: Split, shape: geometry.QuestionWindows) -> None:
+        self.split = split
+        self.shape = shape
+        sizes = [np.diff(split.offsets[name]) for name in ("inputs", "context")]
+        self.firsts = np.concatenate([[0], np.cumsum(shape.windows.counts(*sizes))])
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1])
+
+    def __getitem__(self, i: int) -> tuple[Sample]:
+        if not 0 <= i < len(self):
+            raise IndexError(f"no sample {i} among {len(self)}")
+        number = int(self.firsts.searchsorted(i, side="right")) - 1
+        record, windows = self.split.record(number), self.shape.windows
+        question, text = record["inputs"], record["context"]
+        place = i - int(self.firsts[number])
+        begin, end = windows.window(place, len(question), len(text))
+        window = {"window": np.array([begin, end], np.int32), "context": text[begin:end]}
+        return ({**record, "inputs": question[: windows.asked], **window},)
 
 
 class DuplicatedSamples:
@@ -126,7 +155,9 @@ def make_samples(
     """
     match shape:
         case geometry.PerRecord():
-            return RecordSamples(split, shape.room)
+            return RecordSamples(split, shape)
+        case geometry.QuestionWindows():
+            return WindowSamples(split, shape)
         case geometry.Duplicated():
             base = make_samples(shape.geometry, split, separator=separator, rows=rows, ids=ids)
             return DuplicatedSamples(base, shape.times)
@@ -138,9 +169,7 @@ def make_samples(
             "vocab`"
         )
     stream = TokenStream(split, separator=separator if separated else None)
-    constants = {
-        name: np.array(value, np.int32) for name, value in geometry.constants(shape).items()
-    }
+    constants = constant_features(shape)
     if isinstance(shape, geometry.ConcatenateAndSplit):
         return ConcatenatedSamples(stream, shape.length, stride=shape.stride, constants=constants)
     if isinstance(shape, geometry.SplitDocuments):
@@ -166,3 +195,8 @@ def is_planned(shape: object) -> bool:
 def is_carried(shape: object) -> bool:
     """Whether a geometry is a `geometry.Carried`."""
     return hasattr(shape, "plan_rows")
+
+
+def constant_features(shape: object) -> Sample:
+    """The numbers that every sample of a geometry holds, int32 without axes."""
+    return {name: np.array(value, np.int32) for name, value in geometry.constants(shape).items()}

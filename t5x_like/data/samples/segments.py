@@ -74,9 +74,9 @@ class Segments:
     def bounds(self, documents: range) -> np.ndarray:
         """int64 [S + 1]: the offsets of the S segments of consecutive documents, then their end."""
         for part in self._parts:
-            own = part.documents
-            if own.start <= documents.start and documents.stop <= own.stop:
-                places = [documents.start - own.start, documents.stop - own.start]
+            held = part.documents
+            if held.start <= documents.start and documents.stop <= held.stop:
+                places = [documents.start - held.start, documents.stop - held.start]
                 first, last = part.heads[places].tolist()
                 return part.bounds[first : last + 1]
         if not documents:

@@ -153,8 +153,8 @@ class TokenStream:
         if end <= starts[first + 1]:
             return self._within(first, start, end), none
         last = int(starts.searchsorted(end - 1, "right")) - 1
-        own = slice(*self.firsts.searchsorted((first, last), "right").tolist())
-        documents = starts[self.firsts[own]] - start
+        documents_here = slice(*self.firsts.searchsorted((first, last), "right").tolist())
+        documents = starts[self.firsts[documents_here]] - start
         documents = documents[documents > 0]
         segments = [self._within(record, start, end) for record in range(first, last + 1)]
         return (

@@ -66,32 +66,32 @@ def register(
       ValueError: the name is taken or cannot be derived, the preset does not exist, the vocabulary
         lacks ids that the objective needs, or the objective reads other columns.
     """
-    made = objectives.preset(objective) if isinstance(objective, str) else objective
-    check_columns(made, corpus.columns, f"corpus {corpus.name!r}")
+    chosen = objectives.preset(objective) if isinstance(objective, str) else objective
+    check_columns(chosen, corpus.columns, f"corpus {corpus.name!r}")
     name = name or _task_name(corpus, objective)
-    if isinstance(made, TextToText):
+    if isinstance(chosen, TextToText):
         steps = [seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder()]
-    elif made.reads == PLAIN_TEXT:
+    elif chosen.reads == PLAIN_TEXT:
         tokenize = functools.partial(
             tokenize_plain_text, vocabulary=vocabulary, sentences=sentences
         )
         ids = token_ids or vocabulary.token_ids
-        step = ObjectiveStep(made, ids=ids, task=name, seed=seed, rows=rows)
+        step = ObjectiveStep(chosen, ids=ids, task=name, seed=seed, rows=rows)
         steps = [tokenize, seqio.CacheDatasetPlaceholder(), step]
     else:
         raise ValueError(
             f"corpus {corpus.name!r} is {in_words(corpus.columns)}: SeqIO tasks are made here of "
             "plain text and of pairs of texts alone"
         )
-    specs = made.features(made.lengths(512))
-    steps += [_STEPS[step] for step in made.steps]
+    specs = chosen.features(chosen.lengths(512))
+    steps += [_STEPS[step] for step in chosen.steps]
     return seqio.TaskRegistry.add(
         name,
         source=seqio.FunctionDataSource(
             functools.partial(_documents, corpus=corpus), splits=corpus.splits
         ),
         preprocessors=steps,
-        output_features=_output_features(specs, vocabulary, add_eos=bool(made.steps)),
+        output_features=_output_features(specs, vocabulary, add_eos=bool(chosen.steps)),
     )
 
 
@@ -115,18 +115,20 @@ def _output_features(
     specs: Features, vocabulary: Vocabulary, *, add_eos: bool
 ) -> dict[str, seqio.Feature]:
     """The output features: tokens in the vocabulary; positions, labels and weights as numbers."""
-    found = {}
+    output_features = {}
     for name, spec in specs.items():
         rank, dtype = len(spec.shape), tf.as_dtype(spec.dtype)
         if name in names(PAIRS) or name == "masked_targets":
             eos = add_eos and vocabulary.token_ids.eos is not None
-            found[name] = seqio.Feature(SeqioVocabulary(vocabulary), add_eos=eos, rank=rank)
+            output_features[name] = seqio.Feature(
+                SeqioVocabulary(vocabulary), add_eos=eos, rank=rank
+            )
         elif dtype.is_floating:
-            found[name] = seqio.ContinuousFeature(dtype=dtype, rank=rank)
+            output_features[name] = seqio.ContinuousFeature(dtype=dtype, rank=rank)
         else:
             numbers = seqio.PassThroughVocabulary(np.iinfo(np.int32).max)
-            found[name] = seqio.Feature(numbers, add_eos=False, dtype=dtype, rank=rank)
-    return found
+            output_features[name] = seqio.Feature(numbers, add_eos=False, dtype=dtype, rank=rank)
+    return output_features
 
 
 def _task_name(corpus: Corpus, objective: str | Objective) -> str:
@@ -171,12 +173,12 @@ def tokenize_plain_text(
         return np.concatenate(tokens), np.concatenate(segments)
 
     def convert(document: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        found = tf.numpy_function(
+        arrays = tf.numpy_function(
             encode, [document["targets"]], [tf.int32, tf.int32], stateful=False
         )
         return {
             name: tf.ensure_shape(values, [None])
-            for name, values in zip(("targets", "segments"), found, strict=True)
+            for name, values in zip(("targets", "segments"), arrays, strict=True)
         }
 
     return ds.map(convert, num_parallel_calls=tf.data.AUTOTUNE)

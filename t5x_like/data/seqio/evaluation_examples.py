@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.core import progress as bars
-from t5x_like.data.cache.records import evaluation_files
 from t5x_like.data.extras import require
 from t5x_like.data.seqio.task_cache import is_cached, task_fingerprint
+from t5x_like.data.task_files import evaluation_files
 
 if TYPE_CHECKING:
     import seqio
@@ -42,7 +42,7 @@ def fingerprint(task: seqio.Task, split: str) -> str:
 def write(file: Path, task: seqio.Task, *, split: str, lengths: Mapping[str, int]) -> None:
     """Writes all examples of a split, with a bar on standard error.
 
-    Features that are no dense numbers or texts are left out, with a note.
+    Features that are not dense numbers or texts are left out, with a note.
 
     Raises:
       ValueError: the task has no such split, or cannot make its examples.
@@ -60,7 +60,7 @@ def write(file: Path, task: seqio.Task, *, split: str, lengths: Mapping[str, int
         else:
             print(
                 f"task {task.name!r}: feature {name!r} is left out of the evaluation examples: "
-                f"{spec} is no dense array",
+                f"{spec} is not a dense array",
                 file=sys.stderr,
             )
     examples = bars.bar(

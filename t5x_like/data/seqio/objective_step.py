@@ -11,7 +11,7 @@ from t5x_like.core.protocols.data import FeatureSpec, Objective, TokenIds
 from t5x_like.data.extras import require
 from t5x_like.data.samples.memory_split import MemorySplit
 from t5x_like.data.samples.randomness import example_rng, noise_source
-from t5x_like.data.samples.samples import make_samples
+from t5x_like.data.samples.samples import constant_features, make_samples
 from t5x_like.data.samples.token_stream import separator
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, PerRecord
 
@@ -95,18 +95,24 @@ class ObjectiveStep:
             tokens = ds.map(lambda document: document["targets"]).rebatch(geometry.length)
             return self._stream(tokens.map(lambda sample: {"targets": sample}), specs)
         if isinstance(geometry, PerRecord):
-            return self._stream(ds, specs)
+            return self._stream(ds, specs, geometry)
         return self._plan(ds, geometry, specs)
 
     def _features(self, n: int, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return self.objective(sample, example_rng(self.seed, self.source, n), self.ids)
 
-    def _stream(self, samples: tf.data.Dataset, specs: Features) -> tf.data.Dataset:
+    def _stream(
+        self, samples: tf.data.Dataset, specs: Features, records: PerRecord | None = None
+    ) -> tf.data.Dataset:
+        """Examples of samples, or of records as `records` cuts them."""
         names = list(samples.element_spec)
 
         def corrupt(n: np.int64, *values: np.ndarray) -> tuple[np.ndarray, ...]:
-            made = self._features(int(n), dict(zip(names, values, strict=True)))
-            return tuple(np.asarray(made[name], spec.dtype) for name, spec in specs.items())
+            sample = dict(zip(names, values, strict=True))
+            if records is not None:
+                sample = {**records.cut(sample), **constant_features(records)}
+            features = self._features(int(n), sample)
+            return tuple(np.asarray(features[name], spec.dtype) for name, spec in specs.items())
 
         def convert(n: tf.Tensor, sample: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             values = tf.numpy_function(
@@ -141,8 +147,8 @@ class ObjectiveStep:
             size = len(samples)
             for n in range(size):
                 (sample,) = samples[n]
-                made = self._features(n, sample)
-                yield {name: np.asarray(made[name], spec.dtype) for name, spec in specs.items()}
+                features = self._features(n, sample)
+                yield {name: np.asarray(features[name], spec.dtype) for name, spec in specs.items()}
 
         return tf.data.Dataset.from_generator(examples, output_signature=_signature(specs))
 

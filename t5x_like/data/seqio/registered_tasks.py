@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_like.core.protocols.data import PAIRS, Vocabulary, names
-from t5x_like.data.order import integer_weights
+from t5x_like.data.corpora.rates import integer_weights
 from t5x_like.data.task import Task
 
 if TYPE_CHECKING:

@@ -32,7 +32,11 @@ def call_of(step: Any) -> tuple[Any, dict[str, Any]]:
 def defaults(function: Callable) -> dict[str, Any]:
     """The arguments of a function that have a default, and their defaults."""
     known = inspect.signature(function).parameters.values()
-    return {one.name: one.default for one in known if one.default is not one.empty}
+    return {
+        parameter.name: parameter.default
+        for parameter in known
+        if parameter.default is not parameter.empty
+    }
 
 
 def _gin_bindings(step: Callable) -> dict[str, Any]:

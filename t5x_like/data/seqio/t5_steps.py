@@ -75,7 +75,9 @@ _INPUTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "drop_noise_tokens": lambda _: CleanTokens(),
     "noise_span_to_unique_sentinel": lambda _: NoiseToSentinels(),
     "noise_token_to_random_token": lambda _: MaskNoise(random=1.0),
-    "noise_token_to_random_token_or_sentinel": lambda given: MaskNoise(random=given["random_prob"]),
+    "noise_token_to_random_token_or_sentinel": lambda arguments: MaskNoise(
+        random=arguments["random_prob"]
+    ),
     "noise_token_to_sentinel": lambda _: MaskNoise(),
     "permute_noise_tokens": lambda _: ShuffleNoise(),
 }
@@ -157,18 +159,18 @@ def _arguments(step: Callable) -> dict[str, Any]:
       NoCounterpartError: a value is not the one in `_ONLY`.
     """
     function, bound = call_of(step)
-    given = {**defaults(function), **bound}
+    arguments = {**defaults(function), **bound}
     for argument, known in _ONLY.get(function.__qualname__, {}).items():
-        if given[argument] != known:
-            _refuse(f"{function.__qualname__} with {argument}={given[argument]!r}")
-    return given
+        if arguments[argument] != known:
+            _refuse(f"{function.__qualname__} with {argument}={arguments[argument]!r}")
+    return arguments
 
 
-def _value(call: str, given: Mapping[str, Any], argument: str) -> Any:
+def _value(call: str, arguments: Mapping[str, Any], argument: str) -> Any:
     """An argument that T5 takes from gin, and that has no default."""
-    if given[argument] is gin.REQUIRED:
+    if arguments[argument] is gin.REQUIRED:
         _refuse(f"{call} without {argument}")
-    return given[argument]
+    return arguments[argument]
 
 
 def _check(*names: str) -> None:
@@ -187,47 +189,47 @@ def _refuse(what: str) -> NoReturn:
     raise NoCounterpartError(f"{MODULE}.{what}, which no objective here does")
 
 
-def _span_corruption(given: Mapping[str, Any], features: Features) -> Found:
+def _span_corruption(arguments: Mapping[str, Any], features: Features) -> Found:
     _check("select_random_chunk", "split_tokens", "random_spans_noise_mask", "sentinel_id")
-    kind = SpanCorruption if given["merge_examples_to_reduce_padding"] else SplitSpanCorruption
-    return Found(kind(given["noise_density"], given["mean_noise_span_length"]))
+    kind = SpanCorruption if arguments["merge_examples_to_reduce_padding"] else SplitSpanCorruption
+    return Found(kind(arguments["noise_density"], arguments["mean_noise_span_length"]))
 
 
-def _iid_denoising(given: Mapping[str, Any], features: Features) -> Found:
+def _iid_denoising(arguments: Mapping[str, Any], features: Features) -> Found:
     _check("select_random_chunk", "split_tokens", "sentinel_id")
     _check_eos(features, "inputs")
     return Found(_with_room(Denoising(IidNoise(), NoiseToSentinels(), CleanToSentinels())))
 
 
-def _with_room(one: Denoising) -> Denoising:
-    return dataclasses.replace(one, targets_share=min(1.0, _ROOM * one.mean_share))
+def _with_room(denoising: Denoising) -> Denoising:
+    return dataclasses.replace(denoising, targets_share=min(1.0, _ROOM * denoising.mean_share))
 
 
-def _prefix_lm(given: Mapping[str, Any], features: Features) -> Found:
+def _prefix_lm(arguments: Mapping[str, Any], features: Features) -> Found:
     _check("select_random_chunk", "split_tokens")
     _check_eos(features, "inputs")
-    noise = SuffixNoise(given["noise_density"])
+    noise = SuffixNoise(arguments["noise_density"])
     return Found(Denoising(noise, CleanTokens(), NoiseTokens(), concatenate=False))
 
 
-def _packed_prefix_lm(given: Mapping[str, Any], features: Features) -> Found:
+def _packed_prefix_lm(arguments: Mapping[str, Any], features: Features) -> Found:
     _check("select_random_chunk", "split_tokens")
     _check_eos(features, "targets")
     return Found(SeparatedDenoising(SuffixNoise(0.5), CleanTokens(), NoiseTokens()), steps=2)
 
 
-def _full_lm(given: Mapping[str, Any], features: Features) -> Found:
+def _full_lm(arguments: Mapping[str, Any], features: Features) -> Found:
     _check("select_random_chunk", "split_tokens")
     _check_eos(features, "targets")
     return Found(LanguageModeling())
 
 
-def _unsupervised(given: Mapping[str, Any], features: Features) -> Found | None:
+def _unsupervised(arguments: Mapping[str, Any], features: Features) -> Found | None:
     """The objective of the functions that gin binds; None where it binds none, as they do nothing.
 
     T5 ships such bindings, in files such as `objectives/span_3_15_u_u.gin`.
     """
-    stages = given["preprocessors"]
+    stages = arguments["preprocessors"]
     if not stages:
         return None
     names = [_name(stage) for stage in stages]
@@ -252,13 +254,17 @@ def _unsupervised(given: Mapping[str, Any], features: Features) -> Found | None:
     _refuse(f"unsupervised with preprocessors {', '.join(map(step_name, stages))}")
 
 
-def _denoise(given: Mapping[str, Any], *, concatenate: bool, longest: int | None = None) -> Found:
+def _denoise(
+    arguments: Mapping[str, Any], *, concatenate: bool, longest: int | None = None
+) -> Found:
     """The objective of T5's `denoise`, for samples of `longest` tokens; None for full inputs."""
     _check("sentinel_id", "noise_token_to_random_token", "split_tokens")
-    parts = [_value("denoise", given, f"{name}_fn") for name in ("noise_mask", "inputs", "targets")]
+    parts = [
+        _value("denoise", arguments, f"{name}_fn") for name in ("noise_mask", "inputs", "targets")
+    ]
     names = [part if part is None else step_name(call_of(part)[0]) for part in parts]
     mask, inputs, targets = (str(name).removeprefix(f"{MODULE}.") for name in names)
-    density = _value("denoise", given, "noise_density")
+    density = _value("denoise", arguments, "noise_density")
     match mask:
         case "random_spans_noise_mask" if longest and (inputs, targets, concatenate) in _SPANS:
             mean = _arguments(parts[0])["mean_noise_span_length"]
@@ -266,8 +272,8 @@ def _denoise(given: Mapping[str, Any], *, concatenate: bool, longest: int | None
             return Found(spans, inputs_length=_inputs_length(spans, longest))
         case "iid_noise_mask" if not longest and inputs in _INPUTS and targets in _TARGETS:
             corruption = _INPUTS[inputs](_arguments(parts[1]))
-            one = Denoising(IidNoise(density), corruption, _TARGETS[targets]())
-            return Found(_with_room(dataclasses.replace(one, concatenate=concatenate)))
+            denoising = Denoising(IidNoise(density), corruption, _TARGETS[targets]())
+            return Found(_with_room(dataclasses.replace(denoising, concatenate=concatenate)))
         case "random_prefix_noise_mask" if not longest and (inputs, targets) == _PREFIX:
             noise = SuffixNoise(density)
             return Found(Denoising(noise, CleanTokens(), NoiseTokens(), concatenate=concatenate))

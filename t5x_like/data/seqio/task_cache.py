@@ -241,11 +241,11 @@ def _manifest(
 
 def _cached_splits(task: seqio.Task) -> list[str]:
     """The splits to cache. A task that is only evaluated has no 'train'."""
-    found = [split for split in _SPLITS if split in task.splits]
-    if not found:
+    splits = [split for split in _SPLITS if split in task.splits]
+    if not splits:
         known = ", ".join(task.splits)
         raise CacheError(f"task {task.name!r} has no split 'train' or 'validation', only {known}")
-    return found
+    return splits
 
 
 def _find_registered(name: str, module: str, cache_dirs: Sequence[str]) -> seqio.Task:

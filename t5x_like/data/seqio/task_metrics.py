@@ -57,11 +57,11 @@ class ObjectMetric:
     def __call__(self, examples: Sequence[Mapping[str, Any]], answers: Answers) -> dict[str, Any]:
         """Its values, computed as `seqio.Evaluator` computes them."""
         features = self.task.output_features
-        made = self.metric.from_model_output(examples, self._output(answers), features, _TARGETS)
-        if isinstance(made, seqio.metrics.CollectingMetric):
-            values, _ = made.actual_compute(examples, features, _TARGETS, None)
+        result = self.metric.from_model_output(examples, self._output(answers), features, _TARGETS)
+        if isinstance(result, seqio.metrics.CollectingMetric):
+            values, _ = result.actual_compute(examples, features, _TARGETS, None)
         else:
-            values = made.compute()
+            values = result.compute()
         return dict(values)
 
     def _output(self, answers: Answers) -> Any:
@@ -91,8 +91,8 @@ def functions(task: seqio.Task) -> Sequence[Callable[..., Any]]:
 def objects(task: seqio.Task) -> list[ObjectMetric]:
     """The metric objects of a task."""
     # SeqIO adds an object for each function behind those that the task was given.
-    given = task.metric_objs[: len(task.metric_objs) - len(functions(task))]
-    return [ObjectMetric(one, task) for one in given]
+    objects_given = task.metric_objs[: len(task.metric_objs) - len(functions(task))]
+    return [ObjectMetric(metric_object, task) for metric_object in objects_given]
 
 
 def decode(task: seqio.Task) -> Callable[[Sequence[int]], Any]:
@@ -106,15 +106,15 @@ def names(task: seqio.Task) -> MetricNames | None:
     Raises:
       ValueError: a metric function has arguments that SeqIO does not know.
     """
-    given = functions(task)
-    if _TARGETS not in task.output_features or not (given or task.metric_objs):
+    metric_fns = functions(task)
+    if _TARGETS not in task.output_features or not (metric_fns or task.metric_objs):
         return None
-    found = MetricNames.of(given, task.postprocessor)
-    unnamed = [f"{one.name} (a metric object)" for one in objects(task)]
-    theirs = task.output_features[_TARGETS].vocabulary
-    ours = from_seqio(theirs)
-    if isinstance(ours, PassThroughVocabulary) and not isinstance(theirs, SeqioVocabulary):
-        reason = f"only SeqIO decodes its {type(theirs).__name__}"
-        every = [f"{function_name(one)} ({reason})" for one in given]
-        return MetricNames(unnamed=(*every, *unnamed))
-    return dataclasses.replace(found, unnamed=(*found.unnamed, *unnamed))
+    metric_names = MetricNames.of(metric_fns, task.postprocessor)
+    unnamed = [f"{metric.name} (a metric object)" for metric in objects(task)]
+    vocabulary = task.output_features[_TARGETS].vocabulary
+    ours = from_seqio(vocabulary)
+    if isinstance(ours, PassThroughVocabulary) and not isinstance(vocabulary, SeqioVocabulary):
+        reason = f"only SeqIO decodes its {type(vocabulary).__name__}"
+        undecoded = [f"{function_name(function)} ({reason})" for function in metric_fns]
+        return MetricNames(unnamed=(*undecoded, *unnamed))
+    return dataclasses.replace(metric_names, unnamed=(*metric_names.unnamed, *unnamed))

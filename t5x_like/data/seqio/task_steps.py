@@ -71,16 +71,16 @@ def describe(task: seqio.Task) -> PostCache:
     """
     steps = list(task.preprocessors)
     start = _after_placeholder(steps)
-    end, refused, found = len(steps), None, None
+    end, refused, recognised = len(steps), None, None
     names: list[str] = []
     while end > start and (twin := _twin(steps[end - 1])):
         names.insert(0, twin)
         end -= 1
     try:
-        found = _objective(steps[start:end], task.output_features)
+        recognised = _objective(steps[start:end], task.output_features)
     except NoCounterpartError as error:
         refused = str(error)
-    late = steps[start : end - (found.steps if found else 0)]
+    late = steps[start : end - (recognised.steps if recognised else 0)]
     if refused is None and (random := next(filter(_is_random, late), None)):
         refused = f"{step_name(random)}, {DRAWS}"
     cached = start + len(late)
@@ -90,14 +90,14 @@ def describe(task: seqio.Task) -> PostCache:
         if feature.add_eos
     }
     return PostCache(
-        objective=TextToText() if found is None else found.objective,
+        objective=TextToText() if recognised is None else recognised.objective,
         steps=tuple(names),
         refused=refused,
         cached_steps=cached if late or not start else start - 1,
         eos=eos,
         late=tuple(map(step_name, late)),
         needs_lengths=any("sequence_length" in run_arguments(step) for step in late),
-        inputs_length=None if found is None else found.inputs_length,
+        inputs_length=None if recognised is None else recognised.inputs_length,
     )
 
 
@@ -165,7 +165,7 @@ def drawing_step(
 def _cached_steps(task: seqio.Task, lengths: Mapping[str, int] | None) -> tuple[Applied, Applied]:
     """The steps that run for the cache with their arguments: up to a placeholder, and after it."""
     start = _after_placeholder(task.preprocessors)
-    found: tuple[Applied, Applied] = ([], [])
+    steps: tuple[Applied, Applied] = ([], [])
     for i, step in enumerate(task.preprocessors[: describe(task).cached_steps]):
         if i != start - 1:
             apply = seqio.utils.add_kwargs_to_transform(
@@ -173,8 +173,8 @@ def _cached_steps(task: seqio.Task, lengths: Mapping[str, int] | None) -> tuple[
                 sequence_length=lengths if i >= start else None,
                 output_features=task.output_features,
             )
-            found[i >= start].append((step, apply))
-    return found
+            steps[i >= start].append((step, apply))
+    return steps
 
 
 def _twin(step: Callable) -> str | None:

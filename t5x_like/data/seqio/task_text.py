@@ -22,21 +22,21 @@ def texts(task: seqio.Task, split: str = "train") -> Iterator[str]:
       ValueError: the features are not text at any step.
     """
     ds = task.source.get_dataset(split=split, shuffle=False)
-    found = None
+    textual = None
     with seqio.utils.map_seed_manager(0):
         for step in task.preprocessors:
             if names := _text_features(ds, task):
-                found = ds, names
-            elif found:
+                textual = ds, names
+            elif textual:
                 break
             if isinstance(step, seqio.CacheDatasetPlaceholder):
                 continue
             ds = seqio.utils.add_kwargs_to_transform(
                 step, sequence_length=None, output_features=task.output_features
             )(ds)
-    if found is None:
+    if textual is None:
         raise ValueError(f"task {task.name!r} has no text to train a vocabulary on")
-    ds, names = found
+    ds, names = textual
     for example in ds.as_numpy_iterator():
         for name in names:
             yield example[name].decode(errors="replace")

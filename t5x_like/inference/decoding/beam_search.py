@@ -25,10 +25,10 @@ class _Sequences(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What the loop carries.
+    """The state that the loop carries.
 
     `open` are the unfinished sequences, best first, `whole` the finished ones, `is_whole` [B, W]
-    where there are such, and `better` [B]: whether an open sequence may still become the best.
+    where these exist, and `better` [B]: whether an open sequence may still become the best.
     """
 
     step: jax.Array

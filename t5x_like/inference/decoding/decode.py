@@ -53,7 +53,7 @@ def decode(
     if rows > 1:
         cache = cache.repeat(rows)
     room = ((0, 0), (0, decoding.max_new_tokens))
-    # Ids below 0 are no tokens: the rules leave them out.
+    # Ids below 0 are not tokens: the rules leave them out.
     written_RS = jnp.repeat(
         jnp.pad(jnp.where(counts_BL > 0, prompt_BL, -1), room, constant_values=-1), rows, axis=0
     )

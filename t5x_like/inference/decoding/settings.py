@@ -63,7 +63,7 @@ class Specials(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What a model has written.
+    """The answers that a model has written.
 
     Attributes:
       tokens: int32 [B, num_return_sequences, T], end of sequence included, padding after it.

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from flax import nnx
 
 from t5x_like.interop import mapping
-from t5x_like.interop.hugging_face import task_heads
+from t5x_like.interop.hugging_face import head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import Names, Rule
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
 from t5x_like.layers.heads import label_heads
 from t5x_like.models import albert
 from t5x_like.models.finetuned import FineTuned
@@ -57,7 +56,7 @@ _LAYER = {
 _NORMS = {"attention_norm": "attention.LayerNorm", "mlp_norm": "full_layer_layer_norm"}
 
 
-def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
     """Makes a model with the pretraining heads or one of them, with a task's head, or without.
 
     Raises:
@@ -69,12 +68,12 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
         return functools.partial(albert.Albert, ours)
     body = functools.partial(albert.Encoder, ours)
     pooled: dict[str, Any] = {"pool": label_heads.first, "activation": activations.tanh}
-    if ending == task_heads.BODY:
+    if ending == head_classes.BODY:
         return functools.partial(
             FineTuned, body, functools.partial(label_heads.PooledState, **pooled)
         )
     rate = config.get(*_CLASSIFIER_DROPOUT)
-    made_with = task_heads.Heads(
+    made_with = head_classes.Heads(
         of_sequence=functools.partial(
             label_heads.SequenceHead, **pooled, dropout_rates=(0.0, rate or 0.0)
         ),
@@ -82,10 +81,12 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
             label_heads.TokenHead, dropout_rate=ours.dropout_rate if rate is None else rate
         ),
     )
-    made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
-    if made is None:
-        raise ValueError(f"{architecture} is not read: it is no ALBERT with a head that we have")
-    return made
+    constructor = head_classes.fine_tuned(ending, body, made_with=made_with, config=config)
+    if constructor is None:
+        raise ValueError(
+            f"{architecture} is not read: it is not an ALBERT with a head that we have"
+        )
+    return constructor
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
@@ -94,14 +95,14 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     Raises:
       ValueError: layers share one of their parts, which config.json cannot express.
     """
-    config = getattr(model, "config", None)
+    config = model.config
     if not isinstance(config, albert.Config):
         return None
     unsupported_settings.check_biases(config)
-    theirs = {name: getattr(config, ours) for ours, (name, _) in _SETTINGS.items()}
+    settings = {name: getattr(config, ours) for ours, (name, _) in _SETTINGS.items()}
     if config.sharing == "none":
         layers = config.num_layers * config.inner_layers
-        theirs |= {"num_hidden_layers": layers, "num_hidden_groups": layers, "inner_group_num": 1}
+        settings |= {"num_hidden_layers": layers, "num_hidden_groups": layers, "inner_group_num": 1}
     elif config.sharing != "all":
         raise ValueError(
             f"albert.Config.sharing is {config.sharing!r}, but Hugging Face's ALBERT shares whole "
@@ -110,7 +111,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     return {
         "model_type": "albert",
         "architectures": [f"Albert{_ending(model)}"],
-        **theirs,
+        **settings,
         "embedding_size": config.width,
         "type_vocab_size": max(1, config.type_vocab_size),
         "hidden_act": activation_names.name_of(config.activation),
@@ -122,7 +123,7 @@ def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
     config, ending = model.config, _ending(model)
     of_pretraining = ending in (_PRETRAINED, _MASKED)
-    theirs = "" if ending == task_heads.BODY else _PREFIX
+    theirs = "" if ending == head_classes.BODY else _PREFIX
     ours = "encoder/" if of_pretraining else "body/"
     rules = mapping.under(_body(config), ours=ours, theirs=theirs)
     if of_pretraining:
@@ -146,10 +147,10 @@ def names(model: Any) -> Names:
 
 def _task_head(model: FineTuned, theirs: str) -> list[Rule]:
     rules: list[Rule] = []
-    if hasattr(model.head, "pooler"):
+    if isinstance(model.head, label_heads.PooledState | label_heads.SequenceHead):
         rules += mapping.linear("head/pooler/dense", f"{theirs}pooler")
-    if hasattr(model.head, "out"):
-        spans = task_heads.ending_of(model) == task_heads.SPANS
+    if isinstance(model.head, label_heads.SequenceHead | label_heads.TokenHead):
+        spans = head_classes.ending_of(model) == head_classes.SPANS
         rules += mapping.linear("head/out", "qa_outputs" if spans else "classifier")
     return rules
 
@@ -190,14 +191,14 @@ def _config(config: Mapping[str, Any], *, sentence: bool) -> albert.Config:
 def _ending(model: Any) -> str:
     """The end of the model's class name."""
     if isinstance(model, FineTuned):
-        return task_heads.ending_of(model)
+        return head_classes.ending_of(model)
     return _MASKED if model.sentence is None else _PRETRAINED
 
 
 def _of_head(model: Any) -> dict[str, Any]:
     name, _ = _CLASSIFIER_DROPOUT
-    if _ending(model) in (_PRETRAINED, _MASKED, task_heads.BODY):
+    if _ending(model) in (_PRETRAINED, _MASKED, head_classes.BODY):
         return {}
     of_tokens = isinstance(model.head, label_heads.TokenHead)
     rate = model.head.dropout_rate if of_tokens else model.head.dropout_rates[1]
-    return {name: rate, **task_heads.settings(model)}
+    return {name: rate, **head_classes.settings(model)}

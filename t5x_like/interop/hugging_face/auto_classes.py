@@ -38,7 +38,7 @@ _EXCEPTIONS = {
 
 
 def opener(architecture: str) -> Opener:
-    """What opens an architecture: an automatic class, or the architecture's own where none does.
+    """The class that opens an architecture: an automatic one, or else the architecture's own class.
 
     Args:
       architecture: one of `architectures` in config.json.

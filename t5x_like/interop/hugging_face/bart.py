@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flax import nnx
 
-from t5x_like.interop.hugging_face import task_heads
+from t5x_like.interop.hugging_face import head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import Names, Rule, Transform, linear, norm, under
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
 from t5x_like.layers.heads import label_heads
 from t5x_like.models import bart, bart_decoder
 
@@ -22,7 +21,7 @@ MODEL_TYPES = ("bart", "mbart")
 _PREFIX = "model."
 _GENERATION = "ForConditionalGeneration"
 _DECODER = "ForCausalLM"
-_TASKS = (task_heads.CLASSES, task_heads.SPANS, task_heads.BODY)
+_TASKS = (head_classes.CLASSES, head_classes.SPANS, head_classes.BODY)
 _ENDINGS = (_GENERATION, _DECODER, *_TASKS)
 _STEMS = {"bart": "Bart", "mbart": "MBart"}
 _DEFAULT_LABELS = {"bart": 3, "mbart": 2}
@@ -79,7 +78,7 @@ _FIXED_DECODER = {
 }
 
 
-def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
     """Makes a model with the head for generation, for classes or numbers, for answers, or without.
 
     It may also be the decoder alone.
@@ -104,15 +103,15 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
         activation=activations.tanh,
         dropout_rates=(rate, rate),
     )
-    made = task_heads.fine_tuned(
+    constructor = head_classes.fine_tuned(
         head,
         functools.partial(bart.Reader, ours),
-        made_with=task_heads.Heads(of_sequence),
+        made_with=head_classes.Heads(of_sequence),
         config=config,
         default_labels=_DEFAULT_LABELS[kind],
     )
-    assert made is not None  # the class knows all of `_TASKS`
-    return made
+    assert constructor is not None  # the class knows all of `_TASKS`
+    return constructor
 
 
 def constructor_for(make: functools.partial, weights: Any) -> functools.partial:
@@ -131,7 +130,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     Raises:
       ValueError: norms have another epsilon, or there is no class with this head.
     """
-    config = getattr(model, "config", None)
+    config = model.config
     if not isinstance(config, bart.Config):
         return None
     if config.norm_epsilon != _EPSILON:
@@ -143,18 +142,18 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     if head not in _ENDINGS:
         raise ValueError(f"Hugging Face has no {_STEMS[kind]}{head}: it cannot be exported")
     decodes = head == _DECODER
-    theirs = {name: getattr(config, ours) for ours, (name, _) in _SETTINGS.items()}
+    settings = {name: getattr(config, ours) for ours, (name, _) in _SETTINGS.items()}
     for ours, (name, _) in _OF_EACH_SIDE.items():
-        theirs |= {f"{side}_{name}": getattr(config, ours) for side in _SIDES}
+        settings |= {f"{side}_{name}": getattr(config, ours) for side in _SIDES}
     if decodes:
         # Hugging Face's cache has as many layers as the encoder would have.
-        theirs |= {"is_decoder": True, "encoder_layers": config.num_decoder_layers}
+        settings |= {"is_decoder": True, "encoder_layers": config.num_decoder_layers}
     return {
         "model_type": kind,
         "architectures": [_STEMS[kind] + head],
         "is_encoder_decoder": not decodes,
         "activation_function": activation_names.name_of(config.activation),
-        **theirs,
+        **settings,
         **_of_head(model),
     }
 
@@ -169,17 +168,17 @@ def names(model: Any) -> Names:
     rules = under(
         _body(config),
         ours="" if head == _GENERATION else "body/model/",
-        theirs="" if head == task_heads.BODY else _PREFIX,
+        theirs="" if head == head_classes.BODY else _PREFIX,
     )
     constants = {}
     if head == _GENERATION and config.logits_bias:
         rules.append(Rule("logits_bias", _LOGITS_BIAS, _ONE_ROW))
     elif head == _GENERATION:
         constants[_LOGITS_BIAS] = np.zeros((1, config.vocab_size), np.float32)
-    elif head == task_heads.CLASSES:
+    elif head == head_classes.CLASSES:
         rules += linear("head/pooler/dense", "classification_head.dense")
         rules += linear("head/out", "classification_head.out_proj")
-    elif head == task_heads.SPANS:
+    elif head == head_classes.SPANS:
         rules += linear("head/out", "qa_outputs")
     return Names(rules, prefix=_PREFIX, constants=constants, unused=_UNUSED)
 
@@ -270,15 +269,15 @@ def _head(model: Any) -> str:
     """The end of the model's class name."""
     if isinstance(model, bart_decoder.BartDecoder):
         return _DECODER
-    return _GENERATION if isinstance(model, bart.Bart) else task_heads.ending_of(model)
+    return _GENERATION if isinstance(model, bart.Bart) else head_classes.ending_of(model)
 
 
 def _of_head(model: Any) -> dict[str, Any]:
     """The settings of a head for classes."""
-    if _head(model) != task_heads.CLASSES:
+    if _head(model) != head_classes.CLASSES:
         return {}
     return {
-        **task_heads.settings(model),
+        **head_classes.settings(model),
         "classifier_dropout": model.head.dropout_rates[0],
         "eos_token_id": model.head.pool.token,
     }

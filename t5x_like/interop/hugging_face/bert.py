@@ -11,12 +11,12 @@ import numpy as np
 from flax import nnx
 
 from t5x_like.interop import mapping
-from t5x_like.interop.hugging_face import task_heads
+from t5x_like.interop.hugging_face import head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import Names, Rule
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
 from t5x_like.layers.heads import label_heads
-from t5x_like.layers.losses import task_losses
+from t5x_like.layers.losses import label_losses
 from t5x_like.models import bert, bert_decoder, spanbert
 from t5x_like.models.finetuned import FineTuned
 
@@ -44,7 +44,7 @@ _SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class _Kind:
-    """What differs between the two model types."""
+    """The differences between the two model types."""
 
     model_type: str
     classes: str  # beginning of class names
@@ -100,7 +100,7 @@ _LAYER = {
 _NORMS = {"attention_norm": "attention.output.LayerNorm", "mlp_norm": "output.LayerNorm"}
 
 
-def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
     """Makes a model with the pretraining heads or one of them, with a task's head, or without.
 
     `BertModel(add_pooling_layer=False)` has no pooler. A class for decoders sees both sides where
@@ -120,32 +120,34 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     body = functools.partial(bert.Encoder, ours)
     if ending == _BARE:
         return functools.partial(FineTuned, body)
-    if ending == task_heads.BODY:
+    if ending == head_classes.BODY:
         return functools.partial(
             FineTuned, body, functools.partial(label_heads.PooledState, **_POOLED)
         )
     if ending == _PAIRS and kind is _BERT:
         pair = functools.partial(label_heads.SequenceHead, num_labels=2, **_POOLED)
-        return functools.partial(FineTuned, body, pair, task=task_losses.pairs)
+        return functools.partial(FineTuned, body, pair, label_loss=label_losses.pairs)
     made_with = _heads(config.get("classifier_dropout"), ours, ending=ending, kind=kind)
-    made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
-    if made is None:
+    constructor = head_classes.fine_tuned(ending, body, made_with=made_with, config=config)
+    if constructor is None:
         raise ValueError(
-            f"{architecture} is not read: it is no {kind.classes} with a head that we have; "
+            f"{architecture} is not read: it is not a {kind.classes} with a head that we have; "
             f"{kind.classes}{_BARE} is a body without a pooler"
         )
-    return made
+    return constructor
 
 
-def _heads(given: float | None, ours: bert.Config, *, ending: str, kind: _Kind) -> task_heads.Heads:
+def _heads(
+    given: float | None, ours: bert.Config, *, ending: str, kind: _Kind
+) -> head_classes.Heads:
     """Heads with the dropout rate `given`, or the body's, which is the default everywhere.
 
     RoBERTa's classes also drop before the pooler; their choices always have the body's rate.
     """
-    is_choice = kind is _ROBERTA and ending == task_heads.CHOICES
+    is_choice = kind is _ROBERTA and ending == head_classes.CHOICES
     rate = ours.dropout_rate if given is None or is_choice else given
-    before = rate if kind is _ROBERTA and ending == task_heads.CLASSES else 0.0
-    return task_heads.Heads(
+    before = rate if kind is _ROBERTA and ending == head_classes.CLASSES else 0.0
+    return head_classes.Heads(
         of_sequence=functools.partial(
             label_heads.SequenceHead, **_POOLED, dropout_rates=(before, rate)
         ),
@@ -192,7 +194,7 @@ def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
     config, kind, ending = model.config, _kind(model), _ending(model)
     pretrained, decodes = isinstance(model, bert.Bert), ending == kind.decoder
-    theirs = "" if ending in (task_heads.BODY, _BARE) else kind.prefix
+    theirs = "" if ending in (head_classes.BODY, _BARE) else kind.prefix
     rules = mapping.under(
         body(config, decoder=f"{kind.mlm['decoder']}.weight", trunk="" if decodes else "trunk/"),
         ours="" if decodes else "encoder/" if pretrained else "body/",
@@ -251,15 +253,15 @@ def body(config: bert.Config, *, decoder: str, trunk: str = "trunk/") -> list[Ru
 
 
 def _task_head(ending: str, kind: _Kind, theirs: str) -> list[Rule]:
-    if ending == task_heads.SPANS:
+    if ending == head_classes.SPANS:
         return mapping.linear("head/out", "qa_outputs")
-    if ending == task_heads.TAGS:
+    if ending == head_classes.TAGS:
         return mapping.linear("head/out", "classifier")
-    if ending == task_heads.CLASSES and kind is _ROBERTA:
+    if ending == head_classes.CLASSES and kind is _ROBERTA:
         dense = mapping.linear("head/pooler/dense", "classifier.dense")
         return dense + mapping.linear("head/out", "classifier.out_proj")
     pooler = mapping.linear("head/pooler/dense", f"{theirs}pooler.dense")
-    if ending == task_heads.BODY:
+    if ending == head_classes.BODY:
         return pooler
     return pooler + mapping.linear("head/out", "classifier")
 
@@ -324,15 +326,15 @@ def _ending(model: Any) -> str:
     if model.head is None:
         return _BARE
     if isinstance(model.head, label_heads.PooledState):
-        return task_heads.BODY
-    if getattr(model.task, "__name__", None) == task_losses.pairs.__name__:
+        return head_classes.BODY
+    if model.label_loss.form == "neighbours":
         return _PAIRS
-    return task_heads.ending_of(model)
+    return head_classes.ending_of(model)
 
 
 def _of_head(model: Any) -> dict[str, Any]:
-    if _ending(model) not in (task_heads.CLASSES, task_heads.TAGS, task_heads.CHOICES):
+    if _ending(model) not in (head_classes.CLASSES, head_classes.TAGS, head_classes.CHOICES):
         return {}
     of_tokens = isinstance(model.head, label_heads.TokenHead)
     rate = model.head.dropout_rate if of_tokens else model.head.dropout_rates[1]
-    return {"classifier_dropout": rate, **task_heads.settings(model)}
+    return {"classifier_dropout": rate, **head_classes.settings(model)}

@@ -6,15 +6,13 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from flax import nnx
-
 from t5x_like.interop import mapping
-from t5x_like.interop.hugging_face import task_heads
+from t5x_like.interop.hugging_face import head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import Names, Rule
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
 from t5x_like.layers.heads import label_heads
-from t5x_like.layers.losses import task_losses
+from t5x_like.layers.losses import label_losses
 from t5x_like.models import bert, distilbert
 from t5x_like.models.finetuned import FineTuned
 
@@ -62,7 +60,7 @@ _LAYER = {
 _NORMS = {"attention_norm": "sa_layer_norm", "mlp_norm": "output_layer_norm"}
 
 
-def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
     """Makes a student with its head, a model with a task's head, or a body without a head.
 
     Fixed positions are weights there too; here they continue to be learned.
@@ -80,11 +78,11 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     if ending == _MASKED:
         return functools.partial(distilbert.DistilBert, ours)
     body = functools.partial(bert.Encoder, ours)
-    if ending == task_heads.SPANS:
+    if ending == head_classes.SPANS:
         rate = config.get(*_ANSWERS_DROPOUT)
         answers = functools.partial(label_heads.TokenHead, num_labels=2, dropout_rate=rate)
-        return functools.partial(FineTuned, body, answers, task=task_losses.spans)
-    made_with = task_heads.Heads(
+        return functools.partial(FineTuned, body, answers, label_loss=label_losses.spans)
+    made_with = head_classes.Heads(
         of_sequence=functools.partial(
             label_heads.SequenceHead,
             pool=label_heads.first,
@@ -93,12 +91,12 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
         ),
         of_tokens=functools.partial(label_heads.TokenHead, dropout_rate=ours.dropout_rate),
     )
-    made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
-    if made is None:
+    constructor = head_classes.fine_tuned(ending, body, made_with=made_with, config=config)
+    if constructor is None:
         raise ValueError(
-            f"{architecture} is not read: it is no DistilBERT with a head that we have"
+            f"{architecture} is not read: it is not a DistilBERT with a head that we have"
         )
-    return made
+    return constructor
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
@@ -107,13 +105,13 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     Raises:
       ValueError: Hugging Face's configuration cannot express this one.
     """
-    config = getattr(model, "config", None)
+    config = model.config
     if not isinstance(config, distilbert.Config):
         return None
     for name, wanted in _FIXED.items():
-        if (found := getattr(config, name)) != wanted:
+        if (value := getattr(config, name)) != wanted:
             raise ValueError(
-                f"distilbert.Config.{name} is {found}, but Hugging Face's DistilBERT has "
+                f"distilbert.Config.{name} is {value}, but Hugging Face's DistilBERT has "
                 f"{wanted} and no setting for it: it cannot be exported"
             )
     return {
@@ -133,16 +131,16 @@ def names(model: Any) -> Names:
     rules = mapping.under(
         _body(),
         ours="encoder/" if ending == _MASKED else "body/",
-        theirs="" if ending == task_heads.BODY else _PREFIX,
+        theirs="" if ending == head_classes.BODY else _PREFIX,
     )
     if ending == _MASKED:
         rules += mapping.linear("mlm/dense", "vocab_transform")
         rules += mapping.norm("mlm/norm", "vocab_layer_norm")
         rules.append(Rule("mlm/bias", "vocab_projector.bias"))
-    if ending in (task_heads.CLASSES, task_heads.CHOICES):
+    if ending in (head_classes.CLASSES, head_classes.CHOICES):
         rules += mapping.linear("head/pooler/dense", "pre_classifier")
-    if ending not in (_MASKED, task_heads.BODY):
-        name = "qa_outputs" if ending == task_heads.SPANS else "classifier"
+    if ending not in (_MASKED, head_classes.BODY):
+        name = "qa_outputs" if ending == head_classes.SPANS else "classifier"
         rules += mapping.linear("head/out", name)
     return Names(rules, prefix=_PREFIX, unused=("vocab_projector.weight",))
 
@@ -163,14 +161,14 @@ def _body() -> list[Rule]:
 
 def _ending(model: Any) -> str:
     """The end of the model's class name."""
-    return task_heads.ending_of(model) if isinstance(model, FineTuned) else _MASKED
+    return head_classes.ending_of(model) if isinstance(model, FineTuned) else _MASKED
 
 
 def _of_head(model: Any) -> dict[str, Any]:
     ending = _ending(model)
-    if ending in (task_heads.CLASSES, task_heads.CHOICES):
+    if ending in (head_classes.CLASSES, head_classes.CHOICES):
         name, rate = _SEQUENCE_DROPOUT[0], model.head.dropout_rates[1]
-        return {name: rate, **task_heads.settings(model)}
-    if ending == task_heads.SPANS:
+        return {name: rate, **head_classes.settings(model)}
+    if ending == head_classes.SPANS:
         return {_ANSWERS_DROPOUT[0]: model.head.dropout_rate}
-    return task_heads.settings(model) if ending == task_heads.TAGS else {}
+    return head_classes.settings(model) if ending == head_classes.TAGS else {}

@@ -9,10 +9,10 @@ from typing import Any
 from flax import nnx
 
 from t5x_like.interop import mapping
-from t5x_like.interop.hugging_face import bert, task_heads
+from t5x_like.interop.hugging_face import bert, head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import Names, Rule
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
 from t5x_like.layers.heads import label_heads
 from t5x_like.models import bert_decoder, electra
 from t5x_like.models.bert import Config
@@ -46,7 +46,7 @@ _SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activati
 _LAST_DROPOUT = "summary_last_dropout"
 
 
-def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
     """Makes a generator, a discriminator, or the body of either, with a task's head or without.
 
     Where `is_decoder` is not set, the class for decoders sees both sides: it is then a generator.
@@ -66,10 +66,10 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
     rate = config.get("classifier_dropout")
     rate = ours.dropout_rate if rate is None else rate
     rates = (rate, rate)
-    if ending == task_heads.CHOICES:
+    if ending == head_classes.CHOICES:
         unsupported_settings.check(config, _SUMMARY)
         rates = (config.get("summary_first_dropout", 0.0), config.get(_LAST_DROPOUT, 0.1))
-    made_with = task_heads.Heads(
+    made_with = head_classes.Heads(
         of_sequence=functools.partial(
             label_heads.SequenceHead,
             pool=label_heads.first,
@@ -79,10 +79,12 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
         of_tokens=functools.partial(label_heads.TokenHead, dropout_rate=rate),
     )
     body = functools.partial(electra.Encoder, ours)
-    made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
-    if made is None:
-        raise ValueError(f"{architecture} is not read: it is no ELECTRA with a head that we have")
-    return made
+    constructor = head_classes.fine_tuned(ending, body, made_with=made_with, config=config)
+    if constructor is None:
+        raise ValueError(
+            f"{architecture} is not read: it is not an ELECTRA with a head that we have"
+        )
+    return constructor
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
@@ -128,13 +130,13 @@ def names(model: Any) -> Names:
     rules = mapping.under(
         body,
         ours="" if ending == _DECODER else beginning,
-        theirs="" if ending == task_heads.BODY else _PREFIX,
+        theirs="" if ending == head_classes.BODY else _PREFIX,
     )
     unused = ("generator_lm_head.weight", f"{_PREFIX}embeddings.position_ids")
     return Names([*rules, *_head(ending)], prefix=_PREFIX, unused=unused)
 
 
-def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
+def halves(model: Any, params: Any) -> dict[str, tuple[Any, Any]] | None:
     """`discriminator` and `generator`, each with a copy of what they share.
 
     A network that predicts tokens in a discriminator's place is saved like a generator, without
@@ -145,15 +147,17 @@ def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
     joint = nnx.merge(nnx.graphdef(model), params)
     discriminator, generator = joint.discriminator, joint.whole_generator()
     if isinstance(discriminator, electra.Discriminator):
-        found = {"discriminator": (discriminator, params["discriminator"])}
+        parts: dict[str, tuple[Any, Any]] = {
+            "discriminator": (discriminator, params["discriminator"])
+        }
     else:
         config = discriminator.config
         plain = nnx.eval_shape(lambda: electra.Generator(config, rngs=nnx.Rngs(0)))
-        kept = {name: params["discriminator"][name] for name in ("encoder", "mlm")}
-        found = {"discriminator": (plain, kept)}
+        plain_params = {name: params["discriminator"][name] for name in ("encoder", "mlm")}
+        parts = {"discriminator": (plain, plain_params)}
     if generator is None:
-        return found
-    return {**found, "generator": (generator, nnx.to_pure_dict(nnx.state(generator)))}
+        return parts
+    return {**parts, "generator": (generator, nnx.to_pure_dict(nnx.state(generator)))}
 
 
 def _head(ending: str) -> list[Rule]:
@@ -166,15 +170,15 @@ def _head(ending: str) -> list[Rule]:
             *mapping.norm("mlm/norm", "generator_predictions.LayerNorm"),
             Rule("mlm/bias", "generator_lm_head.bias"),
         ]
-    if ending == task_heads.CLASSES:
+    if ending == head_classes.CLASSES:
         dense = mapping.linear("head/pooler/dense", "classifier.dense")
         return dense + mapping.linear("head/out", "classifier.out_proj")
-    if ending == task_heads.CHOICES:
+    if ending == head_classes.CHOICES:
         dense = mapping.linear("head/pooler/dense", "sequence_summary.summary")
         return dense + mapping.linear("head/out", "classifier")
-    if ending == task_heads.TAGS:
+    if ending == head_classes.TAGS:
         return mapping.linear("head/out", "classifier")
-    return mapping.linear("head/out", "qa_outputs") if ending == task_heads.SPANS else []
+    return mapping.linear("head/out", "qa_outputs") if ending == head_classes.SPANS else []
 
 
 def _config(config: Mapping[str, Any]) -> Config:
@@ -214,7 +218,7 @@ def _is_ours(model: Any) -> bool:
 def _ending(model: Any) -> str:
     """The end of the model's class name."""
     if isinstance(model, FineTuned):
-        return task_heads.ending_of(model)
+        return head_classes.ending_of(model)
     if isinstance(model, bert_decoder.ElectraDecoder):
         return _DECODER
     return _DISCRIMINATOR if isinstance(model, electra.Discriminator) else _GENERATOR
@@ -222,11 +226,11 @@ def _ending(model: Any) -> str:
 
 def _of_head(model: Any) -> dict[str, Any]:
     ending = _ending(model)
-    if ending == task_heads.CHOICES:
+    if ending == head_classes.CHOICES:
         first, last = model.head.dropout_rates
         return {**_SUMMARY, "summary_first_dropout": first, _LAST_DROPOUT: last}
-    if ending == task_heads.TAGS:
-        return {"classifier_dropout": model.head.dropout_rate, **task_heads.settings(model)}
-    if ending == task_heads.CLASSES:
-        return {"classifier_dropout": model.head.dropout_rates[0], **task_heads.settings(model)}
+    if ending == head_classes.TAGS:
+        return {"classifier_dropout": model.head.dropout_rate, **head_classes.settings(model)}
+    if ending == head_classes.CLASSES:
+        return {"classifier_dropout": model.head.dropout_rates[0], **head_classes.settings(model)}
     return {}

@@ -29,7 +29,7 @@ from t5x_like.interop import hugging_face
 
 def _modules() -> list[ModuleType]:
     """The modules here that name model types; a new family is a new file."""
-    names = [found.name for found in pkgutil.iter_modules(hugging_face.__path__)]
+    names = [module_info.name for module_info in pkgutil.iter_modules(hugging_face.__path__)]
     modules = [
         importlib.import_module(f"{hugging_face.__name__}.{name}")
         for name in names
@@ -54,15 +54,22 @@ def of_config(config: Mapping[str, Any]) -> ModuleType:
     )
 
 
+def model_type(model: nnx.Module) -> str:
+    """The `model_type` that config.json of one of our models has; raises as `of_model`."""
+    kind: str = of_model(model).to_hf(model)["model_type"]
+    return kind
+
+
 def of_model(model: nnx.Module) -> ModuleType:
     """The family that exports one of our models.
 
     Raises:
       ValueError: no family does.
     """
-    for module in _modules():
-        if module.to_hf(model) is not None:
-            return module
+    families = _modules() if "config" in vars(model) else ()  # a stranger's may have none
+    for family in families:
+        if family.to_hf(model) is not None:
+            return family
     raise ValueError(
         f"{type(model).__name__} has no counterpart at Hugging Face: it cannot be exported"
     )

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from flax import nnx
 
 from t5x_like.interop import mapping
-from t5x_like.interop.hugging_face import task_heads
+from t5x_like.interop.hugging_face import head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import Names, Rule, Transform
 from t5x_like.layers.heads import label_heads
@@ -64,8 +63,8 @@ IDS: dict[str, dict[str, Any]] = {
 }
 # The task classes that exist.
 _TASKS = {
-    "gpt2": (task_heads.CLASSES, task_heads.TAGS, task_heads.SPANS),
-    "openai-gpt": (task_heads.CLASSES,),
+    "gpt2": (head_classes.CLASSES, head_classes.TAGS, head_classes.SPANS),
+    "openai-gpt": (head_classes.CLASSES,),
 }
 # The only values that are read: with two heads, and in every model.
 _OF_SUMMARY = {
@@ -92,7 +91,7 @@ def _joined(axis: int) -> Transform:
     )
 
 
-def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
     """Makes a language model, alone or with a head for choices, or a body with a task's head.
 
     Raises:
@@ -114,7 +113,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
         )
         return functools.partial(DoubleHeads, whole, choice)
     rate = config.get("classifier_dropout")
-    made_with = task_heads.Heads(
+    made_with = head_classes.Heads(
         of_sequence=functools.partial(
             label_heads.SequenceHead, pool=label_heads.last_that_counts, bias=False
         ),
@@ -122,10 +121,10 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
             label_heads.TokenHead, dropout_rate=0.1 if rate is None else rate
         ),
     )
-    made = task_heads.fine_tuned(ending, whole, made_with=made_with, config=config)
-    if made is None or ending not in (task_heads.BODY, *_TASKS[kind]):
-        raise ValueError(f"{architecture} is not read: it is no GPT with a head that we have")
-    return made
+    constructor = head_classes.fine_tuned(ending, whole, made_with=made_with, config=config)
+    if constructor is None or ending not in (head_classes.BODY, *_TASKS[kind]):
+        raise ValueError(f"{architecture} is not read: it is not a GPT with a head that we have")
+    return constructor
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
@@ -134,29 +133,29 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     Raises:
       ValueError: a setting that Hugging Face's GPT does not have.
     """
-    config = getattr(model, "config", None)
+    config = model.config
     if not isinstance(config, gpt.Config):
         return None
     kind, ending = _kind(config), _ending(model)
-    if ending not in (_PRETRAINED, _DOUBLE, task_heads.BODY, *_TASKS[kind]):
+    if ending not in (_PRETRAINED, _DOUBLE, head_classes.BODY, *_TASKS[kind]):
         raise ValueError(
             f"Hugging Face has no {_STEMS[kind]}{ending}: the model cannot be exported"
         )
     activation = activation_names.name_of(config.activation)
-    theirs = {name: getattr(config, ours) for ours, name in _SETTINGS.items()}
+    settings = {name: getattr(config, ours) for ours, name in _SETTINGS.items()}
     if kind == "gpt2":
-        theirs["n_inner"] = config.d_ff
+        settings["n_inner"] = config.d_ff
     elif config.d_ff != 4 * config.d_model or activation == "gelu":
         raise ValueError(
             f"gpt.Config has d_ff {config.d_ff} and the activation {activation}, but Hugging "
             "Face's GPT has 4 * d_model, and no exact gelu: the model cannot be exported"
         )
     if config.pad_id is None and ending == _PRETRAINED:
-        del theirs["pad_token_id"]  # only the heads of tasks read it
+        del settings["pad_token_id"]  # only the heads of tasks read it
     return {
         "model_type": kind,
         "architectures": [_STEMS[kind] + ending],
-        **theirs,
+        **settings,
         "embd_pdrop": config.dropout_rate,
         _ACTIVATION[kind][0]: _TANH_FORM[kind] if activation == "gelu_new" else activation,
         **_of_head(model),
@@ -167,14 +166,14 @@ def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
     config, ending = model.config, _ending(model)
     ours = "" if ending == _PRETRAINED else "body/"
-    theirs = "" if ending == task_heads.BODY else _PREFIX
+    theirs = "" if ending == head_classes.BODY else _PREFIX
     rules = mapping.under(_body(config), ours=ours, theirs=theirs)
-    if ending == task_heads.CLASSES:
+    if ending == head_classes.CLASSES:
         rules += mapping.linear("head/out", "score", bias=False)
     elif ending == _DOUBLE:
         rules += mapping.linear("head/out", "multiple_choice_head.summary")
-    elif ending in (task_heads.TAGS, task_heads.SPANS):
-        name = "qa_outputs" if ending == task_heads.SPANS else "classifier"
+    elif ending in (head_classes.TAGS, head_classes.SPANS):
+        name = "qa_outputs" if ending == head_classes.SPANS else "classifier"
         rules += mapping.linear("head/out", name)
     masks = [
         f"{prefix}h.{i}.attn.{name}"
@@ -214,17 +213,17 @@ def _body(config: gpt.Config) -> list[Rule]:
 def _config(config: Mapping[str, Any], kind: str) -> gpt.Config:
     usual = {**_BOTH, **_DEFAULTS[kind]}
     named = {*usual, *_SETTINGS.values(), "embd_pdrop", "n_inner", _ACTIVATION[kind][0]}
-    given = usual | {name: config[name] for name in named if name in config}
+    settings = usual | {name: config[name] for name in named if name in config}
     unsupported_settings.check(config, _FIXED)
-    if given.get("embd_pdrop", given["resid_pdrop"]) != given["resid_pdrop"]:
+    if settings.get("embd_pdrop", settings["resid_pdrop"]) != settings["resid_pdrop"]:
         raise ValueError(
-            f"config.json has embd_pdrop {given['embd_pdrop']} and resid_pdrop "
-            f"{given['resid_pdrop']}: only equal rates are read"
+            f"config.json has embd_pdrop {settings['embd_pdrop']} and resid_pdrop "
+            f"{settings['resid_pdrop']}: only equal rates are read"
         )
-    activation = given.get(*_ACTIVATION[kind])
+    activation = settings.get(*_ACTIVATION[kind])
     return gpt.Config(
-        **{ours: given[theirs] for ours, theirs in _SETTINGS.items()},
-        d_ff=given.get("n_inner") or 4 * given["n_embd"],
+        **{ours: settings[theirs] for ours, theirs in _SETTINGS.items()},
+        d_ff=settings.get("n_inner") or 4 * settings["n_embd"],
         activation=activation_names.read(
             "gelu_new" if activation == _TANH_FORM[kind] else activation
         ),
@@ -240,7 +239,7 @@ def _ending(model: Any) -> str:
     """The end of the model's class name."""
     if isinstance(model, DoubleHeads):
         return _DOUBLE
-    return task_heads.ending_of(model) if isinstance(model, FineTuned) else _PRETRAINED
+    return head_classes.ending_of(model) if isinstance(model, FineTuned) else _PRETRAINED
 
 
 def _of_head(model: Any) -> dict[str, Any]:
@@ -249,7 +248,7 @@ def _of_head(model: Any) -> dict[str, Any]:
         return {"num_labels": 1, **_OF_SUMMARY, _SUMMARY_DROPOUT: rate}
     if not isinstance(model, FineTuned):
         return {}
-    head, settings = model.head, task_heads.settings(model)
+    head, settings = model.head, head_classes.settings(model)
     if isinstance(head, label_heads.TokenHead):
         settings["classifier_dropout"] = head.dropout_rate
     return settings

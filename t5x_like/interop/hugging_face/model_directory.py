@@ -122,8 +122,8 @@ def halves(model: nnx.Module, params: Any) -> dict[str, tuple[nnx.Module, Any]]:
     """The models to export: one, named "", or several by the names of their folders."""
     family = families.of_model(model)
     several = getattr(family, "halves", None)
-    found = several(model, params) if several else None
-    return found or {"": (model, params)}
+    parts = several(model, params) if several else None
+    return parts or {"": (model, params)}
 
 
 def write(
@@ -173,10 +173,10 @@ def write(
     return architecture
 
 
-def max_length(model: nnx.Module) -> int | None:
+def max_length(model: Any) -> int | None:
     """The most tokens of a text, special ones included; None where there is no limit."""
-    found: int | None = model.max_tokens if can(model, GivesStates) else None
-    return found
+    limit: int | None = model.max_tokens if can(model, GivesStates) else None
+    return limit
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -212,10 +212,10 @@ def with_ids(published: Mapping[str, int | None], ids: TokenIds | None) -> dict[
     """
     if ids is None:
         return dict(published)
-    found = {role: getattr(ids, role) for role in ("bos", "eos")}
+    ids_of = {role: getattr(ids, role) for role in ("bos", "eos")}
     if ids.pad not in (ids.unk, ids.eos):
-        found["pad"] = ids.pad
-    new = {f"{role}_token_id": i for role, i in found.items() if f"{role}_token_id" in published}
+        ids_of["pad"] = ids.pad
+    new = {f"{role}_token_id": i for role, i in ids_of.items() if f"{role}_token_id" in published}
     start = published.get("decoder_start_token_id")
     if start is not None and start == published.get("eos_token_id"):
         new["decoder_start_token_id"] = ids.eos

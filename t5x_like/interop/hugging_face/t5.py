@@ -6,14 +6,12 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from flax import nnx
-
-from t5x_like.interop.hugging_face import task_heads
+from t5x_like.interop.hugging_face import head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import TRANSPOSED, Names, Rule, linear, norm, under
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
+from t5x_like.layers.basics.mlp import GatedMlp, Mlp
 from t5x_like.layers.heads import label_heads
-from t5x_like.layers.mlp import GatedMlp, Mlp
 from t5x_like.models import finetuned, t5
 
 MODEL_TYPES = ("t5", "mt5", "umt5")
@@ -21,8 +19,8 @@ MODEL_TYPES = ("t5", "mt5", "umt5")
 _GENERATION = "ForConditionalGeneration"
 _ENCODER = "EncoderModel"
 # From the encoder alone, or from both sides.
-_OF_ENCODER = (_ENCODER, task_heads.TAGS)
-_OF_BOTH = (task_heads.BODY, task_heads.CLASSES, task_heads.SPANS)
+_OF_ENCODER = (_ENCODER, head_classes.TAGS)
+_OF_BOTH = (head_classes.BODY, head_classes.CLASSES, head_classes.SPANS)
 _OLD_NAMES = {"T5WithLMHeadModel": "T5ForConditionalGeneration"}
 _CLASS_PREFIX = {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}
 IDS = {kind: {"eos_token_id": 1, "decoder_start_token_id": 0} for kind in MODEL_TYPES}
@@ -46,7 +44,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
     if suffix == _GENERATION:
         return body
     rate = config.get("classifier_dropout", 0.0)
-    made_with = task_heads.Heads(
+    made_with = head_classes.Heads(
         of_sequence=functools.partial(
             label_heads.SequenceHead,
             pool=label_heads.LastOf(config.get("eos_token_id", 1)),
@@ -55,10 +53,10 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
         ),
         of_tokens=functools.partial(label_heads.TokenHead, dropout_rate=rate),
     )
-    ending = task_heads.BODY if suffix == _ENCODER else suffix
-    made = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
-    assert made is not None  # all that are left are among those it knows
-    return made
+    ending = head_classes.BODY if suffix == _ENCODER else suffix
+    constructor = head_classes.fine_tuned(ending, body, made_with=made_with, config=config)
+    assert constructor is not None  # all that are left are among those it knows
+    return constructor
 
 
 def _config(config: Mapping[str, Any], *, with_output: bool) -> t5.Config:
@@ -91,14 +89,15 @@ def _config(config: Mapping[str, Any], *, with_output: bool) -> t5.Config:
     )
 
 
-def to_hf(model: nnx.Module) -> dict[str, Any] | None:
+def to_hf(model: Any) -> dict[str, Any] | None:
     """config.json of a model; see `families`."""
     body = model.body if isinstance(model, finetuned.FineTuned) else model
     if not isinstance(body, t5.T5 | t5.Encoder):
         return None
     ours = body.config
-    gated = hasattr(body.encoder.layers.mlp, "wi_0")
-    activation = activation_names.name_of(body.encoder.layers.mlp.activation)
+    mlp: Any = body.encoder.layers.mlp
+    gated = isinstance(mlp, GatedMlp)
+    activation = activation_names.name_of(mlp.activation)
     if gated:
         activation = "gated-" + ("gelu" if activation == "gelu_new" else activation)
     kind = "umt5" if ours.relative_bias_per_layer else "t5"
@@ -121,23 +120,23 @@ def to_hf(model: nnx.Module) -> dict[str, Any] | None:
         "is_encoder_decoder": isinstance(body, t5.T5),
         "pad_token_id": 0,
     }
-    head = getattr(model, "head", None)
+    head = model.head if isinstance(model, finetuned.FineTuned) else None
     if isinstance(head, label_heads.SequenceHead):
         config |= {
-            "eos_token_id": getattr(head.pool, "token", 1),
+            "eos_token_id": head.pool.token if isinstance(head.pool, label_heads.LastOf) else 1,
             "classifier_dropout": head.dropout_rates[0],
         }
     if isinstance(head, label_heads.TokenHead):
         config["classifier_dropout"] = head.dropout_rate
-    return config if head is None else config | task_heads.settings(model)
+    return config if head is None else config | head_classes.settings(model)
 
 
-def _suffix(model: nnx.Module) -> str:
+def _suffix(model: Any) -> str:
     if isinstance(model, t5.T5):
         return _GENERATION
-    ending = task_heads.ending_of(model)
+    ending = head_classes.ending_of(model)
     alone = isinstance(model.body, t5.Encoder)
-    if ending == task_heads.BODY and alone:
+    if ending == head_classes.BODY and alone:
         ending = _ENCODER
     if ending not in (_OF_ENCODER if alone else _OF_BOTH):
         side = "of its encoder alone" if alone else "of both sides"
@@ -145,12 +144,12 @@ def _suffix(model: nnx.Module) -> str:
     return ending
 
 
-def names(model: nnx.Module) -> Names:
+def names(model: Any) -> Names:
     """The names of a model's weights; see `families`."""
     if isinstance(model, t5.T5 | t5.Encoder):
         return Names(_body(model), unused=(*_OLD, "encoder.embed", "decoder.embed", "lm_head."))
     suffix = _suffix(model)
-    inside = suffix in (task_heads.CLASSES, task_heads.TAGS)
+    inside = suffix in (head_classes.CLASSES, head_classes.TAGS)
     prefix = "transformer." if inside else ""
     rules = under(_body(model.body), ours="body/", theirs=prefix)
     match suffix:
@@ -169,7 +168,8 @@ def _body(model: t5.T5 | t5.Encoder) -> list[Rule]:
     ours = model.config
     copies = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
     rules = [Rule("embedding/table", "shared.weight", aliases=copies)]
-    mlp = ("wi_0", "wi_1", "wo") if hasattr(model.encoder.layers.mlp, "wi_0") else ("wi", "wo")
+    gated = isinstance(model.encoder.layers.mlp, GatedMlp)
+    mlp = ("wi_0", "wi_1", "wo") if gated else ("wi", "wo")
     for side in ("encoder", "decoder") if isinstance(model, t5.T5) else ("encoder",):
         block = f"{side}.block.{{i}}.layer"
         rules += norm(f"{side}_norm", f"{side}.final_layer_norm", bias=False)

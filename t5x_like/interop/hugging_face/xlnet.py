@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from flax import nnx
 
 from t5x_like.interop import mapping
-from t5x_like.interop.hugging_face import task_heads
+from t5x_like.interop.hugging_face import head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
-from t5x_like.interop.hugging_face.task_heads import Heads
+from t5x_like.interop.hugging_face.head_classes import Heads
 from t5x_like.interop.mapping import Names, Rule, Transform
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.heads.span_heads import ConditionalSpanHead
 from t5x_like.models import xlnet
@@ -26,7 +25,7 @@ _PREFIX = "transformer."
 _PRETRAINED = "LMHeadModel"
 _ANSWERS = "ForQuestionAnswering"
 # Hugging Face's ending, and the one that other families use for it.
-_ENDINGS = {"ForQuestionAnsweringSimple": task_heads.SPANS}
+_ENDINGS = {head_classes.XLNET_SPANS: head_classes.SPANS}
 
 # Our setting: its name in config.json, and Hugging Face's default.
 _SETTINGS = {
@@ -51,9 +50,9 @@ _BIASES = {"content": "r_w_bias", "position": "r_r_bias", "segment": "r_s_bias"}
 _NORMS = {"attention_norm": "rel_attn.layer_norm", "mlp_norm": "ff.layer_norm"}
 _MLP = {"wi": "layer_1", "wo": "layer_2"}
 _OF_HEADS = {
-    task_heads.CLASSES: {"pooler/dense": "sequence_summary.summary", "out": "logits_proj"},
-    task_heads.CHOICES: {"pooler/dense": "sequence_summary.summary", "out": "logits_proj"},
-    task_heads.TAGS: {"out": "classifier"},
+    head_classes.CLASSES: {"pooler/dense": "sequence_summary.summary", "out": "logits_proj"},
+    head_classes.CHOICES: {"pooler/dense": "sequence_summary.summary", "out": "logits_proj"},
+    head_classes.TAGS: {"out": "classifier"},
     "ForQuestionAnsweringSimple": {"out": "qa_outputs"},
 }
 _OF_ANSWERS = {
@@ -64,7 +63,7 @@ _OF_ANSWERS = {
 }
 
 
-def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[nnx.Module]:
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
     """Makes a model with the pretraining head, with a task's head, or without.
 
     Raises:
@@ -85,13 +84,13 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[n
         return functools.partial(Answering, body, head)
     made_with = Heads(of_sequence=_summary(config))
     ending = _ENDINGS.get(ending, ending)
-    found = task_heads.fine_tuned(ending, body, made_with=made_with, config=config)
-    if found is None:
+    constructor = head_classes.fine_tuned(ending, body, made_with=made_with, config=config)
+    if constructor is None:
         raise ValueError(
             f"{architecture} is not read; of this family, XLNet{_PRETRAINED} is, "
-            f"XLNet{task_heads.BODY}, and classes for tasks"
+            f"XLNet{head_classes.BODY}, and classes for tasks"
         )
-    return found
+    return constructor
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
@@ -104,7 +103,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
       ValueError: all layers share the biases of queries, or attention has its own dropout rate;
         config.json has no settings for either.
     """
-    config = getattr(model, "config", None)
+    config = model.config
     if not isinstance(config, xlnet.Config):
         return None
     if not config.untie_r:
@@ -136,7 +135,7 @@ def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
     config, head = model.config, _head(model)
     ours = "encoder/" if head == _PRETRAINED else "body/"
-    theirs = "" if head == task_heads.BODY else _PREFIX
+    theirs = "" if head == head_classes.BODY else _PREFIX
     rules = mapping.under(_body(config), ours=ours, theirs=theirs)
     if head == _PRETRAINED:
         rules.append(Rule("bias", "lm_loss.bias"))
@@ -196,7 +195,7 @@ def _config(config: Mapping[str, Any]) -> xlnet.Config:
     )
 
 
-def _summary(config: Mapping[str, Any]) -> functools.partial[nnx.Module]:
+def _summary(config: Mapping[str, Any]) -> functools.partial[Any]:
     unsupported_settings.check(config, _OF_SUMMARY)
     return functools.partial(
         label_heads.SequenceHead,
@@ -215,7 +214,7 @@ def _head(model: Any) -> str:
         return _PRETRAINED
     if isinstance(model, Answering):
         return _ANSWERS
-    ending = task_heads.ending_of(model)
+    ending = head_classes.ending_of(model)
     return next((theirs for theirs, others in _ENDINGS.items() if others == ending), ending)
 
 
@@ -225,7 +224,7 @@ def _of_head(model: Any) -> dict[str, Any]:
         return {}
     if isinstance(model, Answering):
         return {"start_n_top": model.head.num_starts, "end_n_top": model.head.num_ends}
-    settings = task_heads.settings(model)
+    settings = head_classes.settings(model)
     if isinstance(model.head, label_heads.SequenceHead):
         first, last = model.head.dropout_rates
         settings |= {"summary_first_dropout": first, "summary_last_dropout": last, **_OF_SUMMARY}

@@ -18,7 +18,7 @@ def read(file: str) -> list[str]:
 
     Raises:
       OSError: it cannot be read.
-      ValueError: it holds no token, one twice, or is no text in UTF-8.
+      ValueError: it holds no token, one twice, or is not text in UTF-8.
     """
     try:
         text = storage.path(file).read_bytes().decode()
@@ -47,7 +47,7 @@ def with_tokens(base: Vocabulary, tokens: Sequence[str]) -> Vocabulary:
       ValueError: it has no text, or the tokenizer that results would change old ids.
     """
     unknown = base.token_ids.unk
-    new = [one for one in tokens if len(ids := base.encode(one)) != 1 or ids[0] == unknown]
+    new = [token for token in tokens if len(ids := base.encode(token)) != 1 or ids[0] == unknown]
     if not new:
         return base
     with tempfile.TemporaryDirectory() as folder:
@@ -59,9 +59,9 @@ def with_tokens(base: Vocabulary, tokens: Sequence[str]) -> Vocabulary:
         for n, token in enumerate(new)
     ]
     roles = base.to_json().get("roles")
-    found = SubwordVocabulary(json.dumps(fields, ensure_ascii=False), roles=roles)
-    moved = [i for i in range(base.vocab_size) if found.piece(i) != base.piece(i)]
-    if moved or found.vocab_size != base.vocab_size + len(new):
+    extended = SubwordVocabulary(json.dumps(fields, ensure_ascii=False), roles=roles)
+    moved = [i for i in range(base.vocab_size) if extended.piece(i) != base.piece(i)]
+    if moved or extended.vocab_size != base.vocab_size + len(new):
         why = f"id {moved[0]} would have another meaning" if moved else "ids would be left out"
         raise ValueError(f"tokens cannot be added to {base!r}: {why}")
-    return found
+    return extended

@@ -97,8 +97,8 @@ def _sentinels(folder: Path, config: dict[str, Any], model_config: dict[str, Any
     if numbers:
         return max(numbers) + 1
     usual = USUAL_EXTRA_IDS if model_config.get("model_type") == "t5" else 0
-    given: int = config.get("extra_ids", usual)
-    return given
+    extra_ids: int = config.get("extra_ids", usual)
+    return extra_ids
 
 
 def _json(path: Path) -> dict[str, Any]:

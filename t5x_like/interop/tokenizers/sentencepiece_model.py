@@ -20,7 +20,7 @@ _CHARACTERS, _SPACE_FIRST, _FEWER_SPACES = 2, 3, 4
 
 
 class Type(enum.IntEnum):
-    """What a piece is for."""
+    """The types of pieces."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -31,7 +31,7 @@ class Type(enum.IntEnum):
 
 
 class Algorithm(enum.IntEnum):
-    """How text is cut into pieces."""
+    """The algorithms that cut text into pieces."""
 
     UNIGRAM = 1
     BPE = 2

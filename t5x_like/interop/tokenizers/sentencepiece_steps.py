@@ -36,17 +36,17 @@ def describe(model: Model, names: Sequence[str], *, clean: bool) -> dict[str, An
       ValueError: the `tokenizers` library cannot do what the model does.
     """
     types = {piece.type for piece in model.pieces}
-    made = {Algorithm.UNIGRAM: _unigram, Algorithm.BPE: _bpe}.get(model.algorithm)
+    describe_model = {Algorithm.UNIGRAM: _unigram, Algorithm.BPE: _bpe}.get(model.algorithm)
     if (
-        made is None
+        describe_model is None
         or model.space_after
         or Type.UNUSED in types
-        or (made is _bpe and Type.USER_DEFINED in types)
+        or (describe_model is _bpe and Type.USER_DEFINED in types)
     ):
         raise ValueError(
             "a tokenizer.json cannot express what this SentencePiece model does: it is "
             f"{model.algorithm.name.lower()}, with pieces of the types "
-            f"{', '.join(sorted(one.name.lower() for one in types))}"
+            f"{', '.join(sorted(kind.name.lower() for kind in types))}"
             f"{' and the space after a word' * model.space_after}"
         )
     space = {
@@ -60,7 +60,7 @@ def describe(model: Model, names: Sequence[str], *, clean: bool) -> dict[str, An
         "normalizer": {"type": "Sequence", "normalizers": _normalizers(model, clean)},
         "pre_tokenizer": space,
         "decoder": {"type": "Sequence", "decoders": [*bytes_first, space]},
-        "model": {**made(model, names), "byte_fallback": model.byte_fallback},
+        "model": {**describe_model(model, names), "byte_fallback": model.byte_fallback},
     }
 
 

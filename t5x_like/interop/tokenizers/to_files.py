@@ -18,15 +18,17 @@ SAVED = "vocabulary"
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What a family puts around a text (A) and around a pair of them (A, B).
+    """The special tokens that a family adds to a text (A) and to a pair of texts (A, B).
 
     Words of `text` and `pair` are a text or the role of a special token, then its token type.
-    "begin" is <s> where the vocabulary has it, else its [CLS].
+    "begin" is <s> where the vocabulary has it, else its [CLS]. `context_first`: whether a text
+    comes before the question about it.
     """
 
     text: str
     pair: str
     token_types: bool = False
+    context_first: bool = False
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -39,6 +41,7 @@ _XLNET = Family(
     "A:0 sep:0 cls:2",
     "A:0 sep:0 B:1 sep:1 cls:2",
     token_types=True,
+    context_first=True,
     config={"padding_side": "left", "pad_token_type_id": 3},
 )
 FAMILIES = {
@@ -56,7 +59,7 @@ FAMILIES = {
     "umt5": _T5,
     "xlnet": _XLNET,
 }
-"""By the `model_type` of `config.json`."""
+"""The families, by the `model_type` of `config.json`."""
 
 
 def write(
@@ -131,17 +134,19 @@ def _template(family: Family, roles: Mapping[str, str], ids: TokenIds) -> dict[s
     used: dict[str, int] = {}
 
     def steps(text: str) -> list[dict[str, Any]]:
-        made: list[dict[str, Any]] = []
+        template_steps: list[dict[str, Any]] = []
         for word in text.split():
             what, token_type = word.split(":")
             if what in ("A", "B"):
-                made.append({"Sequence": {"id": what, "type_id": int(token_type)}})
+                template_steps.append({"Sequence": {"id": what, "type_id": int(token_type)}})
                 continue
             role = ("bos" if "bos" in roles else "cls") if what == "begin" else what
             if role in roles:
                 used[roles[role]] = ids.given(role)
-                made.append({"SpecialToken": {"id": roles[role], "type_id": int(token_type)}})
-        return made
+                template_steps.append(
+                    {"SpecialToken": {"id": roles[role], "type_id": int(token_type)}}
+                )
+        return template_steps
 
     return {
         "type": "TemplateProcessing",

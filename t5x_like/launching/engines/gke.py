@@ -29,28 +29,28 @@ RENTED = True
 
 
 def problems(config: Any) -> list[str]:
-    """What is wrong with the fields, one line each."""
-    found = []
+    """The errors in the configuration's fields, one line each."""
+    errors = []
     if not re.fullmatch(r"[^\s@]+@sha256:[0-9a-f]{64}", config.image):
-        found.append(
+        errors.append(
             f"--config.image={config.image!r}: give an image by its digest, NAME@sha256:..., so "
             "that all hosts and restarts run the same; docs/gke.md builds one"
         )
     if bool(config.topology) == bool(config.gpu):
-        found.append(
+        errors.append(
             "--config.topology=v5e-16 for TPUs, or --config.gpu=nvidia-h100-80gb with "
             "--config.nodes=N for GPUs: give one of them"
         )
     if config.topology:
-        found += field_problem("topology", lambda: _slice(config))
+        errors += field_problem("topology", lambda: _slice(config))
     for field in ("slices", "nodes", "gpus_per_node"):
         if config[field] < 1:
-            found.append(f"--config.{field}={config[field]}: it must be at least 1")
-    found += field_problem("node_selector", lambda: _selector(config))
+            errors.append(f"--config.{field}={config[field]}: it must be at least 1")
+    errors += field_problem("node_selector", lambda: _selector(config))
     for field in ("namespace", "service_account", "queue"):
         if config[field] and not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", config[field]):
-            found.append(f"--config.{field}={config[field]!r} is no name of Kubernetes")
-    return found
+            errors.append(f"--config.{field}={config[field]!r} is not a name of Kubernetes")
+    return errors
 
 
 def count(config: Any) -> int:
@@ -61,7 +61,7 @@ def count(config: Any) -> int:
 
 
 def unit(config: Any) -> str:
-    """What is paid for."""
+    """The unit that is paid for."""
     return "chip" if config.topology else "GPU"
 
 
@@ -194,7 +194,7 @@ def jobset(job: Job, files: list[str]) -> dict[str, Any]:
 
 
 def _pod(job: Job, files: list[str]) -> dict[str, Any]:
-    """What runs on a host."""
+    """The pod that runs on each host, as the manifest has it."""
     config = job.config
     items = [{"key": f"file-{n}", "path": path} for n, path in enumerate(files)]
     container = {
@@ -253,10 +253,10 @@ def _metadata(job: Job) -> dict[str, Any]:
 
 
 def _slice(config: Any) -> slices.Slice:
-    one = slices.parse(config.topology)
-    if not one.gke_accelerator:
-        raise ValueError(f"Kubernetes Engine has no {one.generation}")
-    return one
+    parsed = slices.parse(config.topology)
+    if not parsed.gke_accelerator:
+        raise ValueError(f"Kubernetes Engine has no {parsed.generation}")
+    return parsed
 
 
 def _hosts(config: Any) -> int:
@@ -266,30 +266,30 @@ def _hosts(config: Any) -> int:
 
 def _resources(config: Any) -> Mapping[str, int]:
     if config.topology:
-        one = _slice(config)
-        return {"google.com/tpu": one.chips // one.hosts}
+        slice_ = _slice(config)
+        return {"google.com/tpu": slice_.chips // slice_.hosts}
     return {"nvidia.com/gpu": int(config.gpus_per_node)}
 
 
 def _selector(config: Any) -> dict[str, str]:
     """The labels of the nodes."""
-    found = {}
+    labels = {}
     if config.topology:
-        one = _slice(config)
-        found["cloud.google.com/gke-tpu-accelerator"] = one.gke_accelerator
-        found["cloud.google.com/gke-tpu-topology"] = one.gke_topology
+        slice_ = _slice(config)
+        labels["cloud.google.com/gke-tpu-accelerator"] = slice_.gke_accelerator
+        labels["cloud.google.com/gke-tpu-topology"] = slice_.gke_topology
     elif config.gpu:
-        found["cloud.google.com/gke-accelerator"] = config.gpu
+        labels["cloud.google.com/gke-accelerator"] = config.gpu
     if config.spot:
-        found["cloud.google.com/gke-spot"] = "true"
+        labels["cloud.google.com/gke-spot"] = "true"
     if config.reservation:
-        found["cloud.google.com/reservation-name"] = config.reservation
+        labels["cloud.google.com/reservation-name"] = config.reservation
     for pair in filter(None, config.node_selector.split(",")):
         label, equals, value = pair.partition("=")
         if not (label and equals):
             raise ValueError(f"{pair!r}: write it as label=value,label=value")
-        found[label] = value
-    return found
+        labels[label] = value
+    return labels
 
 
 def _kubectl(job: Job, *words: str) -> tuple[str, ...]:

@@ -19,26 +19,26 @@ RENTED = False
 
 
 def problems(config: Any) -> list[str]:
-    """What is wrong with the fields, one line each."""
-    found = hosts.problems(config)
+    """The errors in the configuration's fields, one line each."""
+    errors = hosts.problems(config)
     if config.nodes < 1:
-        found.append(f"--config.nodes={config.nodes}: it must be at least 1")
+        errors.append(f"--config.nodes={config.nodes}: it must be at least 1")
     if config.gpus_per_node < 0:
-        found.append(f"--config.gpus_per_node={config.gpus_per_node}: it must not be negative")
+        errors.append(f"--config.gpus_per_node={config.gpus_per_node}: it must not be negative")
     if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", config.time) and config.time:
-        found.append(f"--config.time={config.time!r}: write it as Slurm does, such as 1-00:00:00")
+        errors.append(f"--config.time={config.time!r}: write it as Slurm does, such as 1-00:00:00")
     if config.image and config.environment:
-        found.append("--config.image and --config.environment: choose one")
+        errors.append("--config.image and --config.environment: choose one")
     if config.image and not re.search(r"@sha256:[0-9a-f]{64}$|\.(sif|sqsh)$", config.image):
-        found.append(
+        errors.append(
             f"--config.image={config.image!r}: give an image by its digest, NAME@sha256:..., or a "
             "file (.sif for Apptainer, .sqsh for Pyxis)"
         )
     if config.container not in ("apptainer", "pyxis"):
-        found.append(f"--config.container={config.container!r}: apptainer or pyxis")
+        errors.append(f"--config.container={config.container!r}: apptainer or pyxis")
     if "\n" in config.options:
-        found.append("--config.options holds a new line: give options of sbatch between blanks")
-    return found
+        errors.append("--config.options holds a new line: give options of sbatch between blanks")
+    return errors
 
 
 def count(config: Any) -> int:
@@ -47,7 +47,7 @@ def count(config: Any) -> int:
 
 
 def unit(config: Any) -> str:
-    """What is paid for."""
+    """The unit that is paid for."""
     return "GPU"
 
 
@@ -118,7 +118,7 @@ def _name(job: Job) -> str:
 
 def _options(job: Job) -> list[str]:
     config = job.config
-    given = {
+    settings = {
         "partition": config.partition,
         "account": config.account,
         "qos": config.qos,
@@ -130,7 +130,7 @@ def _options(job: Job) -> list[str]:
         f"--job-name={_name(job)}",
         f"--nodes={config.nodes}",
         "--ntasks-per-node=1",
-        *(f"--{name}={value}" for name, value in given.items() if value),
+        *(f"--{name}={value}" for name, value in settings.items() if value),
         *shlex.split(config.options),
         f"--output={job.directory / 'log'}",
         "--open-mode=append",
@@ -190,7 +190,7 @@ queue_again "exit statuses of the processes: $(cat ends/* 2>/dev/null | xargs)"
 
 
 def task_script(job: Job) -> str:
-    """The script of a process; an orderly end is no reason for Slurm to kill the others."""
+    """The script of a process; an orderly end is not a reason for Slurm to kill the others."""
     inside = ""
     if job.config.image and job.config.container == "apptainer":
         words = ["apptainer", "exec", "--nv", "--bind", str(job.directory), job.config.image]

@@ -15,22 +15,24 @@ RENTED = False
 
 
 def problems(config: Any) -> list[str]:
-    """What is wrong with the fields, one line each."""
-    found = hosts.problems(config)
+    """The errors in the configuration's fields, one line each."""
+    errors = hosts.problems(config)
     names = _names(config)
     if not names:
-        found.append("--config.hosts is missing: name them as ssh does, --config.hosts=node1,node2")
+        errors.append(
+            "--config.hosts is missing: name them as ssh does, --config.hosts=node1,node2"
+        )
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9_][\w.@-]*", name, re.A):
-            found.append(
-                f"--config.hosts: {name!r} is no name of a host; put options of ssh into "
+            errors.append(
+                f"--config.hosts: {name!r} is not a name of a host; put options of ssh into "
                 "~/.ssh/config"
             )
     if len(set(names)) < len(names):
-        found.append("--config.hosts names a host twice: it runs one process")
+        errors.append("--config.hosts names a host twice: it runs one process")
     if not 0 < config.port < 65535:
-        found.append(f"--config.port={config.port}: it must lie between 1 and 65534")
-    return found
+        errors.append(f"--config.port={config.port}: it must lie between 1 and 65534")
+    return errors
 
 
 def count(config: Any) -> int:
@@ -39,7 +41,7 @@ def count(config: Any) -> int:
 
 
 def unit(config: Any) -> str:
-    """What is paid for."""
+    """The unit that is paid for."""
     return "GPU"
 
 
@@ -57,14 +59,14 @@ def watch(job: Job, runner: Runner) -> int:
 
 def status(job: Job, runner: Runner) -> None:
     """Prints a line for each host."""
-    found = hosts.states(job, _hosts(job), runner)
-    for host, state in zip(_hosts(job), found, strict=True):
+    states = hosts.states(job, _hosts(job), runner)
+    for host, state in zip(_hosts(job), states, strict=True):
         print(f"{host.name}: {state}")
 
 
 def logs(job: Job, *, host: int | None, lines: int, follow: bool) -> Iterator[Action]:
     """The logs of all hosts, or of one."""
-    chosen = [one for one in _hosts(job) if host in (None, one.process)]
+    chosen = [each_host for each_host in _hosts(job) if host in (None, each_host.process)]
     yield hosts.logs(job, chosen, lines=lines, follow=follow)
 
 

@@ -26,25 +26,25 @@ RENTED = True
 
 
 def problems(config: Any) -> list[str]:
-    """What is wrong with the fields, one line each."""
+    """The errors in the configuration's fields, one line each."""
     needed = {"project": "projects list", "zone": "compute tpus locations list"}
-    found = [
+    errors = [
         f"--config.{field} is missing; see yours with: gcloud {listing}"
         for field, listing in needed.items()
         if not config[field]
     ]
     for field in needed:
         if config[field] and not re.fullmatch(r"[a-z][-a-z0-9.:]*", config[field]):
-            found.append(f"--config.{field}={config[field]!r}: no such name is possible")
-    found += hosts.problems(config)
-    found += field_problem("topology", lambda: slices.parse(config.topology))
+            errors.append(f"--config.{field}={config[field]!r}: no such name is possible")
+    errors += hosts.problems(config)
+    errors += field_problem("topology", lambda: slices.parse(config.topology))
     if config.slices < 1:
-        found.append(f"--config.slices={config.slices}: it must be at least 1")
+        errors.append(f"--config.slices={config.slices}: it must be at least 1")
     if config.spot and config.reserved:
-        found.append("--config.spot and --config.reserved: choose one")
+        errors.append("--config.spot and --config.reserved: choose one")
     if config.wait_hours <= 0:
-        found.append(f"--config.wait_hours={config.wait_hours}: it must be positive")
-    return found
+        errors.append(f"--config.wait_hours={config.wait_hours}: it must be positive")
+    return errors
 
 
 def count(config: Any) -> int:
@@ -53,7 +53,7 @@ def count(config: Any) -> int:
 
 
 def unit(config: Any) -> str:
-    """What is paid for."""
+    """The unit that is paid for."""
     return "chip"
 
 
@@ -88,7 +88,7 @@ def watch(job: Job, runner: Runner) -> int:
             runner.perform(start(job, runner))
         except WaitedTooLongError:
             raise
-        except LaunchError as error:  # such as: taken away again before the run had started
+        except LaunchError as error:  # for example, taken away before the run had started
             failures += 1
             if failures > job.config.restarts_without_progress:
                 raise
@@ -106,13 +106,15 @@ def status(job: Job, runner: Runner) -> None:
     state = _state(job, runner)
     print(f"queued resource {job.name}: {state or 'not there'}")
     if state == "ACTIVE":
-        for host, one in zip(_hosts(job), hosts.states(job, _hosts(job), runner), strict=True):
-            print(f"{host.name}: {one}")
+        for host, host_state in zip(
+            _hosts(job), hosts.states(job, _hosts(job), runner), strict=True
+        ):
+            print(f"{host.name}: {host_state}")
 
 
 def logs(job: Job, *, host: int | None, lines: int, follow: bool) -> Iterator[Action]:
     """The logs of all hosts, or of one."""
-    chosen = [one for one in _hosts(job) if host in (None, one.process)]
+    chosen = [each_host for each_host in _hosts(job) if host in (None, each_host.process)]
     yield hosts.logs(job, chosen, lines=lines, follow=follow)
 
 
@@ -134,12 +136,12 @@ def _gcloud(job: Job, group: str, verb: str, *words: str) -> tuple[str, ...]:
 
 def _create(job: Job) -> Call:
     config = job.config
-    one = slices.parse(config.topology)
+    parsed = slices.parse(config.topology)
     if config.slices == 1:
         nodes = [f"--node-id={job.name}"]
     else:
         nodes = [f"--node-count={config.slices}", f"--node-prefix={job.name}"]
-    given = {
+    settings = {
         "network": config.network,
         "subnetwork": config.subnetwork,
         "service-account": config.service_account,
@@ -151,13 +153,13 @@ def _create(job: Job) -> Call:
             "create",
             job.name,
             *nodes,
-            f"--accelerator-type={one.accelerator_type}",
-            f"--runtime-version={config.runtime_version or one.runtime}",
+            f"--accelerator-type={parsed.accelerator_type}",
+            f"--runtime-version={config.runtime_version or parsed.runtime}",
             *["--spot"] * config.spot,
             *["--reserved"] * config.reserved,
             # A request that nobody waits for any more must not become a bill.
             f"--valid-until-duration={round(60 * config.wait_hours)}m",
-            *(f"--{flag}={value}" for flag, value in given.items() if value),
+            *(f"--{flag}={value}" for flag, value in settings.items() if value),
         )
     )
 

@@ -1,28 +1,32 @@
 """Ways to compute attention; all have one signature, so that any model can use any of them.
 
-A kernel takes queries [B, L, H, K] that are scaled, keys and values [B, M, H, K], a bool `mask` and
-a float `bias` that broadcast to [B, H, L, M], and `drop`: dropout of the probabilities or None.
-In all of them, a query that sees no key gets the mean of the values.
+A kernel takes queries [B, L, H, K] that are scaled, keys and values [B, M, H, K], a `mask` that
+describes which keys a query sees (`masks.Mask`; its `dense` is an array), a float `bias` that
+broadcasts to [B, H, L, M], and `drop`: dropout of the probabilities or None. In all of them, a
+query that sees no key gets a mean of values.
 
 Suffixes: B batch, L queries, M keys, H heads, K d_kv; N blocks of C keys.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from t5x_like.core.devices.chosen import is_ampere
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.attention.masks import ALIKE, Mask, Traits
+from t5x_like.layers.basics.dropout import Dropping
 
 _MASKED = -1e10  # finite: a row that sees no key at all gets a uniform softmax, not NaN
 
 
 class KeysValues(NamedTuple):
-    """What queries look at: two arrays [B, M, H, K]."""
+    """The keys and values that queries attend to: two arrays [B, M, H, K]."""
 
     keys: jax.Array
     values: jax.Array
@@ -36,14 +40,14 @@ class Attended(NamedTuple):
 
 
 class Kernel(Protocol):
-    """What `attention.attend` calls."""
+    """The kernel that `attention.attend` calls."""
 
     def __call__(
         self,
         q_BLHK: jax.Array,
         memory: KeysValues,
         *,
-        mask: jax.Array | None,
+        mask: Mask | None,
         bias: jax.Array | None,
         drop: Dropping | None,
     ) -> Attended: ...
@@ -53,12 +57,14 @@ def plain(
     q_BLHK: jax.Array,
     memory: KeysValues,
     *,
-    mask: jax.Array | None,
+    mask: Mask | None,
     bias: jax.Array | None,
     drop: Dropping | None,
 ) -> Attended:
     """Forms all logits; float32 softmax. Supports bias, dropout and probabilities."""
-    logits_BHLM = _logits(q_BLHK, memory.keys, mask=mask, bias=bias)
+    pairs = (q_BLHK.shape[1], memory.keys.shape[1])
+    seen = None if mask is None else mask.dense(*pairs)
+    logits_BHLM = _logits(q_BLHK, memory.keys, seen=seen, bias=bias)
     p_BHLM = jax.nn.softmax(logits_BHLM, axis=-1).astype(memory.values.dtype)
     dropped_BHLM = p_BHLM if drop is None else drop(p_BHLM)
     return Attended(jnp.einsum("bhlm,bmhk->blhk", dropped_BHLM, memory.values), p_BHLM)
@@ -68,7 +74,7 @@ def fused(
     q_BLHK: jax.Array,
     memory: KeysValues,
     *,
-    mask: jax.Array | None,
+    mask: Mask | None,
     bias: jax.Array | None,
     drop: Dropping | None,
 ) -> Attended:
@@ -85,11 +91,12 @@ def fused(
         values_BLHK, _ = plain(q_BLHK, memory, mask=mask, bias=bias, drop=None)
         return Attended(values_BLHK, None)
     pairs = (q_BLHK.shape[1], memory.keys.shape[1])  # cuDNN wants them in full and in one dtype
+    seen = None if mask is None else mask.dense(*pairs)
     values_BLHK = jax.nn.dot_product_attention(
         q_BLHK,
         *memory,
         bias=None if bias is None else _broadcast(bias, pairs).astype(q_BLHK.dtype),
-        mask=None if mask is None else _broadcast(mask, pairs),
+        mask=None if seen is None else _broadcast(seen, pairs),
         scale=1.0,
         implementation="cudnn",
     )
@@ -100,7 +107,7 @@ def blocked(
     q_BLHK: jax.Array,
     memory: KeysValues,
     *,
-    mask: jax.Array | None,
+    mask: Mask | None,
     bias: jax.Array | None,
     drop: Dropping | None,
     block: int = 512,
@@ -124,18 +131,44 @@ def blocked(
         x = x.reshape(*x.shape[:axis], -1, block, *x.shape[axis + 1 :])
         return jnp.moveaxis(x, axis, 0)
 
+    columns = split(jnp.arange(keys), 0)
     blocks = _Blocks(
         keys=split(memory.keys, 1),
         values=split(memory.values, 1),
         exists=split(jnp.ones(keys, bool), 0) if keys % block else None,
-        mask=None if mask is None else split(_broadcast(mask, (1, keys)), 3),
+        mask=None if mask is None else _split_keys(mask, split, columns, keys),
         bias=None if bias is None else split(_broadcast(bias, (1, keys)), 3),
-        columns=split(jnp.arange(keys), 0),
+        columns=columns,
     )
+    asking = ALIKE if mask is None else mask.queries
     key, draws = None, None
     if drop is not None:
         key, draws = drop.key, _Draws(drop.rate, drop.shared, keys)
-    return Attended(_over_blocks(q_BLHK, blocks, key, draws).astype(memory.values.dtype), None)
+    values_BLHK = _over_blocks(q_BLHK, blocks, asking, key, draws)
+    return Attended(values_BLHK.astype(memory.values.dtype), None)
+
+
+def _split_keys(
+    mask: Mask, split: Callable[[jax.Array, int], jax.Array], columns: jax.Array, keys: int
+) -> Mask:
+    """A mask whose traits of keys are in blocks, [N, ...]; those of queries are left out."""
+    traits = mask.keys
+    return dataclasses.replace(
+        mask,
+        present=None if mask.present is None else split(mask.present, 1),
+        queries=ALIKE,
+        keys=Traits(
+            positions=columns
+            if traits.positions is None
+            else split(traits.positions, traits.positions.ndim - 1),
+            **{
+                name: None if value is None else split(value, 1)
+                for name, value in traits._asdict().items()
+                if name != "positions"
+            },
+        ),
+        pairs=None if mask.pairs is None else split(_broadcast(mask.pairs, (1, keys)), 3),
+    )
 
 
 class _Blocks(NamedTuple):
@@ -144,13 +177,17 @@ class _Blocks(NamedTuple):
     keys: jax.Array  # [N, B, C, H, K]
     values: jax.Array  # [N, B, C, H, K]
     exists: jax.Array | None  # bool [N, C]; None where all blocks are full
-    mask: jax.Array | None  # bool, broadcasts to [N, B, H, L, C]
-    bias: jax.Array | None  # float, broadcasts like the mask
+    mask: Mask | None  # without traits of queries
+    bias: jax.Array | None  # float, broadcasts to [N, B, H, L, C]
     columns: Any  # integers [N, C], the numbers of the keys
 
-    def logits(self, q_BLHK: jax.Array) -> jax.Array:
-        """The logits of one block, float32 [B, H, L, C]."""
-        logits_BHLC = _logits(q_BLHK, self.keys, mask=self.mask, bias=self.bias)
+    def logits(self, q_BLHK: jax.Array, asking: Traits) -> jax.Array:
+        """The logits of one block, float32 [B, H, L, C], for queries with these traits."""
+        seen = None
+        if self.mask is not None:
+            whole = dataclasses.replace(self.mask, queries=asking)
+            seen = whole.dense(q_BLHK.shape[1], self.keys.shape[1])
+        logits_BHLC = _logits(q_BLHK, self.keys, seen=seen, bias=self.bias)
         return logits_BHLC if self.exists is None else jnp.where(self.exists, logits_BHLC, -jnp.inf)
 
 
@@ -166,18 +203,20 @@ class _Draws(NamedTuple):
         return drop.of_columns(p_BHLC, columns_C, count=self.keys)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _over_blocks(q_BLHK: jax.Array, blocks: _Blocks, key: Any, draws: _Draws | None) -> jax.Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _over_blocks(
+    q_BLHK: jax.Array, blocks: _Blocks, asking: Traits, key: Any, draws: _Draws | None
+) -> jax.Array:
     """The values of all blocks, weighted: float32 [B, L, H, K]."""
-    return _over_blocks_fwd(q_BLHK, blocks, key, draws)[0]
+    return _over_blocks_fwd(q_BLHK, blocks, asking, key, draws)[0]
 
 
 def _over_blocks_fwd(
-    q_BLHK: jax.Array, blocks: _Blocks, key: Any, draws: _Draws | None
+    q_BLHK: jax.Array, blocks: _Blocks, asking: Traits, key: Any, draws: _Draws | None
 ) -> tuple[jax.Array, Any]:
     def step(carry: tuple, block: _Blocks) -> tuple[tuple, None]:
         top_BHL, total_BHL, sum_BLHK = carry
-        logits_BHLC = block.logits(q_BLHK)
+        logits_BHLC = block.logits(q_BLHK, asking)
         new_top_BHL = jnp.maximum(top_BHL, logits_BHLC.max(axis=-1))
         p_BHLC = jnp.exp(logits_BHLC - new_top_BHL[..., None])
         # The sums so far are relative to the largest logit so far.
@@ -195,20 +234,20 @@ def _over_blocks_fwd(
     last, _ = jax.lax.scan(step, (top_BHL, total_BHL, sum_BLHK), blocks)
     top_BHL, total_BHL, sum_BLHK = last
     y_BLHK = sum_BLHK / _to_queries(total_BHL)
-    return y_BLHK, (q_BLHK, blocks, key, top_BHL, total_BHL, y_BLHK)
+    return y_BLHK, (q_BLHK, blocks, asking, key, top_BHL, total_BHL, y_BLHK)
 
 
 def _over_blocks_bwd(
     draws: _Draws | None, saved: Any, g_BLHK: jax.Array
-) -> tuple[jax.Array, _Blocks, None]:
-    q_BLHK, blocks, key, top_BHL, total_BHL, y_BLHK = saved
+) -> tuple[jax.Array, _Blocks, None, None]:
+    q_BLHK, blocks, asking, key, top_BHL, total_BHL, y_BLHK = saved
     # The gradient of a softmax subtracts the mean of its row.
     mean_BHL = jnp.einsum("blhk,blhk->bhl", g_BLHK, y_BLHK)
     g_BLHK = g_BLHK.astype(blocks.values.dtype)
 
     def step(dq_BLHK: jax.Array, block: _Blocks) -> tuple[jax.Array, _Blocks]:
         def logits(q_BLHK: jax.Array, keys: jax.Array, bias: jax.Array | None) -> jax.Array:
-            return block._replace(keys=keys, bias=bias).logits(q_BLHK)
+            return block._replace(keys=keys, bias=bias).logits(q_BLHK, asking)
 
         logits_BHLC, pull = jax.vjp(logits, q_BLHK, block.keys, block.bias)
         p_BHLC = jnp.exp(logits_BHLC - top_BHL[..., None]) / total_BHL[..., None]
@@ -220,7 +259,7 @@ def _over_blocks_bwd(
         return dq_BLHK + dq, _Blocks(dkeys, dvalues, None, None, dbias, None)
 
     dq_BLHK, dblocks = jax.lax.scan(step, jnp.zeros(q_BLHK.shape), blocks)
-    return dq_BLHK.astype(q_BLHK.dtype), dblocks, None
+    return dq_BLHK.astype(q_BLHK.dtype), dblocks, None, None
 
 
 _over_blocks.defvjp(_over_blocks_fwd, _over_blocks_bwd)
@@ -232,13 +271,13 @@ def _products(x_BLHK: jax.Array, y_BMHK: jax.Array) -> jax.Array:
 
 
 def _logits(
-    q_BLHK: jax.Array, keys_BMHK: jax.Array, *, mask: jax.Array | None, bias: jax.Array | None
+    q_BLHK: jax.Array, keys_BMHK: jax.Array, *, seen: jax.Array | None, bias: jax.Array | None
 ) -> jax.Array:
-    """Products with bias, masked: float32 [B, H, L, M]."""
+    """Products with bias, masked where a key is not seen: float32 [B, H, L, M]."""
     logits_BHLM = _products(q_BLHK, keys_BMHK)
     if bias is not None:
         logits_BHLM += bias
-    return logits_BHLM if mask is None else jnp.where(mask, logits_BHLM, _MASKED)
+    return logits_BHLM if seen is None else jnp.where(seen, logits_BHLM, _MASKED)
 
 
 def _mix(p_BHLM: jax.Array, values_BMHK: jax.Array) -> jax.Array:

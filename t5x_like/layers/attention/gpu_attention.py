@@ -12,7 +12,8 @@ from t5x_like.core.partitioning import active_device
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
 from t5x_like.layers.attention.kernels import gpu_kernel, kernel_gradient
 from t5x_like.layers.attention.kernels.kernel_gradient import Passes, attend_by
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.attention.masks import Mask
+from t5x_like.layers.basics.dropout import Dropping
 
 _PASSES = Passes(gpu_kernel.forward, gpu_kernel.backward)
 _WIDTHS = (16, 32, 64, 128)
@@ -22,15 +23,12 @@ def gpu(
     q_BLHK: jax.Array,
     memory: KeysValues,
     *,
-    mask: jax.Array | None,
+    mask: Mask | None,
     bias: jax.Array | None,
     drop: Dropping | None,
     interpret: bool = False,
 ) -> Attended:
-    """A kernel for GPUs that keeps all arrays [B, H, L, M] on the chip, in both passes.
-
-    It supports bias, dropout, and every mask that heads share. With `interpret` it runs anywhere,
-    slowly.
+    """`kernel_gradient.attend_by` with a kernel for GPUs.
 
     Raises:
       ValueError: it cannot compute these shapes (`unsuited`).
@@ -43,7 +41,7 @@ def gpu(
 def unsuited(
     q_BLHK: jax.Array,
     *,
-    mask: jax.Array | None,
+    mask: Mask | None,
     drop: Dropping | None,
     interpret: bool = False,
 ) -> str | None:

@@ -23,8 +23,9 @@ from t5x_like.layers.attention.attention_kernels import (
 )
 from t5x_like.layers.attention.gpu_attention import gpu
 from t5x_like.layers.attention.kernels.kernel_mesh import parts_of_queries
+from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.tpu_attention import tpu
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.basics.dropout import Dropping
 
 _FEW = 2**14
 """Queries times keys up to which XLA's own fusions are as fast as a kernel on a TPU, unless a bias
@@ -50,7 +51,7 @@ def automatic(
     q_BLHK: jax.Array,
     memory: KeysValues,
     *,
-    mask: jax.Array | None,
+    mask: Mask | None,
     bias: jax.Array | None,
     drop: Dropping | None,
 ) -> Attended:
@@ -69,7 +70,7 @@ def _of_accelerator(
     q_BLHK: jax.Array,
     memory: KeysValues,
     *,
-    mask: jax.Array | None,
+    mask: Mask | None,
     bias: jax.Array | None,
     drop: Dropping | None,
 ) -> Kernel:

@@ -1,27 +1,120 @@
-"""Attention masks: bool, true where a query may look at a key, [B|1, 1, L|1, M].
+"""Which keys a query may look at, as a description: a kernel forms of it what it needs.
 
 Suffixes: B batch, L queries, M keys.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
 
-def not_padding(counts_BM: jax.Array) -> jax.Array:
-    """[B, 1, 1, M]: every query sees the keys that count, those above 0."""
-    return (counts_BM > 0)[:, None, None, :]
+class Traits(NamedTuple):
+    """Traits of the queries, or of the keys, of each row; None where there is nothing to say.
+
+    Attributes:
+      positions: int32 [L] or [B, L]; None: 0, 1, 2, ...
+      segments: int32 [B, L]. Queries see keys of their own segment.
+      prefix: bool [B, L]. Inside a prefix, keys after a query are seen too.
+      chosen: bool [B, L]. Chosen positions see all, and all see them, whatever the window.
+      order: int32 [B, L]. Queries see keys of a lower order.
+    """
+
+    positions: jax.Array | None = None
+    segments: jax.Array | None = None
+    prefix: jax.Array | None = None
+    chosen: jax.Array | None = None
+    order: jax.Array | None = None
 
 
-def causal(length: int) -> jax.Array:
-    """[1, 1, L, L]: a query sees itself and the keys before it."""
-    return jnp.tril(jnp.ones((1, 1, length, length), bool))
+ALIKE = Traits()
 
 
-def same_segment(queries_BL: jax.Array, keys_BM: jax.Array) -> jax.Array:
-    """[B, 1, L, M]: a query sees the keys with its segment id (packed rows)."""
-    return (queries_BL[:, :, None] == keys_BM[:, None, :])[:, None]
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mask:
+    """A pair of a query and a key is seen where every condition that is given holds.
+
+    Attributes:
+      present: [B, M], above 0 for keys that count; the others are padding.
+      causal: whether keys after a query are hidden.
+      window: how many positions before and after a query are seen; None: all.
+      itself: whether a query sees its own position, whatever the other conditions say.
+      queries: traits of the queries, and
+      keys: of the keys. A condition on pairs needs both.
+      pairs: bool, broadcasts to [B, H, L, M]: a condition that no description says.
+    """
+
+    present: jax.Array | None = None
+    causal: bool = dataclasses.field(default=False, metadata={"static": True})
+    window: tuple[int, int] | None = dataclasses.field(default=None, metadata={"static": True})
+    itself: bool = dataclasses.field(default=False, metadata={"static": True})
+    queries: Traits = ALIKE
+    keys: Traits = ALIKE
+    pairs: jax.Array | None = None
+
+    def dense(self, num_queries: int, num_keys: int) -> jax.Array | None:
+        """Bool [B|1, 1|H, L|1, M], true where a query sees a key; None: every query sees all."""
+        queries, keys = self.queries, self.keys
+        conditions = [
+            None if self.present is None else (self.present > 0)[:, None, None, :],
+            _paired(queries.segments, keys.segments, jnp.equal),
+            _paired(queries.order, keys.order, jnp.greater),
+            self._causal(num_queries, num_keys),
+            self._in_window(num_queries, num_keys),
+            self.pairs,
+        ]
+        seen = None
+        for condition in conditions:
+            if condition is not None:
+                seen = condition if seen is None else seen & condition
+        if seen is None or not self.itself:
+            return seen
+        return seen | (self._distance(num_queries, num_keys) == 0)
+
+    def _distance(self, num_queries: int, num_keys: int) -> jax.Array:
+        """A query's position minus a key's, int32 [B|1, 1, L, M]."""
+        at_L = _positions(self.queries.positions, num_queries)
+        at_M = _positions(self.keys.positions, num_keys)
+        return (at_L[:, :, None] - at_M[:, None, :])[:, None]
+
+    def _causal(self, num_queries: int, num_keys: int) -> jax.Array | None:
+        if not self.causal:
+            return None
+        before = self._distance(num_queries, num_keys) >= 0
+        both = _paired(self.queries.prefix, self.keys.prefix, jnp.logical_and)
+        return before if both is None else before | both
+
+    def _in_window(self, num_queries: int, num_keys: int) -> jax.Array | None:
+        if self.window is None:
+            return None
+        before, after = self.window
+        distance = self._distance(num_queries, num_keys)
+        near = (distance <= before) & (distance >= -after)
+        chosen = _paired(self.queries.chosen, self.keys.chosen, jnp.logical_or)
+        return near if chosen is None else near | chosen
+
+
+def _positions(positions: jax.Array | None, length: int) -> jax.Array:
+    """Int32 [B|1, L]."""
+    if positions is None:
+        return jnp.arange(length)[None]
+    return positions if positions.ndim == 2 else positions[None]
+
+
+def _paired(
+    of_queries: jax.Array | None,
+    of_keys: jax.Array | None,
+    compare: Callable[[jax.Array, jax.Array], jax.Array],
+) -> jax.Array | None:
+    """[B, 1, L, M] from [B, L] and [B, M]."""
+    if of_queries is None or of_keys is None:
+        return None
+    return compare(of_queries[:, :, None], of_keys[:, None, :])[:, None]
 
 
 def visible_pairs(queries_BL: jax.Array, keys_BM: jax.Array, *, causal: bool = False) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Multi-head attention with an additive bias and a mask; keys and values may come from a cache.
+"""Multi-head attention through a view; keys and values may come from a cache.
 
 Suffixes: B batch, L queries, M keys, D d_model, H heads, K d_kv, J = H * K joined heads.
 """
@@ -15,8 +15,10 @@ from jax.typing import DTypeLike
 from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
 from t5x_like.layers.attention.kernel_choice import automatic
-from t5x_like.layers.basic import Init, Linear
-from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, Dropping
+from t5x_like.layers.attention.rotary import Rotary
+from t5x_like.layers.attention.view import OPEN, View
+from t5x_like.layers.basics.dropout import NO_DROPOUT, Dropouts, Dropping
+from t5x_like.layers.basics.modules import Init, Linear
 
 
 class Inits(NamedTuple):
@@ -36,18 +38,23 @@ def attend(
     q_BLHK: jax.Array,
     memory: KeysValues,
     *,
-    mask: jax.Array | None = None,
-    bias: jax.Array | None = None,
+    view: View = OPEN,
     dropouts: Dropouts = NO_DROPOUT,
     key: jax.Array | None = None,
     kernel: Kernel = automatic,
 ) -> Attended:
     """softmax(q k + bias) v -> [B, L, H, K] in the dtype of v; q is already scaled.
 
-    `mask`, bool, and `bias`, float, broadcast to [B, H, L, M]. Logits and softmax are float32. A
-    query that sees no key gets the mean of the values. The `kernel` decides the way of computing.
+    Queries and keys are turned already, where the `view` turns them. Logits and softmax are
+    float32. A query that sees no key gets a mean of values. The `kernel` decides the way of
+    computing. Probabilities are those before heads are switched off.
     """
-    return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=dropping(dropouts, key))
+    drop = dropping(dropouts, key)
+    attended = kernel(q_BLHK, memory, mask=view.mask, bias=view.bias, drop=drop)
+    if view.heads is None:
+        return attended
+    factors = view.heads[:, None, :, None].astype(attended.values.dtype)
+    return attended._replace(values=attended.values * factors)
 
 
 def dropping(dropouts: Dropouts, key: jax.Array | None) -> Dropping | None:
@@ -90,31 +97,31 @@ class Attention(nnx.Module):
         self.scale = scale
         self.kernel = kernel
 
-    def keys_values(self, x_BMD: jax.Array) -> KeysValues:
-        """Keys and values, computed once for any number of queries."""
+    def keys_values(self, x_BMD: jax.Array, *, rotary: Rotary | None = None) -> KeysValues:
+        """Keys, turned if they are to be, and values, computed once for any number of queries."""
         # The length is not split here: each query needs every key.
-        return KeysValues(
-            *(
-                constrain(self._heads(checkpoint_name(y, name)), "batch", None, "heads", "kv")
-                for y, name in ((self.key(x_BMD), "key"), (self.value(x_BMD), "value"))
-            )
+        keys, values = (
+            constrain(self._heads(checkpoint_name(y, name)), "batch", None, "heads", "kv")
+            for y, name in ((self.key(x_BMD), "key"), (self.value(x_BMD), "value"))
         )
+        return KeysValues(keys if rotary is None else rotary.turn(keys), values)
 
     def __call__(
         self,
         x_BLD: jax.Array,
         memory: KeysValues,
         *,
-        mask: jax.Array | None = None,
-        bias: jax.Array | None = None,
+        view: View = OPEN,
         dropouts: Dropouts = NO_DROPOUT,
         key: jax.Array | None = None,
     ) -> Attended:
         """[B, L, D], and the probabilities where the kernel has them; arguments as in `attend`."""
         q_BLHK = self._heads(checkpoint_name(self.query(x_BLD) * self.scale, "query"))
         q_BLHK = constrain(q_BLHK, "batch", "length", "heads", "kv")
+        if view.rotary is not None:
+            q_BLHK = view.rotary.turn(q_BLHK)
         y_BLHK, p_BHLM = attend(
-            q_BLHK, memory, mask=mask, bias=bias, dropouts=dropouts, key=key, kernel=self.kernel
+            q_BLHK, memory, view=view, dropouts=dropouts, key=key, kernel=self.kernel
         )
         y_BLJ = constrain(y_BLHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
         return Attended(self.out(y_BLJ, kept="attended"), p_BHLM)

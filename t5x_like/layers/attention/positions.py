@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.core.partitioning import constrain
-from t5x_like.layers.basic import param
-from t5x_like.layers.depth import below
+from t5x_like.layers.basics.depth import below
+from t5x_like.layers.basics.modules import param
 
 
 def relative_bucket(
@@ -54,8 +54,8 @@ class RelativeBias(nnx.Module):
         scale: float = 1.0,
     ) -> None:
         init = nnx.initializers.variance_scaling(1.0, "fan_avg", "uniform")
-        axes = ("heads", "relpos_buckets")
-        self.table = below(param(init, (num_heads, num_buckets), axes=axes, rngs=rngs))
+        shape, axes = (num_heads, num_buckets), ("heads", "relpos_buckets")
+        self.table = below(param(init, shape, axes=axes, multiplied=False, rngs=rngs))
         self.bidirectional = bidirectional
         self.max_distance = max_distance
         self.scale = scale

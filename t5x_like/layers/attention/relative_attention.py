@@ -7,6 +7,7 @@ J = H * K joined heads.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import NamedTuple
 
@@ -21,25 +22,16 @@ from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
 from t5x_like.layers.attention.kernel_choice import runs_on_tpu
 from t5x_like.layers.attention.multi_head import Attention, Inits, dropping
-from t5x_like.layers.attention.relative_tpu import Relative, copies, relative_tpu, unsuited
-from t5x_like.layers.basic import Init, Linear, param
-from t5x_like.layers.dropout import Dropouts
-
-
-class Sight(NamedTuple):
-    """What the queries of a stream see.
-
-    Attributes:
-      mask: bool [B|1, 1, Q, T], true where a query sees a key; None: it sees all.
-      differs: bool [B, 1, Q, T], true where their segments differ; None: all are equal.
-      positions: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
-      pairs: mask and differs as a kernel reads them (`relative_tpu.pairs_of`), if computed already.
-    """
-
-    mask: jax.Array | None
-    differs: jax.Array | None
-    positions: jax.Array | None = None
-    pairs: jax.Array | None = None
+from t5x_like.layers.attention.relative_tpu import (
+    Relative,
+    copies,
+    pairs_of,
+    relative_tpu,
+    unsuited,
+)
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics.dropout import Dropouts, Dropping
+from t5x_like.layers.basics.modules import Init, Linear, param
 
 
 class Positions(NamedTuple):
@@ -99,6 +91,44 @@ def of_positions(x_BHPC: jax.Array, positions_BP: jax.Array, num_keys: int) -> j
     return jax.vmap(jax.vmap(window, in_axes=(1, 0), out_axes=1))(x_BHPC, starts_BP)
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RelativeView(View):
+    """A view of a stream's queries on a row and, before it, a memory; it has no bias.
+
+    Attributes:
+      relative: the vectors of relative positions, which all layers share.
+      biases: of the queries, where layers have none of their own.
+      types: int32 [B, Q] and [B, T], segments of queries and keys; None: all are equal.
+      asking: int32 [B, Q], the queries' positions in the row; None: they are the whole row.
+      pairs: mask and types as a kernel reads them (`relative_tpu.pairs_of`), for all layers; None:
+        each forms its own.
+    """
+
+    relative: Positions
+    biases: Biases | None = None
+    types: tuple[jax.Array, jax.Array] | None = None
+    asking: jax.Array | None = None
+    pairs: jax.Array | None = None
+
+    def seen(self, num_queries: int, num_keys: int) -> jax.Array | None:
+        """Bool [B|1, 1, Q, T], true where a query sees a key; None: all."""
+        return None if self.mask is None else self.mask.dense(num_queries, num_keys)
+
+    @property
+    def differs(self) -> jax.Array | None:
+        """Bool [B, 1, Q, T], true where segments differ; None: all are equal."""
+        if self.types is None:
+            return None
+        of_queries, of_keys = self.types
+        return of_queries[:, None, :, None] != of_keys[:, None, None]
+
+    def with_pairs(self, num_queries: int, num_keys: int) -> RelativeView:
+        """The view with `pairs`; where nothing reads it, it is not computed."""
+        pairs = pairs_of(self.seen(num_queries, num_keys), self.differs)
+        return dataclasses.replace(self, pairs=pairs)
+
+
 class PositionKeys(NamedTuple):
     """Projected vectors of relative positions, which queries are multiplied with.
 
@@ -120,7 +150,8 @@ class Biases(nnx.Module):
     """
 
     def __init__(self, num_heads: int, d_kv: int, *, init: Init, rngs: nnx.Rngs) -> None:
-        make = functools.partial(param, init, (num_heads, d_kv), axes=("heads", "kv"), rngs=rngs)
+        shape, axes = (num_heads, d_kv), ("heads", "kv")
+        make = functools.partial(param, init, shape, axes=axes, multiplied=False, rngs=rngs)
         self.content, self.position, self.segment = make(), make(), make()
 
 
@@ -155,7 +186,7 @@ class RelativeAttention(Attention):
         self.relative = Linear(joined, ("embed", "joined_kv"), init=init, dtype=dtype, rngs=rngs)
         # For a key of the same segment, and for one of another.
         shape, axes = (2, num_heads, d_kv), (None, "heads", "kv")
-        self.segments = param(init, shape, axes=axes, rngs=rngs)
+        self.segments = param(init, shape, axes=axes, multiplied=False, rngs=rngs)
 
     def queries(self, x_BQD: jax.Array) -> jax.Array:
         """Queries of all heads, joined: [B, Q, J], not scaled."""
@@ -183,7 +214,7 @@ class RelativeAttention(Attention):
         part: slice = slice(None),
         position_keys: PositionKeys,
         biases: Biases,
-        sight: Sight,
+        view: RelativeView,
         dropouts: Dropouts,
         key: jax.Array | None,
     ) -> Attended:
@@ -193,25 +224,57 @@ class RelativeAttention(Attention):
         """
         begin, end, _ = part.indices(q_BSJ.shape[1])
         drop = dropping(dropouts, key)
-        joined = position_keys.joined
-        if joined is not None and unsuited(end - begin, memory, drop) is None:
-            relative = Relative(joined, position_keys.backward, self._vectors(biases), *sight)
-            values = relative_tpu(
+        if position_keys.joined is not None and unsuited(end - begin, memory, drop) is None:
+            attended = self._by_kernel(
                 q_BSJ[:, begin:],
                 memory,
-                relative,
                 queries=end - begin,
-                factor=self.scale,
+                position_keys=position_keys,
+                vectors=self._vectors(biases),
+                view=view,
                 drop=drop,
             )
-            return Attended(values, None)
-        q_BQJ = q_BSJ[:, part]
-        q_BQHK = constrain(self._heads(q_BQJ), "batch", "length", "heads", "kv")
-        content = self._asking(q_BQHK, biases.content)
-        num_keys = memory.keys.shape[1]
-        bias = self._bias(q_BQHK, position_keys.of_rows, num_keys, biases=biases, sight=sight)
-        found = self.kernel(content, memory, mask=sight.mask, bias=bias, drop=drop)
-        return found._replace(values=found.values.reshape(q_BQJ.shape))
+        else:
+            q_BQHK = constrain(self._heads(q_BSJ[:, part]), "batch", "length", "heads", "kv")
+            content = self._asking(q_BQHK, biases.content)
+            num_keys = memory.keys.shape[1]
+            bias = self._bias(q_BQHK, position_keys.of_rows, num_keys, biases=biases, view=view)
+            attended = self.kernel(content, memory, mask=view.mask, bias=bias, drop=drop)
+            values = attended.values.reshape(len(q_BSJ), end - begin, -1)
+            attended = attended._replace(values=values)
+        if view.heads is None:
+            return attended
+        factors_BJ = jnp.repeat(view.heads, memory.values.shape[-1], axis=-1)
+        values = attended.values * factors_BJ[:, None].astype(attended.values.dtype)
+        return attended._replace(values=values)
+
+    def _by_kernel(
+        self,
+        q_BSJ: jax.Array,
+        memory: KeysValues,
+        *,
+        queries: int,
+        position_keys: PositionKeys,
+        vectors: jax.Array,
+        view: RelativeView,
+        drop: Dropping | None,
+    ) -> Attended:
+        """The values of the first queries by our kernel for TPUs."""
+        assert position_keys.joined is not None
+        seen = view.seen(queries, memory.keys.shape[1])
+        relative = Relative(
+            position_keys.joined,
+            position_keys.backward,
+            vectors,
+            seen,
+            view.differs,
+            view.asking,
+            view.pairs,
+        )
+        values = relative_tpu(
+            q_BSJ, memory, relative, queries=queries, factor=self.scale, drop=drop
+        )
+        return Attended(values, None)
 
     def _asking(self, q_BQHK: jax.Array, bias: nnx.Param) -> jax.Array:
         """Queries with a bias, scaled."""
@@ -230,21 +293,21 @@ class RelativeAttention(Attention):
         num_keys: int,
         *,
         biases: Biases,
-        sight: Sight,
+        view: RelativeView,
     ) -> jax.Array:
-        """What positions and segments add to logits, float32 [B, H, Q, T]."""
+        """The terms of positions and segments in the logits, float32 [B, H, Q, T]."""
         bias_BHQC = jnp.einsum(
             "bqhk,bhck->bhqc",
             self._asking(q_BQHK, biases.position),
             r_BHCK,
             preferred_element_type=jnp.float32,
         )
-        if sight.positions is None:
+        if view.asking is None:
             bias_BHQT = of_row(bias_BHQC, num_keys)
         else:
-            bias_BHQT = of_positions(bias_BHQC, sight.positions, num_keys)
-        if sight.differs is not None:
-            # Relative to the own segment's: a constant for all keys does not change a softmax.
+            bias_BHQT = of_positions(bias_BHQC, view.asking, num_keys)
+        if (differs := view.differs) is not None:
+            # Relative to the query's segment: a constant for all keys does not change a softmax.
             other_HK = (self.segments[1] - self.segments[0]) * self.scale
             segment_BHQ = jnp.einsum(
                 "bqhk,hk->bhq",
@@ -253,7 +316,7 @@ class RelativeAttention(Attention):
                 preferred_element_type=jnp.float32,
             )
             segment_BHQ += (biases.segment[...] * other_HK).sum(axis=-1)[:, None]
-            bias_BHQT += jnp.where(sight.differs, segment_BHQ[..., None], 0.0)
+            bias_BHQT += jnp.where(differs, segment_BHQ[..., None], 0.0)
         return bias_BHQT
 
     def project(self, y_BQJ: jax.Array) -> jax.Array:

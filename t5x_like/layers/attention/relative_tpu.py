@@ -16,10 +16,9 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import NamedSharding, PartitionSpec
 
-from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
 from t5x_like.layers.attention.attention_kernels import KeysValues
-from t5x_like.layers.attention.kernels import relative_kernel
+from t5x_like.layers.attention.kernels import kernel_gradient, relative_kernel
 from t5x_like.layers.attention.kernels.kernel_mesh import (
     Gradient,
     Split,
@@ -28,16 +27,16 @@ from t5x_like.layers.attention.kernels.kernel_mesh import (
     seed_words,
     usable_vmem,
 )
-from t5x_like.layers.attention.kernels.kernel_parts import LANES, lanes_of_block
+from t5x_like.layers.attention.kernels.kernel_parts import LANES, lanes_of_block, unsuited_width
 from t5x_like.layers.attention.kernels.relative_step import HIDDEN, OTHER, SEEN, Operands, Settings
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.basics.dropout import Dropping
 
 _ROWS = 16
 """Rows of a tile in the chip's memory, of 16-bit floats."""
 
 
 class Relative(NamedTuple):
-    """What attention reads beside queries, keys and values.
+    """The operands of relative attention beside queries, keys and values.
 
     Attributes:
       keys: [N, F, C, J], projected vectors of relative positions (`copies`); row c is for a key
@@ -123,10 +122,8 @@ def relative_tpu(
 def unsuited(queries: int, memory: KeysValues, drop: Dropping | None) -> str | None:
     """Why the kernel cannot compute it; None if it can."""
     rows_of_batch, keys, heads, width = memory.keys.shape
-    if LANES % width and width % LANES:
-        return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
-    if drop is not None and not is_counter(drop.key):
-        return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
+    if reason := unsuited_width(width) or kernel_gradient.unsuited(None, drop):
+        return reason
     queries //= parts_of_queries(rows_of_batch, queries, heads)
     lanes = lanes_of_block(heads * width, width)
     # Rows of keys and relative positions with their gradients, twice; arrays of 128 queries.
@@ -188,15 +185,14 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
     def specs(split: Split) -> tuple[Operands, Sequence[Gradient]]:
-        pairs, positions = operands.pairs, operands.positions
         of_operands = Operands(
             q=split.of_q,
             k=split.of_keys,
             v=split.of_keys,
             r=PartitionSpec(split.rows, None, None, split.heads),
             vectors=PartitionSpec(None, split.heads),
-            pairs=None if pairs is None else split.of_rows(pairs, split.queries),
-            positions=None if positions is None else split.of_rows(positions, split.queries),
+            pairs=split.of_rows(operands.pairs, split.queries),
+            positions=split.of_rows(operands.positions, split.queries),
             direction=PartitionSpec(split.rows),
             seed=PartitionSpec(),
         )

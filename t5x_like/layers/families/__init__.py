@@ -1,1 +1,1 @@
-"""What the models of a family share: the way from a batch to its loss."""
+"""The common parts of a family's models: the way from a batch to its loss."""

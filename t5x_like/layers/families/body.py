@@ -41,13 +41,13 @@ class WithEncoder:
     @property
     def max_tokens(self) -> int | None:
         """The encoder's."""
-        found: int | None = self.encoder.max_tokens
-        return found
+        limit: int | None = self.encoder.max_tokens
+        return limit
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """The encoder's states."""
-        found: States = self.encoder.hidden(batch, want=want)
-        return found
+        states: States = self.encoder.hidden(batch, want=want)
+        return states
 
 
 class OnBody:
@@ -71,10 +71,10 @@ class OnBody:
     @property
     def max_tokens(self) -> int | None:
         """The body's."""
-        found: int | None = self.body.max_tokens
-        return found
+        limit: int | None = self.body.max_tokens
+        return limit
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """The body's states."""
-        found: States = self.body.states(batch, want=want)
-        return found
+        states: States = self.body.states(batch, want=want)
+        return states

@@ -1,4 +1,4 @@
-"""What GPT and a prefix language model share: one stack that reads what it has written.
+"""The common base of GPT and a prefix language model: one stack that reads its own output.
 
 Suffixes: B batch, L length, T cache length, D d_model, H heads, K d_kv, N layers, V vocabulary.
 """
@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.abilities import LAST, GivesStates, ScoresTargets, States, Want, Writes
-from t5x_like.layers import embeddings
+from t5x_like.core.abilities import (
+    LAST,
+    CountsFlops,
+    GivesStates,
+    ScoresTargets,
+    States,
+    Want,
+    Writes,
+)
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.attention_kernels import KeysValues
-from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.attention.masks import Mask, Traits
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics import embeddings
+from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.target_loss import TargetLoss
 from t5x_like.layers.stacks.blocks import EncoderLayer
@@ -28,7 +38,7 @@ if TYPE_CHECKING:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """What decoding keeps between positions."""
+    """The state that decoding keeps between positions."""
 
     past: KeysValues  # [N, B, T, H, K]
     starts: jax.Array  # int32 [B], the position of each row's first token; before it is padding
@@ -51,17 +61,21 @@ class DecoderOnly(TargetLoss):
     `decoder_loss_weights`, [B, L] each; when rows are packed, `decoder_segment_ids` (0 is padding)
     and `decoder_positions`; and where prefixes are seen from both sides,
     `decoder_causal_attention`, 1 in a prefix (T5, figure 4). Rows are filled up at their end.
+    Float32 `decoder_head_mask`, [B, N, H], multiplies the values of heads: 0 switches one off.
 
     A subclass sets the attributes below, and may give the stack a bias and a last norm.
     """
 
     stack: EncoderStack
-    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
+    abilities: ClassVar[tuple[type, ...]] = (CountsFlops, GivesStates, ScoresTargets, Writes)
     reads_apart: ClassVar = False
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
-        """Those of the tokens of an encoder's batch, each after the tokens before it."""
-        return self.hidden({"decoder_input_tokens": batch["encoder_input_tokens"]}, want=want)
+        """The states of an encoder's batch, each of a token that sees those before it."""
+        decoder_batch = {"decoder_input_tokens": batch["encoder_input_tokens"]}
+        if "encoder_head_mask" in batch:
+            decoder_batch["decoder_head_mask"] = batch["encoder_head_mask"]
+        return self.hidden(decoder_batch, want=want)
 
     def embedded(
         self,
@@ -70,14 +84,14 @@ class DecoderOnly(TargetLoss):
         *,
         positions_BL: jax.Array | None = None,
     ) -> jax.Array:
-        """What the first layer reads, [B, L, D].
+        """The input of the first layer, [B, L, D].
 
         `positions_BL`, int32 [B, L] or [1, L], are the tokens' positions if not 0, 1, 2, ...
         """
         raise NotImplementedError
 
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None) -> jax.Array:
-        """What follows the last layer; nothing by default."""
+        """The output of the stack, made from that of its last layer; the same by default."""
         return x_BLD
 
     def bias(self, length: int, *, position: jax.Array | None = None) -> jax.Array | None:
@@ -96,8 +110,8 @@ class DecoderOnly(TargetLoss):
         tokens_BL = batch["decoder_input_tokens"]
         hidden = self.stack.encode(
             self.embedded(tokens_BL, first, positions_BL=batch.get("decoder_positions")),
-            mask=_visible(batch),
-            bias=self.bias(tokens_BL.shape[1]),
+            views=View(mask=_visible(batch), bias=self.bias(tokens_BL.shape[1])),
+            heads_BNH=batch.get("decoder_head_mask"),
             key=stack,
             want=want,
         )
@@ -123,12 +137,12 @@ class DecoderOnly(TargetLoss):
         length = tokens_BL.shape[1]
         counts_BL = batch.get("decoder_segment_ids", jnp.ones_like(tokens_BL))
         starts = length - counts_BL.sum(axis=1, dtype=jnp.int32)
-        mask, bias = _visible(batch), self.bias(length)
+        view = View(mask=_visible(batch), bias=self.bias(length))
 
         def body(layer: EncoderLayer, x_BLD: jax.Array, _: None) -> tuple[jax.Array, KeysValues]:
             read_BLD = layer.placement.before(layer.attention_norm, x_BLD)
             memory = layer.attention.keys_values(read_BLD)
-            return layer(x_BLD, mask=mask, bias=bias, key=None)[0], memory
+            return layer(x_BLD, view=view, key=None)[0], memory
 
         positions_BL = jnp.maximum(jnp.arange(length) - starts[:, None], 0)
         _, past = self.stack(body, self.embedded(tokens_BL, positions_BL=positions_BL))
@@ -140,13 +154,16 @@ class DecoderOnly(TargetLoss):
     ) -> tuple[jax.Array, Cache]:
         """Logits after the tokens at `position` (int32 []), float32 [B, V]; the new cache."""
         length = cache.past.keys.shape[2]
-        seen_BT = jnp.arange(length) >= cache.starts[:, None]
+        mask = Mask(
+            present=jnp.arange(length) >= cache.starts[:, None],
+            causal=True,
+            queries=Traits(positions=position[None]),
+        )
         x_B1D, past = self.stack.step(
             self.embedded(tokens_B[:, None], positions_BL=position - cache.starts[:, None]),
             cache.past,
             position=position,
-            mask=(seen_BT & (jnp.arange(length) <= position))[:, None, None],
-            bias=self.bias(length, position=position),
+            views=View(mask=mask, bias=self.bias(length, position=position)),
         )
         logits_B1V = self.token_scores(self.normed(x_B1D)).logits()
         return logits_B1V[:, 0], dataclasses.replace(cache, past=past)
@@ -174,16 +191,14 @@ class DecoderOnly(TargetLoss):
         return accounting.step_flops(products)
 
 
-def _visible(batch: Batch) -> jax.Array:
-    """The attention mask, bool [B|1, 1, L, L]."""
-    mask = masks.causal(batch["decoder_input_tokens"].shape[1])
-    if "decoder_causal_attention" in batch:
-        prefix_BL = batch["decoder_causal_attention"] > 0
-        mask |= (prefix_BL[:, :, None] & prefix_BL[:, None, :])[:, None]
-    if "decoder_segment_ids" in batch:
-        segments_BL = batch["decoder_segment_ids"]
-        mask &= masks.same_segment(segments_BL, segments_BL)
-    return mask
+def _visible(batch: Batch) -> Mask:
+    """The mask of self-attention."""
+    prefix_BL = batch.get("decoder_causal_attention")
+    traits = Traits(
+        segments=batch.get("decoder_segment_ids"),
+        prefix=None if prefix_BL is None else prefix_BL > 0,
+    )
+    return Mask(causal=True, queries=traits, keys=traits)
 
 
 def _segments(batch: Batch) -> jax.Array:

@@ -1,4 +1,4 @@
-"""What T5 and BART share: an encoder, a decoder, the loss of its targets, decoding.
+"""The common base of T5 and BART: an encoder, a decoder, the loss of its targets, decoding.
 
 Suffixes: B batch, L target length, M input length, D d_model, V vocabulary.
 """
@@ -10,19 +10,30 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.abilities import LAST, GivesStates, ScoresTargets, States, Want, Writes
-from t5x_like.layers import embeddings
+from t5x_like.core.abilities import (
+    LAST,
+    CountsFlops,
+    GivesStates,
+    ScoresTargets,
+    States,
+    Want,
+    Writes,
+)
 from t5x_like.layers.attention import masks
-from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.attention.masks import ALIKE, Mask, Traits
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics import embeddings
+from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.target_loss import TargetLoss
-from t5x_like.layers.stacks.decoder import Cache, DecoderStack
+from t5x_like.layers.stacks.decoder import ALL_HEADS, Cache, DecoderStack, Heads
 from t5x_like.layers.stacks.encoder import EncoderStack, with_last
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
 
 Side = Literal["encoder", "decoder"]
+HEAD_MASKS = ("encoder_head_mask", "decoder_head_mask", "cross_head_mask")
 
 
 class EncoderDecoder(TargetLoss):
@@ -32,7 +43,9 @@ class EncoderDecoder(TargetLoss):
     `decoder_target_tokens` [B, L], float32 `decoder_loss_weights` [B, L], and, when rows are
     packed, `encoder_segment_ids` and `decoder_segment_ids` (0 is padding) and, for learned
     positions, `encoder_positions` and `decoder_positions`. No query sees a `padding` token;
-    an `encoder_attention_mask` [B, M], where there is one, says what counts instead.
+    an `encoder_attention_mask` [B, M], where there is one, says what counts instead. Float32
+    `encoder_head_mask`, `decoder_head_mask` and `cross_head_mask`, [B, N, H] each, multiply the
+    values of heads: 0 switches one off.
 
     A subclass sets the attributes below, and may give its sides positions, biases and last norms.
     """
@@ -40,13 +53,17 @@ class EncoderDecoder(TargetLoss):
     padding: int  # the id that fills up rows
     encoder: EncoderStack
     decoder: DecoderStack
-    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ScoresTargets, Writes)
+    abilities: ClassVar[tuple[type, ...]] = (CountsFlops, GivesStates, ScoresTargets, Writes)
     reads_apart: ClassVar = True
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """The encoder's states, which need no targets; `hidden` gives the decoder's."""
-        mask_BM = batch.get("encoder_attention_mask")
-        return self.encode(batch["encoder_input_tokens"], mask_BM=mask_BM, want=want)
+        return self.encode(
+            batch["encoder_input_tokens"],
+            mask_BM=batch.get("encoder_attention_mask"),
+            heads_BNH=batch.get("encoder_head_mask"),
+            want=want,
+        )
 
     def embedded(
         self,
@@ -56,14 +73,14 @@ class EncoderDecoder(TargetLoss):
         side: Side,
         positions_BL: jax.Array | None = None,
     ) -> jax.Array:
-        """What the first layer reads, [B, L, D].
+        """The input of the first layer, [B, L, D].
 
         `positions_BL`, int32 [B, L] or [1, L], are the tokens' positions if not 0, 1, 2, ...
         """
         raise NotImplementedError
 
     def normed(self, x_BLD: jax.Array, key: jax.Array | None = None, *, side: Side) -> jax.Array:
-        """What follows the last layer of a side; nothing by default."""
+        """The output of a side, made from that of its last layer; the same by default."""
         return x_BLD
 
     def bias(
@@ -87,17 +104,18 @@ class EncoderDecoder(TargetLoss):
             mask_BM=batch.get("encoder_attention_mask"),
             segments_BM=batch.get("encoder_segment_ids"),
             positions_BM=batch.get("encoder_positions"),
+            heads_BNH=batch.get("encoder_head_mask"),
         )
         encoder_BM, decoder_BL = self._segments(batch)
-        cross_mask = masks.not_padding(encoder_BM)
-        self_mask = masks.causal(decoder_BL.shape[1]) & masks.not_padding(decoder_BL)
+        decoder, encoder = ALIKE, ALIKE
         if "encoder_segment_ids" in batch:
-            cross_mask &= masks.same_segment(decoder_BL, encoder_BM)
-            self_mask &= masks.same_segment(decoder_BL, decoder_BL)
+            decoder, encoder = Traits(segments=decoder_BL), Traits(segments=encoder_BM)
         return self.decode(
             batch["decoder_input_tokens"],
             encoded.last,
-            masks=(self_mask, cross_mask),
+            mask=Mask(present=decoder_BL, causal=True, queries=decoder, keys=decoder),
+            cross=Mask(present=encoder_BM, queries=decoder, keys=encoder),
+            heads=Heads(batch.get("decoder_head_mask"), batch.get("cross_head_mask")),
             key=decoder_key,
             positions_BL=batch.get("decoder_positions"),
             want=want,
@@ -111,20 +129,24 @@ class EncoderDecoder(TargetLoss):
         mask_BM: jax.Array | None = None,
         segments_BM: jax.Array | None = None,
         positions_BM: jax.Array | None = None,
+        heads_BNH: jax.Array | None = None,
         want: Want = LAST,
     ) -> States:
         """The encoder's states; `mask_BM`, if given, is above 0 for the tokens that count.
 
-        `positions_BM` are as in `embedded`.
+        `positions_BM` are as in `embedded`, `heads_BNH` as in `EncoderStack.encode`.
         """
         first, stack, last = subkeys(key, 3)
-        mask = masks.not_padding(tokens_BM != self.padding if mask_BM is None else mask_BM)
-        if segments_BM is not None:
-            mask &= masks.same_segment(segments_BM, segments_BM)
+        traits = Traits(segments=segments_BM)
+        mask = Mask(
+            present=tokens_BM != self.padding if mask_BM is None else mask_BM,
+            queries=traits,
+            keys=traits,
+        )
         hidden = self.encoder.encode(
             self.embedded(tokens_BM, first, side="encoder", positions_BL=positions_BM),
-            mask=mask,
-            bias=self.bias(tokens_BM.shape[1], side="encoder"),
+            views=View(mask=mask, bias=self.bias(tokens_BM.shape[1], side="encoder")),
+            heads_BNH=heads_BNH,
             key=stack,
             want=want,
         )
@@ -135,18 +157,21 @@ class EncoderDecoder(TargetLoss):
         tokens_BL: jax.Array,
         encoded_BMD: jax.Array,
         *,
-        masks: tuple[jax.Array, jax.Array],
+        mask: Mask,
+        cross: Mask,
+        heads: Heads = ALL_HEADS,
         key: jax.Array | None = None,
         positions_BL: jax.Array | None = None,
         want: Want = LAST,
     ) -> States:
-        """The decoder's states; `masks` are those of self-attention and of cross-attention."""
+        """The decoder's states; `mask` is of self-attention, and `cross` of cross-attention."""
         first, stack, last = subkeys(key, 3)
         hidden = self.decoder.decode(
             self.embedded(tokens_BL, first, side="decoder", positions_BL=positions_BL),
             encoded_BMD,
-            masks=masks,
-            bias=self.bias(tokens_BL.shape[1], side="decoder"),
+            views=View(mask=mask, bias=self.bias(tokens_BL.shape[1], side="decoder")),
+            cross=View(mask=cross),
+            heads=heads,
             key=stack,
             want=want,
         )
@@ -171,7 +196,7 @@ class EncoderDecoder(TargetLoss):
         mask_BM = batch.get("encoder_attention_mask", inputs_BM != self.padding)
         cache = self.decoder.init_cache(
             self.encode(inputs_BM, mask_BM=mask_BM).last,
-            memory_mask=masks.not_padding(mask_BM),
+            present_BM=mask_BM,
             max_length=max_length,
         )
         for position in range(tokens_BL.shape[1] - 1):
@@ -187,7 +212,10 @@ class EncoderDecoder(TargetLoss):
             self.embedded(tokens_B[:, None], side="decoder", positions_BL=position[None, None]),
             cache,
             position=position,
-            bias=self.bias(length, side="decoder", position=position),
+            views=View(
+                mask=Mask(causal=True, queries=Traits(positions=position[None])),
+                bias=self.bias(length, side="decoder", position=position),
+            ),
         )
         return self.token_scores(self.normed(x_B1D, side="decoder")).logits()[:, 0], cache
 
@@ -196,7 +224,7 @@ class EncoderDecoder(TargetLoss):
         return accounting.count(encoder_BM) + accounting.count(decoder_BL)
 
     def flops(self, batch: Batch) -> jax.Array:
-        """As `TermLoss.counted` has them.
+        """The operations of a step, as `TermLoss.counted` has them.
 
         It counts matrix products only, two operations a multiply-add, backward twice forward,
         over tokens that are not padding and pairs of positions that the masks let through. It does

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.abilities import Body, GivesStates, GuessesMasked
-from t5x_like.layers.basic import Embedding
+from t5x_like.core.abilities import Body, CountsFlops, GivesStates, GuessesMasked
+from t5x_like.layers.basics.modules import Embedding
 from t5x_like.layers.families.body import WithEncoder
 from t5x_like.layers.heads.label_heads import SequenceHead
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead, at_positions, masked_sums
@@ -21,7 +21,7 @@ from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 
 SENTENCE_LABELS = ("next_sentence_label", "sentence_order_label")
@@ -29,7 +29,7 @@ SENTENCE_LABELS = ("next_sentence_label", "sentence_order_label")
 
 
 class PretrainedEncoder(Body, Protocol):
-    """What a family's encoder must have to be pretrained."""
+    """The members that a family's encoder needs to be pretrained."""
 
     @property
     def tokens(self) -> Embedding:
@@ -75,7 +75,7 @@ class EncoderPretraining(WithEncoder, Pretraining):
 
     config: Any
     encoder: PretrainedEncoder
-    abilities = (GivesStates, GuessesMasked)
+    abilities = (CountsFlops, GivesStates, GuessesMasked)
     mlm: MaskedLanguageHead
     sentence: SequenceHead | None
 
@@ -84,12 +84,15 @@ class EncoderPretraining(WithEncoder, Pretraining):
         masked = {"mlm": batch["masked_loss_weights"].astype(jnp.float32).sum()}
         return masked if self.sentence is None else masked | {"sentence": row_weights(batch).sum()}
 
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
         """`mlm`, over masked tokens, and where there is a head `sentence`, over rows.
 
         Metrics: `mlm_accuracy`, `mlm_pseudo_perplexity`, `sentence_accuracy`.
         """
-        return self.terms_of(self.encoder.hidden(batch, key).last, batch)
+        terms, metrics = self.terms_of(self.encoder.hidden(batch, key).last, batch)
+        return terms, metrics, carry
 
     def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
         """Computes `terms` from the encoder's states; a family with more terms adds them here."""

@@ -16,9 +16,14 @@ import jax
 import jax.numpy as jnp
 
 from t5x_like.layers.attention.attention_kernels import KeysValues
-from t5x_like.layers.attention.relative_attention import PositionKeys, Sight, relative_positions
+from t5x_like.layers.attention.masks import Mask
+from t5x_like.layers.attention.relative_attention import (
+    PositionKeys,
+    RelativeView,
+    relative_positions,
+)
 from t5x_like.layers.stacks.blocks import insert
-from t5x_like.layers.stacks.two_streams import Scene, TwoStreamLayer
+from t5x_like.layers.stacks.two_streams import TwoStreamLayer
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """What decoding keeps between positions."""
+    """The state that decoding keeps between positions."""
 
     past: KeysValues  # of the tokens, [N, B, T, H, K]
     position_keys: jax.Array  # projected relative positions, equal for all rows, [N, H, C, K]
@@ -58,16 +63,18 @@ def prefill(encoder: Any, batch: Batch, *, max_length: int) -> Cache:
     length = tokens_BL.shape[1]
     counts_BL = batch.get("decoder_segment_ids", jnp.ones_like(tokens_BL))
     starts = length - counts_BL.sum(axis=1, dtype=jnp.int32)
-    at_L = jnp.arange(length)
-    mask_BLL = (at_L[:, None] >= at_L) & (at_L >= starts[:, None])[:, None]
-    sight = Sight((mask_BLL | jnp.eye(length, dtype=bool))[:, None], None)
-    scene = Scene((sight,), _positions(config, length), encoder.biases)
+    present = jnp.arange(length) >= starts[:, None]
+    view = RelativeView(
+        mask=Mask(present=present, causal=True, itself=True),
+        relative=_positions(config, length),
+        biases=encoder.biases,
+    )
     decoded = _positions(config, max_length)
 
     def body(layer: TwoStreamLayer, x_BLD: jax.Array, _: None) -> tuple[jax.Array, tuple]:
         attention = layer.attention
-        kept = attention.keys_values(x_BLD), attention.position_keys(decoded, 1).of_rows[0]
-        return layer(x_BLD, None, scene=scene, key=None)[0], kept
+        layer_cache = attention.keys_values(x_BLD), attention.position_keys(decoded, 1).of_rows[0]
+        return layer(x_BLD, None, views=[view], key=None)[0], layer_cache
 
     x_BLD = encoder.tokens(tokens_BL, dtype=config.dtype)
     _, (past, position_keys) = layers(body, x_BLD)
@@ -82,17 +89,22 @@ def step(
     config, rows = encoder.config, len(tokens_B)
     length = cache.past.keys.shape[2]
     at_T = jnp.arange(length)
-    mask_BT = (at_T <= position) & (at_T >= cache.starts[:, None])
-    asking_B2 = jnp.broadcast_to(position + jnp.arange(2), (rows, 2))
-    mask = jnp.broadcast_to(mask_BT[:, None, None], (rows, 1, 2, length))
-    scene = Scene((Sight(mask, None, asking_B2),), _positions(config, length), encoder.biases)
+    view = RelativeView(
+        # The place that is predicted does not see itself: both see what the token sees.
+        mask=Mask(present=(at_T <= position) & (at_T >= cache.starts[:, None])),
+        relative=_positions(config, length),
+        biases=encoder.biases,
+        asking=jnp.broadcast_to(position + jnp.arange(2), (rows, 2)),
+    )
     token_B1D = encoder.tokens(tokens_B[:, None], dtype=config.dtype)
     predicted = jnp.broadcast_to(encoder.predicted[...].astype(config.dtype), token_B1D.shape)
 
-    def body(layer: TwoStreamLayer, x_B2D: jax.Array, kept: tuple) -> tuple[jax.Array, KeysValues]:
-        past, keys_HCK = kept
+    def body(
+        layer: TwoStreamLayer, x_B2D: jax.Array, layer_cache: tuple
+    ) -> tuple[jax.Array, KeysValues]:
+        past, keys_HCK = layer_cache
         keys = PositionKeys(jnp.broadcast_to(keys_HCK, (rows, *keys_HCK.shape)))
-        return layer.step(x_B2D, past, position=position, position_keys=keys, scene=scene)
+        return layer.step(x_B2D, past, position=position, position_keys=keys, view=view)
 
     x_B2D = jnp.concatenate([token_B1D, predicted], axis=1)
     x_B2D, new = encoder.stack(body, x_B2D, (cache.past, cache.position_keys))

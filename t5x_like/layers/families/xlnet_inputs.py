@@ -1,27 +1,29 @@
-"""What a two-stream model reads, and what each position sees: orders, padding, segments, memory.
+"""The input of a two-stream model, and its masks: orders, padding, segments, memory.
 
 Suffixes: B batch, L length, P predicted positions, Q queries (L or P), M memory, T = M + L keys.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from t5x_like.layers.attention.relative_attention import Sight
-from t5x_like.layers.attention.relative_tpu import pairs_of
+from t5x_like.layers.attention.masks import Mask, Traits
+from t5x_like.layers.attention.relative_attention import RelativeView
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
 
 
 class Targets(NamedTuple):
-    """Positions to predict, int32 [B, P], and what they see, bool [B|1, P, L]; None: everything."""
+    """Positions to predict, int32 [B, P], and what they see of the row; None: everything."""
 
     positions: jax.Array
-    mask: jax.Array | None = None
+    mask: Mask | None = None
 
 
 class Reading(NamedTuple):
@@ -30,24 +32,22 @@ class Reading(NamedTuple):
     Attributes:
       tokens: int32 [B, L].
       types: int32 [B, L], segments, compared only for equality; None: one. Memory is in segment 0.
-      mask: bool [B|1, L, L], what each position sees of the row; None: all.
+      mask: what each position sees of the row; None: all.
       targets: None where nothing is predicted.
       backward: bool [B], rows of reversed text; None: none.
     """
 
     tokens: jax.Array
     types: jax.Array | None = None
-    mask: jax.Array | None = None
+    mask: Mask | None = None
     targets: Targets | None = None
     backward: jax.Array | None = None
 
 
 def content_alone(batch: Batch) -> Reading:
     """Every position sees itself and the tokens that are not padding."""
-    counts_BL = batch["encoder_attention_mask"] > 0
-    itself_LL = jnp.eye(counts_BL.shape[1], dtype=bool)
-    mask_BLL = counts_BL[:, None] | itself_LL
-    return Reading(batch["encoder_input_tokens"], batch.get("encoder_token_type_ids"), mask_BLL)
+    mask = Mask(present=batch["encoder_attention_mask"] > 0, itself=True)
+    return Reading(batch["encoder_input_tokens"], batch.get("encoder_token_type_ids"), mask)
 
 
 def permuted(batch: Batch) -> Reading:
@@ -61,20 +61,20 @@ def permuted(batch: Batch) -> Reading:
     counts_BL = batch["encoder_attention_mask"] > 0
     key_BL = jnp.where(counts_BL, batch["permutation_key_order"], jnp.iinfo(jnp.int32).max)
     query_BP = jnp.take_along_axis(query_BL, positions_BP, axis=1)
-    itself_LL = jnp.eye(counts_BL.shape[1], dtype=bool)
+    keys = Traits(order=key_BL)
     return Reading(
         batch["encoder_input_tokens"],
         batch.get("encoder_token_type_ids"),
-        (query_BL[:, :, None] > key_BL[:, None]) | itself_LL,
-        Targets(positions_BP, query_BP[:, :, None] > key_BL[:, None]),
+        Mask(queries=Traits(order=query_BL), keys=keys, itself=True),
+        Targets(positions_BP, Mask(queries=Traits(order=query_BP), keys=keys)),
         batch["backward"] > 0,
     )
 
 
-def sights(
+def masks(
     reading: Reading, *, memory_len: int, causal: bool, same_length: bool
-) -> tuple[Sight, ...]:
-    """What the content and, if any, the predicted positions see; all of them see the memory.
+) -> Sequence[Mask | None]:
+    """The masks of the content and, if any, of the predicted positions; all see the memory.
 
     Args:
       reading: the rows, without memory.
@@ -83,31 +83,66 @@ def sights(
       same_length: whether keys more than M before a query are hidden, too.
     """
     length = reading.tokens.shape[1]
-    types_BT = None
-    if reading.types is not None:
-        types_BT = jnp.pad(reading.types, ((0, 0), (memory_len, 0)))
 
-    def sight(mask: jax.Array | None, positions_BQ: jax.Array | None) -> Sight:
-        types_BQ, at_BQ = reading.types, positions_BQ
-        if at_BQ is None:
-            at_BQ = jnp.arange(length)[None]
-        elif types_BQ is not None:
-            types_BQ = jnp.take_along_axis(types_BQ, at_BQ, axis=1)
-        if mask is not None:
-            mask = jnp.pad(mask, ((0, 0), (0, 0), (memory_len, 0)), constant_values=True)[:, None]
-        if causal:
-            distance = at_BQ[:, None, :, None] - jnp.arange(-memory_len, length)
-            before = distance >= 0
-            if same_length:
-                before &= distance <= memory_len
-            mask = before if mask is None else mask & before
-        differs = None
-        if types_BQ is not None and types_BT is not None:
-            differs = types_BQ[:, None, :, None] != types_BT[:, None, None]
-        # One for all layers; where none reads it, it is not computed.
-        return Sight(mask, differs, positions_BQ, pairs_of(mask, differs))
+    def with_positions(mask: Mask | None, positions: jax.Array) -> Mask | None:
+        if mask is None and not causal:
+            return None
+        mask = _with_memory(mask or Mask(), memory_len)
+        return dataclasses.replace(
+            mask,
+            causal=causal,
+            window=(memory_len, 0) if same_length else None,
+            queries=mask.queries._replace(positions=positions),
+            keys=mask.keys._replace(positions=jnp.arange(-memory_len, length)),
+        )
 
-    content = sight(reading.mask, None)
+    content = with_positions(reading.mask, jnp.arange(length))
     if reading.targets is None:
         return (content,)
-    return content, sight(reading.targets.mask, reading.targets.positions)
+    return content, with_positions(reading.targets.mask, reading.targets.positions)
+
+
+def streams(
+    reading: Reading, masks: Sequence[Mask | None], shared: RelativeView, *, memory_len: int
+) -> Sequence[RelativeView]:
+    """The views of the content and, if any, of the predicted positions.
+
+    Args:
+      reading: the rows, without memory.
+      masks: those of `masks`.
+      shared: what both views have.
+      memory_len: M.
+    """
+    length = reading.tokens.shape[1]
+    asked = (None,) if reading.targets is None else (None, reading.targets.positions)
+    views = []
+    for mask, asking_BQ in zip(masks, asked, strict=True):
+        types = None
+        if (types_BQ := reading.types) is not None:
+            types_BT = jnp.pad(types_BQ, ((0, 0), (memory_len, 0)))
+            if asking_BQ is not None:
+                types_BQ = jnp.take_along_axis(types_BQ, asking_BQ, axis=1)
+            types = (types_BQ, types_BT)
+        view = dataclasses.replace(shared, mask=mask, types=types, asking=asking_BQ)
+        queries = length if asking_BQ is None else asking_BQ.shape[1]
+        views.append(view.with_pairs(queries, memory_len + length))
+    return views
+
+
+def _with_memory(mask: Mask, memory_len: int) -> Mask:
+    """The mask of a row, whose keys follow a memory that all queries see."""
+
+    def before(x: jax.Array | None, value: int) -> jax.Array | None:
+        """`x` [..., L], with the value at the positions of the memory."""
+        if x is None:
+            return None
+        room = [*[(0, 0)] * (x.ndim - 1), (memory_len, 0)]
+        return jnp.pad(x, room, constant_values=value)
+
+    order = before(mask.keys.order, jnp.iinfo(jnp.int32).min)
+    return dataclasses.replace(
+        mask,
+        present=before(mask.present, 1),
+        keys=mask.keys._replace(order=order),
+        pairs=before(mask.pairs, 1),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from t5x_like.layers.token_scores import reductions
+from t5x_like.layers.basics.token_scores import reductions
 
 
 def copied_or_predicted(

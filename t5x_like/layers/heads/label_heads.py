@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from t5x_like.layers.basic import Init, Linear
-from t5x_like.layers.depth import above
-from t5x_like.layers.dropout import dropout, subkeys
-from t5x_like.layers.mlp import Activation
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.dropout import dropout, subkeys
+from t5x_like.layers.basics.mlp import Activation
+from t5x_like.layers.basics.modules import Init, Linear
 
 NORMAL = nnx.initializers.truncated_normal(0.02)
 
@@ -51,7 +51,7 @@ def _at(x_BLD: jax.Array, at_B: jax.Array) -> jax.Array:
 
 
 class Pooler(nnx.Module):
-    """activation(dense(state)) of one position: BERT's, with tanh."""
+    """activation(dense(state)): BERT's of one position, with tanh."""
 
     def __init__(
         self,

@@ -14,11 +14,11 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from t5x_like.core.partitioning import constrain
-from t5x_like.layers.basic import ZEROS, Embedding, Init, LayerNorm, Linear, param
-from t5x_like.layers.depth import above
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.mlp import Activation
+from t5x_like.layers.basics.modules import ZEROS, Embedding, Init, LayerNorm, Linear, param
+from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.losses.cross_entropy import TokenSums, token_sums
-from t5x_like.layers.mlp import Activation
-from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch

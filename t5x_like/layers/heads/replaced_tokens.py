@@ -13,9 +13,10 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from t5x_like.core.counter_random import is_counter
-from t5x_like.layers.basic import Init, Linear
-from t5x_like.layers.depth import above
-from t5x_like.layers.mlp import Activation
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.mlp import Activation
+from t5x_like.layers.basics.modules import Init, Linear
+from t5x_like.layers.heads.label_heads import Pooler
 
 _BLOCK = 128
 
@@ -75,8 +76,8 @@ def put(
     return jnp.where(slots_BL > 0, found_BL, tokens_BL)
 
 
-class ReplacedTokenHead(nnx.Module):
-    """dense D -> D, activation, dense D -> 1: above 0 for tokens that look replaced."""
+class ReplacedTokenHead(Pooler):
+    """A `Pooler` of each token's state, dense D -> 1: above 0 for tokens that look replaced."""
 
     def __init__(
         self,
@@ -87,20 +88,17 @@ class ReplacedTokenHead(nnx.Module):
         dtype: DTypeLike,
         rngs: nnx.Rngs,
     ) -> None:
-        self.dense = Linear(
-            (d_model, d_model), ("embed", None), init=init, bias=True, dtype=dtype, rngs=rngs
-        )
+        super().__init__(d_model, init=init, activation=activation, dtype=dtype, rngs=rngs)
         # The published code leaves it to TensorFlow's default.
         glorot = nnx.initializers.glorot_uniform()
         self.out = Linear(
             (d_model, 1), ("embed", None), init=glorot, bias=True, dtype=dtype, rngs=rngs
         )
-        self.activation = activation
         above(self)
 
     def __call__(self, x_BLD: jax.Array) -> jax.Array:
         """Logits, float32 [B, L]."""
-        return self.out(self.activation(self.dense(x_BLD)))[..., 0].astype(jnp.float32)
+        return self.out(super().__call__(x_BLD))[..., 0].astype(jnp.float32)
 
 
 def concordant(

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from t5x_like.layers.basic import Init, LayerNorm, Linear
-from t5x_like.layers.depth import above
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.modules import Init, LayerNorm, Linear
 from t5x_like.layers.heads import label_heads
 
 _NORMAL = nnx.initializers.normal(0.02)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from t5x_like.core.parameters import is_multiplied, is_variable
 from t5x_like.layers.attention import masks
 
 
@@ -42,9 +43,9 @@ def combine(
     )
     metrics = {f"{name}_loss": (term.sum, term.weight) for name, term in terms.items()}
     sums = [term.coefficient * term.sum for term in terms.values()]
-    own = [term.weight for term in terms.values()]
+    term_weights = [term.weight for term in terms.values()]
     single = len(terms) == 1
-    loss = (sums[0], own[0]) if single else (jnp.stack(sums), jnp.stack(own))
+    loss = (sums[0], term_weights[0]) if single else (jnp.stack(sums), jnp.stack(term_weights))
     return scalar, {"loss": loss, **metrics}
 
 
@@ -59,14 +60,12 @@ def count(weights: jax.Array) -> jax.Array:
 
 
 def matrix_size(*modules: Any) -> float:
-    """The number of elements in the kernels that each token is multiplied with."""
-    return float(
-        sum(
-            leaf.size
-            for path, leaf in jax.tree_util.tree_leaves_with_path(modules)
-            if "kernel" in jax.tree_util.keystr(path)
-        )
-    )
+    """The number of elements in the matrices that each token is multiplied with.
+
+    Parameters say whether they are such a matrix (`parameters.is_multiplied`).
+    """
+    leaves = jax.tree.leaves(modules, is_leaf=is_variable)
+    return float(sum(leaf.size for leaf in leaves if is_variable(leaf) and is_multiplied(leaf)))
 
 
 def step_flops(products: jax.Array) -> jax.Array:

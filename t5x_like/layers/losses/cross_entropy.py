@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from t5x_like.layers.token_scores import TokenScores, reductions
+from t5x_like.layers.basics.token_scores import TokenScores, reductions
 
 
 class TokenSums(NamedTuple):
@@ -40,10 +40,10 @@ def token_sums(
     largest logit counts as right. `scores` are logits, float [B, L, V], or what makes them.
     """
     if isinstance(scores, TokenScores):
-        size, found = len(scores.table), scores.reductions(targets_BL)
+        size, reduced = len(scores.table), scores.reductions(targets_BL)
     else:
-        size, found = scores.shape[-1], reductions(scores.astype(jnp.float32), targets_BL)
-    log_z_BL, target_BL, top_BL, all_BL = found
+        size, reduced = scores.shape[-1], reductions(scores.astype(jnp.float32), targets_BL)
+    log_z_BL, target_BL, top_BL, all_BL = reduced
     nll_BL = log_z_BL - target_BL
     nll = cross_entropy = jnp.sum(nll_BL * weights_BL)
     if label_smoothing:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from t5x_like.core.abilities import ScoresTargets
+from t5x_like.core.abilities import CountsFlops, ScoresTargets
+from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.losses.term_loss import TermLoss
-from t5x_like.layers.token_scores import TokenScores
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 
 class TargetLoss(TermLoss):
@@ -29,7 +29,7 @@ class TargetLoss(TermLoss):
 
     config: Any  # has `z_loss` and `label_smoothing`
     max_positions: int | None = None  # of a row, or of a side, where positions have a table
-    abilities: ClassVar[tuple[type, ...]] = (ScoresTargets,)
+    abilities: ClassVar[tuple[type, ...]] = (CountsFlops, ScoresTargets)
 
     @property
     def max_tokens(self) -> int | None:
@@ -67,7 +67,9 @@ class TargetLoss(TermLoss):
         """The one term's denominator: the sum of `decoder_loss_weights`."""
         return {"tokens": batch["decoder_loss_weights"].astype(jnp.float32).sum()}
 
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
         """(cross entropy + z_loss * log(Z)^2) over weighted target tokens (T5, section 3.1.2).
 
         Metrics `loss` (without the z term), `z_loss`, `accuracy` and `perplexity` (without label
@@ -88,4 +90,4 @@ class TargetLoss(TermLoss):
             "accuracy": (sums.correct, here),
             "perplexity": (sums.nll, here),
         }
-        return {"tokens": Term(sums.cross_entropy + z_loss, here)}, metrics
+        return {"tokens": Term(sums.cross_entropy + z_loss, here)}, metrics, carry

@@ -1,4 +1,4 @@
-"""A loss that sums the means of several terms, for a model without memory."""
+"""A loss that sums the means of several terms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch, Metrics
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 
 class TermLoss(nnx.Module):
@@ -21,8 +21,14 @@ class TermLoss(nnx.Module):
         """Each term's denominator, as in `protocols.Model`."""
         raise NotImplementedError
 
-    def terms(self, batch: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
-        """The terms of the loss under the names of `weights`, and further metrics."""
+    def terms(
+        self, batch: Batch, key: jax.Array | None, carry: Carry
+    ) -> tuple[dict[str, Term], Metrics, Carry]:
+        """The terms of the loss under the names of `weights`, further metrics, and the next carry.
+
+        The carry is what the step before returned, or `initial_carry`. A model without memory
+        returns it as it is.
+        """
         raise NotImplementedError
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
@@ -33,22 +39,27 @@ class TermLoss(nnx.Module):
         """
         raise NotImplementedError
 
-    def initial_carry(self, batch_size: int) -> tuple[()]:
+    def initial_carry(self, batch_size: int) -> Carry:
+        """The state of the model before its first step, one row for each row of the batch.
+
+        It is `()` by default. A recurrent model returns arrays [batch_size, ...], and its `terms`
+        the same shapes.
+        """
         return ()
 
     def loss(
         self,
         batch: Batch,
         key: jax.Array | None,
-        carry: tuple[()],
+        carry: Carry,
         weights: dict[str, jax.Array],
-    ) -> tuple[jax.Array, Metrics, tuple[()]]:
+    ) -> tuple[jax.Array, Metrics, Carry]:
         """The sum of the terms' means, each times its coefficient.
 
         Metrics: `loss`; `<name>_loss` of each term, unless the terms bring a `loss` of their own;
         what else the terms add; what `counted` returns.
         """
-        terms, metrics = self.terms(batch, key)
+        terms, metrics, carry = self.terms(batch, key, carry)
         scalar, losses = accounting.combine(terms, weights)
         if "loss" in metrics:
             losses = {}

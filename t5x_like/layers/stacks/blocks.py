@@ -10,29 +10,29 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.multi_head import Attention
 from t5x_like.layers.attention.positions import RelativeBias
-from t5x_like.layers.dropout import Dropouts, residual, subkeys
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics.dropout import Dropouts, residual, subkeys
 
-Make = Callable[[nnx.Rngs], nnx.Module]
+Norm = Callable[[jax.Array], jax.Array]
 
 
 class Placement(NamedTuple):
     """Where a part is normed: a norm of its input, and a norm of the sum after it."""
 
-    before: Callable[[nnx.Module, jax.Array], jax.Array]
-    after: Callable[[nnx.Module, jax.Array], jax.Array]
+    before: Callable[[Norm, jax.Array], jax.Array]
+    after: Callable[[Norm, jax.Array], jax.Array]
 
 
-def _apply(norm: nnx.Module, x: jax.Array) -> jax.Array:
+def _apply(norm: Norm, x: jax.Array) -> jax.Array:
     return norm(x)
 
 
-def _skip(norm: nnx.Module, x: jax.Array) -> jax.Array:
+def _skip(norm: Norm, x: jax.Array) -> jax.Array:
     return x
 
 
@@ -45,18 +45,18 @@ POST_NORM = Placement(before=_skip, after=_apply)
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """The parts of a layer, as constructors; `relative` None: the layer has no own bias."""
+    """The parts of a layer, as constructors; `relative` None: it has no bias of its own."""
 
-    norm: Make
+    norm: Callable[[nnx.Rngs], Norm]
     attention: Callable[[nnx.Rngs], Attention]
-    mlp: Make
+    mlp: Callable[[nnx.Rngs], Callable[..., jax.Array]]
     dropouts: Dropouts
     placement: Placement
     relative: Callable[[nnx.Rngs], RelativeBias] | None = None
 
 
 class _Layer(nnx.Module):
-    """What encoder and decoder layers share: feed-forward, placement of norms, dropout."""
+    """The common part of encoder and decoder layers: feed-forward, placement of norms, dropout."""
 
     def __init__(self, parts: Parts, *, rngs: nnx.Rngs) -> None:
         self.mlp_norm = parts.norm(rngs)
@@ -67,23 +67,20 @@ class _Layer(nnx.Module):
 
     def attended(
         self,
-        norm: nnx.Module,
+        norm: Norm,
         attention: Attention,
         x_BLD: jax.Array,
         memory: KeysValues | None = None,
         *,
-        mask: jax.Array | None,
-        bias: jax.Array | None = None,
+        view: View,
         key: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array | None]:
         """An attention part, over `memory` or over itself: [B, L, D] and the probabilities."""
         keys = subkeys(key, 2)
         h_BLD = self.placement.before(norm, x_BLD)
         if memory is None:
-            memory = attention.keys_values(h_BLD)
-        h_BLD, p_BHLM = attention(
-            h_BLD, memory, mask=mask, bias=bias, dropouts=self.dropouts, key=keys[0]
-        )
+            memory = attention.keys_values(h_BLD, rotary=view.rotary)
+        h_BLD, p_BHLM = attention(h_BLD, memory, view=view, dropouts=self.dropouts, key=keys[0])
         after = keys[1] if self.dropouts.after_attention else None
         x_BLD = residual(x_BLD, h_BLD, dropouts=self.dropouts, key=after)
         return self.placement.after(norm, x_BLD), p_BHLM
@@ -96,17 +93,28 @@ class _Layer(nnx.Module):
         x_BLD = residual(x_BLD, h_BLD, dropouts=self.dropouts, key=keys[1])
         return self.placement.after(self.mlp_norm, x_BLD)
 
+    def seen(self, view: View, length: int) -> View:
+        """The view of self-attention over `length` positions, with the bias of the layer."""
+        return view if self.relative is None else view.with_bias(self.relative(length, length))
+
+    def seen_at(self, view: View, position: jax.Array, length: int) -> View:
+        """The same for the query at `position`, int32 []."""
+        if self.relative is None:
+            return view
+        return view.with_bias(self.relative.row(position, length))
+
     def remembered(
         self,
-        norm: nnx.Module,
+        norm: Norm,
         attention: Attention,
         x_B1D: jax.Array,
         past: KeysValues,
         *,
         position: jax.Array,
+        view: View,
     ) -> tuple[KeysValues, KeysValues]:
         """Keys and values of the token at `position`, and the past that includes them."""
-        new = attention.keys_values(self.placement.before(norm, x_B1D))
+        new = attention.keys_values(self.placement.before(norm, x_B1D), rotary=view.rotary)
         return new, insert(past, new, position=position, axis=1)
 
 
@@ -122,16 +130,14 @@ class EncoderLayer(_Layer):
         self,
         x_BMD: jax.Array,
         *,
-        mask: jax.Array | None,
-        bias: jax.Array | None,
+        view: View,
         key: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """[B, M, D] and the probabilities; `bias` is used where the layer has no own bias."""
+        """[B, M, D] and the probabilities."""
         keys = subkeys(key, 2)
-        if self.relative is not None:
-            bias = self.relative(x_BMD.shape[1], x_BMD.shape[1])
+        view = self.seen(view, x_BMD.shape[1])
         x_BMD, p_BHMM = self.attended(
-            self.attention_norm, self.attention, x_BMD, mask=mask, bias=bias, key=keys[0]
+            self.attention_norm, self.attention, x_BMD, view=view, key=keys[0]
         )
         return self.feed_forward(x_BMD, keys[1]), p_BHMM
 
@@ -141,19 +147,17 @@ class EncoderLayer(_Layer):
         past: KeysValues,
         *,
         position: jax.Array,
-        mask: jax.Array,
-        bias: jax.Array | None,
+        view: View,
     ) -> tuple[jax.Array, KeysValues]:
         """The layer at one position: its output and its own new keys and values, [B, 1, H, K].
 
-        `past` has room for T positions; those before `position` (int32 []) are filled;
-        `mask`, bool, broadcasts to [B, H, 1, T].
+        `past` has room for T positions; those before `position` (int32 []) are filled. The `view`
+        is that of one query and T keys.
         """
-        if self.relative is not None:
-            bias = self.relative.row(position, past.keys.shape[1])
+        view = self.seen_at(view, position, past.keys.shape[1])
         norm, attention = self.attention_norm, self.attention
-        new, seen = self.remembered(norm, attention, x_B1D, past, position=position)
-        x_B1D, _ = self.attended(norm, attention, x_B1D, seen, mask=mask, bias=bias)
+        new, seen = self.remembered(norm, attention, x_B1D, past, position=position, view=view)
+        x_B1D, _ = self.attended(norm, attention, x_B1D, seen, view=view)
         return self.feed_forward(x_B1D), new
 
 
@@ -172,25 +176,19 @@ class DecoderLayer(_Layer):
         x_BLD: jax.Array,
         encoded_BMD: jax.Array,
         *,
-        self_mask: jax.Array,
-        cross_mask: jax.Array,
-        bias: jax.Array | None,
+        view: View,
+        cross: View,
         key: jax.Array | None,
     ) -> tuple[jax.Array, tuple[jax.Array | None, jax.Array | None]]:
-        """[B, L, D], and the probabilities of self-attention and of cross-attention.
-
-        `bias` is used in self-attention where the layer has no own bias.
-        """
+        """[B, L, D], and the probabilities of self-attention and of cross-attention."""
         keys = subkeys(key, 3)
-        if self.relative is not None:
-            bias = self.relative(x_BLD.shape[1], x_BLD.shape[1])
+        view = self.seen(view, x_BLD.shape[1])
         x_BLD, p_BHLL = self.attended(
-            self.self_norm, self.self_attention, x_BLD, mask=self_mask, bias=bias, key=keys[0]
+            self.self_norm, self.self_attention, x_BLD, view=view, key=keys[0]
         )
-        cross = self.cross_attention
-        memory = cross.keys_values(encoded_BMD)
+        memory = self.cross_attention.keys_values(encoded_BMD)
         x_BLD, p_BHLM = self.attended(
-            self.cross_norm, cross, x_BLD, memory, mask=cross_mask, key=keys[1]
+            self.cross_norm, self.cross_attention, x_BLD, memory, view=cross, key=keys[1]
         )
         return self.feed_forward(x_BLD, keys[2]), (p_BHLL, p_BHLM)
 
@@ -201,20 +199,15 @@ class DecoderLayer(_Layer):
         memory: KeysValues,
         *,
         position: jax.Array,
-        memory_mask: jax.Array,
-        bias: jax.Array | None,
+        view: View,
+        cross: View,
     ) -> tuple[jax.Array, KeysValues]:
         """Like `EncoderLayer.step`; `memory` holds keys and values of the encoder's output."""
-        length = past.keys.shape[1]
-        if self.relative is not None:
-            bias = self.relative.row(position, length)
+        view = self.seen_at(view, position, past.keys.shape[1])
         norm, attention = self.self_norm, self.self_attention
-        new, seen = self.remembered(norm, attention, x_B1D, past, position=position)
-        mask = jnp.arange(length) <= position
-        x_B1D, _ = self.attended(norm, attention, x_B1D, seen, mask=mask, bias=bias)
-        x_B1D, _ = self.attended(
-            self.cross_norm, self.cross_attention, x_B1D, memory, mask=memory_mask
-        )
+        new, seen = self.remembered(norm, attention, x_B1D, past, position=position, view=view)
+        x_B1D, _ = self.attended(norm, attention, x_B1D, seen, view=view)
+        x_B1D, _ = self.attended(self.cross_norm, self.cross_attention, x_B1D, memory, view=cross)
         return self.feed_forward(x_B1D), new
 
 

@@ -14,8 +14,9 @@ from flax import nnx
 from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_choice import forming_probabilities
+from t5x_like.layers.attention.view import View, Views, views_of
 from t5x_like.layers.stacks.blocks import EncoderLayer, Parts, insert
-from t5x_like.layers.stacks.stack import Stack
+from t5x_like.layers.stacks.stack import Body, Stack
 
 if TYPE_CHECKING:
     from t5x_like.layers.stacks.transformer_config import Transformer
@@ -44,30 +45,50 @@ def all_states(
     return None if states is None else jnp.concatenate([x_BLD[None], states])
 
 
+def by_layer(heads_BNH: jax.Array | None) -> jax.Array | None:
+    """[N, B, H], as inputs of the layers."""
+    return None if heads_BNH is None else jnp.moveaxis(heads_BNH, 1, 0)
+
+
 class EncoderStack(Stack):
     """N encoder layers."""
+
+    layers: EncoderLayer
 
     def encode(
         self,
         x_BLD: jax.Array,
         *,
-        mask: jax.Array | None,
-        bias: jax.Array | None = None,
+        views: Views,
+        heads_BNH: jax.Array | None = None,
         key: jax.Array | None = None,
         want: Want = LAST,
     ) -> States:
-        """Runs the layers; arguments as in a layer.
+        """Runs the layers.
+
+        Args:
+          x_BLD: what the first layer reads.
+          views: the view of all layers, or several in turn.
+          heads_BNH: float, multiplies the values of each head of each layer; None: nothing.
+          key: for dropout.
+          want: what to return.
 
         Raises:
           ValueError: attention is wanted of a kernel that forms no probabilities.
         """
 
-        def body(layer: EncoderLayer, x_BLD: jax.Array, key: jax.Array | None) -> tuple:
-            x_BLD, p_BHLL = layer(x_BLD, mask=mask, bias=bias, key=key)
-            return x_BLD, (x_BLD if want.states else None, p_BHLL if want.attention else None)
+        def reading(view: View) -> Body:
+            def body(layer: EncoderLayer, x_BLD: jax.Array, of_layer: tuple) -> tuple:
+                key, heads_BH = of_layer
+                x_BLD, p_BHLL = layer(x_BLD, view=view.with_heads(heads_BH), key=key)
+                return x_BLD, (x_BLD if want.states else None, p_BHLL if want.attention else None)
+
+            return body
 
         with forming_probabilities(want.attention):
-            last, (states, attention) = self(body, x_BLD, self.keys(key))
+            last, (states, attention) = self(
+                [*map(reading, views_of(views))], x_BLD, (self.keys(key), by_layer(heads_BNH))
+            )
         states = all_states(x_BLD, states, attention, want=want)
         return States(last, states, attention)
 
@@ -77,18 +98,20 @@ class EncoderStack(Stack):
         past: KeysValues,
         *,
         position: jax.Array,
-        mask: jax.Array,
-        bias: jax.Array | None = None,
+        views: Views,
     ) -> tuple[jax.Array, KeysValues]:
         """All layers at one position, and the past, [N, B, T, H, K] each, that includes it.
 
-        Arguments as in `EncoderLayer.step`.
+        Arguments as in `EncoderLayer.step`, with the views of all layers, or several in turn.
         """
 
-        def body(layer: EncoderLayer, x_B1D: jax.Array, past: KeysValues) -> tuple:
-            return layer.step(x_B1D, past, position=position, mask=mask, bias=bias)
+        def reading(view: View) -> Body:
+            def body(layer: EncoderLayer, x_B1D: jax.Array, past: KeysValues) -> tuple:
+                return layer.step(x_B1D, past, position=position, view=view)
 
-        x_B1D, new = self(body, x_B1D, past)
+            return body
+
+        x_B1D, new = self([*map(reading, views_of(views))], x_B1D, past)
         return x_B1D, insert(past, new, position=position, axis=2)
 
 

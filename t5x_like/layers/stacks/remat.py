@@ -1,11 +1,13 @@
-"""What a layer stores for the backward pass, by name; it computes the rest again.
+"""Rematerialisation: the arrays that a layer stores for the backward pass, by name.
+
+The backward pass computes the others again.
 
 Layers name the arrays that policies choose from (`jax.ad_checkpoint.checkpoint_name`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -52,14 +54,14 @@ def policy(remat: str | Policy | None) -> Policy | None:
 
 
 def fitting_policy(
-    body: Callable[..., tuple[Any, Any]], x: jax.Array, num_layers: int, stacked: Any
+    bodies: Sequence[Callable[..., tuple[Any, Any]]], x: jax.Array, num_layers: int, stacked: Any
 ) -> Policy | None:
     """The first of `POLICIES` whose arrays fit the active devices.
 
     None, which stores everything, where devices have no memory of their own (CPUs).
 
     Args:
-      body: called with a layer, x and the layer's own inputs.
+      bodies: each called with a layer, x and the layer's own inputs; layers run them in turn.
       x: the input of the first layer, [B, ...].
       num_layers: N.
       stacked: the layers and their inputs, [N, ...].
@@ -68,11 +70,13 @@ def fitting_policy(
     limit = None if layout is None else usable_bytes(layout.mesh)
     if layout is None or limit is None:
         return None
-    for one in POLICIES.values():
-        kept = body if one is None else jax.checkpoint(body, policy=one)
-        stored = _stored_bytes(kept, x, stacked)
+    for candidate in POLICIES.values():
+        wrapped = [
+            body if candidate is None else jax.checkpoint(body, policy=candidate) for body in bodies
+        ]
+        stored = sum(_stored_bytes(body, x, stacked) for body in wrapped) / len(wrapped)
         if num_layers * stored / layout.batch_shards <= ACTIVATIONS * (limit - layout.reserved):
-            return one
+            return candidate
     return POLICIES["nothing"]
 
 

@@ -15,7 +15,7 @@ from flax import nnx
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks.encoder import EncoderStack
 from t5x_like.layers.stacks.remat import Policy
-from t5x_like.layers.stacks.stack import Body, gathered_layers
+from t5x_like.layers.stacks.stack import Bodies, Body, gathered_layers
 
 Sharing = Literal["all", "attention", "ffn", "none"]
 SHARING: tuple[str, ...] = get_args(Sharing)
@@ -68,28 +68,32 @@ class SharedStack(EncoderStack):
         self.num_layers = len(copies)
         self.copies = tuple(copies)
 
-    def __call__(self, body: Body, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
+    def __call__(self, bodies: Bodies, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
         # What is shared stays outside the loop: it is not copied for each layer, and its
         # gradients add up in one place.
         leaves, structure = jax.tree.flatten(gathered_layers(self.layers))
-        own = [leaf if len(leaf) == self.num_layers else None for leaf in leaves]
+        unshared = [leaf if len(leaf) == self.num_layers else None for leaf in leaves]
         # In float32: the gradients of all layers add up in this dtype.
         leaves = [leaf.astype(jnp.float32) for leaf in leaves]
 
-        def of_copy(own: list, x: jax.Array, copy_xs: tuple) -> tuple[jax.Array, Any]:
-            copy, xs = copy_xs
-            layer = [
-                _copy(leaf, copy) if mine is None else mine
-                for leaf, mine in zip(leaves, own, strict=True)
-            ]
-            return body(jax.tree.unflatten(structure, layer), x, xs)
+        def of_copy(body: Body) -> Body:
+            def run(own_leaves: list, x: jax.Array, copy_xs: tuple) -> tuple[jax.Array, Any]:
+                copy, xs = copy_xs
+                layer = [
+                    _copy(leaf, copy) if own_leaf is None else own_leaf
+                    for leaf, own_leaf in zip(leaves, own_leaves, strict=True)
+                ]
+                return body(jax.tree.unflatten(structure, layer), x, xs)
 
-        return self.run(of_copy, x, own, (jnp.array(self.copies), xs))
+            return run
+
+        in_turn = [bodies] if callable(bodies) else bodies
+        return self.run([*map(of_copy, in_turn)], x, unshared, (jnp.array(self.copies), xs))
 
     def matrix_size(self) -> float:
         """The number of elements in the kernels of all layers as they run."""
-        one = jax.eval_shape(lambda x: jax.tree.map(lambda leaf: leaf[0], x), self.layers)
-        return self.num_layers * accounting.matrix_size(one)
+        layer = jax.eval_shape(lambda x: jax.tree.map(lambda leaf: leaf[0], x), self.layers)
+        return self.num_layers * accounting.matrix_size(layer)
 
 
 def _copy(leaf: jax.Array, copy: jax.Array) -> jax.Array:

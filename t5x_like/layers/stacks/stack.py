@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from t5x_like.core.partitioning import active_layout, gathered
 from t5x_like.layers.stacks.remat import Policy, fitting_policy, policy
 
 Body = Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]]
+Bodies = Body | Sequence[Body]
+"""The bodies that layers run: all the same one, or several in turn."""
 
 
 class Stack(nnx.Module):
@@ -46,38 +49,82 @@ class Stack(nnx.Module):
         self.unroll = unroll
         self.remat = remat
 
-    def __call__(self, body: Body, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
-        """Runs `x, y = body(layer, x, xs[i])` through the layers; returns x and the stacked y."""
-        return self.run(body, x, self.layers, xs)
+    def __call__(self, bodies: Bodies, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
+        """Runs `x, y = body(layer, x, xs[i])` through the layers; returns x and the stacked y.
 
-    def run(self, body: Body, x: jax.Array, layers: Any, xs: Any) -> tuple[jax.Array, Any]:
+        Of several bodies, which give y of one shape, layer i runs number i modulo their number.
+        """
+        return self.run(bodies, x, self.layers, xs)
+
+    def run(self, bodies: Bodies, x: jax.Array, layers: Any, xs: Any) -> tuple[jax.Array, Any]:
         """Does what a call does, with any tree [N, ...] as the layers."""
-        unroll = self._layers_in_a_row()
-        unrolled = unroll == self.num_layers
+        in_turn = [bodies] if callable(bodies) else [*bodies][: self.num_layers]
+        in_a_row = self._layers_in_a_row()
+        unrolled = in_a_row == self.num_layers
         if self.remat is None:
-            kept = fitting_policy(body, x, self.num_layers, (layers, xs))
+            chosen_policy = fitting_policy(in_turn, x, self.num_layers, (layers, xs))
         else:
-            kept = policy(self.remat)
-        if kept is not None:
+            chosen_policy = policy(self.remat)
+        if chosen_policy is not None:
             # In a loop, XLA cannot merge the second computation with the first.
-            body = jax.checkpoint(body, policy=kept, prevent_cse=unrolled)
-        if not unrolled:
+            again = functools.partial(jax.checkpoint, policy=chosen_policy, prevent_cse=unrolled)
+            in_turn = [again(body) for body in in_turn]
+        if unrolled:
+            return self._unrolled(in_turn, x, (layers, xs))
+        if len(in_turn) == 1:
             return jax.lax.scan(
-                lambda x, layer_xs: body(layer_xs[0], x, layer_xs[1]),
+                lambda x, layer_xs: in_turn[0](layer_xs[0], x, layer_xs[1]),
                 x,
                 (gathered_layers(layers), xs),
-                unroll=unroll,
+                unroll=in_a_row,
             )
-        ys, slices = [], _unstack((layers, xs), self.num_layers)
-        body, shared = jax.closure_convert(body, gathered_layers(slices[0][0]), x, slices[0][1])
-        shared = [checkpoint_name(one, SHARED) for one in shared]
-        at_once = _summed_at_once(shared, rows=len(x))
+        return self._scanned_in_turn(in_turn, x, (layers, xs), unroll=in_a_row)
+
+    def _unrolled(self, in_turn: Sequence[Body], x: jax.Array, stacked: Any) -> tuple:
+        """All layers one after another."""
+        ys: list[Any] = []
+        slices = _unstack(stacked, self.num_layers)
+        first_layer, first_xs = gathered_layers(slices[0][0]), slices[0][1]
+        converted = [jax.closure_convert(body, first_layer, x, first_xs) for body in in_turn]
+        bodies = [body for body, _ in converted]
+        shared = [[checkpoint_name(array, SHARED) for array in arrays] for _, arrays in converted]
+        at_once = _summed_at_once([array for arrays in shared for array in arrays], rows=len(x))
         for n, (layer, layer_xs) in enumerate(slices):
+            turn = n % len(bodies)
             if at_once is not None and n % at_once == 0:
-                shared = [_summed(one) for one in shared]
-            x, y = body(gathered_layers(layer), x, layer_xs, *shared)
+                shared = [[_summed(array) for array in arrays] for arrays in shared]
+            x, y = bodies[turn](gathered_layers(layer), x, layer_xs, *shared[turn])
             ys.append(y)
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves), *ys)
+
+    def _scanned_in_turn(
+        self, in_turn: Sequence[Body], x: jax.Array, stacked: Any, *, unroll: int
+    ) -> tuple:
+        """A loop over groups of one layer for each body; the last group may have fewer."""
+        count = len(in_turn)
+        groups = self.num_layers // count
+
+        def group(x: jax.Array, stacked: Any) -> tuple:
+            layers, xs = stacked
+            layers = gathered_layers(layers)
+            ys: list[Any] = []
+            here = range(len(jax.tree.leaves(stacked)[0]))
+            for n, body in zip(here, in_turn, strict=False):
+                layer, layer_xs = jax.tree.map(lambda leaf, n=n: leaf[n], (layers, xs))
+                x, y = body(layer, x, layer_xs)
+                ys.append(y)
+            return x, jax.tree.map(lambda *leaves: jnp.stack(leaves), *ys)
+
+        whole = jax.tree.map(
+            lambda leaf: leaf[: groups * count].reshape(groups, count, *leaf.shape[1:]), stacked
+        )
+        scanned: tuple = jax.lax.scan(group, x, whole, unroll=max(1, unroll // count))
+        x, ys = scanned
+        first = jax.tree.map(lambda leaf: leaf.reshape(groups * count, *leaf.shape[2:]), ys)
+        if groups * count == self.num_layers:
+            return x, first
+        x, last = group(x, jax.tree.map(lambda leaf: leaf[groups * count :], stacked))
+        return x, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), first, last)
 
     def _layers_in_a_row(self) -> int:
         unroll = self.unroll
@@ -107,7 +154,7 @@ def _summed_at_once(shared: Sequence[jax.Array], *, rows: int) -> int | None:
     """The number of layers whose gradients of these arrays fit; None for all."""
     layout = active_layout()
     limit = None if layout is None else usable_bytes(layout.mesh)
-    size = sum(one.size * one.dtype.itemsize for one in shared if rows not in one.shape[:1])
+    size = sum(array.size * array.dtype.itemsize for array in shared if rows not in array.shape[:1])
     return max(1, int(SUMMED_AT_ONCE * limit / size)) if limit and size else None
 
 

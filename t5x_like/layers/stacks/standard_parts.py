@@ -6,18 +6,18 @@ import dataclasses
 
 from flax import nnx
 
-from t5x_like.layers import activations
 from t5x_like.layers.attention.multi_head import Attention, Inits
-from t5x_like.layers.basic import Init, LayerNorm
-from t5x_like.layers.dropout import Dropouts
-from t5x_like.layers.mlp import Activation, Mlp
+from t5x_like.layers.basics import activations
+from t5x_like.layers.basics.dropout import Dropouts
+from t5x_like.layers.basics.mlp import Activation, Mlp
+from t5x_like.layers.basics.modules import Init, LayerNorm
 from t5x_like.layers.stacks import transformer_config
 from t5x_like.layers.stacks.blocks import Parts, Placement
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(transformer_config.Transformer):
-    """What these families configure, besides sizes."""
+    """The settings of these families besides sizes."""
 
     attention_dropout_rate: float = 0.1  # dropout of attention probabilities
     activation: Activation = activations.gelu

@@ -1,4 +1,4 @@
-"""What the configurations of all families share: common fields, and early checks."""
+"""The base of the configurations of all families: common fields, and early checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS: Mapping[Any, tuple[type, str]] = {
     "float": (numbers.Real, "a number"),
     "bool": (bool, "True or False"),
 }
-"""What the value of a field of a type must be."""
+"""For a field's type, the type of its values, and its name in messages."""
 _NUMBERS = (numbers.Integral, numbers.Real)
 
 

@@ -20,40 +20,28 @@ from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.attention.relative_attention import (
     Biases,
     PositionKeys,
-    Positions,
     RelativeAttention,
-    Sight,
+    RelativeView,
 )
-from t5x_like.layers.dropout import NO_DROPOUT, Dropouts, residual, subkeys
-from t5x_like.layers.mlp import Mlp
-from t5x_like.layers.stacks.blocks import insert
-from t5x_like.layers.stacks.encoder import all_states
+from t5x_like.layers.basics.dropout import NO_DROPOUT, Dropouts, residual, subkeys
+from t5x_like.layers.basics.mlp import Mlp
+from t5x_like.layers.stacks.blocks import Norm, insert
+from t5x_like.layers.stacks.encoder import all_states, by_layer
 from t5x_like.layers.stacks.stack import Stack
 
+Streams = Sequence[RelativeView]
+"""The view of the row's own states; then, where something is predicted, that of the states at
+predicted positions. Both have the same relative positions and biases."""
 
-class Scene(NamedTuple):
-    """What all layers share.
 
-    Attributes:
-      sights: what the row's own states see; then, where something is predicted, what the states
-        at predicted positions see.
-      positions: the vectors of relative positions.
-      biases: of the queries, where layers have no own biases.
-    """
-
-    sights: tuple[Sight, ...]
-    positions: Positions
-    biases: Biases | None = None
-
-    @property
-    def num_predicted(self) -> int:
-        """P."""
-        positions = self.sights[-1].positions
-        return 0 if positions is None else positions.shape[1]
+def num_predicted(views: Streams) -> int:
+    """P, the states of the second stream; 0 where there is none."""
+    asking = views[-1].asking
+    return 0 if asking is None else asking.shape[1]
 
 
 class TwoStreams(NamedTuple):
-    """What the layers compute: states of the row, states at predicted positions, and the memory.
+    """The output of the layers: states of the row, states at predicted positions, and the memory.
 
     `query` is None where nothing is predicted. `memory` ([B, N, M, D], no gradient passes) is None
     where none was given. `attention` of both streams covers memory and row: [N, B, H, Q, T].
@@ -77,7 +65,7 @@ class TwoStreamLayer(nnx.Module):
         attention: Callable[[nnx.Rngs], RelativeAttention],
         biases: Callable[[nnx.Rngs], Biases] | None,
         mlp: Callable[[nnx.Rngs], Mlp],
-        norm: Callable[[nnx.Rngs], nnx.Module],
+        norm: Callable[[nnx.Rngs], Norm],
         dropouts: Dropouts,
         rngs: nnx.Rngs,
     ) -> None:
@@ -93,12 +81,12 @@ class TwoStreamLayer(nnx.Module):
         x_BSD: jax.Array,
         memory_BMD: jax.Array | None,
         *,
-        scene: Scene,
+        views: Streams,
         key: jax.Array | None,
     ) -> tuple[jax.Array, tuple[jax.Array | None, ...]]:
         """[B, S, D] and the probabilities of each stream."""
         first, *keys = subkeys(key, 4)
-        y_BSD, probabilities = self._attended(x_BSD, memory_BMD, scene=scene, key=first)
+        y_BSD, probabilities = self._attended(x_BSD, memory_BMD, views=views, key=first)
         return self._feed_forward(x_BSD, y_BSD, keys), probabilities
 
     def step(
@@ -108,7 +96,7 @@ class TwoStreamLayer(nnx.Module):
         *,
         position: jax.Array,
         position_keys: PositionKeys,
-        scene: Scene,
+        view: RelativeView,
     ) -> tuple[jax.Array, KeysValues]:
         """The layer at the token at `position` (int32 []) and at the predicted one after it.
 
@@ -118,7 +106,7 @@ class TwoStreamLayer(nnx.Module):
             filled.
           position: that of the token.
           position_keys: those of the layer, 2 T for each row.
-          scene: what both see: one sight, [B, 1, 2, T].
+          view: that of both: 2 queries and T keys.
 
         Returns:
           [B, 2, D], and the keys and values of the token, [B, 1, H, K] each.
@@ -129,8 +117,8 @@ class TwoStreamLayer(nnx.Module):
             self.attention.queries(x_B2D),
             seen,
             position_keys=position_keys,
-            biases=self._query_biases(scene),
-            sight=scene.sights[0],
+            biases=self._query_biases(view),
+            view=view,
             dropouts=NO_DROPOUT,
             key=None,
         )
@@ -140,15 +128,15 @@ class TwoStreamLayer(nnx.Module):
     def _feed_forward(
         self, x_BSD: jax.Array, y_BSD: jax.Array, keys: Sequence[jax.Array | None]
     ) -> jax.Array:
-        """What follows the attention, whose result is `y_BSD`."""
+        """The rest of the layer after the attention, whose result is `y_BSD`."""
         x_BSD = residual(x_BSD, y_BSD, dropouts=self.dropouts, key=keys[0])
         x_BSD = self.attention_norm(x_BSD)
         y_BSD = self.mlp(x_BSD, dropouts=self.dropouts, key=keys[1])
         x_BSD = residual(x_BSD, y_BSD, dropouts=self.dropouts, key=keys[2])
         return self.mlp_norm(x_BSD)
 
-    def _query_biases(self, scene: Scene) -> Biases:
-        biases = self.biases or scene.biases
+    def _query_biases(self, view: RelativeView) -> Biases:
+        biases = self.biases or view.biases
         if biases is None:
             raise ValueError("neither the layer nor the model has query biases")
         return biases
@@ -158,17 +146,17 @@ class TwoStreamLayer(nnx.Module):
         x_BSD: jax.Array,
         memory_BMD: jax.Array | None,
         *,
-        scene: Scene,
+        views: Streams,
         key: jax.Array | None,
     ) -> tuple[jax.Array, tuple[jax.Array | None, ...]]:
-        attention = self.attention
-        biases = self._query_biases(scene)
-        length = x_BSD.shape[1] - scene.num_predicted
+        attention, content = self.attention, views[0]
+        biases = self._query_biases(content)
+        length = x_BSD.shape[1] - num_predicted(views)
         seen_BTD = x_BSD[:, :length]
         if memory_BMD is not None:
             seen_BTD = jnp.concatenate([memory_BMD.astype(seen_BTD.dtype), seen_BTD], axis=1)
         keys_values = attention.keys_values(seen_BTD)
-        position_keys = attention.position_keys(scene.positions, x_BSD.shape[0])
+        position_keys = attention.position_keys(content.relative, x_BSD.shape[0])
         q_BSJ = attention.queries(x_BSD)
         streams = [
             attention.look(
@@ -177,14 +165,14 @@ class TwoStreamLayer(nnx.Module):
                 part=part,
                 position_keys=position_keys,
                 biases=biases,
-                sight=sight,
+                view=view,
                 dropouts=self.dropouts,
                 key=stream_key,
             )
-            for part, sight, stream_key in zip(
+            for part, view, stream_key in zip(
                 (slice(length), slice(length, None)),
-                scene.sights,
-                subkeys(key, len(scene.sights)),
+                views,
+                subkeys(key, len(views)),
                 strict=False,
             )
         ]
@@ -195,13 +183,16 @@ class TwoStreamLayer(nnx.Module):
 class TwoStreamStack(Stack):
     """N layers of two streams, with a memory of what each layer read before."""
 
+    layers: TwoStreamLayer
+
     def read(
         self,
         x_BSD: jax.Array,
         memory_BNMD: jax.Array | None = None,
         *,
-        scene: Scene,
+        views: Streams,
         reuse_len: int,
+        heads_BNH: jax.Array | None = None,
         key: jax.Array | None = None,
         want: Want = LAST,
     ) -> TwoStreams:
@@ -210,8 +201,9 @@ class TwoStreamStack(Stack):
         Args:
           x_BSD: the embedded row, then the predicted positions.
           memory_BNMD: what each layer read before; new positions push out the first ones.
-          scene: what the streams see.
+          views: those of the streams.
           reuse_len: how many positions of the row are remembered, starting at its first.
+          heads_BNH: as in `EncoderStack.encode`, for both streams.
           key: for dropout.
           want: what to return of each stream.
 
@@ -220,27 +212,30 @@ class TwoStreamStack(Stack):
         """
 
         def body(layer: TwoStreamLayer, x_BSD: jax.Array, xs: tuple) -> tuple:
-            key, memory_BMD = xs
+            key, memory_BMD, heads_BH = xs
             new_BMD = None
             if memory_BMD is not None:
                 new_BMD = next_memory(memory_BMD, x_BSD[:, :reuse_len])
-            x_BSD, p = layer(x_BSD, memory_BMD, scene=scene, key=key)
+            streams = [view.with_heads(heads_BH) for view in views]
+            x_BSD, p = layer(x_BSD, memory_BMD, views=streams, key=key)
             states = x_BSD if want.states else None
             return x_BSD, (states, p if want.attention else None, new_BMD)
 
         memory = None if memory_BNMD is None else memory_BNMD.swapaxes(0, 1)
         with forming_probabilities(want.attention):
-            last, (states, attention, new) = self(body, x_BSD, (self.keys(key), memory))
+            last, (states, attention, new) = self(
+                body, x_BSD, (self.keys(key), memory, by_layer(heads_BNH))
+            )
         formed = attention and attention[0]  # one kernel for both streams
         states = all_states(x_BSD, states, formed, want=want)
-        length = x_BSD.shape[1] - scene.num_predicted
+        length = x_BSD.shape[1] - num_predicted(views)
         streams = [
             States(
                 last[:, part],
                 None if states is None else states[:, :, part],
                 None if attention is None else attention[i],
             )
-            for i, part in enumerate((slice(length), slice(length, None))[: len(scene.sights)])
+            for i, part in enumerate((slice(length), slice(length, None))[: len(views)])
         ]
         return TwoStreams(
             content=streams[0],

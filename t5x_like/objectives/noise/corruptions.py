@@ -112,8 +112,8 @@ class MaskNoise:
             draws = rng.random(len(noise))
             randomized = noise[draws < self.random]
             masked[randomized] = ordinary_ids(len(randomized), rng, ids)
-            kept = noise[draws >= 1 - self.kept]
-            masked[kept] = tokens[kept]
+            unchanged = noise[draws >= 1 - self.kept]
+            masked[unchanged] = tokens[unchanged]
         return masked
 
 

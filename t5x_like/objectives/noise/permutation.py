@@ -52,7 +52,9 @@ def visibility(
     """
     sizes = (split, len(masked) - split)
     blocks = [size if block is None else max(1, min(block, size)) for size in sizes]
-    first, second = (local_order(size, one, rng) for size, one in zip(sizes, blocks, strict=True))
+    first, second = (
+        local_order(size, block_size, rng) for size, block_size in zip(sizes, blocks, strict=True)
+    )
     # Queries of the first part go up to `places`, and the keys of the second start above it.
     places = -(-split // max(1, blocks[0])) * blocks[0]
     plain = np.zeros(len(masked), np.int32)

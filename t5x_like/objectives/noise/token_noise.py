@@ -69,6 +69,6 @@ class TokenDeletion:
     def __call__(self, tokens: np.ndarray, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
         """int32 [n - ceil(n * rate)] for int32 [n], any n."""
         deleted = math.ceil(len(tokens) * self.rate)
-        kept = np.ones(len(tokens), np.bool_)
-        kept[rng.choice(len(tokens), deleted, replace=False, shuffle=False)] = False
-        return tokens[kept]
+        stays = np.ones(len(tokens), np.bool_)
+        stays[rng.choice(len(tokens), deleted, replace=False, shuffle=False)] = False
+        return tokens[stays]

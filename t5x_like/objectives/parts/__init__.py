@@ -1,1 +1,1 @@
-"""What objectives share: their geometry, their formats, words and sentences."""
+"""The common parts of objectives: their geometry, their formats, words and sentences."""

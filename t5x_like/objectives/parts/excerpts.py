@@ -65,13 +65,13 @@ class Excerpt:
 
     def word_before(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         """The last start of a word above `start` and at most `end`; `end` if there is none."""
-        found = self.word_at_most[end]
-        return np.where(found > start, found, end)
+        start_of_word = self.word_at_most[end]
+        return np.where(start_of_word > start, start_of_word, end)
 
     def word_after(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         """The first start of a word from `start` on and below `end`; `start` if there is none."""
-        found = self.word_at_least[start]
-        return np.where(found < end, found, start)
+        start_of_word = self.word_at_least[start]
+        return np.where(start_of_word < end, start_of_word, start)
 
 
 def _word_starts(sentences: Sentences, begin: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -74,10 +74,90 @@ class PerRecord:
     Attributes:
       unchanged: whether an example has the tokens of its record, so that rows can be packed.
       room: {feature: the most tokens of it}; a longer one loses its end.
+      pair: two features whose tokens share `pair_room`: the longer loses its end token by token,
+        and of two that are as long the second.
+      pair_room: the most tokens of both.
+      groups: features of which an example has the tokens of each group in a row of `pair_room`
+        tokens, which the objective cuts.
+      constants: names and values of numbers that every sample also holds.
+      specials: the special tokens of a row, beside those of its texts; None where a row has other
+        tokens than the texts.
     """
 
     unchanged: bool = False
     room: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    pair: tuple[str, str] | None = None
+    pair_room: int = 0
+    groups: tuple[tuple[str, ...], ...] = ()
+    constants: tuple[tuple[str, int], ...] = ()
+    specials: int | None = None
+
+    def row_tokens(self, offsets: Mapping[str, np.ndarray]) -> np.ndarray | None:
+        """int [records]: the tokens of each record's row, or of its longest; None if unknown.
+
+        Args:
+          offsets: int [records + 1] for each feature, the number of tokens before each record.
+        """
+        if self.specials is None:
+            return None
+        groups = self.groups or ([self.pair] if self.pair else [(name,) for name in self.room])
+        sizes = [np.diff(sum(offsets[name] for name in group)) for group in groups]
+        most = max(self.room.values(), default=self.pair_room)
+        return np.minimum(np.maximum.reduce(sizes), most) + self.specials
+
+    def cut(self, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The sample with features that are not longer than they may be."""
+        room = {**self.room}
+        if self.pair is not None:
+            first, second = (len(sample[name]) for name in self.pair)
+            sizes = pair_sizes(first, second, self.pair_room)
+            room |= zip(self.pair, sizes, strict=True)
+        return {**sample, **{name: sample[name][:most] for name, most in room.items()}}
+
+
+class TextWindows(Protocol):
+    """The division of a text into windows, as `objectives.supervised.windows.Windows` does it.
+
+    Attributes:
+      asked: the most tokens of a question, which is read before each window.
+    """
+
+    @property
+    def asked(self) -> int: ...
+
+    def counts(self, questions: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        """The windows of texts after questions, of so many tokens: int64 [n]."""
+
+    def window(self, number: int, question: int, text: int) -> tuple[int, int]:
+        """Where window `number` begins and ends."""
+
+    def bounds(self, question: int, text: int) -> list[tuple[int, int]]:
+        """All windows for a question and a text of so many tokens."""
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionWindows:
+    """A sample for each window of each cached record: the record with a part of its text.
+
+    "inputs" is the question, whose further tokens are cut, and "context" the window; "window"
+    (int32 [2]) is where it begins and ends in the text.
+
+    Attributes:
+      windows: the division.
+    """
+
+    windows: TextWindows
+
+
+def pair_sizes(first: int, second: int, room: int) -> tuple[int, int]:
+    """The tokens that two texts keep where both have `room` tokens (BERT's code)."""
+    if first + second <= room:
+        return first, second
+    if first < second:
+        first = min(first, (room + 1) // 2)
+        return first, room - first
+    second = min(second, room // 2)
+    return room - second, second
 
 
 def keeps_records(geometry: object) -> bool:

@@ -40,8 +40,8 @@ def in_pieces(sentences: Sentences, bounds: np.ndarray, *, longest: int, piece: 
                 known = min(at + 1 + max(piece, TOKENS), last)
                 words = (at + 1 + sentences.word_starts(at + 1, known).nonzero()[0]).tolist()
             before = bisect.bisect_right(words, at + piece)
-            found = before and words[before - 1] > at
-            at = words[before - 1] if found else at + piece
+            has_word = before and words[before - 1] > at
+            at = words[before - 1] if has_word else at + piece
             cuts.append(at)
     return np.sort(np.concatenate([bounds, np.array(cuts, np.int64)]), kind="stable")
 

@@ -82,10 +82,10 @@ class Elsewhere:
         published code.
         """
         low = self.documents.searchsorted(documents)
-        own = self.documents.searchsorted(documents, "right") - low
-        own[own == len(self.documents)] = 0
-        window = random_integers(0, len(self.documents) - own - 1, rng)
-        window += np.where(window >= low, own, 0)
+        own_windows = self.documents.searchsorted(documents, "right") - low
+        own_windows[own_windows == len(self.documents)] = 0
+        window = random_integers(0, len(self.documents) - own_windows - 1, rng)
+        window += np.where(window >= low, own_windows, 0)
         bounds = self.text.bounds
         first = self.text.firsts[window] + random_integers(0, self.choices[window] - 1, rng)
         end = bounds.searchsorted(bounds[first] + np.maximum(1, tokens))

@@ -56,7 +56,7 @@ class _Chunks:
         """Those of all windows at once, one chunk of each after another."""
         at, last = text.firsts.copy(), text.lasts
         left = np.arange(len(at))
-        found = []
+        chunks = []
         while len(left):
             now = at[left]
             start = text.bounds[now]
@@ -65,11 +65,11 @@ class _Chunks:
             alone = end == now + 1
             middle = np.where(alone, end, random_integers(now + 1, end - 1, rng))
             is_random = alone | (rng.random(len(left)) < random_probability)
-            found.append((left, start, text.bounds[middle], text.bounds[end], is_random))
+            chunks.append((left, start, text.bounds[middle], text.bounds[end], is_random))
             at[left] = np.where(is_random, middle, end)
             left = left[at[left] < last[left]]
         window, start, split, end, is_random = (
-            np.concatenate(column) for column in zip(*found, strict=True)
+            np.concatenate(column) for column in zip(*chunks, strict=True)
         )
         order = np.argsort(window, kind="stable")
         window = window[order]
@@ -192,8 +192,8 @@ def _pairs(
         missing = np.ones(len(random), np.int64)
         if chunks.target is not None:
             missing = (chunks.target - chunks.split + chunks.start)[random]
-        own = documents[chunks.window[random]]
-        window, edges[:, random] = elsewhere.texts(own, missing, rng)
+        own_documents = documents[chunks.window[random]]
+        window, edges[:, random] = elsewhere.texts(own_documents, missing, rng)
         second_shifts[random] = elsewhere.text.shifts[window]
         sources.append((elsewhere.text, random))
     sizes = chunks.split - chunks.start, edges[1] - edges[0]
@@ -239,8 +239,8 @@ def _whole_words(text: Excerpt, edges: np.ndarray, cut: np.ndarray) -> np.ndarra
 
     Unless no whole word would be left. `cut` is a result of `_cuts`.
     """
-    (start, end), (lost, kept) = edges, cut
-    low, high = start + lost, start + lost + kept
+    (start, end), (lost, left) = edges, cut
+    low, high = start + lost, start + lost + left
     first = np.where(low > start, text.word_after(low, high), low)
     last = np.where(high < end, text.word_before(low, high), high)
     # The end of one word and the beginning of another are left: the longer part stays.
@@ -253,13 +253,40 @@ def _whole_words(text: Excerpt, edges: np.ndarray, cut: np.ndarray) -> np.ndarra
     )
 
 
-def _check_length(name: str, length: int) -> None:
-    if length < 2:
-        raise ValueError(f"{name}: length is the tokens of two texts, at least 2, got {length}")
+class _Pairs:
+    """Pairs of at most `length` tokens; without `short_probability` a chunk is two segments."""
+
+    length: int
+    short_probability: float | None
+    random_probability: float
+
+    columns = COLUMNS
+    separators = False
+    segments_of = None
+
+    def __post_init__(self) -> None:
+        if self.length < 2:
+            raise ValueError(
+                f"{type(self).__name__}: length is the tokens of two texts, at least 2, got "
+                f"{self.length}"
+            )
+
+    def plan(
+        self, sentences: Sentences, rng: np.random.Generator, documents: range
+    ) -> Iterator[np.ndarray]:
+        """Yields the pairs of each document in order; see `geometry.Planned.plan`."""
+        return _planned(
+            sentences,
+            rng,
+            documents,
+            length=self.length,
+            short_probability=self.short_probability,
+            random_probability=self.random_probability,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
-class SentencePairs:
+class SentencePairs(_Pairs):
     """Pairs of runs of sentences: samples {"first", "second": int32 [n], "is_random": int32}.
 
     Every text has at least one token. A random second text may be anywhere. Any other follows the
@@ -279,12 +306,8 @@ class SentencePairs:
     short_probability: float = 0.1
     random_probability: float = 0.5
 
-    columns = COLUMNS
-    separators = False
-    segments_of = None
-
     def __post_init__(self) -> None:
-        _check_length("SentencePairs", self.length)
+        super().__post_init__()
         if self.passes < 1:
             raise ValueError(f"SentencePairs: passes is at least 1, got {self.passes}")
         for name in ("short_probability", "random_probability"):
@@ -293,22 +316,9 @@ class SentencePairs:
             if not 0 <= value <= 1:
                 raise ValueError(f"SentencePairs: {name} lies between 0 and 1, got {value}")
 
-    def plan(
-        self, sentences: Sentences, rng: np.random.Generator, documents: range
-    ) -> Iterator[np.ndarray]:
-        """Yields the pairs of each document in order; see `geometry.Planned.plan`."""
-        return _planned(
-            sentences,
-            rng,
-            documents,
-            length=self.length,
-            short_probability=self.short_probability,
-            random_probability=self.random_probability,
-        )
-
 
 @dataclasses.dataclass(frozen=True)
-class SingleSentencePairs:
+class SingleSentencePairs(_Pairs):
     """Pairs of single sentences: the second is the next one or, equally often, a random one.
 
     Samples and truncation are those of `SentencePairs`. If the second sentence is random, the next
@@ -321,22 +331,5 @@ class SingleSentencePairs:
 
     length: int
 
-    columns = COLUMNS
-    separators = False
-    segments_of = None
-
-    def __post_init__(self) -> None:
-        _check_length("SingleSentencePairs", self.length)
-
-    def plan(
-        self, sentences: Sentences, rng: np.random.Generator, documents: range
-    ) -> Iterator[np.ndarray]:
-        """Yields the pairs of each document in order; see `geometry.Planned.plan`."""
-        return _planned(
-            sentences,
-            rng,
-            documents,
-            length=self.length,
-            short_probability=None,
-            random_probability=0.5,
-        )
+    short_probability = None
+    random_probability = 0.5

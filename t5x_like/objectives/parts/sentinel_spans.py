@@ -28,10 +28,10 @@ def replace_runs(
     Raises:
       ValueError: there are so many runs that a special id would stand for one.
     """
-    kept = ~mask
+    stays = ~mask
     if starts is None:
         first = mask.copy()
-        first[1:] &= kept[:-1]
+        first[1:] &= stays[:-1]
         starts = first.nonzero()[0]
     runs = len(starts)
     sentinels = ids.sentinels or 0
@@ -45,5 +45,5 @@ def replace_runs(
             )
     replaced = tokens.copy()
     replaced[starts] = np.arange(ids.sentinel(0), ids.sentinel(runs), -1)
-    kept[starts] = True
-    return replaced[kept]
+    stays[starts] = True
+    return replaced[stays]

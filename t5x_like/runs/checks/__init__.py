@@ -1,1 +1,1 @@
-"""What is checked before a run does any work."""
+"""The checks before a run does any work."""

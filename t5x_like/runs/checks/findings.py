@@ -1,4 +1,4 @@
-"""What a check finds about a run, its hosts and its disks."""
+"""The findings of checks about a run, its hosts and its disks."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def of_all_hosts(mine: Iterable[Finding], names: Sequence[str]) -> list[Finding]
       mine: those of this process.
       names: the hosts, by the number of the process.
     """
-    text = json.dumps([dataclasses.astuple(one) for one in mine])
+    text = json.dumps([dataclasses.astuple(finding) for finding in mine])
     texts = multihost.every_text("findings of all hosts", text)
-    found: dict[Finding, list[str]] = {}
+    hosts_of: dict[Finding, list[str]] = {}
     for name, text in zip(names, texts, strict=True):
         for fields in json.loads(text):
-            found.setdefault(Finding(*fields), []).append(name)
+            hosts_of.setdefault(Finding(*fields), []).append(name)
     return [
-        one
+        finding
         if len(hosts) == len(names)
-        else dataclasses.replace(one, text=f"{one.text} (on {', '.join(hosts)})")
-        for one, hosts in found.items()
+        else dataclasses.replace(finding, text=f"{finding.text} (on {', '.join(hosts)})")
+        for finding, hosts in hosts_of.items()
     ]

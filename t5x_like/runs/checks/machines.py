@@ -1,4 +1,4 @@
-"""What the hosts of a run have, and whether that is enough: devices, clocks, disks, memory.
+"""The hosts of a run, and whether they are enough: devices, clocks, disks, memory.
 
 All processes call these functions; each has the findings of all.
 """
@@ -18,7 +18,7 @@ from t5x_like.runs.checks.findings import Finding, of_all_hosts
 from t5x_like.training.hosts import inventory
 
 CLOCK_SECONDS = 30.0
-"""By how much the clocks of two hosts may differ."""
+"""The most by which the clocks of two hosts may differ."""
 
 
 def devices(hosts: Sequence[inventory.Host]) -> Iterator[Finding]:
@@ -29,7 +29,7 @@ def devices(hosts: Sequence[inventory.Host]) -> Iterator[Finding]:
         yield Finding(
             "devices", "bad", line, "All hosts need the same devices, packages and drivers"
         )
-    for line in dict.fromkeys(line for one in hosts for line in one.unused):
+    for line in dict.fromkeys(line for host in hosts for line in host.unused):
         yield Finding("devices", "note", line)
     if not different:
         versions = ", ".join(f"{name} {version}" for name, version in hosts[0].versions.items())
@@ -40,7 +40,7 @@ def clocks(hosts: Sequence[inventory.Host]) -> Iterator[Finding]:
     """Whether the hosts have the same time."""
     if len(hosts) == 1:
         return
-    early, late = (choose(hosts, key=lambda one: one.clock) for choose in (min, max))
+    early, late = (choose(hosts, key=lambda host: host.clock) for choose in (min, max))
     apart = late.clock - early.clock
     if apart <= CLOCK_SECONDS:
         yield Finding("clocks", "good", f"at most {apart:.1f} s apart")
@@ -56,7 +56,7 @@ def clocks(hosts: Sequence[inventory.Host]) -> Iterator[Finding]:
 
 def room(model_dir: epath.Path, state: Any, hosts: Sequence[inventory.Host]) -> list[Finding]:
     """Whether disk and memory have room for checkpoints of a state, whose leaves are shapes."""
-    return of_all_hosts([*_disk(model_dir, state), *_memory(state)], [one.name for one in hosts])
+    return of_all_hosts([*_disk(model_dir, state), *_memory(state)], [host.name for host in hosts])
 
 
 def _disk(model_dir: epath.Path, state: Any) -> Iterator[Finding]:

@@ -14,12 +14,16 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from t5x_like.config import gin_text
+from t5x_like.core.protocols import members
+from t5x_like.core.protocols.completers import BatchCompleter
 from t5x_like.data.dataset_names import Withheld, absolute_names
 
 if TYPE_CHECKING:
+    import jax
+
     from t5x_like.runs.run import Run
 
 Paths = Mapping[str, Any]
@@ -38,13 +42,21 @@ def of_run(run: Run) -> dict[str, Any]:
     named = {
         "CORPUS": run.data.corpus,
         "CACHE_DIR": run.data.cache_dir,
-        "TEACHER": getattr(run.completer, "directory", None),
+        **_read_by(run.completer),
     }
     return {
         macro: _absolute(value)
         for macro, value in named.items()
         if value and not isinstance(value, Withheld)
     }
+
+
+def _read_by(completer: BatchCompleter | None) -> Mapping[str, str]:
+    """The paths of a completer, by name."""
+    if completer is None:
+        return {}
+    members.check(completer, BatchCompleter)
+    return completer.paths
 
 
 def remember(run: Run) -> None:
@@ -87,20 +99,20 @@ def withhold(
       allow: whether the user allows to read what the configuration names.
       report: shows a line to the user.
     """
-    given = _given(bindings)
-    theirs = {name: one for name, one in of_run(run).items() if one not in given}
-    if not theirs or any(_includes(known, theirs) for known in _known()):
+    given_paths = _given(bindings)
+    named = {name: paths for name, paths in of_run(run).items() if paths not in given_paths}
+    if not named or any(_includes(known, named) for known in _known()):
         return run
     data, completer = run.data, run.completer
-    if "CACHE_DIR" in theirs:
-        cache = _shown(theirs["CACHE_DIR"])
+    if "CACHE_DIR" in named:
+        cache = _shown(named["CACHE_DIR"])
         report(
             f"note: {directory} names CACHE_DIR={cache}, which is not used: this account has not "
             f'trained with it. To use it, add --gin.CACHE_DIR="{cache}"'
         )
         data = dataclasses.replace(data, cache_dir=None)
-    reads = {name: one for name, one in theirs.items() if name != "CACHE_DIR"}
-    shown = " and ".join(f"{name}={_shown(one)}" for name, one in reads.items())
+    reads = {name: paths for name, paths in named.items() if name != "CACHE_DIR"}
+    shown = " and ".join(f"{name}={_shown(paths)}" for name, paths in reads.items())
     if reads and allow:
         report(f"note: reads {shown}, as {directory} says (--allow_paths)")
     elif reads:
@@ -111,22 +123,23 @@ def withhold(
         )
         if "CORPUS" in reads:
             data = dataclasses.replace(data, corpus=Withheld(reason))
-        if "TEACHER" in reads:
+        if completer is not None and reads.keys() & completer.paths.keys():
             completer = WithheldCompleter(completer, reason)
     return dataclasses.replace(run, data=data, completer=completer)
 
 
 @dataclasses.dataclass(frozen=True)
 class WithheldCompleter:
-    """A `protocols.BatchCompleter` whose directory may not be read."""
+    """A `protocols.BatchCompleter` whose paths may not be read."""
 
-    completer: Any
+    completer: BatchCompleter
     reason: str
+    paths: ClassVar[Mapping[str, str]] = {}
 
     def check_model(self, model: Any) -> None:
         self.completer.check_model(model)
 
-    def added(self, row: Mapping[str, Any], model: Any) -> Any:
+    def added(self, row: Mapping[str, Any], model: Any) -> dict[str, jax.ShapeDtypeStruct]:
         return self.completer.added(row, model)
 
     def _refuse(self, *_: Any) -> NoReturn:
@@ -145,24 +158,24 @@ def _absolute(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _absolute(files) for name, files in value.items()}
     several = [value] if isinstance(value, str | os.PathLike) else value
-    return absolute_names([os.fspath(one) for one in several])
+    return absolute_names([os.fspath(path) for path in several])
 
 
 def _given(bindings: Iterable[str]) -> list[Any]:
     """The paths among the values that settings of the command have, whatever they set."""
     values = [value for text in bindings for value in gin_text.read(text).values.values()]
-    found = []
+    all_paths = []
     for value in values:
         with contextlib.suppress(TypeError):  # a number, or a reference
-            found.append(_absolute(value))
-    return found
+            all_paths.append(_absolute(value))
+    return all_paths
 
 
 def _known() -> Iterable[Paths]:
     for line in _lines(known_paths()):
         with contextlib.suppress(ValueError, RecursionError):
-            if isinstance(found := json.loads(line), dict):
-                yield found
+            if isinstance(paths := json.loads(line), dict):
+                yield paths
 
 
 def _lines(file: Path) -> Collection[str]:
@@ -175,4 +188,4 @@ def _lines(file: Path) -> Collection[str]:
 
 def _includes(known: Paths, paths: Paths) -> bool:
     """Whether somebody who trained with `known` trained with all of `paths`."""
-    return all(known.get(name) == one for name, one in paths.items())
+    return all(known.get(name) == files for name, files in paths.items())

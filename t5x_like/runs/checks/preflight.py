@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any
 from etils import epath
 
 from t5x_like.core import abilities, whole_files
-from t5x_like.core.abilities import NamesClasses, can
+from t5x_like.core.abilities import AnswersTask, NamesClasses, can
 from t5x_like.core.buckets import storage
-from t5x_like.core.protocols.data import PLAIN_TEXT, FeatureConverter, FeatureSpec, TokenIds
-from t5x_like.core.protocols.members import lacking
+from t5x_like.core.protocols import members
+from t5x_like.core.protocols.completers import BatchCompleter
+from t5x_like.core.protocols.data import (
+    PLAIN_TEXT,
+    FeatureConverter,
+    FeatureSpec,
+    TokenIds,
+    names,
+)
 from t5x_like.core.protocols.model import Model, ModelConfig
 from t5x_like.core.spelling import nearest
-from t5x_like.data import mixtures
+from t5x_like.data.streams import mixtures
 from t5x_like.data.task import in_words
 from t5x_like.objectives import presets
 from t5x_like.runs import run_directory
@@ -23,14 +30,19 @@ from t5x_like.training.checkpointing.ranking import BestMetric
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Objective
-    from t5x_like.data.stream import Examples
+    from t5x_like.data.streams.stream import Examples
     from t5x_like.data.task import Task
     from t5x_like.runs.run import Run
     from t5x_like.training.step import Program
 
 _LONG = 120
 _ABOUT = ("config", "texts", "health")
-"""What the metadata of a checkpoint says besides which examples its steps read."""
+"""The fields in the metadata of a checkpoint besides those on which examples its steps read."""
+_HEADS = {
+    **dict.fromkeys(("classes", "choices", "numbers", "several"), "SequenceHead"),
+    **dict.fromkeys(("tags", "spans"), "TokenHead"),
+}
+"""The heads of `layers.heads.label_heads` for what an objective asks."""
 _KINDS = {
     "encoder_decoder": "an encoder-decoder",
     "encoder": "an encoder",
@@ -86,7 +98,8 @@ def vocabulary_fits(model: Model, ids: int, pad: int | None = None) -> None:
         )
     padding, pad = model.padding, pad or 0
     if padding is not None and pad != padding:
-        fields = [name for name in _PADDING_FIELDS if hasattr(model.config, name)]
+        known = vars(model.config).keys()
+        fields = [name for name in _PADDING_FIELDS if name in known]
         remedy = (
             f"set --gin.{family}.Config.{fields[0]}={pad}"
             if fields
@@ -99,22 +112,16 @@ def vocabulary_fits(model: Model, ids: int, pad: int | None = None) -> None:
 
 
 def parts_complete(run: Run) -> None:
-    """Raises ValueError if the model or its converter lacks an attribute that a run uses."""
+    """Raises ValueError if a part of the run lacks an attribute that a run uses."""
     model = run.abstract_model
-    for part, protocol in ((model, Model), (run.feature_converter, FeatureConverter)):
-        if missing := lacking(part, protocol):
-            raise ValueError(
-                f"{type(part).__name__} has no {', '.join(missing)}: protocols.{protocol.__name__} "
-                "says what these are"
-            )
+    members.check(model, Model)
+    members.check(run.feature_converter, FeatureConverter)
     abilities.check(model)
     if run.completer is not None:
+        members.check(run.completer, BatchCompleter)
         run.completer.check_model(model)
-    if missing := lacking(model.config, ModelConfig):
-        raise ValueError(
-            f"the configuration of {type(model).__name__} has no {', '.join(missing)}: "
-            "protocols.ModelConfig says what these are"
-        )
+    of_model = f"the configuration of {type(model).__name__}"
+    members.check(model.config, ModelConfig, name=of_model)
 
 
 def kinds_fit(run: Run, objectives: Iterable[Objective]) -> None:
@@ -127,7 +134,7 @@ def kinds_fit(run: Run, objectives: Iterable[Objective]) -> None:
         other = ""
         if objective.reads != PLAIN_TEXT:
             other = ", or the field of a file that holds plain text (CORPUS_FIELD)"
-        fitting = ", ".join(name for name, one in presets().items() if one.kind == rows)
+        fitting = ", ".join(name for name, preset in presets().items() if preset.kind == rows)
         raise ValueError(
             f"the kinds do not fit: examples of {objective} are for {_KINDS[kind]}, but the rows "
             f"of this model are those of {_KINDS[rows]} ({run.feature_converter}). Choose an "
@@ -176,19 +183,22 @@ def step_works(
 
 
 def _labels_fit(model: Model, objective: Objective, features: Collection[str]) -> None:
-    """Raises ValueError if a head for classes has no labels to learn from, or labels no head."""
+    """Raises ValueError if a head has no labels to learn from, or labels no head of their kind."""
     name, learns = type(model).__name__, type(objective).__name__
-    names_classes = can(model, NamesClasses)
-    if objective.answers == "classes" and not names_classes:
+    form = model.answer_form if can(model, AnswersTask) else None  # type: ignore[attr-defined]
+    named = form if form in _HEADS else None
+    if objective.answers in _HEADS and objective.answers != named:
+        other = "none" if named is None else named
         raise ValueError(
-            f"{learns} learns classes, but a {name} names none: give its body a head "
-            "(models.finetuned.FineTuned)"
+            f"{learns} learns {objective.answers}, but a {name} names {other}: give its body a "
+            f"head (models.finetuned.FineTuned with a {_HEADS[objective.answers]})"
         )
-    if names_classes and "labels" not in features:
+    if named is not None and not {"labels", "start_positions"} & {*features}:
+        columns = " and ".join(names(presets()[named].reads))
         raise ValueError(
-            f"a {name} with a head for classes learns from labels, but {learns} makes none of "
-            f"{in_words(objective.reads)}: choose --gin.OBJECTIVE=\"'classes'\", and a text with "
-            "the columns inputs and label (CORPUS_FIELD names others)"
+            f"a {name} with a head for {named} learns from labels, but {learns} makes none of "
+            f"{in_words(objective.reads)}: choose --gin.OBJECTIVE=\"'{named}'\", and a text with "
+            f"the columns {columns} (CORPUS_FIELD names others)"
         )
 
 
@@ -215,7 +225,7 @@ def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int
 
 def examples_read(feature_converter: FeatureConverter, examples: Iterable[Examples]) -> None:
     """Raises ValueError if a model's rows need a feature that a task's examples lack."""
-    for task in (one.task for one in examples):
+    for task in (part.task for part in examples):
         if missing := set(feature_converter.task_features) - task.features.keys():
             raise ValueError(
                 f"the model's rows are made by {feature_converter}, but an example of task "
@@ -306,7 +316,9 @@ def _brief(*texts: str) -> list[str]:
     if max(map(len, texts)) <= _LONG:
         return list(texts)
     places = enumerate(zip(*texts, strict=False))
-    different = next((i for i, found in places if len(set(found)) > 1), min(map(len, texts)))
+    different = next(
+        (i for i, characters in places if len(set(characters)) > 1), min(map(len, texts))
+    )
     first = max(0, different - _LONG // 3)
     last = first + _LONG
     return ["..." * (first > 0) + text[first:last] + "..." * (last < len(text)) for text in texts]

@@ -1,4 +1,4 @@
-"""What a run cannot learn from its examples or in its precision: lines for its log."""
+"""Lines for the log about what a run cannot learn from its examples or in its precision."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from t5x_like.core.protocols.data import names
 from t5x_like.data.corpora import scripts
 from t5x_like.data.corpora.sentences import language_of_rule
-from t5x_like.data.order import spread
+from t5x_like.data.samples.order import spread
 from t5x_like.data.samples.passes import Passes
 from t5x_like.data.task import in_words
 from t5x_like.objectives.parts.geometry import PerRecord
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Objective
-    from t5x_like.data.stream import Examples
+    from t5x_like.data.streams.stream import Examples
     from t5x_like.data.task import Task
 
 _LOOKED_AT = 256
@@ -28,6 +28,7 @@ _RANDOM_OR_NEXT = "next_sentence_label"
 def notes(examples: Examples) -> Iterator[str]:
     """Lines about a training text: what is cut off, labels that teach nothing, another script."""
     yield from _cut(examples)
+    yield from _words(examples.task)
     yield from _labels(examples)
     yield from _other_script(examples.task)
 
@@ -61,6 +62,21 @@ def _cut(examples: Examples) -> Iterator[str]:
     if task.cache is None:
         return
     split = task.cache.split("train")
+    for group in geometry.groups:
+        if cut := split.longer_together(group, geometry.pair_room):
+            yield (
+                f"{cut:,} of {len(split):,} rows of {task.name} are cut at "
+                f"{task.lengths['inputs']} tokens of {' and '.join(group)} (TASK_FEATURE_LENGTHS)"
+            )
+    if geometry.groups:
+        return
+    if geometry.pair is not None:
+        if cut := split.longer_together(geometry.pair, geometry.pair_room):
+            yield (
+                f"{cut:,} of {len(split):,} pairs of {task.name} are cut at "
+                f"{task.lengths['inputs']} tokens (TASK_FEATURE_LENGTHS)"
+            )
+        return
     for name, length in task.lengths.items():
         if name not in split.offsets:
             continue
@@ -69,6 +85,28 @@ def _cut(examples: Examples) -> Iterator[str]:
             yield (
                 f"{cut:,} of {len(split):,} {name} of {task.name} are cut at {length} tokens "
                 "(TASK_FEATURE_LENGTHS)"
+            )
+
+
+def _words(task: Task) -> Iterator[str]:
+    """How many rows lose words, and how many words are not known."""
+    if task.cache is None:
+        return
+    split, unknown = task.cache.split("train"), task.token_ids.unk
+    room = getattr(task.objective.geometry(task.lengths), "room", {})
+    for column in task.cache.manifest.columns:
+        if column.holds != "words":
+            continue
+        if (most := room.get(column.name)) and (cut := split.longer(column.name, most)):
+            yield (
+                f"{cut:,} of {len(split):,} rows of {task.name} lose their last words and the tags "
+                f"of these: they have more than {most} tokens (TASK_FEATURE_LENGTHS)"
+            )
+        if unknown is not None and (count := int(split.counts[column.name][unknown])):
+            yield (
+                f"{count:,} of {split.counts[column.name].sum():,} tokens of the words of "
+                f"{task.name} are unknown ones: the vocabulary lacks them, or leaves nothing of a "
+                "word. The words keep their tags"
             )
 
 
@@ -91,12 +129,12 @@ def _labels(examples: Examples) -> Iterator[str]:
     if not names or (isinstance(examples.samples, Passes) and not examples.samples.is_planned):
         return
     places = spread(examples.epochs.epoch_of(0).size, _LOOKED_AT)
-    found = [one for n in places for one in examples.features(n)]
+    rows = [row for n in places for row in examples.features(n)]
     for name in names:
-        labels = {int(one[name]) for one in found}
-        if len(found) > 1 and len(labels) == 1:
+        labels = {int(row[name]) for row in rows}
+        if len(rows) > 1 and len(labels) == 1:
             yield (
-                f"{name} is {labels.pop()} in all {len(found):,} examples of {task.name} that were "
+                f"{name} is {labels.pop()} in all {len(rows):,} examples of {task.name} that were "
                 "looked at, so it teaches nothing: a pair needs a document of several sentences "
                 "(CORPUS_SEPARATOR, SENTENCES)"
             )
@@ -121,8 +159,8 @@ def _other_script(task: Task) -> Iterator[str]:
         counts += scripts.letters(task.vocabulary.decode(ids))
     if not counts:
         return
-    mine = sum(counts[one] for one in scripts.of_language(language))
-    if mine < counts.total() / 2:
+    letters = sum(counts[own_script] for own_script in scripts.of_language(language))
+    if letters < counts.total() / 2:
         script, count = counts.most_common(1)[0]
         better = scripts.language_of(counts)
         advice = f"such as --sentences {better}" if better else "with --sentences"

@@ -56,6 +56,11 @@ class Teacher:
     dtype: str = "bfloat16"
     layout: Layout | None = None
 
+    @property
+    def paths(self) -> dict[str, str]:
+        """Its directory."""
+        return {"TEACHER": self.directory} if self.directory else {}
+
     def check(self, vocabulary: Vocabulary) -> None:
         """Compares the teacher with its student, before any weights are read.
 
@@ -72,10 +77,10 @@ class Teacher:
                 f"the teacher in {path} has no vocabulary, so its ids may have other meanings than "
                 "those of its student: import it again with --vocabulary"
             )
-        theirs = run_directory.read_vocabulary(path)
-        if theirs.fingerprint != vocabulary.fingerprint:
+        saved = run_directory.read_vocabulary(path)
+        if saved.fingerprint != vocabulary.fingerprint:
             raise ValueError(
-                f"the teacher in {path} reads another vocabulary ({theirs.vocab_size} ids) than "
+                f"the teacher in {path} reads another vocabulary ({saved.vocab_size} ids) than "
                 f"its student ({vocabulary.vocab_size} ids): give --gin.VOCABULARY the folder "
                 f"`vocabulary` in {path}"
             )
@@ -112,24 +117,24 @@ class Teacher:
           ValueError: the directory holds no BERT, or the layouts have different devices.
           CheckpointError: there is no such step, or it is damaged.
         """
-        own = self.layout or layout
-        if set(own.mesh.devices.flat) != set(layout.mesh.devices.flat):
+        teacher_layout = self.layout or layout
+        if set(teacher_layout.mesh.devices.flat) != set(layout.mesh.devices.flat):
             raise ValueError("Teacher.layout must have the same devices as the layout of the run")
         graphdef, state = nnx.split(self._abstract_model(), nnx.Param)
-        params = self._read(nnx.to_pure_dict(state), map_parameters(own.sharding, state))
+        params = self._read(nnx.to_pure_dict(state), map_parameters(teacher_layout.sharding, state))
 
         @jax.jit
         def outputs(params: Any, batch: Batch) -> Batch:
             taught = distilbert.teach(nnx.merge(graphdef, params), batch)
-            made = {name: taught[name] for name in taught.keys() - batch.keys()}
+            added = {name: taught[name] for name in taught.keys() - batch.keys()}
             return jax.tree.map(
-                lambda x: jax.lax.with_sharding_constraint(x, own.rows(x.shape)), made
+                lambda x: jax.lax.with_sharding_constraint(x, teacher_layout.rows(x.shape)), added
             )
 
         def teach(batch: Batch) -> Batch:
-            with own.active():
-                made = outputs(params, _by_rows(batch, own))
-            return {**batch, **_by_rows(made, layout)}
+            with teacher_layout.active():
+                added = outputs(params, _by_rows(batch, teacher_layout))
+            return {**batch, **_by_rows(added, layout)}
 
         return Teaching(teach)
 

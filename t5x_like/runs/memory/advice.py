@@ -10,10 +10,10 @@ from flax import nnx
 
 from t5x_like.core.devices.memory import usable_bytes
 from t5x_like.core.partitioning import map_parameters
-from t5x_like.runs import pretraining
 from t5x_like.runs.memory import rows
 from t5x_like.runs.memory.estimate import Estimate, estimate
 from t5x_like.runs.memory.microbatches import with_microbatches
+from t5x_like.runs.program import build_program
 
 if TYPE_CHECKING:
     from t5x_like.runs.run import Run
@@ -33,10 +33,12 @@ def memory_warnings(run: Run) -> list[str]:
         return []
     try:
         parts = [with_microbatches(part) for _, part in run.in_phases()]
-        found = [(part, _estimate(part)) for part in parts]
+        estimates = [(part, _estimate(part)) for part in parts]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
-    return [warning(part, one, limit) for part, one in found if one.total > limit]
+    return [
+        warning(part, estimated, limit) for part, estimated in estimates if estimated.total > limit
+    ]
 
 
 def warning(run: Run, found: Estimate, limit: float) -> str:
@@ -50,7 +52,7 @@ def warning(run: Run, found: Estimate, limit: float) -> str:
 
 
 def remedy(run: Run, found: Estimate, limit: float) -> str:
-    """What helps a run that needs more than `limit` bytes, as an order."""
+    """The remedy for a run that needs more than `limit` bytes, in the imperative."""
     if (dividing := _dividing(run)) is not None:
         return (
             f"set --mesh data=-1,fsdp={dividing}: large parameters do not divide into "
@@ -75,7 +77,7 @@ def _dividing(run: Run) -> int | None:
 
     def add(axes: Sequence[str | None], shape: Sequence[int]) -> None:
         names = zip(axes, shape[len(shape) - len(axes) :], strict=True)
-        split = [one for name, one in names if "fsdp" in run.layout.mesh_axes(name)]
+        split = [axis_size for name, axis_size in names if "fsdp" in run.layout.mesh_axes(name)]
         if split and math.prod(shape) >= _LARGE:
             sizes.append(split)
 
@@ -83,11 +85,11 @@ def _dividing(run: Run) -> int | None:
     dividing = next(
         n
         for n in range(size, 0, -1)
-        if size % n == 0 and all(any(one % n == 0 for one in split) for split in sizes)
+        if size % n == 0 and all(any(axis_size % n == 0 for axis_size in split) for split in sizes)
     )
     return None if dividing == size else dividing
 
 
 def _estimate(run: Run) -> Estimate:
-    program = pretraining.build_program(run)
+    program = build_program(run)
     return estimate(run, program, rows.whole_row(run, rows.full_row(run)))

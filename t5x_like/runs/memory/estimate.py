@@ -69,13 +69,13 @@ class Estimate:
 
     @property
     def total(self) -> float:
-        """What a step needs."""
+        """The bytes that a step needs."""
         first = self.activations + self.first_gradient
         return self._lasting + self.layers + max(first, self.largest_gradient)
 
     @property
     def besides_rows(self) -> float:
-        """What lasts as long as a step, whatever the rows of a microbatch."""
+        """The bytes that last as long as a step, whatever the rows of a microbatch."""
         return self._lasting + self.largest_gradient
 
     @property
@@ -127,7 +127,9 @@ def _forward(run: Run, program: Program, row: Mapping[str, Any], params: Any) ->
     rows = run.options.batch_size // microbatches
     impl = run.options.random_numbers or compilation.random_numbers(run.layout.platform)
     key = jax.eval_shape(lambda: jax.random.key(0, impl=compilation.RANDOM_NUMBERS[impl]))
-    batch = {name: jax.ShapeDtypeStruct((rows, *one.shape), one.dtype) for name, one in row.items()}
+    batch = {
+        name: jax.ShapeDtypeStruct((rows, *array.shape), array.dtype) for name, array in row.items()
+    }
     carry = jax.eval_shape(lambda: run.abstract_model.initial_carry(rows))
 
     def backward(params: Any, batch: Any, carry: Any, key: Any) -> Any:
@@ -142,27 +144,32 @@ def _forward(run: Run, program: Program, row: Mapping[str, Any], params: Any) ->
     # Stored are parameters too, whole or one layer's, and transposed.
     known = {shape for leaf in jax.tree.leaves(params) for shape in (leaf.shape, leaf.shape[1:])}
     known |= {shape[::-1] for shape in known}
-    read = [one for one in traced.out_avals if one.shape not in known]
-    kept = [one for one in residuals(traced.jaxpr) if one.shape not in known]
+    read = [array for array in traced.out_avals if array.shape not in known]
+    stored_arrays = [array for array in residuals(traced.jaxpr) if array.shape not in known]
     all_equations = list(equations(traced.jaxpr))
     # Some have a copy for each part of the batch, so that its gradient stays on its devices.
     parts = run.layout.batch_shards
     shared = sum(
-        array_bytes(one) / (parts if parts in one.shape[:1] else 1)
-        for one in read
-        if not _has_rows(one, rows)
+        array_bytes(array) / (parts if parts in array.shape[:1] else 1)
+        for array in read
+        if not _has_rows(array, rows)
     )
-    named = [one.outvars[0].aval for one in all_equations if one.params.get("name") == SHARED]
-    gradients = _shared_gradients(run, [one for one in named if not _has_rows(one, rows)])
-    results = (one.aval for equation in all_equations for one in equation.outvars)
+    named = [
+        equation.outvars[0].aval
+        for equation in all_equations
+        if equation.params.get("name") == SHARED
+    ]
+    gradients = _shared_gradients(run, [array for array in named if not _has_rows(array, rows)])
+    results = (result.aval for equation in all_equations for result in equation.outvars)
     largest = max(
-        (array_bytes(one) for one in results if rows in getattr(one, "shape", ())[:1]), default=0.0
+        (array_bytes(array) for array in results if rows in getattr(array, "shape", ())[:1]),
+        default=0.0,
     )
 
     def of_rows(arrays: Iterable[Any]) -> float:
-        return sum(array_bytes(one) for one in arrays if _has_rows(one, rows))
+        return sum(array_bytes(array) for array in arrays if _has_rows(array, rows))
 
-    stored, most = of_rows(kept) / parts, (of_rows(read) + largest) / parts
+    stored, most = of_rows(stored_arrays) / parts, (of_rows(read) + largest) / parts
     if microbatches > 1:
         stored += _KEPT_IN_LOOPS * (most - stored)
     else:  # they take the room of what has been read: on average half is free
@@ -189,9 +196,9 @@ def _whole_layers(layout: Layout, params: nnx.State, compute: ComputeParameters)
     def elements(names: Sequence[str | None], shape: Sequence[int]) -> int:
         if len(shape) == len(names):
             return 0
-        one = tuple(shape[len(shape) - len(names) :])
+        layer_shape = tuple(shape[len(shape) - len(names) :])
         layers = min(shape[0], _LAYERS_AHEAD) if split else shape[0]
-        return layers * math.prod(whole.sharding(names, one).shard_shape(one))
+        return layers * math.prod(whole.sharding(names, layer_shape).shard_shape(layer_shape))
 
     sizes = jax.tree.map(
         lambda count, dtype: count * jnp.dtype(dtype).itemsize,
@@ -203,20 +210,20 @@ def _whole_layers(layout: Layout, params: nnx.State, compute: ComputeParameters)
 
 def _has_narrow_logits(layout: Layout, params: nnx.State) -> bool:
     """Whether logits come from a matrix of their own, whose gradient has 16 bits (`narrowed`)."""
-    own = map_parameters(lambda axes, shape: len(axes) == 2 and axes[-1] == "vocab", params)
-    return layout.platform == "tpu" and any(jax.tree.leaves(own))
+    is_head = map_parameters(lambda axes, shape: len(axes) == 2 and axes[-1] == "vocab", params)
+    return layout.platform == "tpu" and any(jax.tree.leaves(is_head))
 
 
 def _layers(run: Run) -> int:
-    """Those of the longest stack."""
+    """The number of layers in the longest stack."""
     _, params = nnx.split(run.abstract_model, nnx.Param)
     stacked = map_parameters(lambda axes, shape: shape[0] if len(shape) > len(axes) else 1, params)
     return max(jax.tree.leaves(stacked))
 
 
-def _has_rows(one: Any, rows: int) -> bool:
+def _has_rows(array: Any, rows: int) -> bool:
     """Whether an array is [rows, ...], or is stacked, [N, rows, ...]."""
-    return rows in one.shape[:1] or (rows in one.shape[1:2] and one.shape[0] > 1)
+    return rows in array.shape[:1] or (rows in array.shape[1:2] and array.shape[0] > 1)
 
 
 def _gradients(run: Run, params: nnx.State) -> float:

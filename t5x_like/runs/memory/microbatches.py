@@ -40,10 +40,10 @@ def _fitting(run: Run, limit: float) -> int:
     # Two microbatches, so that the sums of gradients count.
     options = dataclasses.replace(run.options, batch_size=2 * _TRACED_ROWS * shards, microbatches=2)
     few_rows = dataclasses.replace(run, options=options)
-    program = step.build(run.model, run.optimizer or optax.identity(), run.layout, options)
-    found = estimate(few_rows, program, rows.whole_row(run, rows.full_row(few_rows)))
-    room = min(ACTIVATIONS * limit, limit - found.besides_rows)
-    fitting = max(1, math.floor(room * _TRACED_ROWS / max(1.0, found.read)))
+    program = step.build(run.make, run.optimizer or optax.identity(), run.layout, options)
+    estimated = estimate(few_rows, program, rows.whole_row(run, rows.full_row(few_rows)))
+    room = min(ACTIVATIONS * limit, limit - estimated.besides_rows)
+    fitting = max(1, math.floor(room * _TRACED_ROWS / max(1.0, estimated.read)))
     return next(
         n for n in range(1, of_device + 1) if not of_device % n and of_device // n <= fitting
     )

@@ -1,4 +1,4 @@
-"""What takes memory between a forward pass and its backward pass, once a compiler has fused it.
+"""The arrays between a forward pass and its backward pass, once a compiler has fused operations.
 
 The derivative of a traced program names all arrays that its backward pass reads. XLA fuses
 elementwise operations into whatever reads their results. So it keeps what a matrix product, a
@@ -39,17 +39,17 @@ def residuals(jaxpr: Any) -> list[Any]:
       The results of it that no fused operation makes from its arguments and from the other
       results. Where several are made from one array, that array takes their place if it is smaller.
     """
-    results = {one for one in jaxpr.outvars if not isinstance(one, Literal)}
+    results = {result for result in jaxpr.outvars if not isinstance(result, Literal)}
     made_from: dict[Var, frozenset[Var]] = {}
     groups: dict[frozenset[Var], list[Var]] = {}
     for equation in jaxpr.eqns:
         sources = _sources(equation, made_from)
-        for one in equation.outvars:
-            made_from[one] = frozenset({one}) if sources is None else sources
-            if one in results:
-                groups.setdefault(made_from[one], []).append(one)
-                made_from[one] = frozenset()
-    return [one.aval for sources, group in groups.items() for one in _fewest(sources, group)]
+        for var in equation.outvars:
+            made_from[var] = frozenset({var}) if sources is None else sources
+            if var in results:
+                groups.setdefault(made_from[var], []).append(var)
+                made_from[var] = frozenset()
+    return [stored.aval for sources, group in groups.items() for stored in _fewest(sources, group)]
 
 
 def array_bytes(one: Any) -> float:
@@ -58,7 +58,7 @@ def array_bytes(one: Any) -> float:
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """Those of a program, and of the programs that it calls."""
+    """The equations of a program, and of the programs that it calls."""
     for equation in jaxpr.eqns:
         yield equation
         for inner in jaxprs_in_params(equation.params):
@@ -72,17 +72,21 @@ def _sources(equation: Any, made_from: dict[Var, frozenset[Var]]) -> frozenset[V
     if name in _REDUCED:
         return frozenset()
     if name in _CALLS:
-        inner = [one for part in jaxprs_in_params(equation.params) for one in equations(part)]
-        if not all(one.primitive.name in _FUSED | _CALLS for one in inner):
+        inner = [
+            inner_equation
+            for part in jaxprs_in_params(equation.params)
+            for inner_equation in equations(part)
+        ]
+        if not all(inner_equation.primitive.name in _FUSED | _CALLS for inner_equation in inner):
             return None
     elif name not in _FUSED:
         return None
-    read = [one for one in equation.invars if not isinstance(one, Literal)]
-    return frozenset[Var]().union(*(made_from.get(one, frozenset()) for one in read))
+    read = [var for var in equation.invars if not isinstance(var, Literal)]
+    return frozenset[Var]().union(*(made_from.get(var, frozenset()) for var in read))
 
 
 def _fewest(sources: frozenset[Var], group: list[Var]) -> list[Var]:
     """The arrays to store, of those that are made from `sources` and of these themselves."""
     if len(group) == 1 or not sources:
         return group if sources else []
-    return min([*sources], group, key=lambda some: sum(array_bytes(one.aval) for one in some))
+    return min([*sources], group, key=lambda some: sum(array_bytes(var.aval) for var in some))

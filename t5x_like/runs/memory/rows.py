@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from t5x_like.core.abilities import CountsFlops, can
 from t5x_like.runs.checks import preflight
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ def full_row(run: Run) -> dict[str, np.ndarray]:
     features = preflight.row_features(objective, data.lengths or {})
     example = {
         # Different numbers, for features that are orders; none is 0, which is padding.
-        name: np.ones(one.shape, one.dtype)
-        if one.length is None or one.item
-        else np.arange(_TOKEN, _TOKEN + one.length).astype(one.dtype)
-        for name, one in features.items()
+        name: np.ones(feature.shape, feature.dtype)
+        if feature.length is None or feature.item
+        else np.arange(_TOKEN, _TOKEN + feature.length).astype(feature.dtype)
+        for name, feature in features.items()
     }
     return run.feature_converter.convert([example], features=features, ids=preflight.SOME_IDS)
 
@@ -53,13 +54,13 @@ def step_flops(run: Run, row: Mapping[str, np.ndarray]) -> float | None:
 
     Nothing that is computed again counts. None if the model does not count them.
     """
-    count = getattr(run.abstract_model, "flops", None)
-    if count is None:
+    model: Any = run.abstract_model
+    if not can(model, CountsFlops):
         return None
 
     def flops(rows: int) -> float:
-        batch: Any = {name: np.stack([one] * rows) for name, one in row.items()}
-        return float(count(batch))
+        batch: Any = {name: np.stack([array] * rows) for name, array in row.items()}
+        return float(model.flops(batch))
 
     # Some work belongs to the batch and not to a row.
     first = flops(1)

@@ -54,19 +54,19 @@ def write(
     Raises:
       ValueError: the table of tokens has no row for an id of the vocabulary.
     """
-    found, said = (vocabulary, "") if vocabulary else from_files.find(source)
+    tokenizer, line = (vocabulary, "") if vocabulary else from_files.find(source)
     saved_model.write(
         target,
         imported.make,
         imported.params,
         title=f"{imported.architecture}, imported from {name}.",
-        vocabulary=found,
+        vocabulary=tokenizer,
         files=[
             *kept_files.settings(source),
             *([] if vocabulary else kept_files.tokenizer(source)),
         ],
     )
-    return [*filter(None, [said]), *_notes(found, imported)]
+    return [*filter(None, [line]), *_notes(tokenizer, imported)]
 
 
 def _notes(vocabulary: Vocabulary | None, imported: ImportedModel) -> Iterator[str]:

@@ -7,8 +7,7 @@ numbers that it began with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import gin
 
@@ -35,14 +34,14 @@ def follow() -> list[str]:
     if not isinstance(total, int) or total < 1:
         raise ValueError(f"{_TOTAL} must be a whole number of at least 1, not {total!r}")
     saved = _saved_steps()
-    given = {one.setting for one in gin_config.given_settings()}
-    asked = any(one.selector == _TOTAL for one in given)
+    given_settings = {binding.setting for binding in gin_config.given_settings()}
+    asked = any(setting.selector == _TOTAL for setting in given_settings)
     if not saved and not (asked and isinstance(usual, int)):
         return []
     changed = []
     for key, steps in _steps():
         name = _name(key)
-        if name in map(str, given):
+        if name in map(str, given_settings):
             continue
         if saved:
             new = saved.get(name, steps)
@@ -83,13 +82,31 @@ def _name(key: Key) -> str:
     return f"{scope}/{short}.{parameter}" if scope else f"{short}.{parameter}"
 
 
-def _saved_steps() -> dict[str, Any]:
-    """The steps of the run in MODEL_DIR, by name; empty if there is no run."""
+def _saved_steps() -> dict[str, int]:
+    """The steps of the run in MODEL_DIR, by the names of this configuration; empty if it has none.
+
+    The text of a run made in Python does not have these names. There a macro is the value of a
+    parameter that it sets, and the phases stand in the same order.
+    """
     directory = gin_config.macro("MODEL_DIR")
     if not directory or not run_directory.has_config(path := storage.path(directory)):
         return {}
     try:
-        values = gin_text.read(run_directory.read_config(path)).values
+        saved = gin_text.read(run_directory.read_config(path))
     except SyntaxError:  # a damaged configuration is not needed to resume
         return {}
-    return {str(binding): value for binding, value in values.items() if isinstance(value, int)}
+    current = gin_text.read(gin_config.config_text())
+    steps = {str(name): value for name, value in saved.values.items() if isinstance(value, int)}
+    for name, value in current.values.items():
+        if isinstance(value, gin_text.Macro) and str(name) in steps:
+            steps.setdefault(str(value), steps[str(name)])
+    for here, there in zip(_phases(current), _phases(saved), strict=False):
+        if f"{there}.steps" in steps:
+            steps.setdefault(f"{here}.steps", steps[f"{there}.steps"])
+    return steps
+
+
+def _phases(text: gin_text.GinText) -> Sequence[str]:
+    """The names of the phases in their order."""
+    phases = text.values.get(gin_text.Binding("", "PHASES", ""))
+    return phases if isinstance(phases, list | tuple) else ()

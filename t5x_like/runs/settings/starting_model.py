@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from t5x_like.core.buckets import storage
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.interop.tokenizers import added
-from t5x_like.runs import run_directory, saved_model
-from t5x_like.runs.settings import imported, model_config
+from t5x_like.runs import model_config, run_directory, saved_model
+from t5x_like.runs.settings import imported
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
@@ -27,7 +27,7 @@ _OF_THE_RUN = frozenset(
 
 
 def opened(run: Run) -> tuple[InitFrom | None, list[str]]:
-    """What the run starts from, once a model of Hugging Face is imported, and notes about it.
+    """The model that the run starts from, imported if it is Hugging Face's, and notes about it.
 
     Raises:
       OSError, ValueError: as in `imported.directory`.
@@ -46,15 +46,15 @@ def vocabulary(run: Run) -> Vocabulary | None:
       OSError, ValueError: there are tokens to add, and no vocabulary, or none that can have them.
     """
     assert run.init_from is not None
-    found = run.init_from.vocabulary()
+    saved = run.init_from.vocabulary()
     if run.add_tokens is None:
-        return found
-    if found is None:
+        return saved
+    if saved is None:
         raise ValueError(
             f"{run.init_from.directory} has no vocabulary that could get the tokens of "
             f"{run.add_tokens}: import it again with --vocabulary"
         )
-    return added.with_tokens(found, added.read(run.add_tokens))
+    return added.with_tokens(saved, added.read(run.add_tokens))
 
 
 def follow(run: Run) -> list[str]:
@@ -78,20 +78,20 @@ def follow(run: Run) -> list[str]:
     if not start.model:
         return lines
     directory = run.model_dir if has_begun and run.model_dir else start.directory
-    theirs = model_config.of(saved_model.constructor(directory), directory)
+    config = model_config.of(saved_model.constructor(directory), directory)
     ours = model_config.of(run.model)
-    if type(theirs) is not type(ours):
-        family, other = map(model_config.family, (ours, theirs))
+    if type(config) is not type(ours):
+        family, other = map(model_config.family, (ours, config))
         raise ValueError(
             f"this run trains a model of the family {family}, and {directory} has one of the "
             f"family {other}: choose a recipe of that family (`t5x_like recipes`)"
         )
-    theirs = dataclasses.replace(theirs, vocab_size=max(theirs.vocab_size, ids))
+    config = dataclasses.replace(config, vocab_size=max(config.vocab_size, ids))
     changed = {
-        field.name: getattr(theirs, field.name)
-        for field in dataclasses.fields(theirs)
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
         if field.name not in _OF_THE_RUN
-        and getattr(theirs, field.name) != getattr(ours, field.name)
+        and getattr(config, field.name) != getattr(ours, field.name)
     }
     for name in model_config.given(ours) & changed.keys():
         raise ValueError(
@@ -101,8 +101,8 @@ def follow(run: Run) -> list[str]:
         )
     if not changed:
         return lines
-    said = model_config.bind(ours, changed, where=f"the sizes of {directory}")
-    return [*lines, f"As in {directory}: {said}."]
+    sizes = model_config.bind(ours, changed, where=f"the sizes of {directory}")
+    return [*lines, f"As in {directory}: {sizes}."]
 
 
 def begun(run: Run) -> bool:
@@ -118,12 +118,12 @@ def _ids(run: Run) -> tuple[int, list[str]]:
     if run.add_tokens is None:
         return 0, []
     assert run.init_from is not None
-    before, found = run.init_from.vocabulary(), vocabulary(run)
+    before, after = run.init_from.vocabulary(), vocabulary(run)
     assert before is not None
-    assert found is not None
-    tokens, new = len(added.read(run.add_tokens)), found.vocab_size - before.vocab_size
+    assert after is not None
+    tokens, new = len(added.read(run.add_tokens)), after.vocab_size - before.vocab_size
     rest = f"; {tokens - new:,} were one id already" if new < tokens else ""
-    return found.vocab_size, [
+    return after.vocab_size, [
         f"Adds {new:,} of the {tokens:,} tokens in {run.add_tokens}, from id "
         f"{before.vocab_size:,}{rest}."
     ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from t5x_like.config import gin_config
+from t5x_like.core.protocols.members import lacking
+from t5x_like.core.protocols.model import ModelConfig
 from t5x_like.data.vocabulary_choice import VocabularyChoice
-from t5x_like.runs import saved_model
-from t5x_like.runs.settings import model_config, starting_model
+from t5x_like.runs import model_config, saved_model
+from t5x_like.runs.settings import starting_model
 
 if TYPE_CHECKING:
     from t5x_like.runs.run import Run
@@ -33,11 +35,11 @@ def follow(run: Run) -> list[str]:
       OSError, ValueError: there is no such vocabulary.
     """
     choice = run.data.vocabulary
-    asked = {one.setting.selector.rpartition(".")[2] for one in gin_config.given_settings()}
+    asked = {binding.setting.selector.rpartition(".")[2] for binding in gin_config.given_settings()}
     if not isinstance(choice, VocabularyChoice) or not asked.intersection(_CHOOSING):
         return []
     config = model_config.find(run.model)
-    if not hasattr(config, "vocab_size") or "vocab_size" in model_config.given(config):
+    if lacking(config, ModelConfig) or "vocab_size" in model_config.given(config):
         return []
     rows, where = _saved_rows(run), "as the run began"
     if rows is None:
@@ -47,8 +49,8 @@ def follow(run: Run) -> list[str]:
         where = f"for the {ids:,} ids of the vocabulary"
     if rows == config.vocab_size:
         return []
-    said = model_config.bind(config, {"vocab_size": rows}, where="the rows of the vocabulary")
-    return [f"{model_config.selector(config)} has {said}, {where}."]
+    text = model_config.bind(config, {"vocab_size": rows}, where="the rows of the vocabulary")
+    return [f"{model_config.selector(config)} has {text}, {where}."]
 
 
 def _saved_rows(run: Run) -> int | None:
@@ -56,5 +58,7 @@ def _saved_rows(run: Run) -> int | None:
     if run.model_dir is None or not starting_model.begun(run):
         return None
     saved = model_config.find(saved_model.constructor(run.model_dir))
-    found: int | None = getattr(saved, "vocab_size", None)
-    return found
+    if lacking(saved, ModelConfig):
+        return None
+    rows: int = saved.vocab_size
+    return rows

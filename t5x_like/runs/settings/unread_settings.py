@@ -24,8 +24,14 @@ _TRAINED = {
 """Settings of a vocabulary that is trained: {macro, or the name of the field itself: field}."""
 
 
-_OF_FILES = ("field", "separator", "validation")
-"""Arguments of `user_corpus`, each with a macro CORPUS_*."""
+_OF_FILES = {
+    "field": "CORPUS_FIELD",
+    "separator": "CORPUS_SEPARATOR",
+    "validation": "CORPUS_VALIDATION",
+    "header": "CORPUS_COLUMNS",
+    "labels": "CORPUS_LABELS",
+}
+"""Arguments of `user_corpus` and their macros."""
 
 
 class UnreadError(ValueError):
@@ -97,7 +103,9 @@ def _is_read(setting: Binding) -> bool:
         if f".{selector}".endswith(name) and setting.parameter in values:
             parts = scope.split("/")
             outer = ["/".join(parts[:n]) for n in range(len(parts) + 1)]
-            if [setting.scope] == [one for one in outer if one in bound][-1:]:
+            if [setting.scope] == [outer_scope for outer_scope in outer if outer_scope in bound][
+                -1:
+            ]:
                 return True
     return False
 
@@ -122,13 +130,15 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
         ("TASK_FEATURE_LENGTHS", "lengths", "Data"),
         ("BATCH_SIZE", "batch_size", "Options"),
         ("OBJECTIVE", "objective", "Data"),
+        ("FROZEN", "frozen", "Options"),
+        ("LAYER_DECAY", "layer_decay", "Options"),
     ):
-        own = [getattr(phase, field) for phase in phases]
-        if own and None not in own:
+        values = [getattr(phase, field) for phase in phases]
+        if values and None not in values:
             yield _Unread(
                 {macro: field},
                 owner,
-                f"each phase has its own {field}: {own}. Set those that are to change, such as "
+                f"each phase has its own {field}: {values}. Set those that are to change, such as "
                 f"--gin.long/run.Phase.{field}=...",
             )
     if not run.options.eval_period:
@@ -148,8 +158,8 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
         advice = ": name the corpus alone" if "." in str(data.mixture_or_task_name) else ""
         reason = f"the data, {named!r}, has an objective of its own{advice}"
         yield _Unread({"OBJECTIVE": "objective"}, "Data", reason)
-    found = () if data.is_cache() else data.named_tasks() or ()
-    if all(one.sentences is None for one in found):
+    tasks = () if data.is_cache() else data.named_tasks() or ()
+    if all(task.sentences is None for task in tasks):
         reason = "the run reads no plain text that could still be cut"
         yield _Unread({"SENTENCES": "sentences"}, "Data", reason)
     yield from _vocabulary_settings(run)
@@ -157,34 +167,38 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
 
 def _file_settings(run: Run) -> Iterator[_Unread]:
     """Settings for reading files that the files of this run do not use."""
-    data, macros = run.data, {name: f"CORPUS_{name.upper()}" for name in _OF_FILES}
-    every = {macro: name for name, macro in macros.items()}
+    data = run.data
+    macros_of_files = {macro: name for name, macro in _OF_FILES.items()}
     if not data.corpus:
-        yield _Unread(every, "user_corpus", "CORPUS is not set, and this is for its files")
+        yield _Unread(
+            macros_of_files, "user_corpus", "CORPUS is not set, and this is for its files"
+        )
         return
     if data.is_cache():
-        yield _Unread(every, "user_corpus", "CORPUS is a cache, whose text is divided already")
+        yield _Unread(
+            macros_of_files, "user_corpus", "CORPUS is a cache, whose text is divided already"
+        )
         return
-    found = data.named_tasks() or ()
-    corpora = [one.corpus for one in found if one.corpus is not None]
+    tasks = data.named_tasks() or ()
+    corpora = [task.corpus for task in tasks if task.corpus is not None]
     reads = {name for corpus in corpora for name in getattr(corpus, "options_read", _OF_FILES)}
-    for name in set(_OF_FILES) - reads:
+    for name in _OF_FILES.keys() - reads:
         reason = f"the files of {data.corpus!r} have formats that do not use it"
-        yield _Unread({macros[name]: name}, "user_corpus", reason)
+        yield _Unread({_OF_FILES[name]: name}, "user_corpus", reason)
 
 
 def _vocabulary_settings(run: Run) -> Iterator[_Unread]:
     data, choice = run.data, run.data.vocabulary
     if not isinstance(choice, VocabularyChoice):
         return
-    every = {"VOCABULARY": "name", "extra_ids": "extra_ids", **_TRAINED}
+    settings = {"VOCABULARY": "name", "extra_ids": "extra_ids", **_TRAINED}
     if data.is_cache():
-        yield _Unread(every, "VocabularyChoice", "a cache has its own vocabulary")
+        yield _Unread(settings, "VocabularyChoice", "a cache has its own vocabulary")
         return
-    found = data.named_tasks()
-    if found is None or any(one.tokenized is not None for one in found):
+    tasks = data.named_tasks()
+    if tasks is None or any(task.tokenized is not None for task in tasks):
         reason = f"the task {data.mixture_or_task_name!r} has its own vocabulary"
-        yield _Unread(every, "VocabularyChoice", reason)
+        yield _Unread(settings, "VocabularyChoice", reason)
     elif choice.name is not None:
         yield _Unread(_TRAINED, "VocabularyChoice", f"VOCABULARY is set, to {choice.name!r}")
     elif choice.kind != "byte_bpe":

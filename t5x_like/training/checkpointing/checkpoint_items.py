@@ -12,6 +12,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from t5x_like.core.protocols.completers import Kept
+from t5x_like.core.spelling import differences
 from t5x_like.training.step import TrainState
 
 _FILE_BYTES = 64 * 2**20
@@ -85,7 +86,7 @@ def checked_document(document: dict[str, Any]) -> dict[str, Any]:
                 raise ValueError("lengths are whole numbers from 0 on")
             jax.ShapeDtypeStruct(tuple(shape), dtype)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{path} is no array: {error}") from error
+            raise ValueError(f"{path} is not an array: {error}") from error
     if {str(above) for path in leaves for above in PurePosixPath(path).parents} & leaves.keys():
         raise ValueError("an array is inside another")
     return document
@@ -117,15 +118,10 @@ def check_leaves(where: str, saved: Mapping[str, Any], *, leaves: Mapping[str, A
     """Raises CheckpointError unless the items of the wanted leaves hold exactly these leaves."""
     items = {name.partition("/")[0] for name in leaves}
     saved = {name: leaf for name, leaf in saved.items() if name.partition("/")[0] in items}
-    different = [
-        f"{name}: {saved.get(name, 'absent')} saved, {leaves.get(name, 'absent')} in this run"
-        for name in sorted(saved.keys() | leaves.keys())
-        if saved.get(name) != leaves.get(name)
-    ]
-    if different:
-        more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+    text = "{name}: {first} saved, {second} in this run"
+    if different := differences(saved, leaves, text):
         raise CheckpointError(
             f"{where} was saved by another model, optimizer or batch size: "
-            f"{'; '.join(different[:3])}{more}. Use the configuration saved with it, or start in "
+            f"{different}. Use the configuration saved with it, or start in "
             "another directory."
         )

@@ -11,7 +11,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -24,10 +24,18 @@ from t5x_like.core.protocols.completers import Kept
 from t5x_like.training.checkpointing import (
     checksums,
     damage,
+    documents,
     orbax_buckets,
     ranking,
     reading,
     room,
+)
+from t5x_like.training.checkpointing.bases import (
+    Base,
+    bases_of,
+    of_document,
+    read_completed,
+    without,
 )
 from t5x_like.training.checkpointing.checkpoint_items import (
     COMPLETER,
@@ -37,7 +45,6 @@ from t5x_like.training.checkpointing.checkpoint_items import (
     abstract_arrays,
     check_leaves,
     check_number,
-    checked_document,
     describe,
     items_of,
     save_arguments,
@@ -62,6 +69,7 @@ class Checkpoints:
         keep: int = 3,
         best_metric: str = "loss",
         check: Callable[[Metadata], None] | None = None,
+        bases: Sequence[Base] = (),
     ) -> None:
         """Keeps the newest `keep` steps and the best one, as `BestMetric` ranks them.
 
@@ -70,6 +78,7 @@ class Checkpoints:
           keep: the number of newest steps to keep, at least 1.
           best_metric: the metric that decides, as `BestMetric.parse` reads it.
           check: called with the saved metadata before any weights are read; raises to refuse.
+          bases: where parameters are that are not saved.
         """
         if keep < 1:
             raise ValueError(f"keep must be at least 1, not {keep}.")
@@ -80,7 +89,7 @@ class Checkpoints:
         else:
             self.directory = path.expanduser().resolve()
         self.best = BestMetric.parse(best_metric)
-        self._keep, self._check = keep, check
+        self._keep, self._check, self._bases = keep, check, tuple(bases)
         self._manager: Manager | None = None
         self._background = concurrent.futures.ThreadPoolExecutor(1, "checksums")
         self._unfinished: concurrent.futures.Future[None] | None = None
@@ -89,7 +98,7 @@ class Checkpoints:
         """Steps that were saved completely, ascending."""
         names = ocp.path.step.standard_name_format()
         try:
-            return sorted(found.step for found in names.find_all(self.directory))
+            return sorted(saved.step for saved in names.find_all(self.directory))
         except FileNotFoundError:  # a bucket's folder comes and goes with what is in it
             return []
 
@@ -106,7 +115,7 @@ class Checkpoints:
           CheckpointError: the metadata is not readable.
         """
         steps = self.steps()[::-1] if step is None else [step]
-        return self._newest_document(steps)[1]["metadata"] if steps else None
+        return documents.newest(self.directory, steps)[1]["metadata"] if steps else None
 
     def saved(self) -> dict[str, Any]:
         """The saved `steps`, and which of them is the `best`; None where that is not known."""
@@ -189,6 +198,9 @@ class Checkpoints:
         self.wait()
         assert self._manager is not None  # for the type checker: prepare() made it
         document = {"step": step, "metadata": dict(metadata), "leaves": describe(items)}
+        if self._bases:
+            document["bases"] = [dataclasses.asdict(base) for base in self._bases]
+            items = {name: without(name, tree, self._bases) for name, tree in items.items()}
         room.check(self.directory, items, step=step)
         with room.explained(self.directory):
             saved = self._manager.save(
@@ -239,15 +251,15 @@ class Checkpoints:
         for step in reversed(steps):
             abstract = abstract_state(step)
             kept = self._abstract_kept(step, abstract.step.sharding)
-            found = self._restore_step(step, items_of(abstract, kept))
-            if found is None:
+            items = self._restore_step(step, items_of(abstract, kept))
+            if items is None:
                 bad.append(step)
                 continue
             self._set_aside(bad)
             damage.make_checkable(self.directory / str(step))
             if self._manager is not None:
                 self._manager.remove_surplus()
-            tree, metadata = found
+            tree, metadata = items
             state = dataclasses.replace(
                 abstract, params=tree["params"], ema=tree.get("ema"), **tree["training"]
             )
@@ -260,9 +272,9 @@ class Checkpoints:
         return None
 
     def _abstract_kept(self, step: int, sharding: Any) -> Kept:
-        """What a completer kept, by shape and dtype; {} for a damaged step, which others name."""
+        """A completer's state by shape and dtype; {} for a damaged step, which others report."""
         try:
-            leaves = self._document(step)["leaves"]
+            leaves = documents.document(self.directory, step)["leaves"]
         except CheckpointError:
             return {}
         return jax.tree.map(
@@ -271,17 +283,17 @@ class Checkpoints:
         )
 
     def restore_kept(self, step: int, sharding: Any) -> Kept:
-        """What a completer kept after a step, whole on each device of `sharding`.
+        """The state of a completer after a step, whole on each device of `sharding`.
 
         Raises:
           CheckpointError: it is damaged.
         """
         if not (kept := self._abstract_kept(step, sharding)):
             return {}
-        found = self._restore_step(step, {COMPLETER: kept})
-        if found is None:
+        items = self._restore_step(step, {COMPLETER: kept})
+        if items is None:
             raise CheckpointError(f"Damaged checkpoint in {self.directory}: step {step}.")
-        return found[0][COMPLETER]
+        return items[0][COMPLETER]
 
     def restore_params(self, abstract_params: Any, *, step: WantedStep = None) -> RestoredState:
         """The parameters to infer with (averaged ones if saved) of a step; None for the newest.
@@ -299,9 +311,9 @@ class Checkpoints:
         candidates = self._candidates(step)
         for candidate in candidates:
             name = self._item_to_infer_with(candidate)
-            found = self._restore_step(candidate, {name: abstract_params}, read=read)
-            if found is not None:
-                return RestoredState(found[0][name], found[1], candidate)
+            items = self._restore_step(candidate, {name: abstract_params}, read=read)
+            if items is not None:
+                return RestoredState(items[0][name], items[1], candidate)
         raise CheckpointError(f"Damaged checkpoints in {self.directory}: steps {candidates}.")
 
     def abstract_params(self, *, step: WantedStep = None) -> Any:
@@ -310,8 +322,20 @@ class Checkpoints:
         Raises:
           CheckpointError: there is no such step, or its metadata is damaged.
         """
-        newest, document = self._newest_document(self._candidates(step))
+        newest, document = documents.newest(self.directory, self._candidates(step))
         return abstract_arrays(document["leaves"], item=self._item_to_infer_with(newest))
+
+    def bases(self) -> list[Base] | None:
+        """Where the newest step left parameters; None if nothing was saved."""
+        steps = self.steps()[::-1]
+        return of_document(documents.newest(self.directory, steps)[1]) if steps else None
+
+    def bases_of(self, parameters: Mapping[str, str], *, step: WantedStep = None) -> list[Base]:
+        """Where parameters of a step are; what is given and raised is as in `bases.bases_of`."""
+        newest, document = documents.newest(self.directory, self._candidates(step))
+        return bases_of(
+            self.directory / str(newest), self._item_to_infer_with(newest), document, parameters
+        )
 
     def _candidates(self, step: WantedStep) -> list[int]:
         """The wanted step, or all steps if none is named, the newest first."""
@@ -335,7 +359,7 @@ class Checkpoints:
             return None
         document = None
         with _skipping():
-            document = self._document(step)
+            document = documents.document(self.directory, step)
         read_by = multihost.everywhere(f"metadata of step {step} read", document is not None)
         if document is None or not read_by.all():
             return None
@@ -344,7 +368,7 @@ class Checkpoints:
         check_leaves(str(directory), document["leaves"], leaves=describe(wanted))
         if not all(damage.is_whole(directory, f"{name}/") for name in wanted):
             return None
-        items = read(directory, wanted)
+        items = read_completed(read, directory, wanted, document)
         if items is None:
             return None
         with _skipping():
@@ -352,26 +376,6 @@ class Checkpoints:
                 check_number(directory, int(items["training"]["step"]))
             return items, document["metadata"]
         return None
-
-    def _document(self, step: int) -> dict[str, Any]:
-        path = self.directory / str(step) / "metadata" / "metadata"
-        try:
-            document = checked_document(whole_files.read_json(path))
-        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-            raise CheckpointError(f"damaged checkpoint: {path}: {error}") from error
-        check_number(self.directory / str(step), document.get("step", step))
-        return document
-
-    def _newest_document(self, candidates: Iterable[int]) -> tuple[int, dict[str, Any]]:
-        """The first of the steps whose document is readable; raises the first one's error."""
-        failure: CheckpointError | None = None
-        for step in candidates:
-            try:
-                return step, self._document(step)
-            except CheckpointError as error:
-                failure = failure or error
-        assert failure is not None  # for the type checker: there is a candidate
-        raise failure
 
     def _set_aside(self, steps: list[int]) -> None:
         damage.set_aside(self.directory, steps)

@@ -25,8 +25,8 @@ _PREFIX = "checksums."
 
 def write(directory: epath.Path, *, process: int, processes: int) -> None:
     """Hashes every `processes`-th file below `directory` and writes the list into it."""
-    found = _sizes_and_digests(directory)
-    sums = {name: found[name]() for name in sorted(found)[process::processes]}
+    files = _sizes_and_digests(directory)
+    sums = {name: files[name]() for name in sorted(files)[process::processes]}
     final = directory / f"{_PREFIX}{process}of{processes}.json"
     whole_files.write(final, json.dumps(sums, indent=0).encode())
 
@@ -40,6 +40,18 @@ def remove(directory: epath.Path) -> None:
 def complete(directory: epath.Path) -> bool:
     """Whether every process has written its list; a process may be killed before it does."""
     return _are_complete(_lists(directory))
+
+
+def digest(directory: epath.Path, *, under: str) -> str | None:
+    """A digest of the listed files whose names begin with `under`; None where a list is missing.
+
+    It follows from the lists alone: a copy of the files with their lists has the same.
+    """
+    lists = _lists(directory)
+    if not _are_complete(lists):
+        return None
+    listed = [pair for path in lists for pair in _read(path).items() if pair[0].startswith(under)]
+    return hashlib.sha256(json.dumps(sorted(listed)).encode()).hexdigest()
 
 
 def verify(
@@ -59,30 +71,30 @@ def verify(
             expected |= _read(path)
         except ValueError as error:
             damaged.append(f"{path.name}: {error}")
-    found = _sizes_and_digests(directory)
+    files = _sizes_and_digests(directory)
     if _are_complete(lists) and not damaged:
-        unnamed = sorted(name for name in found if "/" in name and name not in expected)
+        unnamed = sorted(name for name in files if "/" in name and name not in expected)
         damaged += [f"{name}: not in any list" for name in unnamed if name.startswith(under)]
     for name in sorted(name for name in expected if name.startswith(under))[process::processes]:
         size, digest = expected[name]
-        if name not in found:
+        if name not in files:
             damaged.append(f"{name}: missing")
             continue
-        length, mine = found[name](digest)
+        length, actual = files[name](digest)
         if length != size:
             damaged.append(f"{name}: {length} bytes, not {size}")
-        elif mine != digest:
+        elif actual != digest:
             damaged.append(f"{name}: content changed")
     return damaged
 
 
 def _read(path: epath.Path) -> dict[str, list]:
     """A list; raises ValueError where it is none."""
-    found = whole_files.read_json(path)
-    for pair in found.values():
-        if not isinstance(pair, list) or [type(one) for one in pair] != [int, str]:
+    sums = whole_files.read_json(path)
+    for pair in sums.values():
+        if not isinstance(pair, list) or [type(item) for item in pair] != [int, str]:
             raise ValueError("not a list of sizes and digests")
-    return found
+    return sums
 
 
 def _lists(directory: epath.Path) -> list[epath.Path]:
@@ -104,10 +116,10 @@ def _sizes_and_digests(directory: epath.Path) -> dict[str, Callable[..., list]]:
     """
     if not storage.is_url(directory):
         return {name: functools.partial(_of_file, directory / name) for name in _files(directory)}
-    found = storage.files_below(str(directory))
+    infos = storage.files_below(str(directory))
     return {
         name: functools.partial(_of_object, directory / name, info)
-        for name, info in found.items()
+        for name, info in infos.items()
         if not name.rpartition("/")[2].startswith(_PREFIX)
     }
 
@@ -123,11 +135,11 @@ def _of_file(path: epath.Path, like: str = "") -> list:
 
 
 def _of_object(path: epath.Path, info: Mapping[str, Any], like: str = "") -> list:
-    own = storage.version(info)
+    version = storage.version(info)
     # A checkpoint that was copied here from a disk or another store has digests of other kinds.
-    if like and own.partition(":")[0] != like.partition(":")[0]:
+    if like and version.partition(":")[0] != like.partition(":")[0]:
         return _of_file(path, like)
-    return [info["size"], own]
+    return [info["size"], version]
 
 
 def _files(directory: epath.Path, prefix: str = "") -> Iterator[str]:

@@ -28,10 +28,10 @@ def is_whole(step: epath.Path, under: str) -> bool:
         logger.warning(
             "Skipping damaged checkpoint step %s of %s: %s", step.name, step.parent, line
         )
-    found = multihost.everywhere(
+    whole = multihost.everywhere(
         f"files of step {step.name} checked", not damaged, timeout_s=multihost.LONG_S
     )
-    return bool(found.all())
+    return bool(whole.all())
 
 
 def make_checkable(step: epath.Path) -> None:

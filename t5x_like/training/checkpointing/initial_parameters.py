@@ -20,8 +20,8 @@ from t5x_like.training.step import Program
 def wanted_parameters(program: Program) -> dict[str, Wanted]:
     """{path: parameter} of a program."""
     model = nnx.merge(program.graphdef, program.abstract_state.params)
-    found = map_parameters(lambda axes, shape: Wanted(shape, axes), nnx.state(model, nnx.Param))
-    return by_path(found)
+    wanted = map_parameters(lambda axes, shape: Wanted(shape, axes), nnx.state(model, nnx.Param))
+    return by_path(wanted)
 
 
 def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
@@ -68,13 +68,15 @@ def take(
     }
 
     def filled(fresh: dict[str, jax.Array], changed: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        found = {
+        filled_arrays = {
             path: _fill_first_rows(fresh[path], x, plan.sources[path])
             for path, x in changed.items()
         }
         if means:
-            found |= {path: _with_means(found[path], axis, means) for path, axis in tables.items()}
-        return found
+            filled_arrays |= {
+                path: _with_means(filled_arrays[path], axis, means) for path, axis in tables.items()
+            }
+        return filled_arrays
 
     old = {path: fresh[path] for path in changed}
     shardings = {path: leaf.sharding for path, leaf in old.items()}

@@ -98,7 +98,7 @@ class Plan:
         ]
         lines = [f"{len(self.sources)} of {len(self.wanted)} parameters taken"]
         kinds = {"with new rows": grown, "fresh": fresh, "left over": self.left_over}
-        return lines + [f"{kind}: {', '.join(found)}" for kind, found in kinds.items() if found]
+        return lines + [f"{kind}: {', '.join(paths)}" for kind, paths in kinds.items() if paths]
 
 
 def make_plan(
@@ -163,31 +163,31 @@ def _rename_paths(saved: Iterable[str], rename: Mapping[str, str]) -> dict[str, 
 
 def _paths_to_skip(paths: Iterable[str], skip: Sequence[str]) -> set[str]:
     paths = list(paths)
-    found: set[str] = set()
+    skipped: set[str] = set()
     for pattern in skip:
         matching = {path for path in paths if re.search(pattern, path)}
         if not matching:
             raise CheckpointError(
                 f"`skip` has {pattern!r}, which is in no path of this run: {_some(paths)}"
             )
-        found |= matching
-    return found
+        skipped |= matching
+    return skipped
 
 
 def _problem(leaf: Wanted, saved: Shape, layers: Sequence[int] | None) -> str:
     """Why `leaf` cannot start from the saved shape, and the remedy; "" if it can."""
     if len(saved) != len(leaf.shape):
         return ", which cannot be made to fit"
-    kept = saved
+    chosen = saved
     if layers is not None:
         if not all(0 <= layer < saved[0] for layer in layers):
             return f", which has no `layers` {list(layers)}, counted from 0"
-        kept = (len(layers), *saved[1:])
-    if leaf.grows_from(kept):
+        chosen = (len(layers), *saved[1:])
+    if leaf.grows_from(chosen):
         return ""
     if leaf.stacked and saved[1:] == leaf.shape[1:]:
         return f", of which `layers` must name {leaf.shape[0]}"
-    if dataclasses.replace(leaf, shape=kept).grows_from(leaf.shape):
+    if dataclasses.replace(leaf, shape=chosen).grows_from(leaf.shape):
         return ", which cannot have fewer rows"
     return ", which cannot be made to fit"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -62,17 +63,23 @@ class LazyArray:
             partial_restore=True,
         )
         with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-            found = reader.restore(self.directory, args=arguments)
+            part = reader.restore(self.directory, args=arguments)
         gc.collect(1)  # Young reference cycles of Orbax hold the arrays that were read before.
         for key in self.path:
-            found = found[key]
-        if not isinstance(found, jax.Array):  # Orbax gives back what was asked for
+            part = part[key]
+        if not isinstance(part, jax.Array):  # Orbax gives back what was asked for
             raise ValueError(f"{'/'.join(self.path)} is not there")
-        return found
+        return part
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         del copy
         return np.asarray(self.read(), dtype)
+
+
+def read_lazy(tree: Any) -> Any:
+    """The tree with arrays in place of its lazy ones; all processes call it."""
+    is_lazy: Callable[[Any], bool] = lambda leaf: isinstance(leaf, LazyArray)  # noqa: E731
+    return jax.tree.map(lambda leaf: leaf.read() if is_lazy(leaf) else leaf, tree, is_leaf=is_lazy)
 
 
 def lazy_tree(directory: epath.Path, abstract: Any) -> Any:

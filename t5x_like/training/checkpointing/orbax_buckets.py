@@ -2,6 +2,12 @@
 
 tensorstore, with which Orbax reads and writes arrays, has a driver for S3. Orbax chooses drivers by
 private functions, which `support` replaces; so it checks the release, and refuses others.
+
+No public setting does the same, and two other ways are worse. To save on a local disk and send the
+files (`core.buckets.sending`) works for one process alone: with several, process 0 merges what all
+have written to one folder, which hosts without a shared disk do not have. To read from copies, each
+host would fetch all of a checkpoint where it needs its part of every array. A handler of arrays of
+our own would have to do again what Orbax does with shards, merging and commit files.
 """
 
 from __future__ import annotations
@@ -61,9 +67,9 @@ def _support_s3() -> None:
 def _s3(path: str) -> dict[str, Any]:
     """tensorstore's description of a place in S3, or in another service with S3's interface."""
     bucket, _, key = path.removeprefix("s3://").partition("/")
-    found = {"driver": "s3", "bucket": bucket, "path": key}
+    description = {"driver": "s3", "bucket": bucket, "path": key}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint:
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-        found |= {"endpoint": endpoint, "aws_region": region}
-    return found
+        description |= {"endpoint": endpoint, "aws_region": region}
+    return description

@@ -1,6 +1,7 @@
-"""What Orbax and TensorStore print of errors that they also raise, of saves and reads: left out.
+"""Leaves out what Orbax and TensorStore print about errors that they also raise.
 
-The error that ends a run is to be the last line, without their tracebacks before and after it.
+These are errors of saves and reads. The error that ends a run is to be the last line, without their
+tracebacks before and after it.
 `T5X_LIKE_TRACEBACK` leaves everything as it is.
 """
 
@@ -20,7 +21,7 @@ _RAISING = ("async_checkpointer", "checkpoint", "checkpoint_manager", "future")
 
 @functools.cache
 def quieten() -> None:
-    """Leaves them out from now on, in this process."""
+    """Leaves these messages out from now on, in this process."""
     if os.environ.get("T5X_LIKE_TRACEBACK"):
         return
     logging.getLogger("absl").addFilter(_is_news)
@@ -56,4 +57,5 @@ def _is_of_others(record: logging.LogRecord) -> bool:
         return True
     trace = record.exc_info[2] if record.exc_info else None
     places = [text, *(frame.filename for frame in traceback.extract_tb(trace))]
-    return not any("orbax" in one or "tensorstore/" in one for one in places)
+    # A future of TensorStore has no traceback; its errors say which `tensorstore_spec` they are of.
+    return not any("orbax" in place or "tensorstore" in place for place in places)

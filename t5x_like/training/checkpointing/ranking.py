@@ -51,7 +51,7 @@ class BestMetric:
         the name says it instead: `-` for lower, `+` for higher values.
 
         Raises:
-          ValueError: it is no name.
+          ValueError: it is not a name.
         """
         if not isinstance(text, str) or not text.lstrip("+-"):
             raise ValueError(
@@ -64,11 +64,11 @@ class BestMetric:
 
     def value(self, metrics: Mapping[str, float]) -> float | None:
         """Its value in the metrics of an evaluation; None if they have none that is a number."""
-        found = [x for name, x in metrics.items() if self._is(name) and math.isfinite(x)]
-        return sum(found) / len(found) if found else None
+        values = [x for name, x in metrics.items() if self._is(name) and math.isfinite(x)]
+        return sum(values) / len(values) if values else None
 
     def rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
-        """What is lowest for the best of several `with_phase`; infinite without a value."""
+        """A sort key, lowest for the best of several `with_phase`; (inf,) without a value."""
         value = self.value(metrics)
         if value is None:
             return (math.inf,)
@@ -103,7 +103,7 @@ class BestMetric:
     def _is(self, name: str) -> bool:
         # The loss of a text-to-text task has a name that says what it is of.
         meant = ("loss", "token_loss") if self.name == "loss" else (self.name,)
-        return name in meant or name.endswith(tuple(f"/{one}" for one in meant))
+        return name in meant or name.endswith(tuple(f"/{ending}" for ending in meant))
 
 
 def _last(name: str) -> str:
@@ -135,12 +135,12 @@ def saved_metrics(directory: epath.Path) -> dict[str, float]:
     """
     file = directory / METRICS / METRICS
     try:
-        found = whole_files.read_json(file)
+        metrics = whole_files.read_json(file)
     except FileNotFoundError:
         return {}
-    if not all(type(value) in (int, float) for value in found.values()):
-        raise ValueError(f"{file} is damaged: a metric is no number")
-    return found
+    if not all(type(value) in (int, float) for value in metrics.values()):
+        raise ValueError(f"{file} is damaged: a metric is not a number")
+    return metrics
 
 
 def has_metrics(directory: epath.Path) -> bool:

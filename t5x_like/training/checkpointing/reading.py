@@ -36,7 +36,7 @@ _OF_CONTENT = (
     TypeError,
     ValueError,
 )
-"""What Orbax raises where files have another content than it wrote: its parts check little."""
+"""The errors that Orbax raises where files are not as it wrote them: its parts check little."""
 _OF_SYSTEM = re.compile(
     r"\[OS error|\b(ABORTED|CANCELLED|DEADLINE_EXCEEDED|INTERNAL|PERMISSION_DENIED|"
     r"RESOURCE_EXHAUSTED|UNAUTHENTICATED|UNAVAILABLE|UNKNOWN):"
@@ -75,7 +75,7 @@ def _restored(item: epath.Path, tree: Any) -> Any:
 
 def _opened(item: epath.Path, tree: Any) -> Any:
     opened = lazy_tree(item, tree)
-    for leaf in jax.tree.leaves(opened, is_leaf=lambda one: isinstance(one, LazyArray)):
+    for leaf in jax.tree.leaves(opened, is_leaf=lambda node: isinstance(node, LazyArray)):
         leaf.restored()
     return opened
 
@@ -83,7 +83,7 @@ def _opened(item: epath.Path, tree: Any) -> Any:
 def _judged(
     step: epath.Path, wanted: Mapping[str, Any], read: Callable[[epath.Path, Any], Any]
 ) -> dict[str, Any] | None:
-    """What is read of a step; None, in all processes, if it is damaged for one of them."""
+    """The items of a step; None, in all processes, if they are damaged for one of them."""
     quiet_saves.quieten()
     if not checksums.complete(step):
         logger.warning(
@@ -91,11 +91,11 @@ def _judged(
             step.name,
             step.parent,
         )
-    found: dict[str, Any] = {}
+    restored: dict[str, Any] = {}
     failure: Exception | None = None
     for name, tree in wanted.items():
         try:
-            found[name] = _twice(functools.partial(read, step / name, tree))
+            restored[name] = _twice(functools.partial(read, step / name, tree))
         except Exception as error:  # Orbax raises whatever its parts raise
             failure = error
             where = f"{name} cannot be read: {_line(error)}"
@@ -118,7 +118,7 @@ def _judged(
         logger.warning(
             "Skipping damaged checkpoint step %s of %s: %s", step.name, step.parent, where
         )
-    return found if (states == _GOOD).all() else None
+    return restored if (states == _GOOD).all() else None
 
 
 def _twice(read: Callable[[], Any]) -> Any:
@@ -130,11 +130,12 @@ def _twice(read: Callable[[], Any]) -> Any:
 
 def _is_damage(error: BaseException, step: epath.Path) -> bool:
     """Whether an error is about the content of files, which stays, and not about reading them."""
-    every = [*whole_files.chain(error)]
+    causes = [*whole_files.chain(error)]
     passing = any(
-        isinstance(one, OSError | MemoryError) and not isinstance(one, _OF_CONTENT) for one in every
+        isinstance(cause, OSError | MemoryError) and not isinstance(cause, _OF_CONTENT)
+        for cause in causes
     )
-    of_system = any(_OF_SYSTEM.search(str(one)) for one in every)
+    of_system = any(_OF_SYSTEM.search(str(cause)) for cause in causes)
     return isinstance(error, _OF_CONTENT) and not passing and not of_system and step.exists()
 
 

@@ -60,13 +60,13 @@ def explained(directory: epath.Path) -> Iterator[None]:
         number = error_number(error)
         if number is None:
             raise
-        said = os.strerror(number)
+        reason = os.strerror(number)
         if number in FULL:
             raise DiskFullError(
-                f"No room for a checkpoint in {directory} ({said}). {_advice(directory)}"
+                f"No room for a checkpoint in {directory} ({reason}). {_advice(directory)}"
             ) from error
         raise CheckpointError(
-            f"Cannot write a checkpoint in {directory} ({said}): {ADVICE[number]}."
+            f"Cannot write a checkpoint in {directory} ({reason}): {ADVICE[number]}."
             + " Earlier checkpoints are whole: the same command resumes." * _has_any(directory)
         ) from error
 

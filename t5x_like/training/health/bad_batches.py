@@ -52,12 +52,12 @@ def step_of(path: PurePath) -> int:
     """The step whose batch a file holds.
 
     Raises:
-      ValueError: it is no such file.
+      ValueError: it is not such a file.
     """
-    found = _NAME.fullmatch(path.name)
-    if found is None:
-        raise ValueError(f"{path} is no batch of a bad step: its name is not step_<number>.npz")
-    return int(found[1])
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        raise ValueError(f"{path} is not a batch of a bad step: its name is not step_<number>.npz")
+    return int(match[1])
 
 
 def read(path: epath.Path) -> dict[str, np.ndarray]:
@@ -68,8 +68,8 @@ def read(path: epath.Path) -> dict[str, np.ndarray]:
     """
     step_of(path)
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
     except OSError:
         raise
     except Exception as error:

@@ -12,7 +12,7 @@ from t5x_like.training.hosts import multihost
 from t5x_like.training.metrics import NonFiniteError, check_finite
 
 WAYS = ("stop", "skip", "roll_back")
-"""What follows a bad step.
+"""The ways to handle a bad step.
 
 `stop` ends the run. `skip` makes no update where the gradient or a metric is not finite, and goes
 on. `roll_back` goes back to the newest checkpoint and takes the steps since again; a step that is
@@ -52,7 +52,7 @@ class BadStepError(RuntimeError):
 
 @dataclasses.dataclass
 class Health:
-    """What is known of the loss and the parameters so far; saved with every checkpoint.
+    """The record of the loss and the parameters so far; saved with every checkpoint.
 
     Attributes:
       spike: how many times its mean a loss may be; None for any.
@@ -87,7 +87,7 @@ class Health:
     lowest: float | None = None
 
     def saved(self) -> dict[str, Any]:
-        """What `restore` needs."""
+        """The state that `restore` takes, as JSON has it."""
         evaluations = {name: getattr(self, name) for name in _OF_EVALUATIONS}
         return {**{name: getattr(self, name) for name in _SAVED}, "held_out": evaluations}
 
@@ -169,7 +169,7 @@ class Health:
         lost = [] if self.margin is None or self.warming else self._lost(pairs, self.margin)
         unlearned = bool(pairs) and not self.learned and all(a >= b for a, b in pairs.values())
         ends, warns = (
-            bool(multihost.everywhere("baselines", found)[0]) for found in (bool(lost), unlearned)
+            bool(multihost.everywhere("baselines", is_bad)[0]) for is_bad in (bool(lost), unlearned)
         )
         if ends:
             shown = ", ".join(f"{n} {pairs[n][0]:.4g} where it is {pairs[n][1]:.4g}" for n in lost)

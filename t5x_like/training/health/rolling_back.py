@@ -33,8 +33,8 @@ class RollBacks:
         self._times: dict[int, int] = {}
         if self._path.exists():
             try:
-                found = json.loads(self._path.read_text())
-                self._times = {int(step): int(times) for step, times in found.items()}
+                content = json.loads(self._path.read_text())
+                self._times = {int(step): int(times) for step, times in content.items()}
             except (ValueError, AttributeError, TypeError) as error:
                 raise ValueError(
                     f"{self._path} is damaged ({error}): remove it, and steps that were left out "

@@ -1,4 +1,4 @@
-"""What a run does about bad numbers and about standing still."""
+"""The limits beyond which a run has bad numbers or stands still."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the processes of a run agree on, and how they leave together."""
+"""The processes of a run: joining, agreement, and leaving together."""

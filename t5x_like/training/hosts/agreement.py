@@ -26,16 +26,16 @@ def agree(what: str, lines: Sequence[str]) -> None:
     """
     if jax.process_count() == 1:
         return
-    mine = "\n".join(lines).encode()
-    digest = np.frombuffer(hashlib.sha256(mine).digest(), np.uint8)
+    own_text = "\n".join(lines).encode()
+    digest = np.frombuffer(hashlib.sha256(own_text).digest(), np.uint8)
     digests = gathered(what, digest)
     if (digests == digests[0]).all():
         return
-    raise ProcessError(difference(what, every_text(what, mine.decode())))
+    raise ProcessError(difference(what, every_text(what, own_text.decode())))
 
 
 def difference(what: str, texts: Sequence[str]) -> str:
-    """What the texts of all processes differ in; "" if they are the same."""
+    """A message about the first difference between the texts of all processes; "" without one."""
     differ = [n for n, text in enumerate(texts) if text != texts[0]]
     if not differ:
         return ""

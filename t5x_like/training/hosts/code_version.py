@@ -23,7 +23,7 @@ SOURCES = (
     "gin",
     "launch",
 )
-"""What a checkout has that is part of the package."""
+"""The files and folders of a checkout that are part of the package."""
 _PACKAGE = Path(__file__).resolve().parent.parent.parent
 _WHEEL = re.compile(r"-0g([0-9a-f]+)(modified)?-py3")
 """The part of the name of a wheel that a launcher has made (`launching.shipping`)."""
@@ -48,8 +48,8 @@ def lines(modules: Iterable[str] = ()) -> Iterator[str]:
 
 def versions() -> dict[str, str]:
     """The versions of this package and of Python."""
-    own = importlib.metadata.version("t5x_like") if is_installed() else "not installed"
-    return {"t5x_like": own, "python": platform.python_version()}
+    version = importlib.metadata.version("t5x_like") if is_installed() else "not installed"
+    return {"t5x_like": version, "python": platform.python_version()}
 
 
 def is_installed() -> bool:
@@ -80,7 +80,7 @@ def commit() -> dict[str, str | bool | None]:
 
 
 def _installed() -> dict[str, str | bool | None]:
-    """What pip wrote down of the installed package: git's commit, or the name of our own wheel."""
+    """The version that pip recorded: git's commit, or the one in the name of our own wheel."""
     try:
         text = importlib.metadata.distribution("t5x_like").read_text("direct_url.json")
         origin = json.loads(text or "{}")

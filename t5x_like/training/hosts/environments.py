@@ -1,4 +1,4 @@
-"""What JAX reads from the environment of each process: the same everywhere, or numbers differ."""
+"""The settings that JAX reads from the environment: if they differ by process, numbers differ."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _SECONDS = 600
 
 
 def lines(num_processes: int) -> list[str]:
-    """What is compared, a line each. JAX must know its devices, or may look for them."""
-    found = [f"--num_processes {num_processes}", f"{jax.local_device_count()} devices"]
+    """The compared settings, a line each. JAX must know its devices, or may look for them."""
+    settings = [f"--num_processes {num_processes}", f"{jax.local_device_count()} devices"]
     for name, value in sorted(jax.config.values.items()):
         if not _OF_ONE_HOST.search(name):
-            found.append(f"{name.upper()}={getattr(value, 'name', value)}")
+            settings.append(f"{name.upper()}={getattr(value, 'name', value)}")
     for name in _VARIABLES:
         options = shlex.split(_content(os.environ.get(name, "")))
-        shared = (one for one in options if not _OF_ONE_HOST.search(one.partition("=")[0]))
-        found += sorted(f"{name} {one}" for one in shared)
-    return found
+        shared = (option for option in options if not _OF_ONE_HOST.search(option.partition("=")[0]))
+        settings += sorted(f"{name} {option}" for option in shared)
+    return settings
 
 
 def _content(flags: str) -> str:

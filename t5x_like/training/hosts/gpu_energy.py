@@ -13,13 +13,13 @@ import jax
 
 def gpu_joules() -> Callable[[], float] | None:
     """A function that says how much they have used since this call; None if they do not say."""
-    own = [one for one in jax.local_devices() if one.platform in ("gpu", "cuda")]
-    if not own:
+    gpus = [device for device in jax.local_devices() if device.platform in ("gpu", "cuda")]
+    if not gpus:
         return None
     try:
         nvml: Any = importlib.import_module("pynvml")
         nvml.nvmlInit()
-        handles = [_handle(nvml, one.local_hardware_id or 0) for one in own]
+        handles = [_handle(nvml, gpu.local_hardware_id or 0) for gpu in gpus]
         # Millijoules since the driver was loaded, on GPUs since Volta.
         count = nvml.nvmlDeviceGetTotalEnergyConsumption
         before = [count(handle) for handle in handles]
@@ -38,7 +38,7 @@ def gpu_joules() -> Callable[[], float] | None:
 
 def _handle(nvml: Any, index: int) -> Any:
     """NVML's handle of a GPU by its number in CUDA; NVML itself counts hidden GPUs too."""
-    visible = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    visible = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     name = visible[index] if index < len(visible) and visible[index] else str(index)
     if name.isdecimal():
         return nvml.nvmlDeviceGetHandleByIndex(int(name))

@@ -1,4 +1,4 @@
-"""What the hosts of a run have: devices, memory, cores; and accelerators that JAX does not use."""
+"""The inventory of a run's hosts: devices, memory, cores, and accelerators that JAX leaves out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ACCELERATORS = {
     "cuda": ("an NVIDIA GPU", ("/dev/nvidia[0-9]*",)),
     "tpu": ("a TPU", ("/dev/accel*", "/dev/vfio/[0-9]*")),
 }
-"""What an extra of the package is for, and the files of such devices."""
+"""For each extra of the package, its kind of device and the files of such devices."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +57,14 @@ class Host:
 
 
 def this_host() -> Host:
-    """That of this process."""
-    own = jax.local_devices()
-    memory = (own[0].memory_stats() or {}).get("bytes_limit", 0) if own else 0
+    """The `Host` of this process."""
+    devices = jax.local_devices()
+    memory = (devices[0].memory_stats() or {}).get("bytes_limit", 0) if devices else 0
     return Host(
         name=socket.gethostname(),
         process=jax.process_index(),
-        device_kind=own[0].device_kind if own else "none",
-        devices=len(own),
+        device_kind=devices[0].device_kind if devices else "none",
+        devices=len(devices),
         device_bytes=int(memory),
         host_bytes=_host_bytes(),
         free_bytes=_free_bytes(),
@@ -76,7 +76,7 @@ def this_host() -> Host:
 
 
 def all_hosts() -> list[Host]:
-    """Those of all processes, in their order. Every process must call this."""
+    """The hosts of all processes, in their order. Every process must call this."""
     multihost.barrier("all hosts")  # so that their clocks are read at the same time
     text = json.dumps(dataclasses.asdict(this_host()))
     texts = multihost.every_text("what all hosts are", text)
@@ -86,10 +86,10 @@ def all_hosts() -> list[Host]:
 def summary(hosts: Sequence[Host]) -> str:
     """A sentence about all hosts: how many, and what they have."""
     kinds = {
-        (one.devices, one.device_kind, one.device_bytes): [
-            other.name for other in hosts if _kind(other) == _kind(one)
+        (host.devices, host.device_kind, host.device_bytes): [
+            other.name for other in hosts if _kind(other) == _kind(host)
         ]
-        for one in hosts
+        for host in hosts
     }
     parts = []
     for (devices, kind, memory), names in kinds.items():
@@ -102,7 +102,7 @@ def summary(hosts: Sequence[Host]) -> str:
 
 def peak_line(hosts: Sequence[Host]) -> str:
     """The peak rate of all devices together; "" where it is not known."""
-    peaks = [(peak_flops(one.device_kind) or 0) * one.devices for one in hosts]
+    peaks = [(peak_flops(host.device_kind) or 0) * host.devices for host in hosts]
     return f"{sum(peaks) / 1e12:,.0f} TFLOP/s in bfloat16 at peak" if all(peaks) else ""
 
 
@@ -110,16 +110,20 @@ def differences(hosts: Sequence[Host]) -> list[str]:
     """Lines about hosts whose devices or packages are not those of the first."""
     first = hosts[0]
     lines = []
-    for one in hosts[1:]:
-        if _kind(one) != _kind(first):
+    for other in hosts[1:]:
+        if _kind(other) != _kind(first):
             lines.append(
-                f"{one.name} has {one.devices} {one.device_kind}, {first.name} has "
+                f"{other.name} has {other.devices} {other.device_kind}, {first.name} has "
                 f"{first.devices} {first.device_kind}"
             )
-        for package in sorted(one.versions.keys() | first.versions.keys()):
-            mine, theirs = (host.versions.get(package, "missing") for host in (one, first))
-            if mine != theirs:
-                lines.append(f"{package} is {mine} on {one.name}, {theirs} on {first.name}")
+        for package in sorted(other.versions.keys() | first.versions.keys()):
+            version, first_version = (
+                host.versions.get(package, "missing") for host in (other, first)
+            )
+            if version != first_version:
+                lines.append(
+                    f"{package} is {version} on {other.name}, {first_version} on {first.name}"
+                )
     return lines
 
 
@@ -145,16 +149,16 @@ def _free_bytes() -> int:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
     driver = Path("/proc/driver/nvidia/version")
     if driver.exists():
-        found["NVIDIA driver"] = driver.read_text().split("Kernel Module")[-1].split()[0]
-    return found
+        versions["NVIDIA driver"] = driver.read_text().split("Kernel Module")[-1].split()[0]
+    return versions
 
 
 def _unused(backend: str) -> list[str]:

@@ -20,13 +20,14 @@ _HEARTBEAT_SECONDS = 100
 """JAX's default."""
 
 _FOLLOW_SECONDS = 10.0
-"""What JAX does fails in all processes where one is lost: which one it is comes over the watch."""
+"""The time to wait after an error of JAX: when a process is lost, JAX fails in all others, and the
+watch says which one was lost."""
 
 _joined: list[Peers] = []
 
 
 class Members(NamedTuple):
-    """What `jax.distributed.initialize` needs; None where the environment knows it."""
+    """The arguments of `jax.distributed.initialize`; None where the environment has the value."""
 
     coordinator_address: str | None = None
     num_processes: int | None = None
@@ -59,10 +60,10 @@ def join(
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # JAX finds the same; here it is known before JAX waits without a word.
     named = members.coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
-    found: tuple[Any, ...] = clusters.ClusterEnv.auto_detect_unset_distributed_params(
+    detected: tuple[Any, ...] = clusters.ClusterEnv.auto_detect_unset_distributed_params(
         named, *members[1:], None, None, int(start_seconds)
     )
-    address, count, process = found[:3]
+    address, count, process = detected[:3]
     peers = None
     if watch_port != 0 and None not in (address, count, process) and count > 1:
         host, _, port = address.rpartition(":")
@@ -132,7 +133,7 @@ def follow(error: BaseException) -> None:
 
     JAX knows of it first, and does not say who it is.
     """
-    if any(isinstance(one, jax.errors.JaxRuntimeError) for one in whole_files.chain(error)):
+    if any(isinstance(cause, jax.errors.JaxRuntimeError) for cause in whole_files.chain(error)):
         for peers in _joined:
             peers.follow(_FOLLOW_SECONDS)
 

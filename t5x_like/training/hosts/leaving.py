@@ -39,8 +39,8 @@ def notice_of_leaving() -> Iterator[Asked]:
     def on_signal(signum: int, frame: Any) -> None:
         asked.by_hand = signum == signal.SIGINT
         asked.set()
-        for one in signals:
-            signal.signal(one, _USUAL[one])
+        for sig in signals:
+            signal.signal(sig, _USUAL[sig])
         _say(
             f"Stopping after {_name(signum)}: this step will be saved. A second signal stops "
             "without saving."
@@ -73,14 +73,14 @@ def _handling(handler: Any) -> Iterator[list[signal.Signals]]:
     if threading.current_thread() is threading.main_thread():  # no other may set handlers
         # Under nohup a terminal may close.
         signals = [
-            one for one in _USUAL if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN
+            sig for sig in _USUAL if sig != signal.SIGHUP or signal.getsignal(sig) != signal.SIG_IGN
         ]
-    before = {one: signal.signal(one, handler) for one in signals}
+    before = {sig: signal.signal(sig, handler) for sig in signals}
     try:
         yield signals
     finally:
-        for one, earlier in before.items():
-            signal.signal(one, earlier or signal.SIG_DFL)
+        for number, earlier in before.items():
+            signal.signal(number, earlier or signal.SIG_DFL)
 
 
 def _name(signum: int) -> str:

@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from etils import epath
-from jax.experimental import multihost_utils
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import multihost
 
 T = TypeVar("T")
@@ -56,9 +55,13 @@ def gathered(name: str, value: np.ndarray, *, timeout_s: float = 600) -> np.ndar
     Raises:
       ProcessError: as from `barrier`.
     """
+    if jax.process_count() == 1:
+        return value[None]
     barrier(name, timeout_s=timeout_s)
-    found = np.asarray(multihost_utils.process_allgather(value))
-    return found.reshape(jax.process_count(), *value.shape)
+    devices = np.array(jax.devices()).reshape(jax.process_count(), -1)
+    mesh = Mesh(devices, ("processes", "devices"), axis_types=(AxisType.Auto, AxisType.Auto))
+    split = NamedSharding(mesh, PartitionSpec("processes"))
+    return _on_host(jax.make_array_from_process_local_data(split, value[None]), mesh)
 
 
 def everywhere(name: str, value: bool, *, timeout_s: float = 600) -> np.ndarray:
@@ -71,7 +74,24 @@ def whole(name: str, array: jax.Array) -> np.ndarray:
     if array.is_fully_addressable:
         return np.asarray(array)
     barrier(name)
-    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
+    assert isinstance(array.sharding, NamedSharding)
+    return _on_host(array, array.sharding.mesh)
+
+
+def _on_host(array: jax.Array, mesh: Mesh | AbstractMesh) -> np.ndarray:
+    """An array, whole, once all devices of this process have it.
+
+    NumPy takes what the first device has. Where a process ends while its other devices still
+    exchange, JAX waits for them at its exit, and they wait for a process that may be gone.
+    """
+    replicated = NamedSharding(mesh, PartitionSpec())
+    copies = jax.block_until_ready(jax.jit(_identity, out_shardings=replicated)(array))
+    return np.asarray(copies.addressable_data(0))
+
+
+def _identity(array: jax.Array) -> jax.Array:
+    """Named, so that JAX compiles it once for a sharding and a shape."""
+    return array
 
 
 def from_first_process(name: str, text: str) -> str:
@@ -83,12 +103,12 @@ def every_text(name: str, text: str, *, timeout_s: float = 600) -> list[str]:
     """The text of each process, in their order. Every process must call this."""
     if jax.process_count() == 1:
         return [text]
-    mine = np.frombuffer(text.encode(), np.uint8)
-    sizes = gathered(name, np.array(len(mine)), timeout_s=timeout_s)
+    own_bytes = np.frombuffer(text.encode(), np.uint8)
+    sizes = gathered(name, np.array(len(own_bytes)), timeout_s=timeout_s)
     padded = np.zeros(int(sizes.max()), np.uint8)
-    padded[: len(mine)] = mine
-    every = gathered(name, padded)
-    return [row[:n].tobytes().decode() for row, n in zip(every, sizes, strict=True)]
+    padded[: len(own_bytes)] = own_bytes
+    all_bytes = gathered(name, padded)
+    return [row[:n].tobytes().decode() for row, n in zip(all_bytes, sizes, strict=True)]
 
 
 def first_process_then_others(name: str, work: Callable[[], T], *, timeout_s: float = _DAY) -> T:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import dataclasses
 import json
 import os
-import signal
 import socket
 import sys
 import threading
@@ -22,6 +20,7 @@ from collections.abc import Coroutine
 from typing import Any, NoReturn
 
 from t5x_like.core import exit_status
+from t5x_like.training.hosts import aborts
 
 _BEAT_SECONDS = 2.0
 _REMIND_SECONDS = 15.0
@@ -95,7 +94,7 @@ class Peers:
         self._complete.wait()
         if self._refusal is not None:
             raise self._refusal
-        _hold_aborts()
+        aborts.wait_for_the_reason()
 
     def fail(self, text: str, status: int) -> None:
         """Tells the others why this process ends; they end with the same status."""
@@ -108,7 +107,7 @@ class Peers:
         time.sleep(seconds)
 
     def leave(self) -> None:
-        """Says that this process has done its work; its end is no loss."""
+        """Says that this process has done its work; its end is not a loss."""
         self._left = True
         self._call(self._say_goodbye())
 
@@ -148,7 +147,9 @@ class Peers:
                 raise self._refusal
             missing = sorted({*range(1, self._count)} - {*self._members})
             if self._loop.time() > deadline:
-                here = ", ".join(f"{n} ({one.host})" for n, one in sorted(self._members.items()))
+                here = ", ".join(
+                    f"{n} ({member.host})" for n, member in sorted(self._members.items())
+                )
                 text = (
                     f"after {self._start_seconds:g} s process(es) {_listed(missing)} of "
                     f"{self._count} are missing; here: 0 ({socket.gethostname()})"
@@ -239,8 +240,8 @@ class Peers:
             if "ended" in message:
                 self._told.set()
                 text, status = str(message["ended"]), int(message["status"])
-                own = status not in (exit_status.LOST, exit_status.MISSING)
-                await self._end(text, status, after=_OWN_ERROR_SECONDS if own else 0)
+                is_own_error = status not in (exit_status.LOST, exit_status.MISSING)
+                await self._end(text, status, after=_OWN_ERROR_SECONDS if is_own_error else 0)
             if reason:
                 if self._failing:
                     return
@@ -317,7 +318,9 @@ class Peers:
             await asyncio.sleep(_BEAT_SECONDS)
 
     async def _send_all(self, message: dict[str, Any]) -> None:
-        await asyncio.gather(*(_send(one.writer, message) for one in [*self._members.values()]))
+        await asyncio.gather(
+            *(_send(member.writer, message) for member in [*self._members.values()])
+        )
 
     async def _tell(self, text: str, status: int) -> None:
         """Sends the reason of the end to the others, by way of process 0."""
@@ -355,19 +358,6 @@ class Peers:
         return f"process {n} ({host}) {what}".rstrip()
 
 
-def _hold_aborts() -> None:
-    """Gives this process 6 seconds between JAX's decision to abort it and the end.
-
-    JAX aborts where process 0 has gone. This is noticed here at the same moment: there is time to
-    say so, and to leave with the right status. The handler of a signal is called with its number,
-    so that C's `sleep` sleeps 6 seconds after SIGABRT; then the process ends as it would have.
-    """
-    libc = ctypes.CDLL(None)
-    libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
-    libc.signal.restype = ctypes.c_void_p
-    libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))
-
-
 def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))
 
@@ -384,10 +374,10 @@ def _message(line: bytes) -> dict[str, Any]:
     """
     if not line:
         return {}
-    found = json.loads(line)
-    if not isinstance(found, dict):
+    message = json.loads(line)
+    if not isinstance(message, dict):
         raise ValueError(line)
-    return found
+    return message
 
 
 async def _send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> bool:

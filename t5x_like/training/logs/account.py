@@ -1,4 +1,4 @@
-"""What becomes of this start of a run: lines of `starts.jsonl`, and `summary.json`."""
+"""The account of this start of a run: lines of `starts.jsonl`, and `summary.json`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Account:
     def describe(
         self, about: Mapping[str, Any], checkpoints: Callable[[], Mapping[str, Any]]
     ) -> None:
-        """Says what the files shall say about the run, as `RunLog.describe`."""
+        """Sets the facts about the run that the files record, as `RunLog.describe`."""
         self._about, self._checkpoints = about, checkpoints
 
     def open(self, folder: epath.Path, step: int) -> int:
@@ -72,13 +72,13 @@ class Account:
           OSError: it cannot be written now.
         """
         assert self._file is not None  # for the type checker: `open` made it
-        found = summary(
+        content = summary(
             starts(self._file.records),
             status=status,
             checkpoints=self._checkpoints(),
             memory=_peak_memory(),
         )
-        text = json.dumps(found, indent=1) + "\n"
+        text = json.dumps(content, indent=1) + "\n"
         whole_files.write(self._folder / SUMMARY_FILE, text.encode())
 
     def _add(self, **more: Any) -> None:
@@ -90,13 +90,16 @@ class Account:
 
 def _peak_memory() -> dict[str, float]:
     """The most bytes that process 0 has used, on a device and on its host, where they are known."""
-    found = {}
-    device = [(one.memory_stats() or {}).get("peak_bytes_in_use") for one in jax.local_devices()]
+    peaks = {}
+    device = [
+        (local_device.memory_stats() or {}).get("peak_bytes_in_use")
+        for local_device in jax.local_devices()
+    ]
     if known := [size for size in device if size]:
-        found["device"] = max(known)
+        peaks["device"] = max(known)
     try:
         import resource
     except ImportError:  # not on Windows
-        return found
+        return peaks
     unit = 1 if sys.platform == "darwin" else 1024
-    return found | {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
+    return peaks | {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}

@@ -26,7 +26,7 @@ _JOULES_OF_KWH = 3.6e6
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assumptions:
-    """What the site takes and emits.
+    """The assumptions about the site: its power and its emissions.
 
     Attributes:
       pue: power usage effectiveness, at least 1.
@@ -54,11 +54,11 @@ def energy(starts: Sequence[Start], given: Assumptions) -> dict[str, Any]:
         seconds = sum(start.seconds.values())
         hosts = start.about.get("hosts", [])
         hours += sum(host["devices"] for host in hosts) * seconds / 3600
-        joules, said = _joules(start, seconds, hosts, given.watts_per_device)
+        joules, lines = _joules(start, seconds, hosts, given.watts_per_device)
         known = known and bool(hosts) and joules["devices"] is not None
         for part, value in joules.items():
             parts[part] += value or 0.0
-        basis |= dict.fromkeys(said)
+        basis |= dict.fromkeys(lines)
     kwh = sum(parts.values()) / _JOULES_OF_KWH * given.pue if starts and known else None
     return {
         "kwh": kwh,
@@ -81,29 +81,29 @@ def _joules(
         return {"devices": devices * watts * seconds}, [of_all]
     machines = {host["name"]: host for host in hosts}
     memory = sum(host["host_bytes"] for host in machines.values()) / 1e9 * _GIGABYTE
-    found: dict[str, float | None] = {
+    joules: dict[str, float | None] = {
         # All processes do the same work: those of the others are not measured.
         "processors": start.cpu_seconds * len(hosts) * _CORE,
         "memory": memory * seconds,
     }
-    said = [
+    lines = [
         f"Processors: {_CORE:g} W for each busy core (assumed); the time that cores of process 0 "
         "were busy is measured, and counted for each process.",
         f"Memory: {_GIGABYTE:g} W for each gigabyte of each machine (assumed).",
     ]
-    found["devices"], of_devices = _device_joules(start, seconds, hosts)
-    return found, [*said, *of_devices]
+    joules["devices"], of_devices = _device_joules(start, seconds, hosts)
+    return joules, [*lines, *of_devices]
 
 
 def _device_joules(
     start: Start, seconds: float, hosts: Sequence[Mapping[str, Any]]
 ) -> tuple[float | None, list[str]]:
     devices = sum(host["devices"] for host in hosts)
-    own = hosts[0]["devices"] if hosts else 0
-    if start.joules is not None and own:
-        others = "" if own == devices else f"; the {devices} of all processes count alike"
-        said = f"GPUs: measured by NVML on the {own} of process 0{others}."
-        return start.joules / own * devices, [said]
+    devices_here = hosts[0]["devices"] if hosts else 0
+    if start.joules is not None and devices_here:
+        others = "" if devices_here == devices else f"; the {devices} of all processes count alike"
+        line = f"GPUs: measured by NVML on the {devices_here} of process 0{others}."
+        return start.joules / devices_here * devices, [line]
     total = 0.0
     assumed: list[str] = []
     for kind, count in _counted(hosts).items():
@@ -117,7 +117,7 @@ def _device_joules(
 
 
 def _counted(hosts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for host in hosts:
-        found[host["device_kind"]] = found.get(host["device_kind"], 0) + host["devices"]
-    return found
+        counts[host["device_kind"]] = counts.get(host["device_kind"], 0) + host["devices"]
+    return counts

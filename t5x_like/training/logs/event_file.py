@@ -55,10 +55,10 @@ def _writer(directory: Path, *, first_step: int) -> Any:
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto import event_pb2
 
-    made = EventsWriter(str(directory / "events"))
+    writer = EventsWriter(str(directory / "events"))
     begins = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-    made.write_event(event_pb2.Event(step=first_step, wall_time=time.time(), session_log=begins))
-    return made
+    writer.write_event(event_pb2.Event(step=first_step, wall_time=time.time(), session_log=begins))
+    return writer
 
 
 def _tensorboardx() -> tuple[Any, Any]:

@@ -72,12 +72,12 @@ class GrowingFile:
         if os.path.isfile(self._path):
             with open(self._path, "rb+") as file:
                 end = file.seek(0, os.SEEK_END)
-                place, found = end, -1
-                while place > 0 and found < 0:
+                place, newline = end, -1
+                while place > 0 and newline < 0:
                     begin = max(place - _CHUNK, 0)
                     file.seek(begin)
-                    found = file.read(place - begin).rfind(b"\n")
+                    newline = file.read(place - begin).rfind(b"\n")
                     place = begin
-                if (whole := place + found + 1) < end:
+                if (whole := place + newline + 1) < end:
                     file.truncate(whole)
         self._checked = True

@@ -61,8 +61,8 @@ def lines_up_to(path: epath.Path, step: int) -> tuple[list[dict[str, Any]], int]
       OSError: the file cannot be read.
     """
     lines = list(_lines(path)) if path.exists() else []
-    found = [line for line in lines if line is not None and line["step"] <= step]
-    return found, lines[:-1].count(None)
+    whole = [line for line in lines if line is not None and line["step"] <= step]
+    return whole, lines[:-1].count(None)
 
 
 def _lines(path: epath.PathLike) -> Iterator[dict[str, Any] | None]:

@@ -87,7 +87,7 @@ class RunLog:
     def describe(
         self, about: Mapping[str, Any], checkpoints: Callable[[], Mapping[str, Any]]
     ) -> None:
-        """Says, before `start`, what `summary.json` shall say about the run.
+        """Sets, before `start`, the facts about the run that `summary.json` records.
 
         Args:
           about: JSON values (`about.known` names them).
@@ -128,7 +128,7 @@ class RunLog:
         with self._going_on(f"write {STARTS_FILE}"):
             self._account.begin()
         self._started = True
-        self._baselines = {line["step"]: found for line in before if (found := _baselines(line))}
+        self._baselines = {line["step"]: values for line in before if (values := _baselines(line))}
         if self._tensorboard:
             self._events = EventFiles(Path(self._files) / "tensorboard", first_step=step + 1)
         if self._stream.isatty():
@@ -165,7 +165,7 @@ class RunLog:
         """The steps and values of the evaluations up to `step`; empty in other processes."""
         if not self._active:
             return []
-        found = []
+        evaluations = []
         lines, _ = lines_up_to(self._files / METRICS_FILE, step)
         for line in lines:
             values = {
@@ -174,8 +174,8 @@ class RunLog:
                 if name.startswith("eval/") and value is not None
             }
             if values:
-                found.append((line["step"], values))
-        return found
+                evaluations.append((line["step"], values))
+        return evaluations
 
     def baselines(self, start: int, compute: Callable[[], Mapping[str, float]]) -> None:
         """Logs what evaluations compare with, in the phase that starts after `start` steps.
@@ -183,12 +183,12 @@ class RunLog:
         Once a phase: `compute` is not called if the log has it already.
         """
         if self._active and start not in self._baselines:
-            found = self._baselines[start] = dict(compute())
-            if found:
-                self._write(start, {f"baseline/{name}": value for name, value in found.items()})
+            values = self._baselines[start] = dict(compute())
+            if values:
+                self._write(start, {f"baseline/{name}": value for name, value in values.items()})
 
     def baseline(self, start: int) -> Mapping[str, float]:
-        """What `baselines` logged for a phase; empty in other processes."""
+        """The values that `baselines` logged for a phase; empty in processes other than 0."""
         return self._baselines.get(start, {})
 
     def message(self, text: str) -> None:

@@ -34,14 +34,18 @@ def of_evaluation(values: Mapping[str, float], *, compared: Collection[str]) -> 
         loss = values.get(f"{task}/loss", math.nan)
         tasks.setdefault(task, {})[metric] = f"{metric} {number(value, loss, '.4g')}"
     if len(tasks) < 2:
-        every = (f"{task}/{one}" for task, metrics in tasks.items() for one in metrics.values())
-        yield "evaluation: " + "  ".join(every)
+        values_shown = (
+            f"{task}/{text}" for task, metrics in tasks.items() for text in metrics.values()
+        )
+        yield "evaluation: " + "  ".join(values_shown)
         return
     yield f"evaluation of {len(tasks)} tasks (metrics.jsonl has all metrics)"
     width = max(map(len, tasks))
     for task, shown in tasks.items():
         line = f"  {task:{width}}"
-        for metric in sorted(shown, key=lambda one: _place(one, f"{task}/{one}" in compared)):
+        for metric in sorted(
+            shown, key=lambda shown_name: _place(shown_name, f"{task}/{shown_name}" in compared)
+        ):
             if len(line) + 2 + len(shown[metric]) > _WIDTH:
                 break
             line += f"  {shown[metric]}"

@@ -124,21 +124,21 @@ def starts(records: Sequence[Record]) -> list[Start]:
     Steps after the one from which a later start went on are lost: their time is of `restarts`.
     """
     lines = sorted(records, key=lambda record: record["start"])
-    found: list[Start] = []
+    latest_first: list[Start] = []
     limit: float = math.inf
     for _, group in itertools.groupby(reversed(lines), lambda record: record["start"]):
-        one = _start([*group][::-1], limit)
-        limit = min(limit, one.from_step)
-        found.append(one)
-    return found[::-1]
+        start = _start([*group][::-1], limit)
+        limit = min(limit, start.from_step)
+        latest_first.append(start)
+    return latest_first[::-1]
 
 
 def _start(lines: Sequence[Record], limit: float) -> Start:
     first, last = lines[0], lines[-1]
-    kept = next((line for line in reversed(lines) if line["step"] <= limit), first)
+    last_kept = next((line for line in reversed(lines) if line["step"] <= limit), first)
     seconds = {kind: last["seconds"].get(kind, 0.0) for kind in KINDS}
     for kind in ("steps", "input_wait"):
-        lost = seconds[kind] - kept["seconds"].get(kind, 0.0)
+        lost = seconds[kind] - last_kept["seconds"].get(kind, 0.0)
         seconds[kind] -= lost
         seconds["restarts"] += lost
     return Start(
@@ -147,11 +147,11 @@ def _start(lines: Sequence[Record], limit: float) -> Start:
         last=last["time"],
         from_step=first["step"],
         to_step=last["step"],
-        kept_step=kept["step"],
+        kept_step=last_kept["step"],
         status=last.get("status"),
         seconds=seconds,
-        totals=kept["totals"],
-        rated=kept["rated"],
+        totals=last_kept["totals"],
+        rated=last_kept["rated"],
         cpu_seconds=last.get("cpu_seconds", 0.0),
         joules=last.get("joules"),
         about=about.known(first.get("about")),

@@ -65,14 +65,14 @@ def rates(starts: Sequence[Start]) -> dict[str, float | None]:
     spent = sum(time for _, time in running)
     wall = sum(sum(start.seconds.values()) for start in starts)
     useful = sum(start.seconds["steps"] for start in starts)
-    found: dict[str, float | None] = {"goodput": useful / wall if wall else None}
+    figures: dict[str, float | None] = {"goodput": useful / wall if wall else None}
     for name in ("steps", "tokens", "flops"):
         total = sum(start.rated.get(name, 0) for start in starts)
-        found[f"{name}_per_second"] = total / spent if spent and total else None
+        figures[f"{name}_per_second"] = total / spent if spent and total else None
     could = sum(time * _peak(start) for start, time in running)
     done = sum(start.rated.get("flops", 0) for start in starts)
-    found["mfu"] = done / could if done and could else None
-    return found
+    figures["mfu"] = done / could if done and could else None
+    return figures
 
 
 def utc(seconds: float) -> str:
@@ -91,8 +91,8 @@ def _peak(start: Start) -> float:
 
 
 def _total(starts: Sequence[Start], name: str) -> float | None:
-    found = [start.totals[name] for start in starts if name in start.totals]
-    return sum(found) if found else None
+    totals = [start.totals[name] for start in starts if name in start.totals]
+    return sum(totals) if totals else None
 
 
 class _Part(NamedTuple):
@@ -128,9 +128,9 @@ def _read(starts: Sequence[Start]) -> tuple[int | None, dict[str, Any]]:
             rows += steps * phase["batch_size"]
             for name, text in phase["texts"].items() if steps else ():
                 texts[name] = {"tokens": text["tokens"], "rows_of_epoch": text["rows"]}
-                mine = steps * phase["batch_size"] * text["share"]
-                read[name] += mine
-                epochs[name] += mine / text["rows"] if text["rows"] else math.nan
+                rows_read = steps * phase["batch_size"] * text["share"]
+                read[name] += rows_read
+                epochs[name] += rows_read / text["rows"] if text["rows"] else math.nan
     for name, known in texts.items():
         known["rows"] = read[name]
         known["epochs"] = None if math.isnan(epochs[name]) else epochs[name]

@@ -38,7 +38,7 @@ class TextLog:
         early, self._early = self._early, []
         self._file, self._number = GrowingFile(path), number
         if early:
-            self._file.add("\n".join(self._line(*one) for one in early))
+            self._file.add("\n".join(self._line(*early_line) for early_line in early))
 
     def add(self, text: str) -> None:
         """Adds a line, or several with one time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping
@@ -12,10 +13,13 @@ import numpy as np
 import optax
 from flax import nnx
 
+from t5x_like.core.parameters import map_variables
 from t5x_like.training.optimization.parameter_paths import by_path, path_name
 
 
-def layerwise(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientTransformation:
+def layerwise(
+    tx: optax.GradientTransformation, stacked: Any, groups: Any = None
+) -> optax.GradientTransformation:
     """Runs `tx` on each layer of a stacked parameter separately.
 
     Adafactor's factors, RMS and scales, and LAMB's trust ratios, belong to one tensor; on
@@ -24,6 +28,8 @@ def layerwise(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientT
     Args:
       tx: the transformation to run.
       stacked: how many leading dimensions of each parameter are stacked layers; a tree of int.
+      groups: the name of the group of each parameter, same tree: a state of its own, for layers of
+        equal sizes; by default all of equal sizes are one.
     """
 
     def over(depth: int) -> optax.GradientTransformation:
@@ -34,9 +40,9 @@ def layerwise(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientT
 
     def of(params: Any) -> optax.GradientTransformation:
         # Stacks of equal sizes go together: an encoder may have more layers than a decoder.
-        sizes = jax.tree.map(lambda leaf, depth: _sizes(leaf.shape[:depth]), params, stacked)
-        depths = dict(zip(jax.tree.leaves(sizes), jax.tree.leaves(stacked), strict=True))
-        return optax.partition({name: over(depths[name]) for name in sorted(depths)}, sizes)
+        names = sizes(params, stacked) if groups is None else groups
+        depths = dict(zip(jax.tree.leaves(names), jax.tree.leaves(stacked), strict=True))
+        return optax.partition({name: over(depths[name]) for name in sorted(depths)}, names)
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         return of(grads).update(grads, state, params)
@@ -44,19 +50,19 @@ def layerwise(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientT
     return optax.GradientTransformation(lambda params: of(params).init(params), update)
 
 
-def _sizes(layers: tuple[int, ...]) -> str:
-    return "x".join(["stacked", *map(str, layers)])
+def sizes(params: Any, stacked: Any) -> Any:
+    """A name for the sizes of each parameter's stacked dimensions, such as `stackedx12`."""
+    return jax.tree.map(
+        lambda leaf, depth: "x".join(["stacked", *map(str, leaf.shape[:depth])]), params, stacked
+    )
 
 
 def depths(params: nnx.State) -> Any:
-    """The depth mark of each parameter, a plain dict: "below", "below <stack>", "above" or ""."""
-    return nnx.to_pure_dict(
-        jax.tree.map(
-            lambda variable: variable.replace(variable.get_metadata().get("depth", "")),
-            params,
-            is_leaf=lambda one: isinstance(one, nnx.Variable),
-        )
-    )
+    """The depth mark of each parameter, a plain dict.
+
+    It is "below", "below <stack>", "above", "at <layer> <layers>", or "" without a mark.
+    """
+    return map_variables(lambda variable: variable.get_metadata().get("depth", ""), params)
 
 
 def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any:
@@ -67,56 +73,94 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
     below the layers has `decay` ** (n + 1). One that is marked as above them, in heads and final
     norms, has 1. (ELECTRA's released code has one more factor of `decay` except in the heads.)
 
-    Layers are the leading dimensions of stacked parameters, and n is the product of their sizes.
-    Encoder and decoder each count from their own top. A layer that is stored once for all (ALBERT)
-    is the last one. Parameters below the layers take n from the stack that their mark names, or
-    else from the deepest of those that share most of their path: the embeddings of an
-    encoder-decoder take it from the deeper of the two.
+    Layers are the leading dimensions of stacked parameters, and n is the product of their sizes; or
+    the mark of a parameter has its layer and n. Encoder and decoder each count from their own top.
+    A layer that is stored once for all (ALBERT) is the last one. Parameters below the layers take n
+    from the stack that their mark names, or else from the deepest of those that share most of their
+    path: the embeddings of an encoder-decoder take it from the deeper of the two.
 
     Args:
       params: the shapes of the parameters, a plain dict.
       stacked: how many leading dimensions of each are stacked layers, same tree.
-      depths: the marks of those that are not stacked, as `depths` gives them, same tree.
+      depths: the marks, as `depths` gives them, same tree.
       decay: the factor from layer to layer, above 0 and at most 1.
 
     Returns:
       Same tree: float32, with the parameter's stacked dimensions and ones.
 
     Raises:
-      ValueError: `decay` is out of range, no parameter is stacked, or a parameter that is not
-        stacked has no mark of its depth, or that of a stack that is not there.
+      ValueError: `decay` is out of range, no parameter is in a layer, or one that is not stacked
+        has no mark of its depth, or that of a stack that is not there, or more layers are stacked
+        than the mark has.
     """
     if not 0 < decay <= 1:
         raise ValueError(f"the layerwise decay must be above 0 and at most 1, not {decay}")
-    leaves, numbers = by_path(params), jax.tree.leaves(stacked)
-    stacks = {
-        name: math.prod(leaf.shape[:depth])
-        for (name, leaf), depth in zip(leaves.items(), numbers, strict=True)
-        if depth
-    }
-    if not stacks:
-        raise ValueError("layerwise decay needs a model with stacked layers")
-
     places = by_path(depths)
+    layers = _layers_by_path(params, stacked, places)
+    if not layers:
+        raise ValueError(
+            "LAYER_DECAY needs a model with layers: stacked ones, or ones that "
+            "`layers.basics.depth.at` marks"
+        )
+    stacks = {name: stack.count for name, stack in layers.items()}
 
-    def one(path: tuple, leaf: Any, depth: int) -> np.ndarray:
+    def one(path: tuple, leaf: Any) -> np.ndarray:
         name = path_name(path)
-        if depth:
-            below = np.arange(stacks[name]).reshape(
-                *leaf.shape[:depth], *[1] * (len(leaf.shape) - depth)
+        if place_in_stack := layers.get(name):
+            ones = [1] * (len(leaf.shape) - place_in_stack.numbers.ndim)
+            powers = place_in_stack.count - place_in_stack.numbers.reshape(
+                *place_in_stack.numbers.shape, *ones
             )
-            return np.asarray(decay ** (stacks[name] - below), np.float32)
-        place, _, own = places[name].partition(" ")
+            return np.asarray(decay**powers, np.float32)
+        place, _, stack = places[name].partition(" ")
         if place not in ("below", "above"):
             raise ValueError(
                 f"LAYER_DECAY: parameter {name} does not say whether it comes before the layers or "
-                "after them: make it with `layers.depth.below(...)` or `above(...)`"
+                "after them: make it with `below(...)` or `above(...)` of `layers.basics.depth`, "
+                "or with `at(...)` in a layer that is not stacked"
             )
         if place == "above":
             return np.ones((), np.float32)
-        return np.asarray(decay ** (_layers_above(name, stacks, own) + 1), np.float32)
+        return np.asarray(decay ** (_layers_above(name, stacks, stack) + 1), np.float32)
 
-    return jax.tree_util.tree_map_with_path(one, params, stacked)
+    return jax.tree_util.tree_map_with_path(one, params)
+
+
+def layer_numbers(params: Any, stacked: Any, depths: Any) -> dict[str, np.ndarray]:
+    """The numbers of the layers, [*stacked], of each parameter that is in one, by its path.
+
+    Arguments and errors are those of `layer_scales`.
+    """
+    layers = _layers_by_path(params, stacked, by_path(depths))
+    return {path: place.numbers for path, place in layers.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layers:
+    """The numbers of the layers that a parameter is of, [*stacked], among `count` layers."""
+
+    numbers: np.ndarray
+    count: int
+
+    @classmethod
+    def of(cls, name: str, stacked: tuple[int, ...], mark: str) -> _Layers:
+        size = math.prod(stacked)
+        first, count = map(int, mark.split()[1:]) if mark.startswith("at ") else (0, size)
+        if first + size > count:
+            raise ValueError(
+                f"parameter {name} has {size} stacked layers from layer {first} on, "
+                f"but its mark says that there are {count} (`layers.basics.depth.at`)"
+            )
+        return cls(first + np.arange(size).reshape(stacked), count)
+
+
+def _layers_by_path(params: Any, stacked: Any, places: Mapping[str, str]) -> dict[str, _Layers]:
+    numbers = zip(by_path(params).items(), jax.tree.leaves(stacked), strict=True)
+    return {
+        name: _Layers.of(name, leaf.shape[:depth], places[name])
+        for (name, leaf), depth in numbers
+        if depth or places[name].startswith("at ")
+    }
 
 
 def scale_updates(tx: optax.GradientTransformation, scales: Any) -> optax.GradientTransformation:
@@ -138,10 +182,10 @@ def _layers_above(name: str, stacks: Mapping[str, int], own: str) -> int:
             f"are {', '.join(stacks)}"
         )
     shared = {stack: _shared_parts(name, stack) for stack in read_by}
-    return max(stacks[one] for one in read_by if shared[one] == max(shared.values()))
+    return max(stacks[stack] for stack in read_by if shared[stack] == max(shared.values()))
 
 
-def _shared_parts(one: str, other: str) -> int:
+def _shared_parts(path: str, other: str) -> int:
     """How many parts two paths have in common at their start."""
-    pairs = zip(one.split("."), other.split("."), strict=False)
+    pairs = zip(path.split("."), other.split("."), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -16,6 +16,12 @@ class Moments(NamedTuple):
     nu: Any
 
 
+class Corrections(NamedTuple):
+    """How many gradients the moments have averaged: another number than the steps of a schedule."""
+
+    count: jax.Array  # type: ignore[assignment]  # the name that it has in checkpoints
+
+
 def scale_by_moments(b1: float, b2: float, eps: float) -> optax.GradientTransformation:
     """Adam's update without bias correction: mu / (sqrt(nu) + eps).
 
@@ -42,4 +48,9 @@ def scale_by_correction(b1: float, b2: float) -> optax.GradientTransformation:
         t = jnp.asarray(count, jnp.float32) + 1
         return jnp.sqrt(1 - b2**t) / (1 - b1**t)
 
-    return optax.scale_by_schedule(factor)
+    def update(grads: Any, state: Corrections, params: Any = None) -> tuple[Any, Corrections]:
+        del params
+        updates = jax.tree.map(lambda g: factor(state.count).astype(g.dtype) * g, grads)
+        return updates, Corrections(optax.safe_increment(state.count))
+
+    return optax.GradientTransformation(lambda _: Corrections(jnp.zeros((), jnp.int32)), update)

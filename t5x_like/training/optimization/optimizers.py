@@ -6,23 +6,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import optax
 
 from t5x_like.core.calls import remember_call
 from t5x_like.training.optimization.moments import scale_by_correction, scale_by_moments
 from t5x_like.training.optimization.schedules import Schedule, check_rate
-
-NOT_DECAYED = ("scale", "bias")
-"""Names of parameters without decay: gains and biases of norms, biases of products and logits.
-
-BERT, ALBERT, ELECTRA and XLNet leave out parameters with LayerNorm or bias in their names, and GPT
-leaves out all vectors: in our models both are these parameters. All embeddings are therefore
-decayed, and so are the vectors that XLNet adds to its queries (r_w_bias, r_r_bias, r_s_bias; here
-biases.content, .position and .segment), as in its authors' code. fairseq (RoBERTa, BART, SpanBERT)
-decays every parameter: ().
-"""
+from t5x_like.training.optimization.weight_decay import decay_mask
 
 
 class Optimizer(NamedTuple):
@@ -95,7 +85,7 @@ def _adam(
             b2: float = 0.999,
             eps: float = usual_eps,
             weight_decay: float = 0.01,
-            not_decayed: Sequence[str] = NOT_DECAYED,
+            not_decayed: Sequence[str] | None = None,
         ) -> Optimizer:
             check_rate("weight_decay", weight_decay)
             mask = functools.partial(decay_mask, not_decayed=not_decayed)
@@ -122,7 +112,8 @@ def adamw(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransforma
       b2: the decay of the average of their squares, 0.999 by default.
       eps: a number that is added to the root of the second moment.
       weight_decay: the decay of a parameter in a step at learning rate 1, 0.01 by default.
-      not_decayed: names (the last part of a path) of parameters without decay.
+      not_decayed: names (the last part of a path) of parameters without decay; None, the default,
+        for those that say so themselves (`weight_decay.decay_mask`).
     """
     return (optax.scale_by_adam(b1=b1, b2=b2, eps=eps),)
 
@@ -160,13 +151,6 @@ def lamb(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransformat
     ALBERT's code: of one layer, and of query, key and value apart. Arguments are those of `adamw`.
     """
     return (scale_by_moments(b1, b2, eps),)
-
-
-def decay_mask(params: Any, *, not_decayed: Sequence[str] = NOT_DECAYED) -> Any:
-    """Whether weight decay applies to each parameter: a tree of bool, by the name of the leaf."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: getattr(path[-1], "key", None) not in not_decayed, params
-    )
 
 
 def _with_rate(tx: optax.GradientTransformation, learning_rate: float | Schedule) -> Optimizer:

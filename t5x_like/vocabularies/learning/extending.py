@@ -11,7 +11,7 @@ from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.tokenizer_files import tokenizer_json
 
-# A word that occurs once in a sample is no word of the language.
+# A word that occurs once in a sample is not a word of the language.
 _MIN_FREQUENCY = 2
 
 
@@ -62,8 +62,8 @@ def extend(base: Vocabulary, sentences: Iterable[str], *, size: int) -> SubwordV
 
 def _words(tokenizer: Tokenizer, sentences: Iterable[str]) -> Counter[str]:
     """Counts words and punctuation marks, normalised."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for sentence in sentences:
         normal = tokenizer.normalizer.normalize_str(sentence)
-        found.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
-    return found
+        counts.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
+    return counts

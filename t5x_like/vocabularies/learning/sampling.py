@@ -26,12 +26,12 @@ def sample(documents: Iterable[str], *, max_sentences: int, seed: int, progress:
     """
     if isinstance(documents, str):
         raise TypeError("documents is one string: give a list of texts")
-    kept = sample_sentences(
+    sampled = sample_sentences(
         with_bar(documents) if progress else documents, max_sentences=max_sentences, seed=seed
     )
-    if not kept:
+    if not sampled:
         raise ValueError("no text to train a vocabulary on: every document is empty")
-    return kept
+    return sampled
 
 
 def sample_sentences(documents: Iterable[str], *, max_sentences: int, seed: int) -> list[str]:
@@ -41,20 +41,20 @@ def sample_sentences(documents: Iterable[str], *, max_sentences: int, seed: int)
     """
     rng = random.Random(seed)
     lines = _sentences(documents)
-    kept = list(itertools.islice(lines, max_sentences))
+    reservoir = list(itertools.islice(lines, max_sentences))
 
     def shrink() -> float:
         return math.exp(math.log(1.0 - rng.random()) / max_sentences)
 
     weight = shrink()
-    while len(kept) == max_sentences:
+    while len(reservoir) == max_sentences:
         skipped = int(math.log(1.0 - rng.random()) / math.log1p(-weight))
         line = next(itertools.islice(lines, skipped, None), None)
         if line is None:
             break
-        kept[rng.randrange(max_sentences)] = line
+        reservoir[rng.randrange(max_sentences)] = line
         weight *= shrink()
-    return _within(kept, rng)
+    return _within(reservoir, rng)
 
 
 def _within(sentences: list[str], rng: random.Random) -> list[str]:

@@ -15,7 +15,7 @@ from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece
 
 _BERTS_NAMES = {"<pad>": "[PAD]", "<unk>": "[UNK]"}
-# A piece that occurs once in a sample is no piece of the language.
+# A piece that occurs once in a sample is not a piece of the language.
 _MIN_FREQUENCY = 2
 
 
@@ -140,10 +140,10 @@ def _alphabet(texts: Iterable[str], *, coverage: float) -> list[str]:
         ((-count, character) for character, count in counts.items() if not character.isspace())
     )
     missing = coverage * -sum(count for count, _ in frequent)
-    kept = []
+    alphabet = []
     for count, character in frequent:
         if missing <= 0:
             break
-        kept.append(character)
+        alphabet.append(character)
         missing += count
-    return kept
+    return alphabet

@@ -1,1 +1,1 @@
-"""What vocabularies do to text before encoding and after decoding."""
+"""The changes that vocabularies make to text before encoding and after decoding."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +11,7 @@ from t5x_like.vocabularies import special_tokens
 
 _ALBERT = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 
+_QUOTES_OR_CHARACTERS = re.compile("``|''|.", re.DOTALL)
 _LOOKED_AT = 10_000
 """So many texts are looked at for marks."""
 _NOTABLE = 0.005
@@ -37,8 +39,8 @@ def marks_lost(texts: Sequence[str]) -> Iterator[str]:
 def without_marks(word: str) -> str:
     """A word as BERT lower-cases it."""
     decomposed = unicodedata.normalize("NFD", word)
-    kept = (one for one in decomposed if unicodedata.category(one) != "Mn")
-    return unicodedata.normalize("NFC", "".join(kept)).lower()
+    letters = (character for character in decomposed if unicodedata.category(character) != "Mn")
+    return unicodedata.normalize("NFC", "".join(letters)).lower()
 
 
 def has_no_capitals(tokens: Iterable[str]) -> bool:
@@ -65,6 +67,19 @@ def alberts(text: str) -> str:
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKD", text).translate(_PLAIN)
+
+
+def alberts_with_places(text: str) -> tuple[str, list[int], list[int]]:
+    """`alberts(text)`, and for each of its characters where that of the text begins and ends."""
+    cleaned: list[str] = []
+    begins: list[int] = []
+    ends: list[int] = []
+    for match in _QUOTES_OR_CHARACTERS.finditer(text):
+        plain = alberts(match[0])
+        cleaned.append(plain)
+        begins += [match.start()] * len(plain)
+        ends += [match.end()] * len(plain)
+    return "".join(cleaned), begins, ends
 
 
 class _Plain(dict[int, str | None]):

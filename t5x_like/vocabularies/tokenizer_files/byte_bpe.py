@@ -46,7 +46,7 @@ def read(vocab_file: Path, merges_file: Path, *, extra_ids: int = 0) -> SubwordV
     try:
         vocab = whole_files.read_json(Path(vocab_file))
         if not all(type(i) is int and 0 <= i < 1 << 31 for i in vocab.values()):
-            raise TypeError("an id is no whole number from 0 on")
+            raise TypeError("an id is not a whole number from 0 on")
         lines = Path(merges_file).read_text(encoding="utf-8").split("\n")
         rules = [line.split(" ") for line in lines if line and not line.startswith("#version")]
         merges = [(left, right) for left, right in rules]

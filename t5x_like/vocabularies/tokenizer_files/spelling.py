@@ -18,16 +18,16 @@ _STEPS = ("normalizer", "pre_tokenizer", "decoder")
 
 @dataclasses.dataclass(frozen=True)
 class Spelling:
-    """What the characters of a token stand for.
+    """The meaning of the characters of a token.
 
     Attributes:
       kind: the model's, for people: "WordPiece", "Unigram", "byte-level BPE".
       marks_spaces: whether "▁" stands for a space (SentencePiece).
       of_bytes: whether each character stands for a byte (GPT-2).
       names_bytes: whether tokens such as <0x0A> stand for a byte.
-      prefix: what begins a token that continues a word (WordPiece's ##).
-      suffix: what ends a token that ends a word (the first GPT's </w>).
-      before: what stands before each token's text: a space where every token is a word.
+      prefix: the beginning of a token that continues a word (WordPiece's ##).
+      suffix: the end of a token that ends a word (the first GPT's </w>).
+      before: the text before that of each token: a space where every token is a word.
     """
 
     kind: str
@@ -70,8 +70,8 @@ def read(text: str, origin: str | Path) -> Spelling:
         kind = model.get("type") or _kind_of_old(model)
         prefix = model.get("continuing_subword_prefix") or ""
         suffix = model.get("end_of_word_suffix") or ""
-        if not all(isinstance(one, str) for one in (kind, prefix, suffix)):
-            raise TypeError("a name that is no text")
+        if not all(isinstance(name, str) for name in (kind, prefix, suffix)):
+            raise TypeError("a name that is not text")
         decoder = fields.get("decoder") or {}
         fuses = "Fuse" in json.dumps(decoder)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

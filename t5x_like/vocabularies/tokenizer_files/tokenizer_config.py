@@ -53,10 +53,10 @@ def read(directory: Path) -> dict[str, Any]:
 
 def unread(directory: Path) -> list[str]:
     """The settings, with their values, that no reader of ours knows and that say something."""
-    found = read(directory).items()
+    settings = read(directory).items()
     return [
         f"{name}: {reprlib.repr(value)}"
-        for name, value in sorted(found)
+        for name, value in sorted(settings)
         if name not in _READ | _OF_NO_ID and value not in (None, False, [], {}, "")
     ]
 
@@ -74,14 +74,14 @@ def roles(directory: Path) -> dict[str, str]:
     for name in (_MAP, NAME):
         if (directory / name).is_file():
             named |= whole_files.read_json(directory / name)
-    found = {}
+    token_of = {}
     for role, names in special_tokens.ROLES.items():
         token = named.get(f"{role}_token")
         token = token.get("content") if isinstance(token, Mapping) else token
         lent = role in _LENT and isinstance(token, str) and special_tokens.is_special(token)
         if isinstance(token, str) and (token in names or not lent):
-            found[role] = token
-    return found
+            token_of[role] = token
+    return token_of
 
 
 def of_bert(directory: Path) -> dict[str, bool | None]:
@@ -95,14 +95,14 @@ def of_bert(directory: Path) -> dict[str, bool | None]:
         raise ValueError(
             f"{path} has do_basic_tokenize false: text would not be divided into words"
         )
-    found = {}
+    fields = {}
     for name, field in _OF_BERT.items():
         value = settings.get(name)
         if value not in (None, True, False):
             raise ValueError(f"{path} has {name} {reprlib.repr(value)}")
         if value is not None:
-            found[field] = value
-    return found
+            fields[field] = value
+    return fields
 
 
 def check(directory: Path, text: str) -> None:
@@ -111,14 +111,14 @@ def check(directory: Path, text: str) -> None:
     Raises:
       ValueError: they do; names both.
     """
-    given = of_bert(directory)
+    fields = of_bert(directory)
     normalizer = _berts(json.loads(text).get("normalizer"))
     if normalizer is None:
         return
     for name, field in _OF_BERT.items():
-        if field in given and normalizer.get(field) not in (None, given[field]):
+        if field in fields and normalizer.get(field) not in (None, fields[field]):
             raise ValueError(
-                f"{directory / NAME} has {name} {str(given[field]).lower()}, the tokenizer.json "
+                f"{directory / NAME} has {name} {str(fields[field]).lower()}, the tokenizer.json "
                 f"beside it {field} {str(normalizer[field]).lower()}: make both say the same"
             )
 
@@ -128,6 +128,9 @@ def _berts(normalizer: Any) -> Mapping[str, Any] | None:
         case {"type": "BertNormalizer"}:
             return dict(normalizer)
         case {"type": "Sequence", "normalizers": [*steps]}:
-            return next((one for one in map(_berts, steps) if one), None)
+            return next(
+                (part for part in map(_berts, steps) if part),
+                None,
+            )
         case _:
             return None

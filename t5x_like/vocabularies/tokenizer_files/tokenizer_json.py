@@ -89,9 +89,9 @@ def _without_prefix(step: Any) -> Any:
             return None
         case {"type": "Sequence"}:
             name = "normalizers" if "normalizers" in step else "pretokenizers"
-            steps = [one for one in map(_without_prefix, step[name]) if one]
-            marked = any(one["type"] == "Metaspace" for one in steps)
-            kept = [one for one in steps if not (marked and one["type"] == _WORDS)]
-            return {**step, name: kept}
+            steps = [part for part in map(_without_prefix, step[name]) if part]
+            marked = any(part["type"] == "Metaspace" for part in steps)
+            parts = [part for part in steps if not (marked and part["type"] == _WORDS)]
+            return {**step, name: parts}
         case _:
             return step

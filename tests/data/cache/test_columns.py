@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from t5x_like.core.protocols.data import Column, FeatureSpec
-from t5x_like.data import mixtures
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.record_codec import RecordCodec
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora.corpus import Corpus, Document, ReadReport
-from t5x_like.data.feature_converters import Encoder
-from t5x_like.data.stream import train_stream
+from t5x_like.data.rows.feature_converters import Encoder
+from t5x_like.data.streams import mixtures
+from t5x_like.data.streams.stream import train_stream
 from t5x_like.data.task import of_corpus
 from t5x_like.objectives.supervised.classes import Classes
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -95,6 +95,40 @@ def test_a_label_beyond_the_names_is_an_error(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setattr(Rows, "label_names", {"label": tuple("0123456789")})
     with pytest.raises(CacheError, match="column 'label' holds the label '10', which is not one"):
         write_cache(tmp_path, Rows(), ByteVocabulary(), workers=1, progress=False)
+
+
+class TaggedRows(Rows):
+    columns = (Column("tags", "tags"), Column("words", "words"))
+    rows = (("ab\na", "N\nV"), ("b", "N"), ("abb\nb", "V\nN"))
+
+    def read(self, split: str, report: ReadReport) -> Iterator[Document]:
+        yield from ({"words": words, "tags": tags} for words, tags in self.rows)
+
+
+def test_a_tag_stands_at_the_first_token_of_its_word(tmp_path: Path) -> None:
+    vocabulary = CharacterVocabulary(" ab")
+    write_cache(tmp_path, TaggedRows(), vocabulary, workers=1, progress=False)
+    cache = Cache.open(tmp_path)
+    assert cache.manifest.columns == TaggedRows.columns
+    assert cache.manifest.labels == {"tags": ("N", "V")}
+    records = [cache.split(split) for split in ("train", "validation")]
+    found = [of.record(i) for of in records for i in range(len(of))]
+    as_lists = [(one["words"].tolist(), one["tags"].tolist()) for one in found]
+    # A vocabulary of characters begins a word with the space before it.
+    assert sorted(as_lists) == sorted(
+        [
+            (vocabulary.encode(" ab a"), [0, -1, -1, 1, -1]),
+            (vocabulary.encode(" b"), [0, -1]),
+            (vocabulary.encode(" abb b"), [1, -1, -1, -1, 0, -1]),
+        ]
+    )
+    assert [*TaggedRows().training_texts()] == ["ab a", "abb b"]
+
+
+def test_words_without_tags_are_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(TaggedRows, "rows", (("a b", "N"), ("a", "N\nV")))
+    with pytest.raises(CacheError, match="column 'tags' has 2 tags in a row of 1 words"):
+        write_cache(tmp_path, TaggedRows(), ByteVocabulary(), workers=1, progress=False)
 
 
 def test_a_record_of_another_shape_is_damaged() -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from t5x_like import objectives
-from t5x_like.data import feature_converters, mixtures, stream
 from t5x_like.data.corpora import languages
 from t5x_like.data.corpora.corpus import Corpus
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
+from t5x_like.data.rows import feature_converters
+from t5x_like.data.streams import mixtures, stream
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.vocabularies.learning import sampling
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_like.data import mixtures
 from t5x_like.data.cache import tokenization, writer
 from t5x_like.data.cache.format import CacheError
 from t5x_like.data.cache.reader import Cache
@@ -21,6 +20,7 @@ from t5x_like.data.corpora import sentences
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.user_corpus import user_corpus
 from t5x_like.data.dataset import Data
+from t5x_like.data.streams import mixtures
 from t5x_like.data.vocabulary_choice import KnownVocabulary
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.learning.sentencepiece_training import train_sentencepiece

@@ -11,8 +11,9 @@ import pytest
 from t5x_like.core.protocols.data import Column
 from t5x_like.data.cache import tokenization, writer
 from t5x_like.data.cache.reader import Cache
-from t5x_like.data.corpora import text_formats, text_pieces
+from t5x_like.data.corpora import text_pieces
 from t5x_like.data.corpora.corpus import Chooser, ReadReport, decodable
+from t5x_like.data.corpora.formats import text_formats
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.corpora.text_pieces import Piece
 from t5x_like.data.samples.segments import Segments

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5x_like.core.protocols.data import FeatureSpec
-from t5x_like.data.feature_converters import EncoderDecoder
+from t5x_like.data.rows.feature_converters import EncoderDecoder
 from t5x_like.data.samples import packing
 from t5x_like.data.samples.packing import first_fit, packed_documents, packed_records
-from t5x_like.data.stream import Examples
+from t5x_like.data.streams.stream import Examples
 from t5x_like.data.task import Task
 from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments

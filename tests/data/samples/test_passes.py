@@ -10,11 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from t5x_like.data import order
-from t5x_like.data.order import Part
-from t5x_like.data.samples import plan_parts
+from t5x_like.data.samples import order, plan_parts
 from t5x_like.data.samples import samples as samples_module
 from t5x_like.data.samples.memory_split import MemorySplit
+from t5x_like.data.samples.order import Part
 from t5x_like.data.samples.passes import epochs_of
 from t5x_like.data.samples.plan_parts import PlanParts
 from t5x_like.data.samples.samples import make_samples

@@ -11,6 +11,7 @@ from t5x_like.data.samples import plan_parts
 from t5x_like.data.samples.plan_parts import PlanParts
 from t5x_like.data.samples.token_stream import TokenStream
 from t5x_like.objectives.parts.carried_rows import CarriedRows
+from t5x_like.objectives.parts.continued_rows import Continued
 from t5x_like.objectives.parts.sentence_blocks import LineBlocks, SentenceBlocks
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
 from tests.data.records import RECORDS, Plainly, RecordsSplit
@@ -42,6 +43,7 @@ def test_edges_lie_between_documents_and_parts_are_large_enough(records, tokens,
         (LineBlocks(12), None),
         (SentenceBlocks(16, cross_documents=True), None),
         (CarriedRows(16, 8), 4),
+        (Continued(8), 4),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -13,15 +13,15 @@ import seqio
 import tensorflow as tf
 
 from t5x_like.core.protocols.data import Column, TokenIds
-from t5x_like.data import mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora.corpus import Corpus, ReadReport
-from t5x_like.data.feature_converters import EncoderDecoder
+from t5x_like.data.rows.feature_converters import EncoderDecoder
 from t5x_like.data.seqio import adapter
 from t5x_like.data.seqio.objective_step import ObjectiveStep
 from t5x_like.data.seqio.task_steps import describe
-from t5x_like.data.stream import train_stream
+from t5x_like.data.streams import mixtures
+from t5x_like.data.streams.stream import train_stream
 from t5x_like.data.task import Task
 from t5x_like.objectives.parts import formats
 from t5x_like.objectives.parts.geometry import PerRecord
@@ -176,7 +176,7 @@ def test_names_of_registered_tasks():
         register(objective=SpanCorruption())
     with pytest.raises(ValueError, match="pass a name"):
         register(objective=SpanCorruption(0.2))
-    with pytest.raises(ValueError, match="nearest: spanbert"):
+    with pytest.raises(ValueError, match="nearest: spans, spanbert"):
         register(objective="span")
     with pytest.raises(ValueError, match="is plain text, but TextToText reads rows with inputs"):
         register(objective="text_to_text")

@@ -11,15 +11,15 @@ import tensorflow as tf
 
 from t5x_like import objectives
 from t5x_like.core.protocols.data import TokenIds, Vocabulary
-from t5x_like.data import mixtures
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
-from t5x_like.data.feature_converters import default_converter
+from t5x_like.data.rows.feature_converters import default_converter
 from t5x_like.data.samples.samples import make_samples
 from t5x_like.data.seqio import adapter
 from t5x_like.data.seqio.objective_step import ObjectiveStep
 from t5x_like.data.seqio.task_cache import write_cache_from_task
 from t5x_like.data.seqio.task_steps import describe
+from t5x_like.data.streams import mixtures
 from t5x_like.data.task import Task
 from t5x_like.objectives.mlm import MaskedLM
 from t5x_like.objectives.span_corruption import SpanCorruption

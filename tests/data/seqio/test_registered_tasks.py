@@ -10,10 +10,10 @@ import pytest
 import seqio
 import tensorflow as tf
 
-from t5x_like.data import mixtures
 from t5x_like.data.dataset import Data
-from t5x_like.data.feature_converters import EncoderDecoder
+from t5x_like.data.rows.feature_converters import EncoderDecoder
 from t5x_like.data.seqio import adapter, registered_tasks
+from t5x_like.data.streams import mixtures
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 

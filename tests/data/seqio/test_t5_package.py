@@ -16,15 +16,16 @@ import sentencepiece
 import seqio
 
 from t5x_like.core.protocols.answers import Answers
-from t5x_like.data import mixtures, user_modules
+from t5x_like.data import user_modules
 from t5x_like.data.corpora import registry
 from t5x_like.data.dataset import Data
-from t5x_like.data.feature_converters import default_converter
-from t5x_like.data.stream import Examples, train_stream
+from t5x_like.data.rows.feature_converters import default_converter
+from t5x_like.data.streams import mixtures
+from t5x_like.data.streams.stream import Examples, train_stream
 from t5x_like.data.task import Task
 from t5x_like.evaluation.task_metrics import ask, measure
+from t5x_like.evaluation.tasks import evaluated_task
 from t5x_like.objectives.supervised.text_to_text import TextToText
-from t5x_like.runs.evaluation import evaluated_task
 from tests.data.seqio import t5_sources
 
 t5 = pytest.importorskip("t5", reason="pip install --no-deps t5==0.9.4, and the extra t5")

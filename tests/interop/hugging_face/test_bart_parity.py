@@ -2,6 +2,7 @@
 
 import functools
 
+import decoders
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from flax import nnx
 
 from t5x_like.core.abilities import ALL
 from t5x_like.core.protocols.data import FeatureSpec, TokenIds
-from t5x_like.data.feature_converters import EncoderDecoder
+from t5x_like.data.rows.feature_converters import EncoderDecoder
 from t5x_like.interop.hugging_face import bart as family
 from t5x_like.interop.hugging_face import model_directory
 from t5x_like.models import bart
@@ -48,8 +49,7 @@ pytestmark = pytest.mark.slow
 def theirs(name, head, **more):
     """A random model in which no parameter is zero or one."""
     kind, switches = SWITCHES[name]
-    config = getattr(transformers, f"{kind}Config")(**SIZES, **switches, **more)
-    model = parity.random_model(getattr(transformers, kind + head), config)
+    model = parity.theirs(kind, head, **SIZES, **switches, **more)
     if head == "ForConditionalGeneration":
         model.final_logits_bias.normal_()
     return model
@@ -94,30 +94,12 @@ def test_generation_model(name, tmp_path):
         output_hidden_states=True,
         output_attentions=True,
     )
-    hidden = functools.partial(model.hidden, want=ALL)
-    decoded = jax.jit(hidden)(batch)
-    parity.close(model.token_scores(decoded.last).logits(), out.logits, counts)
-    for got, want in zip(decoded.states, out.decoder_hidden_states, strict=True):
-        parity.close(got, want, counts)
-    per_query = np.broadcast_to(counts[:, None], (5, 4, counts.shape[1]))
-    for got, want in zip(decoded.attention, out.decoder_attentions, strict=True):
-        parity.close(got, want, per_query)
-    for got, want in zip(decoded.cross, out.cross_attentions, strict=True):
-        parity.close(got, want, per_query)
+    decoders.same_states(model, batch, out, counts)
     encode = functools.partial(model.encode, want=ALL)
     encoded = jax.jit(encode)(batch["encoder_input_tokens"])
-    for got, want in zip(encoded.states, out.encoder_hidden_states, strict=True):
-        parity.close(got, want)
-    for got, want in zip(encoded.attention, out.encoder_attentions, strict=True):
-        parity.close(got, want)
-    same_loss(model, batch, their_model, out)
-
-
-def same_loss(model, batch, their_model, out):
-    out.loss.backward()
-    loss, grads = parity.loss_and_gradients(model, batch)
-    np.testing.assert_allclose(loss, out.loss.item(), rtol=1e-5)
-    parity.same_gradients(grads, model, their_model)
+    parity.same_layers(encoded.states, out.encoder_hidden_states)
+    parity.same_layers(encoded.attention, out.encoder_attentions)
+    parity.same_loss(model, batch, their_model, out)
 
 
 @pytest.mark.parametrize(("name", "labels"), [("bart_scaled", 1), ("mbart", 4)])
@@ -125,11 +107,11 @@ def test_classes_and_numbers(name, labels, tmp_path):
     their_model = theirs(name, "ForSequenceClassification", num_labels=labels)
     model = parity.ours_of(their_model, tmp_path)
     batch = batch_for(their_model)
-    truth = np.arange(5) % labels if labels > 1 else np.arange(5, dtype=np.float32) / 3
+    truth = parity.truths(labels)
     out = their_model(**inputs_of(their_model, batch), labels=torch.tensor(truth))
     batch = {"encoder_input_tokens": batch["encoder_input_tokens"], "labels": jnp.asarray(truth)}
     parity.close(jax.jit(model.logits)(batch), out.logits)
-    same_loss(model, batch, their_model, out)
+    parity.same_loss(model, batch, their_model, out)
 
 
 # Padding may be an answer's place, too, but its input is never trained there.
@@ -150,11 +132,9 @@ def test_answers(name, shortest, tmp_path):
         "start_positions": jnp.asarray(ends // 2),
         "end_positions": jnp.asarray(ends),
     }
-    logits = jax.jit(model.logits)(batch)
-    parity.close(logits[..., 0], out.start_logits)
-    parity.close(logits[..., 1], out.end_logits)
+    parity.same_ends(jax.jit(model.logits)(batch), out)
     if shortest == LENGTHS["inputs"]:
-        same_loss(model, batch, their_model, out)
+        parity.same_loss(model, batch, their_model, out)
 
 
 @pytest.mark.parametrize("name", ["bart", "mbart"])

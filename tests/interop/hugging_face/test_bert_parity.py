@@ -14,19 +14,9 @@ from safetensors.numpy import load_file, save_file
 
 from t5x_like.interop.hugging_face import bert as family
 from t5x_like.interop.hugging_face import model_directory
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
 from t5x_like.models import bert
 
-SIZES = {
-    "vocab_size": encoders.VOCAB,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 3,
-    "max_position_embeddings": 12,
-    "attn_implementation": "eager",
-    "pad_token_id": 0,
-}
 SWITCHES = {
     "published": {},
     "original": {"hidden_act": "gelu_new", "layer_norm_eps": 1e-5},
@@ -46,8 +36,7 @@ pytestmark = pytest.mark.slow
 
 
 def theirs(head, name="published", **more):
-    config = transformers.BertConfig(**SIZES, **SWITCHES[name], **more)
-    return parity.random_model(getattr(transformers, f"Bert{head}"), config)
+    return parity.theirs("Bert", head, **encoders.SIZES, **SWITCHES[name], **more)
 
 
 @pytest.mark.parametrize("name", SWITCHES)
@@ -66,26 +55,15 @@ def test_pretraining_model(name, tmp_path):
     parity.close(jax.jit(model.logits)(batch), out.prediction_logits)
     parity.close(jax.jit(model.sentence_logits)(batch), out.seq_relationship_logits)
     encoders.same_states(model.encoder, batch, out)
-    encoders.same_loss(model, batch, their_model, out)
+    parity.same_loss(model, batch, their_model, out)
 
 
 def test_masked_language_model(tmp_path):
-    their_model = theirs("ForMaskedLM")
-    model = parity.ours_of(their_model, tmp_path)
-    inputs, batch = encoders.read()
-    batch, labels = encoders.masked(batch)
-    out = their_model(**inputs, labels=labels)
-    parity.close(jax.jit(model.logits)(batch), out.logits)
-    encoders.same_loss(model, batch, their_model, out)
+    encoders.same_predictions(theirs("ForMaskedLM"), tmp_path)
 
 
 def test_body_and_pooled_state(tmp_path):
-    their_model = theirs("Model")
-    model = parity.ours_of(their_model, tmp_path)
-    inputs, batch = encoders.read()
-    out = their_model(**inputs, output_hidden_states=True, output_attentions=True)
-    encoders.same_states(model.body, batch, out)
-    parity.close(jax.jit(model.logits)(batch), out.pooler_output)
+    encoders.same_body(theirs("Model"), tmp_path, pooled=True)
 
 
 def test_body_without_a_pooler_goes_out_with_a_fresh_one(tmp_path):
@@ -101,17 +79,17 @@ def test_body_without_a_pooler_goes_out_with_a_fresh_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("head", "labels"),
-    [
-        ("ForNextSentencePrediction", 2),
-        ("ForSequenceClassification", 3),
-        ("ForSequenceClassification", 1),
-        ("ForTokenClassification", 4),
-        ("ForMultipleChoice", 2),
-    ],
+    ("head", "labels"), [*encoders.LABEL_HEADS, ("ForNextSentencePrediction", 2)]
 )
 def test_labels(head, labels, tmp_path):
     encoders.same_labels(theirs(head, num_labels=labels), tmp_path, labels=labels)
+
+
+def test_several_classes_at_once(tmp_path):
+    problem = {"problem_type": "multi_label_classification"}
+    their_model = theirs("ForSequenceClassification", num_labels=3, **problem)
+    encoders.same_labels(their_model, tmp_path, labels=3)
+    encoders.same_there_and_back(their_model, tmp_path / "again")
 
 
 def test_answers(tmp_path):
@@ -121,10 +99,7 @@ def test_answers(tmp_path):
 @pytest.mark.parametrize("head", HEADS)
 def test_there_and_back(head, tmp_path):
     their_model = theirs(head, "original", classifier_dropout=0.0, hidden_dropout_prob=0.0)
-    _, back = parity.there_and_back(their_model, tmp_path)
-    inputs, _ = encoders.read(alternatives=3 if head == "ForMultipleChoice" else None)
-    with torch.no_grad():
-        parity.close(back(**inputs)[0], their_model(**inputs)[0])
+    encoders.same_there_and_back(their_model, tmp_path)
 
 
 @pytest.mark.parametrize("auto", ["AutoModel", "AutoModelForMaskedLM", "AutoModelForPreTraining"])
@@ -185,7 +160,7 @@ def test_a_model_without_token_types_has_zeros_for_them_there(tmp_path):
         ({"is_decoder": True}, "BertModel", "is_decoder True: only False"),
         ({"position_embedding_type": "relative_key"}, "BertModel", "only 'absolute' is read"),
         ({"hidden_act": "mish"}, "BertModel", "activation 'mish'"),
-        ({"model_type": "roberta"}, "RobertaForPreTraining", "it is no Roberta with a head"),
+        ({"model_type": "roberta"}, "RobertaForPreTraining", "it is not a Roberta with a head"),
         (
             {"model_type": "roberta", "hidden_act": "relu"},
             "RobertaForMaskedLM",

@@ -2,6 +2,7 @@
 
 import functools
 
+import decoders
 import encoders
 import jax
 import jax.numpy as jnp
@@ -11,27 +12,22 @@ import pytest
 import torch
 import transformers
 
-from t5x_like.core.abilities import ALL
 from t5x_like.interop.hugging_face import bart, bert, electra, model_directory
 
-OF_ENCODER = {
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 3,
-    "is_decoder": True,
-}
+OF_ENCODER = encoders.SIZES | {"is_decoder": True}
 OF_BART = {
+    "vocab_size": encoders.VOCAB,
     "d_model": 16,
     "decoder_ffn_dim": 24,
     "decoder_attention_heads": 4,
     "decoder_layers": 3,
     "encoder_layers": 3,  # also in their cache
-    "max_position_embeddings": 12,
+    "max_position_embeddings": decoders.LENGTH,
+    "attn_implementation": "eager",
 }
 # By name: the class, the prefix of its configuration's class, and settings.
 MODELS = {
-    "bert": ("BertLMHeadModel", "Bert", {"hidden_act": "relu", "max_position_embeddings": 12}),
+    "bert": ("BertLMHeadModel", "Bert", {"hidden_act": "relu"}),
     "roberta": ("RobertaForCausalLM", "Roberta", {"max_position_embeddings": 14}),
     "electra": ("ElectraForCausalLM", "Electra", {"embedding_size": 8, "type_vocab_size": 3}),
     "electra_wide": ("ElectraForCausalLM", "Electra", {"embedding_size": 16}),
@@ -47,9 +43,7 @@ pytestmark = pytest.mark.slow
 def config_of(name, **more):
     _, start, switches = MODELS[name]
     sizes = OF_ENCODER if name in ENCODERS else OF_BART
-    return getattr(transformers, f"{start}Config")(
-        vocab_size=encoders.VOCAB, attn_implementation="eager", **{**sizes, **switches, **more}
-    )
+    return getattr(transformers, f"{start}Config")(**sizes | switches | more)
 
 
 def theirs(name, architecture=None, **more):
@@ -57,38 +51,20 @@ def theirs(name, architecture=None, **more):
     return parity.random_model(cls, config_of(name, **more))
 
 
-def read(config):
-    """Rows of different lengths, filled up at their end."""
-    rng = np.random.default_rng(3)
-    counts = np.arange(12) < np.array([12, 9, 1, 6, 11])[:, None]
-    tokens = np.where(counts, rng.integers(5, encoders.VOCAB, (5, 12)), config.pad_token_id)
-    inputs = {"input_ids": torch.tensor(tokens), "attention_mask": torch.tensor(counts).long()}
-    return inputs, {"decoder_input_tokens": jnp.asarray(tokens, jnp.int32)}, counts
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_language_model(name, tmp_path):
     their_model = theirs(name)
     model = parity.ours_of(their_model, tmp_path)
-    inputs, batch, counts = read(their_model.config)
-    following = np.pad(np.where(counts, inputs["input_ids"], -100)[:, 1:], ((0, 0), (0, 1)))
-    weights = np.pad(counts[:, 1:], ((0, 0), (0, 1)))
-    following = np.where(weights, following, -100)
+    inputs, batch, counts = decoders.read(pad=their_model.config.pad_token_id)
     # The model does not shift BART's.
-    labels = following if name in BARTS else np.where(counts, inputs["input_ids"], -100)
-    out = their_model(
-        **inputs, labels=torch.tensor(labels), output_hidden_states=True, output_attentions=True
-    )
-    hidden = functools.partial(model.hidden, want=ALL)
-    found = jax.jit(hidden)(batch)
-    parity.close(model.token_scores(found.last).logits(), out.logits, counts)
-    for got, want in zip(found.states, out.hidden_states, strict=True):
-        parity.close(got, want, counts)
-    for got, want in zip(found.attention, out.attentions, strict=True):
-        parity.close(got.swapaxes(1, 2), want.swapaxes(1, 2), counts)
-    batch["decoder_target_tokens"] = jnp.asarray(np.maximum(following, 0))
-    batch["decoder_loss_weights"] = jnp.asarray(weights, jnp.float32)
-    encoders.same_loss(model, batch, their_model, out)
+    batch = decoders.with_targets(batch, counts)
+    labels, where = inputs["input_ids"], counts
+    if name in BARTS:
+        labels, where = batch["decoder_target_tokens"], batch["decoder_loss_weights"] > 0
+    labels = torch.tensor(np.where(where, labels, -100), dtype=torch.long)
+    out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
+    decoders.same_states(model, batch, out, counts)
+    parity.same_loss(model, batch, their_model, out)
 
 
 # Not against `generate`, which counts RoBERTa's positions differently from the model.
@@ -111,7 +87,7 @@ def test_decoding_one_by_one(name, tmp_path):
 def test_there_and_back(name, tmp_path):
     their_model = theirs(name)
     _, back = parity.there_and_back(their_model, tmp_path)
-    inputs, _, _ = read(their_model.config)
+    inputs, _, _ = decoders.read(pad=their_model.config.pad_token_id)
     with torch.no_grad():
         parity.close(back(**inputs).logits, their_model(**inputs).logits)
 
@@ -129,7 +105,7 @@ def test_there_and_back_but_for_the_attention_that_a_decoder_alone_lacks(name, t
     assert len(lost) == 30
     assert all(".encoder_attn" in key for key in lost)
     assert after["model.decoder.layers.1.encoder_attn.q_proj.weight"].std() > 0.01
-    inputs, _, _ = read(their_model.config)
+    inputs, _, _ = decoders.read(pad=their_model.config.pad_token_id)
     with torch.no_grad():
         parity.close(back(**inputs).logits, their_model(**inputs).logits)
     makes = [model_directory.read(tmp_path / at).make for at in ("theirs", "ours")]
@@ -144,7 +120,7 @@ def test_the_decoder_of_a_whole_bart(tmp_path):
     decoder = getattr(transformers, name)(config_of("bart")).eval()
     decoder.model.decoder.load_state_dict(their_model.model.decoder.state_dict())
     model = parity.ours_of(their_model, tmp_path, architecture=name)
-    inputs, batch, counts = read(their_model.config)
+    inputs, batch, counts = decoders.read(pad=their_model.config.pad_token_id)
     want = decoder(**inputs).logits
     parity.close(jax.jit(model.logits)(batch), want, counts)
     found = model_directory.read(tmp_path, architecture=name)
@@ -156,7 +132,7 @@ def test_the_decoder_of_a_whole_bart(tmp_path):
 def test_what_is_no_decoder_sees_both_sides_and_is_a_masked_language_model(name, tmp_path):
     their_model = theirs(name, is_decoder=False)
     model = parity.ours_of(their_model, tmp_path / "theirs")
-    inputs, batch, _ = read(their_model.config)
+    inputs, batch, _ = decoders.read(pad=their_model.config.pad_token_id)
     batch = {
         "encoder_input_tokens": batch["decoder_input_tokens"],
         "encoder_attention_mask": jnp.asarray(inputs["attention_mask"]),
@@ -173,7 +149,7 @@ def test_a_masked_language_model_starts_a_decoder(name, tmp_path):
     cls, start, _ = MODELS[name]
     their_model = theirs(name, f"{start}ForMaskedLM")
     model = parity.ours_of(their_model, tmp_path, architecture=cls)
-    inputs, batch, counts = read(their_model.config)
+    inputs, batch, counts = decoders.read(pad=their_model.config.pad_token_id)
     decoder = getattr(transformers, cls).from_pretrained(tmp_path).eval()
     parity.close(jax.jit(model.logits)(batch), decoder(**inputs).logits, counts)
 

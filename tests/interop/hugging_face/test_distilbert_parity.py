@@ -10,7 +10,6 @@ import numpy as np
 import parity
 import pytest
 import torch
-import transformers
 from flax import nnx
 
 from t5x_like.core.partitioning import make_layout
@@ -50,8 +49,11 @@ pytestmark = pytest.mark.slow
 
 
 def theirs(head, name="published", **more):
-    config = transformers.DistilBertConfig(**SIZES | SWITCHES[name] | more)
-    return parity.random_model(getattr(transformers, f"DistilBert{head}"), config)
+    return parity.theirs("DistilBert", head, **SIZES | SWITCHES[name] | more)
+
+
+def their_teacher_of(layers):
+    return parity.theirs("Bert", "ForMaskedLM", **encoders.SIZES | {"num_hidden_layers": layers})
 
 
 def reweighed(model, **weights):
@@ -82,7 +84,7 @@ def test_masked_language_model(name, tmp_path):
     out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
     parity.close(jax.jit(model.logits)(batch), out.logits)
     encoders.same_states(model.encoder, batch, out)
-    encoders.same_loss(model, taught(batch), their_model, out)
+    parity.same_loss(model, taught(batch), their_model, out)
 
 
 @pytest.mark.parametrize("masked_only", [False, True])
@@ -105,20 +107,11 @@ def test_distillation_loss(masked_only, tmp_path):
         student, teacher["teacher_states"][counts], torch.ones(len(student))
     )
     out.loss = 5.0 * kl * temperature**2 + 2.0 * out.loss + 1.0 * cosine
-    encoders.same_loss(model, batch, their_model, out)
+    parity.same_loss(model, batch, their_model, out)
 
 
 def test_a_teacher_there_and_here_makes_the_same(tmp_path):
-    config = transformers.BertConfig(
-        vocab_size=encoders.VOCAB,
-        hidden_size=16,
-        intermediate_size=24,
-        num_attention_heads=4,
-        num_hidden_layers=4,
-        max_position_embeddings=12,
-        attn_implementation="eager",
-    )
-    their_teacher = parity.random_model(transformers.BertForMaskedLM, config)
+    their_teacher = their_teacher_of(layers=4)
     teacher = parity.ours_of(their_teacher, tmp_path)
     inputs, batch = encoders.read()
     made = jax.jit(distilbert.teach)(teacher, batch)
@@ -130,15 +123,7 @@ def test_a_teacher_there_and_here_makes_the_same(tmp_path):
 @pytest.mark.parametrize("transform", [False, True])
 def test_a_student_that_starts_from_its_teacher_has_the_published_weights(transform, tmp_path):
     """In the published code, an option names the head's layer."""
-    config = transformers.BertConfig(
-        vocab_size=encoders.VOCAB,
-        hidden_size=16,
-        intermediate_size=24,
-        num_attention_heads=4,
-        num_hidden_layers=12,
-        max_position_embeddings=12,
-    )
-    their_teacher = parity.random_model(transformers.BertForMaskedLM, config)
+    their_teacher = their_teacher_of(layers=12)
     their_teacher.save_pretrained(tmp_path / "theirs")
     found = model_directory.read(tmp_path / "theirs")
     saved_model.write(
@@ -177,15 +162,7 @@ def test_a_student_that_starts_from_its_teacher_has_the_published_weights(transf
     assert torch.equal(weights["vocab_transform.weight"], dense) == transform
 
 
-@pytest.mark.parametrize(
-    ("head", "labels"),
-    [
-        ("ForSequenceClassification", 3),
-        ("ForSequenceClassification", 1),
-        ("ForTokenClassification", 4),
-        ("ForMultipleChoice", 2),
-    ],
-)
+@encoders.each_label_head
 def test_labels(head, labels, tmp_path):
     their_model = theirs(head, num_labels=labels)
     encoders.same_labels(their_model, tmp_path, labels=labels, types=None)
@@ -196,20 +173,13 @@ def test_answers(tmp_path):
 
 
 def test_body_alone(tmp_path):
-    their_model = theirs("Model")
-    model = parity.ours_of(their_model, tmp_path)
-    inputs, batch = encoders.read(types=None)
-    out = their_model(**inputs, output_hidden_states=True, output_attentions=True)
-    encoders.same_states(model.body, batch, out)
+    encoders.same_body(theirs("Model"), tmp_path, types=None)
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_there_and_back(head, tmp_path):
     their_model = theirs(head, "relu", qa_dropout=0.3, seq_classif_dropout=0.4)
-    _, back = parity.there_and_back(their_model, tmp_path)
-    inputs, _ = encoders.read(alternatives=3 if head == "ForMultipleChoice" else None, types=None)
-    with torch.no_grad():
-        parity.close(back(**inputs)[0], their_model(**inputs)[0])
+    encoders.same_there_and_back(their_model, tmp_path, types=None)
 
 
 @pytest.mark.parametrize(

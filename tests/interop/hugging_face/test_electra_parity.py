@@ -14,19 +14,10 @@ from flax import nnx
 
 from t5x_like.interop.hugging_face import electra as family
 from t5x_like.interop.hugging_face import model_directory
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
 from t5x_like.models import bert, electra
 
-SIZES = {
-    "vocab_size": encoders.VOCAB,
-    "embedding_size": 8,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 3,
-    "max_position_embeddings": 12,
-    "attn_implementation": "eager",
-}
+SIZES = encoders.SIZES | {"embedding_size": 8}
 SWITCHES = {
     "published": {},
     "equal_widths": {"embedding_size": 16, "layer_norm_eps": 1e-5, "type_vocab_size": 3},
@@ -44,8 +35,7 @@ pytestmark = pytest.mark.slow
 
 
 def theirs(head, name="published", **more):
-    config = transformers.ElectraConfig(**SIZES | SWITCHES[name] | more)
-    return parity.random_model(getattr(transformers, f"Electra{head}"), config)
+    return parity.theirs("Electra", head, **SIZES | SWITCHES[name] | more)
 
 
 @pytest.mark.parametrize("switches", [{}, {"hidden_act": "relu"}], ids=["gelu", "relu"])
@@ -64,39 +54,22 @@ def test_discriminator(name, switches, tmp_path):
     parity.close(jax.jit(model.logits)(batch), out.logits)
     encoders.same_states(model.encoder, batch, out)
     originals = batch["encoder_input_tokens"] + is_replaced
-    encoders.same_loss(model, {**batch, "encoder_original_tokens": originals}, their_model, out)
+    parity.same_loss(model, {**batch, "encoder_original_tokens": originals}, their_model, out)
 
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_generator(name, tmp_path):
-    their_model = theirs("ForMaskedLM", name)
-    model = parity.ours_of(their_model, tmp_path)
-    inputs, batch = encoders.read(types=their_model.config.type_vocab_size)
-    batch, labels = encoders.masked(batch)
-    out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
-    parity.close(jax.jit(model.logits)(batch), out.logits)
-    encoders.same_states(model.encoder, batch, out)
-    encoders.same_loss(model, batch, their_model, out)
+    types = SWITCHES[name].get("type_vocab_size", 2)
+    encoders.same_predictions(theirs("ForMaskedLM", name), tmp_path, types=types)
 
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_body_alone(name, tmp_path):
-    their_model = theirs("Model", name)
-    model = parity.ours_of(their_model, tmp_path)
-    inputs, batch = encoders.read(types=their_model.config.type_vocab_size)
-    out = their_model(**inputs, output_hidden_states=True, output_attentions=True)
-    encoders.same_states(model.body, batch, out)
+    types = SWITCHES[name].get("type_vocab_size", 2)
+    encoders.same_body(theirs("Model", name), tmp_path, types=types)
 
 
-@pytest.mark.parametrize(
-    ("head", "labels"),
-    [
-        ("ForSequenceClassification", 3),
-        ("ForSequenceClassification", 1),
-        ("ForTokenClassification", 4),
-        ("ForMultipleChoice", 2),
-    ],
-)
+@encoders.each_label_head
 def test_labels(head, labels, tmp_path):
     encoders.same_labels(theirs(head, num_labels=labels), tmp_path, labels=labels)
 
@@ -110,10 +83,7 @@ def test_answers(tmp_path):
 def test_there_and_back(head, name, tmp_path):
     rates = {"classifier_dropout": 0.0, "summary_last_dropout": 0.3}
     their_model = theirs(head, name, **rates)
-    _, back = parity.there_and_back(their_model, tmp_path)
-    inputs, _ = encoders.read(alternatives=3 if head == "ForMultipleChoice" else None)
-    with torch.no_grad():
-        parity.close(back(**inputs)[0], their_model(**inputs)[0])
+    encoders.same_there_and_back(their_model, tmp_path)
 
 
 def test_a_pretrained_half_is_a_body(tmp_path):

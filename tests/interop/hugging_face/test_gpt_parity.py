@@ -1,17 +1,14 @@
 """GPT and GPT-2 compute what transformers' do, and their weights go there and back."""
 
-import functools
-
+import decoders
 import jax
 import jax.numpy as jnp
 import numpy as np
 import parity
 import pytest
 import torch
-import transformers
 from flax import nnx
 
-from t5x_like.core.abilities import ALL
 from t5x_like.interop.hugging_face import gpt as family
 from t5x_like.models import gpt
 
@@ -30,45 +27,19 @@ pytestmark = pytest.mark.slow
 
 
 def theirs(name, head, **more):
-    config = getattr(transformers, f"{STEMS[name]}Config")(**SIZES, **MORE.get(name, {}), **more)
-    return parity.random_model(getattr(transformers, f"{STEMS[name]}{head}"), config)
-
-
-def read(rows=5, *, full=False):
-    """Rows of different lengths, or all full."""
-    rng = np.random.default_rng(3)
-    counts = np.arange(12) < np.array([12, 9, 1, 6, 11])[:rows, None] + 12 * full
-    tokens = rng.integers(1, 50, (rows, 12)) * counts
-    inputs = {"input_ids": torch.tensor(tokens), "attention_mask": torch.tensor(counts).long()}
-    return inputs, {"decoder_input_tokens": jnp.asarray(tokens, jnp.int32)}, counts
-
-
-def same_loss(model, batch, their_model, out):
-    out.loss.backward()
-    loss, grads = parity.loss_and_gradients(model, batch)
-    np.testing.assert_allclose(loss, out.loss.item(), rtol=1e-5)
-    parity.same_gradients(grads, model, their_model)
+    return parity.theirs(STEMS[name], head, **SIZES, **MORE.get(name, {}), **more)
 
 
 @pytest.mark.parametrize("name", STEMS)
 def test_language_model(name, tmp_path):
     their_model = theirs(name, "LMHeadModel")
     model = parity.ours_of(their_model, tmp_path)
-    inputs, batch, counts = read()
+    inputs, batch, counts = decoders.read()
     labels = torch.where(torch.tensor(counts), inputs["input_ids"], -100)
     out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
-    hidden = functools.partial(model.hidden, want=ALL)
-    found = jax.jit(hidden)(batch)
-    parity.close(model.token_scores(found.last).logits(), out.logits, counts)
-    for got, want in zip(found.states, out.hidden_states, strict=True):
-        parity.close(got, want, counts)
-    for got, want in zip(found.attention, out.attentions, strict=True):
-        parity.close(got.swapaxes(1, 2), want.swapaxes(1, 2), counts)
+    decoders.same_states(model, batch, out, counts)
     # Theirs predicts the next token of the same row.
-    tokens = batch["decoder_input_tokens"]
-    batch["decoder_target_tokens"] = jnp.pad(tokens[:, 1:], ((0, 0), (0, 1)))
-    batch["decoder_loss_weights"] = jnp.pad(counts[:, 1:], ((0, 0), (0, 1))).astype(jnp.float32)
-    same_loss(model, batch, their_model, out)
+    parity.same_loss(model, decoders.with_targets(batch, counts), their_model, out)
 
 
 @pytest.mark.parametrize("labels", [3, 1])
@@ -76,30 +47,30 @@ def test_language_model(name, tmp_path):
 def test_classes_and_numbers(name, labels, tmp_path):
     their_model = theirs(name, "ForSequenceClassification", num_labels=labels, pad_token_id=PAD)
     model = parity.ours_of(their_model, tmp_path)
-    inputs, batch, _ = read()
-    truth = np.arange(5) % labels if labels > 1 else np.arange(5, dtype=np.float32) / 3
+    inputs, batch, _ = decoders.read()
+    truth = parity.truths(labels)
     out = their_model(**inputs, labels=torch.tensor(truth))
     batch["labels"] = jnp.asarray(truth)
     parity.close(jax.jit(model.logits)(batch), out.logits)
-    same_loss(model, batch, their_model, out)
+    parity.same_loss(model, batch, their_model, out)
 
 
 def test_without_padding_the_last_token_of_a_row_is_its_class(tmp_path):
     their_model = theirs("gpt2", "ForSequenceClassification")
     model = parity.ours_of(their_model, tmp_path)
-    inputs, batch, _ = read(rows=1)
+    inputs, batch, _ = decoders.read(rows=1)
     parity.close(jax.jit(model.logits)(batch), their_model(**inputs).logits)
 
 
 def test_tags(tmp_path):
     their_model = theirs("gpt2", "ForTokenClassification", num_labels=4)
     model = parity.ours_of(their_model, tmp_path)
-    inputs, batch, counts = read()
+    inputs, batch, counts = decoders.read()
     truth = np.where(counts, np.arange(60).reshape(5, 12) % 4, -100)
     out = their_model(**inputs, labels=torch.tensor(truth))
     batch["labels"] = jnp.asarray(truth)
     parity.close(jax.jit(model.logits)(batch), out.logits, counts)
-    same_loss(model, batch, their_model, out)
+    parity.same_loss(model, batch, their_model, out)
 
 
 # Without positions, the head reads a text's last token: theirs has no padding before it.
@@ -108,15 +79,11 @@ def test_tags(tmp_path):
 def test_two_heads(name, positions, tmp_path):
     their_model = theirs(name, "DoubleHeadsModel", pad_token_id=PAD)
     model = parity.ours_of(their_model, tmp_path)
-    inputs, batch, counts = read(rows=4, full=not positions)
+    inputs, batch, counts = decoders.read(rows=4, full=not positions)
     inputs["input_ids"] = inputs["input_ids"].reshape(2, 2, 12)
     tokens, counts = batch["decoder_input_tokens"].reshape(2, 2, 12), counts.reshape(2, 2, 12)
-    batch = {
-        "decoder_input_tokens": tokens,
-        "decoder_target_tokens": jnp.pad(tokens[..., 1:], ((0, 0), (0, 0), (0, 1))),
-        "decoder_loss_weights": jnp.pad(1.0 * counts[..., 1:], ((0, 0), (0, 0), (0, 1))),
-        "labels": jnp.array([1, 0]),
-    }
+    batch = decoders.with_targets({"decoder_input_tokens": tokens}, counts)
+    batch["labels"] = jnp.array([1, 0])
     if positions:
         at = np.array([[5, 8], [0, 3]])
         batch["choice_positions"] = jnp.asarray(at)
@@ -127,12 +94,12 @@ def test_two_heads(name, positions, tmp_path):
     parity.close(logits, out.logits, counts)
     parity.close(choices, out.mc_logits)
     out.loss = out.mc_loss + 0.5 * out.loss
-    same_loss(model, batch, their_model, out)
+    parity.same_loss(model, batch, their_model, out)
 
 
 def test_padding_does_not_speak_for_a_text(tmp_path):
     model = parity.ours_of(theirs("gpt2", "DoubleHeadsModel", pad_token_id=PAD), tmp_path)
-    _, batch, counts = read(rows=4)
+    _, batch, counts = decoders.read(rows=4)
     batch = {"decoder_input_tokens": batch["decoder_input_tokens"].reshape(2, 2, 12)}
     _, found = model.scores(batch)
     at = jnp.asarray(counts.sum(axis=1).reshape(2, 2) - 1)
@@ -145,23 +112,21 @@ def test_padding_does_not_speak_for_a_text(tmp_path):
 def test_answers(full, tmp_path):
     their_model = theirs("gpt2", "ForQuestionAnswering")
     model = parity.ours_of(their_model, tmp_path)
-    inputs, batch, counts = read(full=full)
+    inputs, batch, counts = decoders.read(full=full)
     ends = counts.sum(axis=1) - 1
     spans = {"start_positions": ends // 2, "end_positions": ends}
     out = their_model(**inputs, **{name: torch.tensor(x) for name, x in spans.items()})
     batch |= {name: jnp.asarray(x) for name, x in spans.items()}
-    logits = jax.jit(model.logits)(batch)
-    parity.close(logits[..., 0], out.start_logits, counts)
-    parity.close(logits[..., 1], out.end_logits, counts)
+    parity.same_ends(jax.jit(model.logits)(batch), out, counts)
     if full:
-        same_loss(model, batch, their_model, out)
+        parity.same_loss(model, batch, their_model, out)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt"])
 def test_body_alone(name, tmp_path):
     their_model = theirs(name, "Model")
     model, _ = parity.there_and_back(their_model, tmp_path)
-    inputs, batch, counts = read()
+    inputs, batch, counts = decoders.read()
     found = jax.jit(model.body.hidden)(batch).last
     parity.close(found, their_model(**inputs).last_hidden_state, counts)
 

@@ -246,7 +246,7 @@ def test_special_ids_are_those_of_the_vocabulary(model_type, ids, expected, tmp_
 @pytest.mark.parametrize("model_type", FAMILIES)
 @pytest.mark.parametrize(
     ("labels", "problem"),
-    [(3, "multi_label_classification"), (3, "regression"), (1, "single_label_classification")],
+    [(1, "multi_label_classification"), (3, "regression"), (1, "single_label_classification")],
 )
 def test_rows_of_several_labels_or_numbers_are_refused(model_type, labels, problem):
     with pytest.raises(ValueError, match=f"problem_type {problem!r}"):

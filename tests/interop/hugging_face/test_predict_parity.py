@@ -12,6 +12,7 @@ import transformers
 
 import t5x_like as t5x
 from t5x_like.interop.tokenizers import to_files
+from t5x_like.objectives.supervised.spans import Spans
 
 SIZES = {
     "hidden_size": 16,
@@ -139,7 +140,8 @@ def test_an_answer_is_the_likeliest_span_of_the_context(vocabularies, documents,
     contexts = [" ".join(document.split()[:12]) for document in documents]
     records = [{"inputs": "what is it", "context": context} for context in contexts]
     for context, one in zip(contexts, t5x.load(tmp_path).predict(records), strict=True):
-        inputs = tokenizer("what is it", context, return_tensors="pt")
+        inputs = tokenizer("what is it", context, return_tensors="pt", return_offsets_mapping=True)
+        places = inputs.pop("offset_mapping")[0]
         with torch.no_grad():
             out = theirs(**inputs)
         starts, ends = torch.softmax(out.start_logits[0], -1), torch.softmax(out.end_logits[0], -1)
@@ -152,7 +154,54 @@ def test_an_answer_is_the_likeliest_span_of_the_context(vocabularies, documents,
         }
         i, j = max(spans, key=spans.get)
         assert one["score"] == pytest.approx(spans[i, j], rel=1e-4)
-        assert one["answer"] == vocabulary.decode(ids[i : j + 1].tolist())
+        assert one["answer"] == context[places[i, 0] : places[j, 1]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "model_type"), [("wordpiece", "bert"), ("byte_bpe", "roberta"), ("unigram", "xlnet")]
+)
+def test_windows_of_texts_are_theirs(kind, model_type, vocabularies, documents, tmp_path):
+    vocabulary, family = vocabularies[kind], to_files.FAMILIES[model_type]
+    to_files.write(vocabulary, tmp_path, model_type=model_type)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    objective = Spans.of_family(family, (), (), stride=20)
+    windows = objective.geometry({"inputs": 64}).windows
+    for number, document in enumerate(documents):
+        context, question = document[: 200 * (number % 6 + 1)], f"what is {number}"
+        question_ids = vocabulary.encode(question)
+        ids, places = vocabulary.locate(context)
+        bounds = windows.bounds(len(question_ids), len(ids))
+        room = windows.room - len(question_ids)
+        theirs = tokenizer(
+            context,
+            add_special_tokens=False,
+            truncation=True,
+            max_length=room,
+            stride=room - windows.stride,  # what two windows share
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        # tokenizers 0.23 encodes no more of a text than two windows need, but for unigrams.
+        seen = bounds if kind == "unigram" else bounds[:1]
+        assert theirs["input_ids"][: len(seen)] == [ids[begin:end] for begin, end in seen]
+        for (begin, end), of_window in zip(seen, theirs["offset_mapping"], strict=False):
+            texts = [context[first:last].strip() for first, last in of_window]
+            assert texts == [context[first:last] for first, last in places[begin:end]]
+        short = context[:60]
+        pair = (short, question) if family.context_first else (question, short)
+        short_ids = vocabulary.encode(short)
+        sample = {
+            "inputs": np.array(question_ids),
+            "context": np.array(short_ids),
+            "window": np.array([0, len(short_ids)]),
+            "answers": np.array([[0, len(short_ids) - 1, 0, 60]]),
+        }
+        row = objective(sample, np.random.default_rng(0), vocabulary.token_ids)
+        assert row["inputs"].tolist() == tokenizer(*pair)["input_ids"]
+        answer = row["inputs"][row["start_positions"] : row["end_positions"] + 1]
+        assert answer.tolist() == short_ids
+        null = row["inputs"][row["null_position"]]
+        assert null == vocabulary.token_ids.cls
 
 
 def test_an_xlnet_searches_its_answer(vocabularies, documents, tmp_path):

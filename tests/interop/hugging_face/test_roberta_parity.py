@@ -4,21 +4,13 @@ import encoders
 import jax
 import parity
 import pytest
-import torch
-import transformers
 
 from t5x_like.interop.hugging_face import bert as family
 
 PAD = 1
-SIZES = {
-    "vocab_size": encoders.VOCAB,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 3,
+SIZES = encoders.SIZES | {
     "max_position_embeddings": 14,
     "layer_norm_eps": 1e-5,
-    "attn_implementation": "eager",
     "pad_token_id": PAD,
 }
 SWITCHES = {"published": {"type_vocab_size": 1}, "typed": {"type_vocab_size": 2}}
@@ -34,20 +26,13 @@ pytestmark = pytest.mark.slow
 
 
 def theirs(head, name="published", **more):
-    config = transformers.RobertaConfig(**SIZES, **SWITCHES[name], **more)
-    return parity.random_model(getattr(transformers, f"Roberta{head}"), config)
+    return parity.theirs("Roberta", head, **SIZES, **SWITCHES[name], **more)
 
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_masked_language_model(name, tmp_path):
-    their_model = theirs("ForMaskedLM", name)
-    model = parity.ours_of(their_model, tmp_path)
-    inputs, batch = encoders.read(pad=PAD, types=their_model.config.type_vocab_size)
-    batch, labels = encoders.masked(batch)
-    out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
-    parity.close(jax.jit(model.logits)(batch), out.logits)
-    encoders.same_states(model.encoder, batch, out)
-    encoders.same_loss(model, batch, their_model, out)
+    types = SWITCHES[name]["type_vocab_size"]
+    encoders.same_predictions(theirs("ForMaskedLM", name), tmp_path, pad=PAD, types=types)
 
 
 def test_padding_on_the_left_moves_no_position(tmp_path):
@@ -61,23 +46,10 @@ def test_padding_on_the_left_moves_no_position(tmp_path):
 
 
 def test_body_and_pooled_state(tmp_path):
-    their_model = theirs("Model")
-    model = parity.ours_of(their_model, tmp_path)
-    inputs, batch = encoders.read(pad=PAD, types=None)
-    out = their_model(**inputs, output_hidden_states=True, output_attentions=True)
-    encoders.same_states(model.body, batch, out)
-    parity.close(jax.jit(model.logits)(batch), out.pooler_output)
+    encoders.same_body(theirs("Model"), tmp_path, pooled=True, pad=PAD, types=None)
 
 
-@pytest.mark.parametrize(
-    ("head", "labels"),
-    [
-        ("ForSequenceClassification", 3),
-        ("ForSequenceClassification", 1),
-        ("ForTokenClassification", 4),
-        ("ForMultipleChoice", 2),
-    ],
-)
+@encoders.each_label_head
 def test_labels(head, labels, tmp_path):
     their_model = theirs(head, num_labels=labels)
     encoders.same_labels(their_model, tmp_path, labels=labels, pad=PAD, types=None)
@@ -90,11 +62,7 @@ def test_answers(tmp_path):
 @pytest.mark.parametrize("head", HEADS)
 def test_there_and_back(head, tmp_path):
     their_model = theirs(head, classifier_dropout=0.2)
-    _, back = parity.there_and_back(their_model, tmp_path)
-    alternatives = 3 if head == "ForMultipleChoice" else None
-    inputs, _ = encoders.read(alternatives=alternatives, pad=PAD, types=None)
-    with torch.no_grad():
-        parity.close(back(**inputs)[0], their_model(**inputs)[0])
+    encoders.same_there_and_back(their_model, tmp_path, pad=PAD, types=None)
 
 
 def test_dropout_of_the_classifier_falls_before_and_after_its_dense_layer():

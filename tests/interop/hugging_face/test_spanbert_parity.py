@@ -55,7 +55,7 @@ def test_the_masked_term_has_their_gradients(model, tmp_path):
     out = their_model(**inputs, labels=labels)
     plain = parity.ours_of(their_model, tmp_path / "again")
     assert type(plain) is bert.Bert
-    encoders.same_loss(plain, batch, their_model, out)
+    parity.same_loss(plain, batch, their_model, out)
     edges = {
         "boundary_left_positions": np.maximum(batch["masked_positions"] - 1, 0),
         "boundary_right_positions": batch["masked_positions"] + 1,

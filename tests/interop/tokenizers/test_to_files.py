@@ -2,10 +2,12 @@ import io
 import json
 import logging
 
+import numpy as np
 import pytest
 import sentencepiece as spm
 import tokenizers
 
+from t5x_like.data.cache import words
 from t5x_like.interop.tokenizers import from_files, to_files
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
@@ -299,3 +301,23 @@ def test_a_published_bert(tmp_path, lowercase):
     assert dict(tokenizer(texts, texts[::-1])) == expected
     by_class = transformers.BertTokenizer.from_pretrained(tmp_path / "hf")
     assert dict(by_class(texts, texts[::-1])) == expected
+
+
+@pytest.mark.parametrize("name", ["byte_bpe", "unigram", "wordpiece", "wordpiece_uncased"])
+def test_words_have_the_tokens_of_a_list_of_words(vocabularies, tmp_path, name):
+    """As `transformers` makes them under `is_split_into_words`, and word_ids as they say."""
+    vocabulary = vocabularies[name]
+    tokenizer = written(vocabulary, tmp_path)
+    if name == "byte_bpe":
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    several = ["The", "U.S.", "(walking)", "naïve-Straße", ",", "it's", "Unfathomable", "1,234"]
+    found = words.encode(vocabulary, several)
+    theirs = tokenizer.encode(several, is_pretokenized=True, add_special_tokens=False)
+    assert np.concatenate(found).tolist() == theirs.ids
+    before = [None, *theirs.word_ids[:-1]]
+    begins = [word != last for word, last in zip(theirs.word_ids, before, strict=True)]
+    assert words.starts(found).tolist() == begins
+    assert begins.count(False) > 0
+    if name.startswith("wordpiece"):  # leaves nothing of a control character
+        assert vocabulary.encode("\x01") == []
+        assert words.encode(vocabulary, ["\x01"])[0].tolist() == [vocabulary.token_ids.unk]

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from t5x_like.core.partitioning import make_layout
 from t5x_like.layers.attention import attention_kernels
 from t5x_like.layers.attention.attention_kernels import KeysValues, blocked, fused, plain
+from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.multi_head import Attention, Inits, attend
-from t5x_like.layers.dropout import Dropouts
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics.dropout import Dropouts
 
 KERNELS = {
     "fused": fused,
@@ -40,7 +42,7 @@ def arrays(shape, dtype, bias_shape, mask_shape):
     if mask_shape is not None:
         mask = rng.random(mask_shape) < 0.6
         mask[1:2] = False  # row 1 is padding
-        mask = jnp.asarray(mask)
+        mask = Mask(pairs=jnp.asarray(mask))
     return (q, memory, bias), mask
 
 
@@ -50,7 +52,7 @@ def run(kernel, inputs, mask):
 
     def loss(inputs):
         q, memory, bias = inputs
-        values = attend(q, memory, mask=mask, bias=bias, kernel=kernel).values
+        values = attend(q, memory, view=View(mask=mask, bias=bias), kernel=kernel).values
         weight = jnp.cos(jnp.arange(values.size)).reshape(values.shape)
         return (weight * values.astype(jnp.float32)).sum(), values
 
@@ -198,10 +200,10 @@ def test_fused_takes_cudnn_where_that_can_compute_it(dtype, width, lengths, suit
     shape = (2, 1, *lengths, width)
     (q, memory, bias), mask = arrays(shape, dtype, (1, 1, *lengths), (2, 1, 1, lengths[1]))
     q *= np.asarray(width**-0.5, dtype)  # logits of about 1, as rounding is of a logit's size
-    want = attend(q, memory, bias=bias, mask=mask, kernel=fused).values
+    want = attend(q, memory, view=View(mask=mask, bias=bias), kernel=fused).values
     assert calls == []  # on this CPU
     monkeypatch.setattr(attention_kernels, "is_ampere", lambda device: True)
-    got = attend(q, memory, bias=bias, mask=mask, kernel=fused).values
+    got = attend(q, memory, view=View(mask=mask, bias=bias), kernel=fused).values
     assert calls == ["cudnn"] * suits
     np.testing.assert_allclose(np.float32(got), np.float32(want), atol=0.04)
 
@@ -214,10 +216,10 @@ def test_every_mesh_gives_the_same_values_and_gradients(kernel):
     attention = make(rngs=nnx.Rngs(0))
     x = jax.random.normal(jax.random.key(0), (8, 12, 16))
     bias = jax.random.normal(jax.random.key(1), (1, 4, 12, 12))
-    mask = (jnp.arange(12) < jnp.arange(4, 12)[:, None])[:, None, None]
+    mask = Mask(present=jnp.arange(12) < jnp.arange(4, 12)[:, None])
 
     def loss(attention, x, bias):
-        y = attention(x, attention.keys_values(x), mask=mask, bias=bias)
+        y = attention(x, attention.keys_values(x), view=View(mask=mask, bias=bias))
         return jnp.square(y.values).sum()
 
     want = jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(attention, x, bias)

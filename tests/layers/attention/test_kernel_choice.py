@@ -17,12 +17,13 @@ from t5x_like.core.partitioning import Layout, make_layout
 from t5x_like.layers.attention import attention_kernels, gpu_attention, kernel_choice
 from t5x_like.layers.attention.attention_kernels import KeysValues, blocked, fused, plain
 from t5x_like.layers.attention.gpu_attention import gpu
+from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.tpu_attention import tpu
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.basics.dropout import Dropping
 
 DROP = Dropping(jax.random.key(0, impl=COUNTER), 0.1, False)
 OTHERS = Dropping(jax.random.key(0), 0.1, False)
-OF_HEADS = jax.ShapeDtypeStruct((1, 2, 512, 512), bool)
+OF_HEADS = Mask(pairs=jax.ShapeDtypeStruct((1, 2, 512, 512), bool))
 
 
 @pytest.fixture
@@ -55,8 +56,12 @@ def test_on_tpus_it_is_their_kernel_or_blocks_where_rows_are_long(
         assert choose(128) == choose(1) == choose(512, width=48) == "plain"
         assert choose(4096) == choose(4096, drop=DROP) == "blocked"
         assert choose(4096, drop=OTHERS) == choose(512, drop=OTHERS) == "plain"
+        # Of a long row, parts with the keys that they see fit the chip's memory.
+        assert choose(4096, mask=Mask(window=(64, 64))) == "tpu"
+        assert choose(4096, mask=Mask(causal=True)) == "tpu"
+        assert choose(2**14, mask=Mask(causal=True)) == "blocked"
         assert choose(512, mask=OF_HEADS) == "plain"
-        assert choose(512, mask=jax.ShapeDtypeStruct(OF_HEADS.shape[1:], bool)) == "plain"
+        assert choose(512, mask=Mask(pairs=jax.ShapeDtypeStruct((2, 512, 512), bool))) == "plain"
         with kernel_choice.forming_probabilities(True):
             assert choose(512) == choose(4096) == "plain"
     with make_layout({"sequence": 8}).active():

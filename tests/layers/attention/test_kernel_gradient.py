@@ -12,11 +12,11 @@ import pytest
 
 from t5x_like.core.counter_random import COUNTER
 from t5x_like.core.partitioning import make_layout
-from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues, blocked, plain
 from t5x_like.layers.attention.gpu_attention import gpu
+from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.attention.tpu_attention import tpu
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.basics.dropout import Dropping
 from t5x_like.layers.stacks.remat import POLICIES
 
 BACKEND = jax.default_backend()
@@ -29,19 +29,22 @@ each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 
 SEGMENTS = jnp.array([[1] * 9 + [2] * 11 + [0] * 4, [1] * 24, [1] * 3 + [2] * 21, [1] * 23 + [0]])
 """Of four rows of 24 tokens; 0 is padding."""
+IN_SEGMENTS = Traits(segments=SEGMENTS)
+
+LONG_SEGMENTS = Traits(segments=jnp.array([[1] * 300 + [2] * 468] * 4))
 
 CASES: dict[str, dict[str, Any]] = {
     # A T5's encoder: packed rows, one bias for all, dropout that queries share.
     "packed, bias": {
         "heads": 4,
-        "mask": masks.same_segment(SEGMENTS, SEGMENTS) & masks.not_padding(SEGMENTS),
+        "mask": Mask(present=SEGMENTS, queries=IN_SEGMENTS, keys=IN_SEGMENTS),
         "bias": (1, 4, 24, 24),
         "drop": 0.2,
         "shared": True,
     },
     # Its decoder looks at the encoder: lengths that no tile divides.
-    "queries of another length": {"heads": 2, "queries": 7, "mask": masks.not_padding(SEGMENTS)},
-    "causal, odd heads": {"heads": 3, "mask": masks.causal(24), "drop": 0.1},
+    "queries of another length": {"heads": 2, "queries": 7, "mask": Mask(present=SEGMENTS)},
+    "causal, odd heads": {"heads": 3, "mask": Mask(causal=True), "drop": 0.1},
     # XLNet's: each row has a bias; one head fills a block of lanes.
     "a bias of each row, wide heads": {"heads": 2, "width": 128, "bias": (4, 2, 24, 24)},
     "many heads in a block, nothing else": {"heads": 8, "width": 16},
@@ -49,19 +52,29 @@ CASES: dict[str, dict[str, Any]] = {
     "keys that fill two blocks": {"heads": 2, "queries": 5, "keys": 256, "drop": 0.3},
     "a mask of each query, a bias of each key": {
         "heads": 2,
-        "mask": masks.causal(24)[0],
+        "mask": Mask(pairs=jnp.tril(jnp.ones((1, 24, 24), bool))),
         "bias": (4, 1, 1, 24),
         "drop": 0.1,
     },
     "an odd number of keys": {"heads": 2, "keys": 23, "drop": 0.1},
+    # The kernel for TPUs takes parts of the queries, each with the keys that it sees.
+    "a long causal row": {"heads": 2, "queries": 512, "mask": Mask(causal=True), "drop": 0.1},
+    "a window in a long row, packed": {
+        "heads": 2,
+        "queries": 768,
+        "mask": Mask(window=(60, 30), queries=LONG_SEGMENTS, keys=LONG_SEGMENTS),
+        "drop": 0.3,
+        "shared": True,
+    },
 }
 
 
 def arrays(case: dict[str, Any], dtype: Any = jnp.float32) -> tuple[list[jax.Array], Any, Any]:
     """[q, k, v, bias or nothing], the mask and the dropout of a case."""
     heads, width, queries = case["heads"], case.get("width", 64), case.get("queries", 24)
+    keys_of_row = case.get("keys", max(24, queries))
     keys = jax.random.split(jax.random.key(0), 4)
-    shapes = [(4, queries, heads, width), *[(4, case.get("keys", 24), heads, width)] * 2]
+    shapes = [(4, queries, heads, width), *[(4, keys_of_row, heads, width)] * 2]
     found = [jax.random.normal(*one) for one in zip(keys, shapes, strict=False)]
     found[0] *= width**-0.5
     if "bias" in case:

@@ -5,8 +5,10 @@ import pytest
 from flax import nnx
 
 from t5x_like.layers.attention.attention_kernels import KeysValues
+from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.multi_head import Attention, Inits, attend
-from t5x_like.layers.dropout import Dropouts
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics.dropout import Dropouts
 
 
 def arrays(dtype="float32", seed=0):
@@ -23,13 +25,15 @@ def test_attention_is_softmax_of_unscaled_products_plus_bias():
     logits = np.einsum("blhk,bmhk->bhlm", q, k).astype(np.float64) + bias
     p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     want = np.einsum("bhlm,bmhk->blhk", p, v)
-    np.testing.assert_allclose(attend(q, KeysValues(k, v), bias=bias).values, want, atol=1e-5)
+    np.testing.assert_allclose(
+        attend(q, KeysValues(k, v), view=View(bias=bias)).values, want, atol=1e-5
+    )
 
 
 def test_masked_keys_and_values_get_no_gradient():
     q, memory = arrays()
-    mask = (jnp.arange(6) < 4)[None, None, None, :]
-    grads = jax.grad(lambda memory: jnp.square(attend(q, memory, mask=mask).values).sum())(memory)
+    view = View(mask=Mask(present=jnp.arange(6)[None] < 4))
+    grads = jax.grad(lambda memory: jnp.square(attend(q, memory, view=view).values).sum())(memory)
     for grad in grads:
         np.testing.assert_array_equal(grad[:, 4:], 0)
         assert np.all(np.abs(grad[:, :4]).max(-1) > 0)
@@ -37,11 +41,12 @@ def test_masked_keys_and_values_get_no_gradient():
 
 def test_a_query_that_sees_nothing_averages_and_stays_finite():
     q, memory = arrays()
-    out, p = attend(q, memory, mask=jnp.zeros((1, 1, 1, 6), bool))
+    blind = View(mask=Mask(present=jnp.zeros((1, 6), bool)))
+    out, p = attend(q, memory, view=blind)
     np.testing.assert_allclose(p, np.full((2, 3, 5, 6), 1 / 6), rtol=1e-6)
     want = np.broadcast_to(memory.values.mean(1, keepdims=True), out.shape)
     np.testing.assert_allclose(out, want, atol=1e-6)
-    grads = jax.grad(lambda q: attend(q, memory, mask=jnp.zeros((6,), bool)).values.sum())(q)
+    grads = jax.grad(lambda q: attend(q, memory, view=blind).values.sum())(q)
     assert np.isfinite(grads).all()
 
 

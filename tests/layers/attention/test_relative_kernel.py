@@ -20,13 +20,14 @@ from t5x_like.core.partitioning import Layout, make_layout
 from t5x_like.layers.attention import relative_attention, relative_tpu
 from t5x_like.layers.attention.attention_kernels import plain
 from t5x_like.layers.attention.kernel_choice import automatic, forming_probabilities
+from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.relative_attention import (
     Biases,
     RelativeAttention,
-    Sight,
+    RelativeView,
     relative_positions,
 )
-from t5x_like.layers.dropout import Dropouts
+from t5x_like.layers.basics.dropout import Dropouts
 
 CASES: dict[str, dict[str, Any]] = {
     # All that XLNet's pretraining has; the first query sees nothing.
@@ -85,19 +86,22 @@ def case(name: str) -> tuple[RelativeAttention, Biases, Any]:
         draw((2, n, heads, width)) * (i + 1) for i, n in enumerate((queries + 3, keys, keys))
     )
     pairs = (2, 1, queries, keys)
-    mask = draw(pairs) > -0.3 if "sees" in given else None
-    mask = mask if mask is None else mask.at[:, :, 0].set(False)
-    differs = draw(pairs) > 0.4 if "segments" in given else None
+    mask, types = None, None
+    if "sees" in given:
+        mask = Mask(pairs=(draw(pairs) > -0.3).at[:, :, 0].set(False))
+    if "segments" in given:
+        types = draw((2, queries)) > 0.4, draw((2, keys)) > 0.4
     backward = jnp.array(given["backward"]) if "backward" in given else None
     positions = relative_positions(
         length, keys, width=heads * width, backward_B=backward, clamp=given.get("clamp")
     )
-    return attention, biases, (q, memory, positions, Sight(mask, differs, at), given["drop"])
+    view = RelativeView(mask=mask, types=types, asking=at, relative=positions)
+    return attention, biases, (q, memory, view, given["drop"])
 
 
 def found(attention: RelativeAttention, biases: Biases, given: Any) -> Any:
     """The values, and the gradients of a sum that weighs them unequally."""
-    q, memory, positions, sight, rate = given
+    q, memory, view, rate = given
     dropouts, key = Dropouts(attention=rate), jax.random.key(3, impl=COUNTER)
 
     def weighed(attention: Any, biases: Any, q: Any, memory: Any) -> Any:
@@ -105,9 +109,9 @@ def found(attention: RelativeAttention, biases: Biases, given: Any) -> Any:
             q.reshape(*q.shape[:2], -1),
             relative_attention.KeysValues(*memory),
             part=slice(q.shape[1] - 3),
-            position_keys=attention.position_keys(positions, len(q)),
+            position_keys=attention.position_keys(view.relative, len(q)),
             biases=biases,
-            sight=sight,
+            view=view,
             dropouts=dropouts,
             key=key,
         )

@@ -7,8 +7,8 @@ import pytest
 from flax import nnx
 
 from t5x_like.core.abilities import States
-from t5x_like.layers import activations
-from t5x_like.layers.basic import Embedding
+from t5x_like.layers.basics import activations
+from t5x_like.layers.basics.modules import Embedding
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining, row_weights
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.layers import activations
+from t5x_like.layers.basics import activations
 from t5x_like.layers.heads import label_heads
 
 EOS, PAD = 2, 0

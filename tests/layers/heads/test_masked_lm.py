@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from t5x_like.layers import activations
-from t5x_like.layers.basic import Embedding
+from t5x_like.layers.basics import activations
+from t5x_like.layers.basics.modules import Embedding
 from t5x_like.layers.heads.masked_lm import (
     MaskedLanguageHead,
     at_positions,

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from t5x_like.layers.basic import Linear
+from t5x_like.layers.basics.modules import Linear
 from t5x_like.layers.heads import tying
 
 

@@ -6,7 +6,7 @@ from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t5x_like.layers.basic import LayerNorm, Linear
+from t5x_like.layers.basics.modules import LayerNorm, Linear
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 

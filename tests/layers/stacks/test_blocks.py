@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.attention_kernels import KeysValues
-from t5x_like.layers.dropout import Dropouts
+from t5x_like.layers.attention.masks import Mask
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics.dropout import Dropouts
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, DecoderLayer, EncoderLayer, insert
 from tests.layers import numpy_layers as exact
 
@@ -27,7 +28,8 @@ def test_an_encoder_layer_norms_where_its_placement_says(placement):
     layer = exact.built(lambda: EncoderLayer(parts, rngs=nnx.Rngs(0)))
     (x,) = exact.arrays(5)
     mask, bias = jnp.arange(5) < 4, jax.random.normal(jax.random.key(0), (1, 2, 5, 5))
-    run = jax.jit(lambda layer, x: layer(x, mask=mask, bias=bias, key=None))
+    view = View(mask=Mask(present=mask[None]), bias=bias)
+    run = jax.jit(lambda layer, x: layer(x, view=view, key=None))
     got, probabilities = run(layer, x)
 
     p, want, seen = exact.exact(layer), np.float64(x), []
@@ -49,12 +51,9 @@ def test_a_decoder_layer_attends_to_itself_then_to_the_encoder_as_that_gave_it(p
     parts = exact.parts(PLACEMENTS[placement])
     layer = exact.built(lambda: DecoderLayer(parts, rngs=nnx.Rngs(0)))
     x, encoded = exact.arrays(5, 6)
-    self_mask, cross_mask = masks.causal(5), (jnp.arange(6) < 4)[None, None, None]
-    run = jax.jit(
-        lambda layer, x: layer(
-            x, encoded, self_mask=self_mask, cross_mask=cross_mask, bias=None, key=None
-        )
-    )
+    causal, cross = View(mask=Mask(causal=True)), View(mask=Mask(present=jnp.arange(6)[None] < 4))
+    self_mask, cross_mask = causal.mask.dense(5, 5), cross.mask.dense(5, 6)
+    run = jax.jit(lambda layer, x: layer(x, encoded, view=causal, cross=cross, key=None))
     got, _ = run(layer, x)
 
     p, memory = exact.exact(layer), np.float64(encoded)
@@ -78,9 +77,9 @@ def test_a_bias_of_the_layer_replaces_the_given_one():
     layer = exact.built(lambda: EncoderLayer(parts, rngs=nnx.Rngs(0)))
     (x,) = exact.arrays(5)
     own, given = layer.relative(5, 5), jnp.full((1, 2, 5, 5), jnp.nan)
-    got = layer(x, mask=None, bias=given, key=None)[0]
+    got = layer(x, view=View(bias=given), key=None)[0]
     layer.relative = None
-    np.testing.assert_allclose(got, layer(x, mask=None, bias=own, key=None)[0], atol=1e-6)
+    np.testing.assert_allclose(got, layer(x, view=View(bias=own), key=None)[0], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -88,7 +87,7 @@ def test_dropout_sites_of_a_layer_draw_independently():
     # Rates of nearly one leave hardly anything of a part except the residual stream.
     layer = EncoderLayer(exact.parts(PRE_NORM, dropouts=Dropouts(hidden=0.999)), rngs=nnx.Rngs(0))
     (x,) = exact.arrays(5)
-    y, _ = layer(x, mask=None, bias=None, key=jax.random.key(0))
+    y, _ = layer(x, view=View(), key=jax.random.key(0))
     assert (y == x).mean() > 0.95
 
 
@@ -99,7 +98,7 @@ def test_dropout_after_attention_can_be_left_out():
         parts = exact.parts(PRE_NORM, dropouts=rates)
         layer = exact.built(lambda: EncoderLayer(parts, rngs=nnx.Rngs(0)))
         norm, attention = layer.attention_norm, layer.attention
-        run = jax.jit(lambda layer, x: layer.attended(norm, attention, x, mask=None, key=key)[0])
+        run = jax.jit(lambda layer, x: layer.attended(norm, attention, x, view=View(), key=key)[0])
         return (run(layer, x) == x).mean()
 
     (x,), key = exact.arrays(5), jax.random.key(0)

@@ -7,14 +7,21 @@ import pytest
 from flax import nnx
 
 from t5x_like.core.abilities import ALL, Want
-from t5x_like.layers.attention import attention_kernels, masks
+from t5x_like.layers.attention import attention_kernels
+from t5x_like.layers.attention.masks import Mask, Traits
+from t5x_like.layers.attention.view import View
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, DecoderLayer
 from t5x_like.layers.stacks.decoder import DecoderStack
 from tests.layers import numpy_layers as exact
 
 LENGTH, INPUTS, LAYERS = 4, 6, 3
 X, ENCODED = exact.arrays(LENGTH, INPUTS)
-CROSS = (jnp.arange(INPUTS) < jnp.array([[6], [3]]))[:, None, None]
+CROSS = View(mask=Mask(present=jnp.arange(INPUTS) < jnp.array([[6], [3]])))
+
+
+def until(position):
+    """The view of the query at a position."""
+    return View(mask=Mask(causal=True, queries=Traits(positions=position[None])))
 
 
 @functools.cache
@@ -29,7 +36,7 @@ def make(placement=PRE_NORM, *, relative=False, unroll=1, **options):
 
 @functools.partial(jax.jit, static_argnames="want")
 def decode(stack, x=X, encoded=ENCODED, **returned):
-    return stack.decode(x, encoded, masks=(masks.causal(LENGTH), CROSS), **returned)
+    return stack.decode(x, encoded, views=View(mask=Mask(causal=True)), cross=CROSS, **returned)
 
 
 @pytest.mark.slow
@@ -93,8 +100,10 @@ def test_unrolled_is_scanned():
 def test_steps_give_what_the_whole_pass_does(placement, relative):
     stack = make(placement, relative=relative)
     want = decode(stack).last
-    start = jax.jit(lambda s: s.init_cache(ENCODED, memory_mask=CROSS, max_length=LENGTH + 2))
-    step = jax.jit(lambda s, x, cache, at: s.step(x, cache, position=at, bias=None))
+    start = jax.jit(
+        lambda s: s.init_cache(ENCODED, present_BM=CROSS.mask.present, max_length=LENGTH + 2)
+    )
+    step = jax.jit(lambda s, x, cache, at: s.step(x, cache, position=at, views=until(at)))
     cache = start(stack)
     assert cache.past.keys.shape == (LAYERS, 2, LENGTH + 2, exact.HEADS, 3)
     assert cache.memory.keys.shape == (LAYERS, 2, INPUTS, exact.HEADS, 3)

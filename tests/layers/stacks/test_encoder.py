@@ -7,16 +7,20 @@ import pytest
 from flax import nnx
 
 from t5x_like.core.abilities import ALL, States, Want
-from t5x_like.layers.attention import attention_kernels, masks
+from t5x_like.layers.attention import attention_kernels
 from t5x_like.layers.attention.attention_kernels import KeysValues
-from t5x_like.layers.dropout import NO_DROPOUT, Dropouts
+from t5x_like.layers.attention.masks import Mask, Traits
+from t5x_like.layers.attention.rotary import rotary
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics.dropout import NO_DROPOUT, Dropouts
 from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, EncoderLayer
 from t5x_like.layers.stacks.encoder import EncoderStack, with_last
 from tests.layers import numpy_layers as exact
 
 LENGTH, LAYERS = 6, 3
 (X,) = exact.arrays(LENGTH)
-MASK = (jnp.arange(LENGTH) < jnp.array([[6], [4]]))[:, None, None]
+VIEW = View(mask=Mask(present=jnp.arange(LENGTH) < jnp.array([[6], [4]])))
+MASK = VIEW.mask.dense(LENGTH, LENGTH)
 
 
 @functools.cache
@@ -37,7 +41,7 @@ def make(
 
 @functools.partial(jax.jit, static_argnames="want")
 def encode(stack, x=X, key=None, **returned):
-    return stack.encode(x, mask=MASK, key=key, **returned)
+    return stack.encode(x, views=VIEW, key=key, **returned)
 
 
 @pytest.mark.slow
@@ -125,12 +129,15 @@ def test_how_layers_are_run_changes_neither_results_nor_gradients(changes):
 )
 def test_steps_give_what_a_causal_pass_does(placement, relative):
     stack = make(placement, relative=relative)
-    want = jax.jit(lambda stack: stack.encode(X, mask=masks.causal(LENGTH)).last)(stack)
+    want = jax.jit(lambda stack: stack.encode(X, views=View(mask=Mask(causal=True))).last)(stack)
     empty = jnp.zeros((LAYERS, 2, LENGTH, exact.HEADS, 3))
     past = KeysValues(empty, empty)
     step = jax.jit(
         lambda stack, x, past, position: stack.step(
-            x, past, position=position, mask=jnp.arange(LENGTH) <= position
+            x,
+            past,
+            position=position,
+            views=View(mask=Mask(causal=True, queries=Traits(positions=position[None]))),
         )
     )
     for position in range(LENGTH):
@@ -138,3 +145,21 @@ def test_steps_give_what_a_causal_pass_does(placement, relative):
         got, past = step(stack, x, past, jnp.asarray(position))
         np.testing.assert_allclose(got[:, 0], want[:, position], atol=2e-5)
         np.testing.assert_array_equal(past.keys[:, :, position + 1 :], 0)
+
+
+@pytest.mark.parametrize("unroll", [1, 0], ids=["scanned", "unrolled"])
+def test_layers_take_views_in_turn(unroll):
+    """Three layers and two views: a window with rotary positions, then everything."""
+    stack = make(unroll=unroll, d_kv=4)
+    turned = rotary(jnp.arange(LENGTH)[None], d_kv=4)
+    views = (View(mask=Mask(window=(1, 1)), rotary=turned), VIEW)
+    hidden = jax.jit(lambda stack: stack.encode(X, views=views, want=ALL))(stack)
+    x = X
+    for n, view in enumerate((*views, views[0])):
+        layer = jax.tree.map(lambda leaf, n=n: leaf[n], stack.layers)
+        x, p = layer(x, view=view, key=None)
+        np.testing.assert_allclose(hidden.states[n + 1], x, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(hidden.attention[n], p, atol=1e-5)
+    far = np.abs(np.subtract.outer(range(LENGTH), range(LENGTH))) > 1
+    assert not np.asarray(hidden.attention)[[0, 2]][..., far].any()
+    assert np.asarray(hidden.attention)[1][..., far].any()

@@ -13,7 +13,8 @@ import pytest
 from flax import nnx
 
 from t5x_like.core import partitioning
-from t5x_like.layers.dropout import subkeys
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.stacks import remat
 from t5x_like.models import bert, t5
 
@@ -69,7 +70,7 @@ def test_the_richest_policy_that_fits_is_chosen(monkeypatch: pytest.MonkeyPatch)
     stacked = (stack.layers, jax.random.split(jax.random.key(0), stack.num_layers))
 
     def body(layer: Any, x: jax.Array, key: jax.Array) -> tuple[jax.Array, None]:
-        return layer(x, mask=None, bias=None, key=subkeys(key, 1)[0])[0], None
+        return layer(x, view=View(), key=subkeys(key, 1)[0])[0], None
 
     def stored(name: str) -> int:
         return remat._stored_bytes(jax.checkpoint(body, policy=remat.POLICIES[name]), x, stacked)
@@ -82,7 +83,7 @@ def test_the_richest_policy_that_fits_is_chosen(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(remat, "usable_bytes", lambda mesh: memory)
         where = partitioning.make_layout({"data": 2}, devices=jax.devices()[:2])
         with dataclasses.replace(where, reserved=taken).active():
-            return remat.fitting_policy(body, x, stack.num_layers, stacked)
+            return remat.fitting_policy([body], x, stack.num_layers, stacked)
 
     whole = [stack.num_layers * size / 2 / remat.ACTIVATIONS for size in sizes]
     assert chosen(None) is None

@@ -5,11 +5,12 @@ import pytest
 from flax import nnx
 
 from t5x_like.core.abilities import Want
-from t5x_like.layers.activations import gelu
 from t5x_like.layers.attention.multi_head import Attention, Inits
-from t5x_like.layers.basic import LayerNorm
-from t5x_like.layers.dropout import Dropouts
-from t5x_like.layers.mlp import Mlp
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics.activations import gelu
+from t5x_like.layers.basics.dropout import Dropouts
+from t5x_like.layers.basics.mlp import Mlp
+from t5x_like.layers.basics.modules import LayerNorm
 from t5x_like.layers.stacks.blocks import POST_NORM, EncoderLayer, Parts
 from t5x_like.layers.stacks.encoder import EncoderStack
 from t5x_like.layers.stacks.sharing import SHARING, SharedStack, copies_in_groups
@@ -55,7 +56,7 @@ def value_and_grads(stack):
     x_BLD = jax.random.normal(jax.random.key(1), (2, 5, 4))
 
     def value(stack):
-        hidden = stack.encode(x_BLD, mask=None, key=jax.random.key(2), want=Want(states=True))
+        hidden = stack.encode(x_BLD, views=View(), key=jax.random.key(2), want=Want(states=True))
         return jnp.square(hidden.states).sum(), hidden.states
 
     (_, states), grads = jax.value_and_grad(value, has_aux=True)(stack)
@@ -108,7 +109,7 @@ def test_a_shared_stack_is_one_of_equal_layers_whose_gradients_add_up(copies, sh
 
 def test_what_all_layers_share_is_not_handed_out_layer_by_layer():
     stack = abstract(ONE)
-    jaxpr = jax.make_jaxpr(lambda stack, x: stack.encode(x, mask=None).last)
+    jaxpr = jax.make_jaxpr(lambda stack, x: stack.encode(x, views=View()).last)
     (loop,) = [
         equation
         for equation in jaxpr(stack, jnp.ones((2, 5, 4))).jaxpr.eqns

@@ -6,8 +6,8 @@ from flax import nnx
 
 from t5x_like.core.devices.memory import SUMMED_AT_ONCE
 from t5x_like.core.partitioning import make_layout
-from t5x_like.layers.basic import Linear
-from t5x_like.layers.dropout import dropout
+from t5x_like.layers.basics.dropout import dropout
+from t5x_like.layers.basics.modules import Linear
 from t5x_like.layers.stacks.stack import Stack
 
 NUM_LAYERS = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,6 +86,21 @@ def test_other_paths_are_named_by_the_command_or_allowed() -> None:
     assert (allowed.data.corpus, allowed.completer) == ("/home/me/*.txt", teacher)
     assert allowed.data.cache_dir is None, "caches are written"
     assert "reads CORPUS='/home/me/*.txt' and TEACHER=" in said[1]
+
+
+def test_a_completer_of_a_user_says_what_it_reads() -> None:
+    """By whatever names; one that says nothing is refused, and not taken to read nothing."""
+    index = dataclasses.make_dataclass("Index", [], bases=(Teacher,), frozen=True)
+    index.paths = {"INDEX": "/home/me/index", "WORDS": "/home/me/words"}
+    found, _ = withheld(run_of(index(directory=None)))
+    with pytest.raises(outside_paths.OutsidePathError, match=r"INDEX='.*' and WORDS='.*/words'"):
+        found.completer.open(None)
+    assert (
+        withheld(run_of(index(directory=None)), "A='/home/me/index'", "B='/home/me/words'")[1] == []
+    )
+    silent = SimpleNamespace(**dict.fromkeys(("check", "check_model", "added", "identity", "open")))
+    with pytest.raises(ValueError, match=r"has no paths: protocols\.BatchCompleter says"):
+        withheld(run_of(silent))
 
 
 @pytest.mark.parametrize("content", ["[1]\n", "{\n", "\xff\n", "null\n" * 3, '{"CORPUS": 1}\n'])

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from t5x_like import objectives
-from t5x_like.data import mixtures, task
+from t5x_like.data import task
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.corpora.text_files import TextFiles
-from t5x_like.data.feature_converters import default_converter
+from t5x_like.data.rows.feature_converters import default_converter
+from t5x_like.data.streams import mixtures
 from t5x_like.data.task import Task
 from t5x_like.objectives.span_corruption import SpanCorruption
 from t5x_like.objectives.supervised.text_to_text import TextToText

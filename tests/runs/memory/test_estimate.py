@@ -12,10 +12,11 @@ from t5x_like.core.devices.tpus import CHIPS
 from t5x_like.planning.compilation import Request, compile_step
 from t5x_like.planning.plan import plan
 from t5x_like.planning.topologies import topology
-from t5x_like.runs import gin_run, pretraining
 from t5x_like.runs.memory import advice, rows
 from t5x_like.runs.memory.advice import memory_warnings, remedy, warning
 from t5x_like.runs.memory.estimate import estimate
+from t5x_like.runs.program import build_program
+from t5x_like.runs.settings import gin_run
 
 T5 = ["recipes/t5_1_1-mini.gin"]
 BF16 = "DTYPE='bfloat16'"
@@ -28,7 +29,7 @@ def mini(*bindings):
 
 def estimated(*bindings):
     run = mini(*bindings)
-    return estimate(run, pretraining.build_program(run), rows.full_row(run))
+    return estimate(run, build_program(run), rows.full_row(run))
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from t5x_like.config import gin_config
-from t5x_like.runs import gin_run
 from t5x_like.runs.memory import microbatches
 from t5x_like.runs.memory.microbatches import with_microbatches
 from t5x_like.runs.phases import run_phases
+from t5x_like.runs.settings import gin_run
 
 
 def parts(monkeypatch: pytest.MonkeyPatch, memory: float | None, *bindings: str) -> list[int]:

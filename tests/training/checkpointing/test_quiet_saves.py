@@ -24,3 +24,10 @@ def test_an_error_that_nobody_waited_for_is_shown_unless_it_is_of_orbax(
             "Future exception was never retrieved\nfuture: <Future finished>", exc_info=error
         )
     assert ("never retrieved" in caplog.text) == shown
+
+
+def test_an_error_of_a_read_array_has_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    quiet_saves.quieten()
+    text = "future: <Future finished exception=ValueError('NOT_FOUND: ... [tensorstore_spec=...]')>"
+    logging.getLogger("asyncio").error(f"Future exception was never retrieved\n{text}")
+    assert not caplog.records

@@ -19,7 +19,9 @@ from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.health import bad_batches
 from t5x_like.training.health.bad_steps import MOST_SKIPPED, BadStepError, Health
 from t5x_like.training.health.safeguards import Safeguards
+from t5x_like.training.health.watch import Watch
 from t5x_like.training.logs.run_log import RunLog
+from t5x_like.training.periods import Periods
 
 BAD = 6
 
@@ -161,12 +163,14 @@ def train(directory: Path, bad_numbers: str, *, left_out: int = 0) -> str:
     loop.train(
         [tiny.Phase(program=program(bad_numbers), batches=batches)],
         key=jax.random.key(7),
-        periods=loop.Periods(train_steps=10, checkpoint_period=3, log_period=2),
         checkpoints=Checkpoints(directory / "checkpoints"),
         metadata={},
-        safeguards=Safeguards(),
-        times_bad={left_out: 2},
-        log=RunLog(directory, total_steps=10, stream=out, tensorboard=False),
+        watch=Watch(
+            RunLog(directory, total_steps=10, stream=out, tensorboard=False),
+            Periods(train_steps=10, checkpoint_period=3, log_period=2),
+            safeguards=Safeguards(),
+            times_bad={left_out: 2},
+        ),
     )
     return out.getvalue()
 
@@ -209,7 +213,7 @@ def test_a_damaged_batch_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PK\x03\x04 and no more")
     with pytest.raises(ValueError, match=r"step_7.npz is damaged"):
         bad_batches.read(path)
-    with pytest.raises(ValueError, match="is no batch of a bad step"):
+    with pytest.raises(ValueError, match="is not a batch of a bad step"):
         bad_batches.step_of(tmp_path / "other.npz")
 
 

@@ -16,7 +16,9 @@ from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.checkpointing.ranking import BestMetric
 from t5x_like.training.health.early_stopping import EarlyStopping
 from t5x_like.training.health.safeguards import Safeguards
+from t5x_like.training.health.watch import Watch
 from t5x_like.training.logs.run_log import RunLog
+from t5x_like.training.periods import Periods
 
 WHERE = {"data": 2}
 F1 = {2: 0.1, 4: 0.7, 6: 0.7, 8: 0.6, 10: 0.5, 12: 0.4}
@@ -41,17 +43,19 @@ def train(
     outcome = loop.train(
         [phase],
         key=jax.random.key(7),
-        periods=loop.Periods(
-            train_steps=total,
-            eval_period=2,
-            checkpoint_period=3,
-            log_period=2,
-            early_stopping=patience,
-        ),
         checkpoints=Checkpoints(directory / "checkpoints", best_metric="f1"),
         metadata={},
-        safeguards=Safeguards(),
-        log=RunLog(directory, total_steps=total, stream=out, tensorboard=False),
+        watch=Watch(
+            RunLog(directory, total_steps=total, stream=out, tensorboard=False),
+            Periods(
+                train_steps=total,
+                eval_period=2,
+                checkpoint_period=3,
+                log_period=2,
+                early_stopping=patience,
+            ),
+            safeguards=Safeguards(),
+        ),
     )
     return outcome, out.getvalue()
 

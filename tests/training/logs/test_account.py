@@ -15,6 +15,7 @@ import tiny_model as tiny
 from t5x_like.training import loop
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.health.safeguards import Safeguards
+from t5x_like.training.health.watch import Watch
 from t5x_like.training.logs.metrics_file import read_metrics
 from t5x_like.training.logs.run_log import RunLog
 from t5x_like.training.periods import Periods
@@ -48,11 +49,13 @@ def train(directory: Path, *, crash_at: int | None = None) -> loop.Outcome:
         return loop.train(
             [phase],
             key=jax.random.key(7),
-            periods=Periods(train_steps=12, eval_period=4, checkpoint_period=4, log_period=2),
             checkpoints=checkpoints,
             metadata={},
-            safeguards=Safeguards(),
-            log=log,
+            watch=Watch(
+                log,
+                Periods(train_steps=12, eval_period=4, checkpoint_period=4, log_period=2),
+                safeguards=Safeguards(),
+            ),
         )
 
 

@@ -47,6 +47,21 @@ def test_frozen_parameters_stay_bit_for_bit_and_the_others_do_not_notice(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["adafactor", "lamb"])
+def test_frozen_layers_stay_bit_for_bit(kind: str) -> None:
+    """As whole parameters do, whatever the decay is; the last layer trains as it does alone."""
+    where = tiny.layout(data=2)
+    program = tiny.build(getattr(optimizers, kind)(0.1), where, frozen=["w@0-1"], ema_decay=0.9)
+    first = jax.device_get(program.init(jax.random.key(0)))
+    state, _ = tiny.run(program, where, 2)
+    for name in ("wi", "wo"):
+        for now in (state.params[name], state.ema[name]):
+            np.testing.assert_array_equal(now[:2], first.params[name][:2])
+            assert np.abs(now[2] - first.params[name][2]).max() > 1e-4
+    assert np.abs(state.params["scale"] - first.params["scale"]).max() > 1e-4
+
+
+@pytest.mark.slow
 def test_a_run_with_frozen_parts_resumes_bit_for_bit(tmp_path: Path) -> None:
     where = tiny.layout(data=2, tensor=2)
     program = tiny.build(optimizers.lamb(0.1), where, frozen=["wi"], ema_decay=0.9, layer_decay=0.5)
@@ -83,9 +98,11 @@ def test_patterns_are_searched_in_dotted_paths() -> None:
         (["head", "encoder"], "nothing is left to train"),
         (["(head"], "not a regular expression"),
         ("head", "list of patterns"),
+        (["encoder@1-2"], "freezes layers 1 to 2 of encoder.embedding.table, but none of them is"),
+        (["head@0-7"], "freezes layers 0 to 7 of head.bias, but the last layer is 3; layers are"),
     ],
 )
 def test_patterns_that_cannot_be_meant_are_refused(frozen: Any, message: str) -> None:
     tree = {"encoder": {"embedding": {"table": 1}}, "head": {"bias": 3}}
     with pytest.raises(ValueError, match=message):
-        freezing.trainable_mask(tree, frozen)
+        freezing.trainable_mask(tree, frozen, {"head.bias": np.arange(4)})

@@ -17,7 +17,7 @@ from flax import nnx
 from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import map_parameters
 from t5x_like.models import bart, t5
-from t5x_like.training.optimization import layerwise, optimizers
+from t5x_like.training.optimization import layerwise, optimizers, weight_decay
 from t5x_like.training.optimization.parameter_paths import by_path
 
 # Parameters of all families that no layer reads.
@@ -57,11 +57,10 @@ def of_constructor(make: Any) -> tuple[Any, Any, dict[str, tuple[Any, int, tuple
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family(family: str) -> None:
-    """Decay leaves out the vectors and nothing else; every parameter has a depth."""
+    """Decay leaves out the names of the published code; every parameter has a depth."""
     shapes, depths, parameters = of_model(FAMILIES[family])
-    mask = by_path(optimizers.decay_mask(shapes))
-    for name, (_, _, axes) in parameters.items():
-        assert mask[name] == (len(axes) > 1), name
+    for path, decayed in by_path(weight_decay.decay_mask(shapes)).items():
+        assert decayed == (len(parameters[path][2]) > 1), path
     stacked = jax.tree.unflatten(
         jax.tree.structure(shapes), [depth for _, depth, _ in parameters.values()]
     )
@@ -155,7 +154,7 @@ def test_a_decay_out_of_range_is_refused(decay: float) -> None:
 
 def test_a_model_without_layers_is_refused() -> None:
     shapes = {"w": jax.ShapeDtypeStruct((2,), np.float32)}
-    with pytest.raises(ValueError, match="stacked layers"):
+    with pytest.raises(ValueError, match="a model with layers"):
         layerwise.layer_scales(shapes, {"w": 0}, {"w": "below"}, decay=0.5)
 
 

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,10 +23,11 @@ from t5x_like.data.cache.beam.shared_folder import WORK, SharedFolder
 from t5x_like.data.cache.beam.steps import (
     ERRORS,
     VOCABULARY,
+    Read,
     ReadFile,
     Shards,
     SurveyFile,
-    Text,
+    Write,
     WriteShard,
     survey_name,
 )
@@ -44,7 +45,7 @@ _AT_ONCE = 16
 
 
 class Workers(Protocol):
-    """What spreads steps over machines, such as Beam. A step may be done several times."""
+    """Workers that do steps on several machines (Beam). A step may be done several times."""
 
     @property
     def name(self) -> str:
@@ -54,29 +55,22 @@ class Workers(Protocol):
         """Does a step for each element.
 
         Raises:
-          CacheError: it did not end well.
+          CacheError: a step failed.
         """
 
-    def grouped(
-        self,
-        title: str,
-        elements: Sequence[Any],
-        *,
-        read: Callable[[Any], Iterator[tuple[int, Text]]],
-        write: Callable[[tuple[int, Iterable[Text]]], None],
-    ) -> None:
-        """Reads each element, groups what is read by its key, and writes each group.
+    def grouped(self, title: str, elements: Sequence[Any], *, read: Read, write: Write) -> None:
+        """Reads each element, groups the results by their keys, and writes each group.
 
         Raises:
-          CacheError: it did not end well.
+          CacheError: a step failed.
         """
 
 
 def files_of(corpus: Corpus | None, name: str) -> TextFiles:
-    """The corpus as one of files.
+    """The corpus, which must be one of files.
 
     Raises:
-      ValueError: it is none, so that it cannot be divided among machines.
+      ValueError: it is not, so that it cannot be divided among machines.
     """
     # A subclass may read its files in another way.
     if isinstance(corpus, TextFiles) and type(corpus).read is TextFiles.read:
@@ -156,9 +150,9 @@ class _Launch:
         self._workers.each("survey", files, step)
         division = survey.divide(files, self._surveys(len(files)), self._readings)
         for splits, report in zip(self._corpus.readings, division.reports, strict=True):
-            found = [split for split in splits if division.shards[split]]
+            nonempty = [split for split in splits if division.shards[split]]
             try:
-                self._corpus.check_found(found, splits, report=report)
+                self._corpus.check_found(nonempty, splits, report=report)
             except NothingHeldOutError as error:
                 print(writer.continuing(error), file=sys.stderr)
             writer.warn_of_skipped(self._corpus, splits, report)
@@ -183,9 +177,9 @@ class _Launch:
         """Writes all shards that are not finished."""
         documents = sum(report.documents for report in division.reports)
         earlier = sum(name.endswith(f".arrayrecord{SIDECARS[-1]}") for name in self._folder.names())
-        kept = f"; {earlier:,} are there, and are kept if their text is the same" if earlier else ""
+        note = f"; {earlier:,} are there, and are kept if their text is the same" if earlier else ""
         self._say(
-            f"writing {documents:,} documents to {sum(division.shards.values()):,} shards{kept}"
+            f"writing {documents:,} documents to {sum(division.shards.values()):,} shards{note}"
         )
         self._send(vocabulary)
         shards = Shards(self._folder, plan, division.ends, writer.BLOCK_BYTES)
@@ -206,9 +200,9 @@ class _Launch:
             )
 
     def _send(self, vocabulary: Vocabulary) -> None:
-        with tempfile.TemporaryDirectory() as made:
-            vocabulary.save(Path(made))
-            for file in sorted(Path(made).iterdir()):
+        with tempfile.TemporaryDirectory() as folder:
+            vocabulary.save(Path(folder))
+            for file in sorted(Path(folder).iterdir()):
                 name = f"{VOCABULARY}-{vocabulary.fingerprint}/{file.name}"
                 self._folder.write(name, file.read_bytes())
 
@@ -227,11 +221,11 @@ def _finishing(
         return
     names = [shard_name(split, i) for split, count in shards.items() for i in range(count)]
     sidecars = [name + suffix for name in names for suffix in SIDECARS]
-    with tempfile.TemporaryDirectory() as made, ThreadPoolExecutor(_AT_ONCE) as pool:
-        here = Path(made)
+    with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(_AT_ONCE) as pool:
+        here = Path(directory)
         for name, data in zip(sidecars, pool.map(folder.read, sidecars), strict=True):
             (here / name).write_bytes(data)
-        yield dataclasses.replace(plan, directory=made)
+        yield dataclasses.replace(plan, directory=directory)
         made_here = {path.name for path in here.iterdir()}
         for name in [*sorted(made_here - {MANIFEST}), MANIFEST]:
             storage.upload(f"{folder.place}/{name}", here / name)

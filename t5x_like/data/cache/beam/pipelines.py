@@ -6,13 +6,13 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from t5x_like.data import extras
-from t5x_like.data.cache.beam.steps import Text
+from t5x_like.data.cache.beam.steps import Read, Write
 from t5x_like.data.cache.format import CacheError
 
 _MODULES = (
@@ -58,8 +58,8 @@ def _pipeline_options() -> ModuleType:
 def _advice(runner: str) -> str:
     """How to install what a runner needs; empty where that is unknown."""
     extra = {"dataflow": "t5x_like[dataflow]", "dask": "apache-beam[dask]"}
-    found = [name for word, name in extra.items() if word in runner.lower()]
-    return f": pip install '{found[0]}'" if found else ""
+    wanted = [name for word, name in extra.items() if word in runner.lower()]
+    return f": pip install '{wanted[0]}'" if wanted else ""
 
 
 class Pipelines:
@@ -108,14 +108,7 @@ class Pipelines:
         do = self._beam.Map(step)
         self._run(title, lambda pipeline: self._spread(pipeline, elements) | "do" >> do)
 
-    def grouped(
-        self,
-        title: str,
-        elements: Sequence[Any],
-        *,
-        read: Callable[[Any], Iterator[tuple[int, Text]]],
-        write: Callable[[tuple[int, Iterable[Text]]], None],
-    ) -> None:
+    def grouped(self, title: str, elements: Sequence[Any], *, read: Read, write: Write) -> None:
         """Reads each element, groups what is read by its key, and writes each group.
 
         Raises:

@@ -56,11 +56,11 @@ class SharedFolder:
 
     def names(self, folder: str = "") -> list[str]:
         """The names of all files below a folder of this one, from there; sorted."""
-        there = self._of(folder).rstrip("/")
+        place = self._of(folder).rstrip("/")
         if self._in_bucket:
-            return sorted(storage.files_below(there))
-        found = (path for path in Path(there).rglob("*") if path.is_file())
-        return sorted(str(path.relative_to(there)) for path in found)
+            return sorted(storage.files_below(place))
+        files = (path for path in Path(place).rglob("*") if path.is_file())
+        return sorted(str(path.relative_to(place)) for path in files)
 
     def remove(self, name: str) -> None:
         """Removes a file, or a folder with all that it holds; it may be missing."""
@@ -93,8 +93,8 @@ class SharedFolder:
         if not self._in_bucket:
             yield plan
             return
-        with tempfile.TemporaryDirectory() as made:
-            yield dataclasses.replace(plan, directory=made)
-            names = [path.name for path in Path(made).iterdir()]
+        with tempfile.TemporaryDirectory() as directory:
+            yield dataclasses.replace(plan, directory=directory)
+            names = [path.name for path in Path(directory).iterdir()]
             for name in sorted(names, key=lambda name: [name.endswith(s) for s in SIDECARS[::-1]]):
-                storage.upload(self._of(name), Path(made) / name)
+                storage.upload(self._of(name), Path(directory) / name)

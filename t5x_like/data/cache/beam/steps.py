@@ -1,4 +1,4 @@
-"""What workers do to files and shards. Each step may be done again, with the same result.
+"""The steps of workers on files and shards. Each may be done again, with the same result.
 
 Errors that a user can mend are written to the shared folder, from where the launching process
 raises them: raised here, they would reach it as a text, after several tries.
@@ -10,7 +10,8 @@ import dataclasses
 import functools
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.cache import blocks, tokenization
@@ -31,6 +32,9 @@ _loading = threading.Lock()
 
 Text = tuple[int, list[Document]]
 """Documents of one shard that follow each other, after the bytes of those before them."""
+
+Read = Callable[[Any], Iterator[tuple[int, Text]]]
+Write = Callable[[tuple[int, Iterable[Text]]], None]
 
 
 def survey_name(number: int) -> str:
@@ -96,10 +100,10 @@ class Shards:
 
     def has(self, split: str, shard: int, *, content: str) -> bool:
         """Whether a shard of this content is complete. If it is, it is marked as done."""
-        found = self.folder.holds(self.plan, split, shard, content=content)
-        if found:
+        is_complete = self.folder.holds(self.plan, split, shard, content=content)
+        if is_complete:
             self.folder.write(f"{DONE}/{self.key(split, shard)}", b"done")
-        return found
+        return is_complete
 
     def done(self) -> set[tuple[str, int]]:
         """The shards that are marked and have all their files."""
@@ -178,7 +182,7 @@ def _vocabulary(place: str, fingerprint: str) -> Vocabulary:
 
 @functools.lru_cache(2)
 def _loaded(place: str, fingerprint: str) -> Vocabulary:
-    found = loading.load(place)
-    if found.fingerprint != fingerprint:
+    vocabulary = loading.load(place)
+    if vocabulary.fingerprint != fingerprint:
         raise CacheError(f"{place} holds another vocabulary: run the same command again")
-    return found
+    return vocabulary

@@ -19,11 +19,11 @@ from t5x_like.core.buckets.storage import RemoteFile
 from t5x_like.data.cache import blocks
 from t5x_like.data.cache.blocks import Part, Place
 from t5x_like.data.cache.format import CacheError
-from t5x_like.data.corpora import text_formats
 from t5x_like.data.corpora.corpus import Chooser, CorpusError, Document, ReadReport, decodable
+from t5x_like.data.corpora.formats import text_formats
+from t5x_like.data.corpora.formats.text_formats import Layout
 from t5x_like.data.corpora.matching_files import File
 from t5x_like.data.corpora.text_files import TextFiles
-from t5x_like.data.corpora.text_formats import Layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,9 @@ class Reading:
                 error=f"{file} is not on {socket.gethostname()}, where a worker runs: name files "
                 "on a disk that all workers share, or in a bucket",
             )
-        return Survey({split: np.array(found, np.uint64) for split, found in sizes.items()}, report)
+        return Survey(
+            {split: np.array(of_split, np.uint64) for split, of_split in sizes.items()}, report
+        )
 
     def parts(self, stretch: Stretch) -> Iterator[Part]:
         """The documents of a file, divided into parts of shards.
@@ -83,7 +85,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """What is known of a file's documents after a survey.
+    """The facts about a file's documents that a survey finds.
 
     Attributes:
       sizes: uint64 [documents] of each split: the bytes of its documents (or their pieces).
@@ -98,7 +100,9 @@ class Survey:
     def to_bytes(self) -> bytes:
         file = io.BytesIO()
         about = json.dumps({"report": dataclasses.asdict(self.report), "error": self.error})
-        arrays: dict[str, Any] = {f"sizes_{split}": found for split, found in self.sizes.items()}
+        arrays: dict[str, Any] = {
+            f"sizes_{split}": of_split for split, of_split in self.sizes.items()
+        }
         np.savez_compressed(file, about=np.array(about), **arrays)
         return file.getvalue()
 
@@ -169,7 +173,7 @@ def readings(corpus: TextFiles, *, block: int) -> list[Reading]:
     Raises:
       CorpusError: these cannot be read.
     """
-    found = []
+    choices = []
     for splits in corpus.readings:
         choose = corpus.chooser(splits[0])
         if not choose.settled:
@@ -177,8 +181,8 @@ def readings(corpus: TextFiles, *, block: int) -> list[Reading]:
             for _ in decodable(documents, choose, texts=corpus.text_columns, report=ReadReport()):
                 if choose.settled:
                     break
-        found.append(Reading(splits, corpus.layout, choose, block))
-    return found
+        choices.append(Reading(splits, corpus.layout, choose, block))
+    return choices
 
 
 def sources(corpus: TextFiles) -> list[Source]:
@@ -210,7 +214,7 @@ def divide(files: Sequence[Source], surveys: Iterable[Survey], how: Sequence[Rea
                 here[split].add(size, block=how[source.reading].block)
         stretches.append(Stretch(source, begin, _copied(here)))
         report.add(survey.report)
-    ends = {split: place for found in places for split, place in found.items()}
+    ends = {split: place for ended in places for split, place in ended.items()}
     return Division(stretches, ends, reports)
 
 

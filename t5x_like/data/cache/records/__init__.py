@@ -1,1 +1,1 @@
-"""What lies beside caches: records of tasks, their objectives and metrics, and examples."""
+"""The files beside caches: records of tasks, their objectives and metrics, and examples."""

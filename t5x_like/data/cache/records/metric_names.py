@@ -57,8 +57,11 @@ class MetricNames:
         try:
             return cls(tuple(named), _call(postprocess_fn), tuple(unnamed))
         except ValueError as error:
-            every = [f"{function_name(one)} (its postprocess_fn: {error})" for one in metric_fns]
-            return cls(unnamed=tuple(every))
+            unnamed_all = [
+                f"{function_name(metric_fn)} (its postprocess_fn: {error})"
+                for metric_fn in metric_fns
+            ]
+            return cls(unnamed=tuple(unnamed_all))
 
     @classmethod
     def from_json(cls, value: Any, where: str) -> MetricNames:
@@ -68,7 +71,7 @@ class MetricNames:
           ValueError: these are not such fields; `where` names them.
         """
         read = typed_json.read(_Record, value, f"{where}: its metrics")
-        calls = tuple(dataclasses.asdict(one) for one in read.metric_fns)
+        calls = tuple(dataclasses.asdict(call) for call in read.metric_fns)
         post = None if read.postprocess_fn is None else dataclasses.asdict(read.postprocess_fn)
         return cls(calls, post, read.unnamed)
 
@@ -83,19 +86,19 @@ class MetricNames:
             try:
                 postprocess_fn = _find(self.postprocess_fn)
             except ValueError as error:
-                names = [_shown(one) for one in self.metric_fns]
+                names = [_shown(recorded) for recorded in self.metric_fns]
                 return (
                     [],
                     None,
                     [*missing, *(f"{name} (postprocess_fn: {error})" for name in names)],
                 )
-        found = []
-        for one in self.metric_fns:
+        metric_fns = []
+        for call in self.metric_fns:
             try:
-                found.append(_find(one))
+                metric_fns.append(_find(call))
             except ValueError as error:
-                missing.append(f"{_shown(one)} ({error})")
-        return found, postprocess_fn, missing
+                missing.append(f"{_shown(call)} ({error})")
+        return metric_fns, postprocess_fn, missing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,11 +154,11 @@ def _without_tuples(value: Any) -> Any:
     """The value with {"tuple": [...]} in place of tuples, which JSON lacks."""
     match value:
         case tuple():
-            return {"tuple": [_without_tuples(one) for one in value]}
+            return {"tuple": [_without_tuples(part) for part in value]}
         case list():
-            return [_without_tuples(one) for one in value]
+            return [_without_tuples(part) for part in value]
         case dict():
-            return {name: _without_tuples(one) for name, one in value.items()}
+            return {name: _without_tuples(part) for name, part in value.items()}
     return value
 
 
@@ -163,21 +166,21 @@ def _with_tuples(value: Any) -> Any:
     """The inverse of `_without_tuples`."""
     match value:
         case {"tuple": list(several)} if len(value) == 1:
-            return tuple(_with_tuples(one) for one in several)
+            return tuple(_with_tuples(part) for part in several)
         case list():
-            return [_with_tuples(one) for one in value]
+            return [_with_tuples(part) for part in value]
         case dict():
-            return {name: _with_tuples(one) for name, one in value.items()}
+            return {name: _with_tuples(part) for name, part in value.items()}
     return value
 
 
 def _attribute(address: str) -> Any:
     """The function that an imported module defines under a name; None if it defines none."""
     module, _, name = address.partition(":")
-    found = sys.modules.get(module)
+    thing = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found if inspect.isfunction(found) and found.__module__ == module else None
+        thing = getattr(thing, part, None)
+    return thing if inspect.isfunction(thing) and thing.__module__ == module else None
 
 
 def _find(call: Mapping[str, Any]) -> Function:
@@ -197,9 +200,9 @@ def _allowed(address: str) -> Function:
         return function
     if not module.startswith("t5x_like."):
         raise ValueError(f"add --module {module}, if you trust it")
-    for one in _listed(module):
-        if one.__qualname__ == name:
-            return one
+    for metric in _listed(module):
+        if metric.__qualname__ == name:
+            return metric
     raise ValueError(f"{module} lists no such metric")
 
 
@@ -207,7 +210,9 @@ def _listed(module: str) -> Sequence[Function]:
     """The `METRICS` of a module of this package; none of modules that are not for metrics."""
     if module != _LISTED:
         tasks = importlib.import_module(_TASKS)
-        if module not in {one.name for one in pkgutil.iter_modules(tasks.__path__, f"{_TASKS}.")}:
+        if module not in {
+            module_info.name for module_info in pkgutil.iter_modules(tasks.__path__, f"{_TASKS}.")
+        }:
             return ()
     listed: Sequence[Function] = getattr(importlib.import_module(module), "METRICS", ())
     return listed

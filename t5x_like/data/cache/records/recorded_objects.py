@@ -24,7 +24,7 @@ from t5x_like.data import user_modules
 from t5x_like.objectives.supervised.text_to_text import TextToText
 
 _PARTS = f"{objectives.__name__}.parts"
-"""What objectives share: geometries, excerpts. No field of an objective holds one."""
+"""The package of objectives' parts: geometries, excerpts. No field of an objective holds one."""
 
 
 def to_json(value: Any) -> Any:
@@ -54,18 +54,19 @@ def objective(value: Any, where: str) -> Objective:
     """The objective in the result of `to_json`, after JSON.
 
     Raises:
-      ValueError: a class is not allowed, is no objective, or has other fields; `where` names it.
+      ValueError: a class is not allowed, is not an objective, or has other fields; `where` names
+        it.
       KeyError: a class has no name or no fields.
     """
-    if value is None:  # in older records, text to text was no objective
+    if value is None:  # in older records, text to text was not an objective
         return TextToText()
     if not isinstance(value, Mapping):
         raise ValueError(f"{where} is {reprlib.repr(value)}, which is not an objective")
     kind = _kind(value["class"], where)
     if not callable(inspect.getattr_static(kind, "geometry", None)):
         raise ValueError(f"{where} names {value['class']}, which is not an objective")
-    made: Objective = _object(value, where)
-    return made
+    read: Objective = _object(value, where)
+    return read
 
 
 def _address(kind: type) -> str:
@@ -75,11 +76,11 @@ def _address(kind: type) -> str:
 @functools.cache
 def _ours() -> Mapping[str, type]:
     """The classes of this package that a record may name, by their addresses."""
-    found: dict[str, type] = {}
+    classes: dict[str, type] = {}
     for module in pkgutil.walk_packages(objectives.__path__, f"{objectives.__name__}."):
         if not module.name.startswith(_PARTS):
-            found |= _dataclasses(importlib.import_module(module.name))
-    return found
+            classes |= _dataclasses(importlib.import_module(module.name))
+    return classes
 
 
 def _dataclasses(module: types.ModuleType) -> dict[str, type]:
@@ -119,9 +120,12 @@ def _object(value: Mapping[str, Any], where: str) -> Any:
     if not isinstance(fields, dict) or fields.keys() - known.keys():
         raise ValueError(f"{where} has other fields than {kind.__name__}: {reprlib.repr(fields)}")
     hints = _hints(kind)
-    made = {name: _value(one, hints[name], f"{where}.{name}") for name, one in fields.items()}
+    arguments = {
+        name: _value(field_value, hints[name], f"{where}.{name}")
+        for name, field_value in fields.items()
+    }
     try:
-        return kind(**made)
+        return kind(**arguments)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise ValueError(f"{where}: {error}") from error
 
@@ -148,18 +152,18 @@ def _value(value: Any, hint: Any, where: str) -> Any:
                     raise ValueError(str(error)) from error
     any_kind = hint in (object, Any)
     if isinstance(value, dict):
-        made = _object(value, where)
-        if any_kind or _is_protocol(hint) or (isinstance(hint, type) and isinstance(made, hint)):
-            return made
-        if origin is Callable and callable(made):
-            return made
+        read = _object(value, where)
+        if any_kind or _is_protocol(hint) or (isinstance(hint, type) and isinstance(read, hint)):
+            return read
+        if origin is Callable and callable(read):
+            return read
     elif isinstance(value, list):
         if any_kind or hint is tuple:
-            return tuple(_value(one, object, where) for one in value)
+            return tuple(_value(part, object, where) for part in value)
         if origin is tuple:
             kinds = inside[:1] * len(value) if inside[1:] == (...,) else inside
             if len(kinds) == len(value):
-                return tuple(_value(*one, where) for one in zip(value, kinds, strict=True))
+                return tuple(_value(*pair, where) for pair in zip(value, kinds, strict=True))
     elif value is None:
         if any_kind or hint is types.NoneType:
             return None

@@ -1,1 +1,1 @@
-"""What a config.json says, and what of it has no counterpart."""
+"""The settings of a config.json, and those of them that have no counterpart."""

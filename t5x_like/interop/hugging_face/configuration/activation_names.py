@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from t5x_like.layers import activations
-from t5x_like.layers.mlp import Activation
+from t5x_like.layers.basics import activations
+from t5x_like.layers.basics.mlp import Activation
 
 _BY_NAME = {
     "gelu": activations.gelu,

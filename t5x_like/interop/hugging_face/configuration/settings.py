@@ -12,7 +12,10 @@ _MOST = 2**31 - 1
 
 
 class _Kind(NamedTuple):
-    """What a setting may be, in words and as a test; `real` if whole numbers become others."""
+    """The values that a setting may have, in words and as a test.
+
+    `real` says whether whole numbers are converted to floats.
+    """
 
     words: str
     allows: Callable[[Any], bool]

@@ -28,11 +28,12 @@ def check(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
 
 
 def check_problem(config: Mapping[str, Any], *, num_labels: int) -> None:
-    """Raises ValueError where rows have several labels at once, or several numbers."""
+    """Raises ValueError where rows have several numbers, or one class that may not hold."""
     wanted = "regression" if num_labels == 1 else "single_label_classification"
-    if (given := config.get("problem_type")) not in (None, wanted):
+    several = None if num_labels == 1 else "multi_label_classification"
+    if (problem := config.get("problem_type")) not in (None, wanted, several):
         raise ValueError(
-            f"config.json has problem_type {given!r} and the number of labels {num_labels}: only "
+            f"config.json has problem_type {problem!r} and the number of labels {num_labels}: only "
             f"{wanted!r} is read with it, as rows here have one class, or one number"
         )
 

@@ -18,7 +18,7 @@ _WEIGHTS = (safetensors_files.SINGLE, safetensors_files.INDEX, safetensors_files
 
 
 def is_name(text: object) -> bool:
-    """Whether a text names a model of the hub: it is no path, and looks like `owner/model`.
+    """Whether a text names a model of the hub: it is not a path, and looks like `owner/model`.
 
     Of the models without an owner, such as `gpt2`, the published ones are known.
     """
@@ -67,7 +67,7 @@ def check_upload(name: str) -> None:
     """Checks whatever an upload needs besides the network.
 
     Raises:
-      ValueError: there is no client, nobody is logged in, or this is no name for a model.
+      ValueError: there is no client, nobody is logged in, or this is not a name for a model.
     """
     instead = f"or export without --push, and then `hf upload {name} DIR`"
     try:

@@ -24,5 +24,5 @@ def tokenizer(directory: Any) -> list[Any]:
 
 
 def _present(directory: Any, patterns: Sequence[str]) -> list[Any]:
-    found = [path for pattern in patterns for path in sorted(directory.glob(pattern))]
-    return [path for path in found if path.is_file()]
+    paths = [path for pattern in patterns for path in sorted(directory.glob(pattern))]
+    return [path for path in paths if path.is_file()]

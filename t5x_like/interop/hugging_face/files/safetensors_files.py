@@ -115,15 +115,15 @@ def _find(directory: Path) -> dict[str, Path]:
 def _indexed(directory: Path) -> dict[str, Path]:
     index = directory / INDEX
     shards = whole_files.read_json(index).get("weight_map")
-    if not isinstance(shards, dict) or not all(isinstance(one, str) for one in shards.values()):
+    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
         raise ValueError(f"{index} is not an index of shards: its weight_map names no files")
-    found = {name: directory / shard for name, shard in shards.items()}
-    for shard in sorted(set(found.values())):
+    paths = {name: directory / shard for name, shard in shards.items()}
+    for shard in sorted(set(paths.values())):
         if shard.parent != directory:
             raise ValueError(f"{index} names {shard}, which is outside its directory")
         if not shard.is_file():
             raise FileNotFoundError(f"{index} names {shard.name}, which is not there: fetch it too")
-    return found
+    return paths
 
 
 def _opened(path: Path) -> Any:
@@ -137,10 +137,10 @@ def _opened(path: Path) -> Any:
 
 def check_free(directory: str | Path) -> None:
     """Raises FileExistsError where a directory has weights already."""
-    there = [path.name for path in _weights(Path(directory))]
-    if there:
+    names = [path.name for path in _weights(Path(directory))]
+    if names:
         raise FileExistsError(
-            f"{directory} has weights already ({', '.join(there[:3])}): name a new directory, or "
+            f"{directory} has weights already ({', '.join(names[:3])}): name a new directory, or "
             "ask to overwrite them"
         )
 

@@ -41,25 +41,22 @@ def backward(
 ) -> list[jax.Array]:
     """The gradients of q, k and v, and of a bias: summed over rows if they share it.
 
-    Args:
-      settings, operands: those of `forward`.
-      values: what it returned, and
-      g: the gradient of this.
+    `values` are what `forward` returned, and `g` is their gradient.
     """
     calls = _Calls(settings, operands)
-    given = [_Array(calls.heads(x, calls.lengths.of_queries)) for x in (values, g)]
+    arrays = [_Array(calls.heads(x, calls.lengths.of_queries)) for x in (values, g)]
     bias = [] if operands.bias is None else [calls.given[4]]
     shared = operands.bias is not None and len(operands.bias) == 1
     outputs = [calls.of_q, calls.statistics, *([] if shared else bias)]
     dq, statistics, *dbias = calls.over_rows(
-        gpu_step.query_gradient, calls.blocks[0], given, outputs, "attend_backward_queries"
+        gpu_step.query_gradient, calls.blocks[0], arrays, outputs, "attend_backward_queries"
     )
-    given = [given[1], _Array(statistics, by_head=True)]
+    arrays = [arrays[1], _Array(statistics, by_head=True)]
     dk, dv = calls.over_rows(
-        gpu_step.key_gradients, calls.blocks[1], given, calls.given[1:3], "attend_backward_keys"
+        gpu_step.key_gradients, calls.blocks[1], arrays, calls.given[1:3], "attend_backward_keys"
     )
     if shared:
-        dbias = calls.over_heads(gpu_step.bias_gradient, given, bias, "attend_backward_bias")
+        dbias = calls.over_heads(gpu_step.bias_gradient, arrays, bias, "attend_backward_bias")
     _, queries, _ = operands.q.shape
     return [
         calls.joined(dq, operands.q),
@@ -159,7 +156,10 @@ class _Calls:
         return self._call(kernel, (*self.blocks, heads), given, outputs, name, place)
 
     def _place(self, x: _Array, rows: int, of: Callable[[Any], tuple[Any, Any]]) -> pl.BlockSpec:
-        """What a program sees: `rows` rows, one head, all positions; `of` its row and its head."""
+        """The block that a program sees: `rows` rows, one head, all positions.
+
+        `of` gives the row and the head of a program.
+        """
         shape = x.value.shape
         if len(shape) == 1:
             return pl.BlockSpec(shape, lambda *_: (0,))
@@ -190,7 +190,7 @@ class _Calls:
 
         def body(*refs: Any) -> None:
             left = iter(refs)
-            operands = Operands(*(next(left) if one else None for one in present))
+            operands = Operands(*(next(left) if is_present else None for is_present in present))
             kernel(self.settings, self.lengths, operands, *left)
 
         return pl.pallas_call(

@@ -1,4 +1,4 @@
-"""What a program of the kernel for GPUs computes: a block of queries, of keys, or of both.
+"""A program of the kernel for GPUs: it computes a block of queries, of keys, or of both.
 
 Programs see [B, L, K] or [B, M, K] of queries, keys and values, [B|1, L|1, M] of a mask, and
 [B|1, L, M] of a bias; B is 1 but in `bias_gradient`.
@@ -81,8 +81,8 @@ def query_gradient(
     top, summed = head.over_keys(sums, _nothing(q))
     products = g_block.astype(jnp.float32) * head.queries(values, i).astype(jnp.float32)
     along = products.sum(axis=1)
-    for n, one in enumerate((top, summed, along)):
-        statistics[0, n, block] = one
+    for n, statistic in enumerate((top, summed, along)):
+        statistics[0, n, block] = statistic
 
     def step(j: Any, total: jax.Array) -> jax.Array:
         k, v = head.keys(refs.k, j), head.keys(refs.v, j)
@@ -225,8 +225,8 @@ class _Head:
         column = self._column(j, shape)
         before = (row + self.row) * heads + head + self.head
         if not settings.shared:
-            own = jax.lax.broadcasted_iota(jnp.int32, shape, 0) + i * lengths.of_queries
-            before = before * queries + query + own
+            own_query = jax.lax.broadcasted_iota(jnp.int32, shape, 0) + i * lengths.of_queries
+            before = before * queries + query + own_query
         place = jnp.where(column >= half, column - half, column) + before * half
         words = hashed(place.astype(jnp.uint32), low.astype(jnp.uint32), high.astype(jnp.uint32))
         lower, upper = halves(words)

@@ -5,6 +5,7 @@ Suffixes: B batch, L queries, M keys, H heads, K d_kv.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,14 +17,17 @@ from jax.sharding import PartitionSpec
 
 from t5x_like.core.counter_random import is_counter
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
+from t5x_like.layers.attention.kernels.band import EVERYTHING, Band, band_of
 from t5x_like.layers.attention.kernels.kernel_mesh import (
     Gradient,
     Split,
     over_mesh,
+    parts_of_queries,
     seed_words,
 )
 from t5x_like.layers.attention.kernels.kernel_parts import Operands, Settings
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.attention.masks import Mask
+from t5x_like.layers.basics.dropout import Dropping
 
 
 class Passes(NamedTuple):
@@ -33,10 +37,12 @@ class Passes(NamedTuple):
       forward: gives values [B, L, J] for settings and operands, and
       backward: for these, the values and their gradient the gradients of q, k and v, and of a bias:
         summed over rows if they share it.
+      described: whether it reads bands and segments; otherwise the mask is an array.
     """
 
     forward: Callable[[Settings, Operands], jax.Array]
     backward: Callable[[Settings, Operands, jax.Array, jax.Array], Sequence[jax.Array]]
+    described: bool = False
 
 
 def attend_by(
@@ -44,35 +50,73 @@ def attend_by(
     q_BLHK: jax.Array,
     memory: KeysValues,
     *,
-    mask: jax.Array | None,
+    mask: Mask | None,
     bias: jax.Array | None,
     drop: Dropping | None,
     interpret: bool,
 ) -> Attended:
-    """Attention by a kernel that can compute it; with `interpret` it runs anywhere, slowly."""
+    """Attention by a kernel that can compute it: no array [B, H, L, M] leaves the chip.
+
+    It supports bias, dropout, and every mask that heads share. With `interpret` it runs anywhere,
+    slowly.
+    """
     *_, heads, width = q_BLHK.shape
     pairs = (q_BLHK.shape[1], memory.keys.shape[1])
     q, k, v = (x.reshape(*x.shape[:2], heads * width) for x in (q_BLHK, *memory))
+    band = band_of(mask) if passes.described else EVERYTHING
+    segments, key_segments = None, None
+    if mask is not None and passes.described:
+        segments, key_segments = _segments(mask)
+        mask = _without(mask, band=band, segments=segments)
+    seen = None if mask is None else mask.dense(*pairs)
     operands = Operands(
         q,
         k,
         v,
-        mask=None if mask is None else _mask(mask, pairs[1]),
+        mask=None if seen is None else _mask(seen, pairs[1]),
         bias=None if bias is None else _bias(bias, (heads, *pairs)),
         seed=seed_words(drop, heads=heads, queries=pairs[0]),
+        segments=segments,
+        key_segments=key_segments,
     )
-    settings = Settings.of(width, drop, interpret=interpret)
+    whole = parts_of_queries(*q_BLHK.shape[:3]) == 1
+    settings = Settings.of(width, drop, band=band, in_parts=whole, interpret=interpret)
     values = _attend(operands, passes, settings).reshape(q_BLHK.shape)
     return Attended(values.astype(memory.values.dtype), None)
 
 
-def unsuited(mask: jax.Array | None, drop: Dropping | None) -> str | None:
+def unsuited(mask: Mask | None, drop: Dropping | None) -> str | None:
     """Why none of our kernels can compute it; None if they can."""
-    if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
+    pairs = None if mask is None else mask.pairs
+    if pairs is not None and pairs.ndim > 2 and pairs.shape[-3] > 1:
         return "heads have different masks"
     if drop is not None and not is_counter(drop.key):
         return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
     return None
+
+
+def _segments(mask: Mask) -> tuple[jax.Array, jax.Array] | tuple[None, None]:
+    """`Operands.segments` and `key_segments`: a key that does not count is in none."""
+    queries, keys = mask.queries.segments, mask.keys.segments
+    if queries is None or keys is None or mask.itself:
+        return None, None
+    if mask.present is not None:
+        keys = jnp.where(mask.present > 0, keys, jnp.iinfo(jnp.int32).min)
+    return queries.astype(jnp.int32)[..., None], keys.astype(jnp.int32)[:, None]
+
+
+def _without(mask: Mask, *, band: Band, segments: jax.Array | None) -> Mask:
+    """The rest of a mask where a kernel reads the band and the segments."""
+    if band != EVERYTHING:
+        mask = dataclasses.replace(mask, causal=False, window=None)
+    if segments is not None:
+        mask = dataclasses.replace(
+            mask,
+            present=None,
+            queries=mask.queries._replace(segments=None),
+            keys=mask.keys._replace(segments=None),
+        )
+    return mask
 
 
 def _mask(mask: jax.Array, keys: int) -> jax.Array:
@@ -104,7 +148,7 @@ def _attend_backward(
     passes: Passes, settings: Settings, saved: tuple[Operands, jax.Array], g: jax.Array
 ) -> tuple[Operands]:
     dq, dk, dv, *dbias = _over_mesh(passes.backward, saved[0], settings, saved[1], g)
-    return (Operands(dq, dk, dv, None, dbias[0] if dbias else None, None),)
+    return (Operands(dq, dk, dv, None, dbias[0] if dbias else None, None, None, None),)
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
@@ -113,15 +157,16 @@ _attend.defvjp(_attend_forward, _attend_backward)
 def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
     def specs(split: Split) -> tuple[Operands, Sequence[Gradient]]:
         mask, bias = operands.mask, operands.bias
+        of_each = split.queries if mask is not None and mask.shape[1] > 1 else None
         of_operands = Operands(
             q=split.of_q,
             k=split.of_keys,
             v=split.of_keys,
-            mask=None
-            if mask is None
-            else split.of_rows(mask, split.queries if mask.shape[1] > 1 else None),
-            bias=None if bias is None else split.of_rows(bias, split.heads, split.queries),
+            mask=split.of_rows(mask, of_each),
+            bias=split.of_rows(bias, split.heads, split.queries),
             seed=PartitionSpec(),
+            segments=split.of_rows(operands.segments, split.queries),
+            key_segments=split.of_rows(operands.key_segments),
         )
         of_keys = Gradient(split.of_keys, summed=split.queries)
         gradients = [Gradient(split.of_q), of_keys, of_keys]

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec
 
 from t5x_like.core.devices.tpus import CHIPS, chip_of
 from t5x_like.core.partitioning import Layout, active_device, active_layout
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.basics.dropout import Dropping
 
 
 class Split(NamedTuple):
@@ -26,7 +26,7 @@ class Split(NamedTuple):
     def of(cls, layout: Layout, rows: int, queries: int, heads: int) -> Split:
         """How a layout splits so many of them."""
         spec = layout.spec(("batch", "length", "heads"), (rows, queries, heads))
-        return cls(*((one,) if isinstance(one, str) else tuple(one or ()) for one in spec))
+        return cls(*((axes,) if isinstance(axes, str) else tuple(axes or ()) for axes in spec))
 
     @property
     def of_q(self) -> PartitionSpec:
@@ -38,9 +38,9 @@ class Split(NamedTuple):
         """Of an array [B, M, J]: each query needs every key."""
         return PartitionSpec(self.rows, None, self.heads)
 
-    def of_rows(self, x: jax.Array, *rest: tuple[str, ...] | None) -> PartitionSpec:
-        """Of an array whose first dimension is B or 1."""
-        return PartitionSpec(self.rows if len(x) > 1 else None, *rest)
+    def of_rows(self, x: jax.Array | None, *rest: tuple[str, ...] | None) -> PartitionSpec | None:
+        """Of an array whose first dimension is B or 1; None if there is none."""
+        return None if x is None else PartitionSpec(self.rows if len(x) > 1 else None, *rest)
 
 
 class Gradient(NamedTuple):
@@ -76,19 +76,21 @@ def over_mesh(
 
     def local(operands: Any, *more: jax.Array) -> Any:
         seed = _own_seed(operands.seed, operands.q, of_operands.q, width=settings.width)
-        found = fn(settings, operands._replace(seed=seed), *more)
+        outputs = fn(settings, operands._replace(seed=seed), *more)
         if not more:
-            return found
+            return outputs
         return [
-            jax.lax.psum(one, gradient.summed) if gradient.summed else one
-            for one, gradient in zip(found, gradients, strict=True)
+            jax.lax.psum(output, gradient.summed) if gradient.summed else output
+            for output, gradient in zip(outputs, gradients, strict=True)
         ]
 
     return jax.shard_map(
         local,
         mesh=layout.mesh,
         in_specs=(of_operands, *[of_operands.q for _ in values_and_gradient]),
-        out_specs=[one.spec for one in gradients] if values_and_gradient else of_operands.q,
+        out_specs=[gradient.spec for gradient in gradients]
+        if values_and_gradient
+        else of_operands.q,
         check_vma=False,
     )(operands, *values_and_gradient)
 
@@ -104,8 +106,8 @@ def _own_seed(seed: jax.Array, q_BLJ: jax.Array, split: PartitionSpec, *, width:
     """`seed` with the numbers of a device's first row, head and query; `q_BLJ` is its own."""
     rows, queries, joined = q_BLJ.shape
     first = [
-        jax.lax.axis_index(axes) * own if axes else 0
-        for axes, own in zip(
+        jax.lax.axis_index(axes) * count if axes else 0
+        for axes, count in zip(
             (split[0], split[2], split[1]), (rows, joined // width, queries), strict=True
         )
     ]
@@ -117,7 +119,7 @@ def parts_of_queries(rows: int, queries: int, heads: int) -> int:
     if (layout := active_layout()) is None:
         return 1
     axes = Split.of(layout, rows, queries, heads).queries
-    return math.prod(layout.mesh.shape[one] for one in axes)
+    return math.prod(layout.mesh.shape[axis] for axis in axes)
 
 
 def usable_vmem() -> int:

@@ -15,10 +15,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from t5x_like.core.counter_random import hashed
+from t5x_like.layers.attention.kernels.band import EVERYTHING, LANES, Band, Part
 from t5x_like.layers.attention.kernels.kernel_mesh import usable_vmem
-from t5x_like.layers.dropout import Dropping
+from t5x_like.layers.basics.dropout import Dropping
 
-LANES = 128
 MASKED = -1e10
 _STEP = 2 * 512 * 512
 """Queries times keys times heads of a grid step: its arrays fit the chip's memory, and it is long
@@ -29,7 +29,8 @@ class Operands(NamedTuple):
     """Arrays, or in the kernel their blocks.
 
     `q` is [B, L, J], `k` and `v` are [B, M, J]; `mask` is int8 [B|1, L|1, M], `bias` float32
-    [B|1, H, L, M]. `seed` is that of `Draws`.
+    [B|1, H, L, M]. `seed` is that of `Draws`. A query sees a key where `segments` are equal, int32
+    [B, L, 1] of queries and `key_segments` [B, 1, M] of keys; None: everywhere.
     """
 
     q: Any
@@ -38,17 +39,21 @@ class Operands(NamedTuple):
     mask: Any
     bias: Any
     seed: Any
+    segments: Any = None
+    key_segments: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What stays the same from call to call.
+    """The settings of a kernel, which stay the same from call to call.
 
     Attributes:
       width: the width of a head, a divisor or a multiple of 128.
       dropped: how many of 2**16 draws drop a probability.
       shared: whether all queries of a head drop the same keys.
       vmem: bytes of the chip's memory that it may take.
+      band: what a query sees by the distance of a key.
+      in_parts: whether parts of queries may be taken alone: a device has all queries of its rows.
       interpret: whether the kernel runs as plain JAX, on any device.
     """
 
@@ -56,11 +61,13 @@ class Settings:
     dropped: int = 0
     shared: bool = False
     vmem: int = 64 * 2**20
+    band: Band = EVERYTHING
+    in_parts: bool = False
     interpret: bool = False
 
     @classmethod
     def of(cls, width: int, drop: Dropping | None, *, interpret: bool, **more: Any) -> Self:
-        """Those of heads of this width with this dropout, on the active devices."""
+        """The settings for heads of this width with this dropout, on the active devices."""
         return cls(
             width=width,
             dropped=0 if drop is None else drop.dropped,
@@ -72,8 +79,15 @@ class Settings:
 
     @property
     def scale(self) -> float:
-        """What probabilities that stay are multiplied with."""
+        """The factor of the probabilities that dropout keeps."""
         return 2**16 / (2**16 - self.dropped)
+
+
+def unsuited_width(width: int) -> str | None:
+    """Why blocks of lanes cannot hold heads of this width; None if they can."""
+    if LANES % width and width % LANES:
+        return f"a head's width must divide {LANES} or be a multiple of it, not {width}"
+    return None
 
 
 def lanes_of_block(joined: int, width: int) -> int:
@@ -138,10 +152,24 @@ class Draws(NamedTuple):
     number: jax.Array | int
     keys: int
 
+    def of_part(self, settings: Settings, part: Part) -> jax.Array | None:
+        """Which probabilities of a part's queries and keys stay; None if all do."""
+        if not settings.dropped or part.keys == self.keys:
+            return self.kept(settings, (part.queries, part.keys), first=part.query)
+        if 2 * part.keys > self.keys:
+            keep = self.kept(settings, (part.queries, self.keys), first=part.query)
+            return None if keep is None else keep[:, part.columns]
+        half = -(-self.keys // 2)
+        queries = 1 if settings.shared else part.queries
+        column = part.key + jax.lax.broadcasted_iota(jnp.int32, (queries, part.keys), 1)
+        place = jnp.where(column >= half, column - half, column)
+        low, high = halves(self._words(place, half, part.query, shared=settings.shared))
+        return jnp.where(column >= half, high, low) >= settings.dropped
+
     def kept(
         self, settings: Settings, shape: tuple[int, int], *, first: int = 0
     ) -> jax.Array | None:
-        """Which stay, of `shape` queries and keys from query `first` on; None if all do.
+        """Which probabilities stay, of `shape` queries and keys from query `first` on; None: all.
 
         Keys after the M are filled up: nothing follows from what they get. A random word decides
         about two keys, which lie half of all keys apart.
@@ -173,10 +201,10 @@ class Draws(NamedTuple):
 
     def _words(self, column: jax.Array, half: int, first: int, *, shared: bool) -> jax.Array:
         """Random words, uint32, for the columns below `half` of each query."""
-        low, high, row, head, heads, own, queries = (self.seed[i] for i in range(7))
+        low, high, row, head, heads, first_query, queries = (self.seed[i] for i in range(7))
         before = (row + pl.program_id(1)) * heads + head + self.number
         place = column + jax.lax.broadcasted_iota(jnp.int32, column.shape, 0) * half
-        place += (before if shared else before * queries + own + first) * half
+        place += (before if shared else before * queries + first_query + first) * half
         return hashed(place.astype(jnp.uint32), low.astype(jnp.uint32), high.astype(jnp.uint32))
 
 

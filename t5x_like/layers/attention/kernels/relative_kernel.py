@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
 
+from t5x_like.layers.attention.kernels.head_grid import HeadGrid
 from t5x_like.layers.attention.kernels.kernel_parts import lanes_of_block
 from t5x_like.layers.attention.kernels.relative_step import (
     Operands,
@@ -28,12 +28,7 @@ from t5x_like.layers.attention.kernels.relative_step import (
 def forward(settings: Settings, operands: Operands) -> jax.Array:
     """Values [B, Q, J], in the dtype of `q`."""
     grid = _Grid(settings, operands)
-
-    def kernel(*refs: Any) -> None:
-        *inputs, o = refs
-        forward_step(settings, grid.named(inputs), o)
-
-    return grid.call(kernel, (), [grid.q])[0]
+    return grid.call(forward_step, (), [grid.q])[0]
 
 
 def backward(
@@ -41,93 +36,37 @@ def backward(
 ) -> list[jax.Array]:
     """The gradients of the queries, k and v; and of r and vectors, float32 sums over rows.
 
-    Args:
-      settings, operands: those of `forward`.
-      values: what it returned, and
-      g: the gradient of this.
+    `values` are what `forward` returned, and `g` is their gradient.
     """
     grid = _Grid(settings, operands)
-
-    def kernel(*refs: Any) -> None:
-        inputs, (values, g, *outputs) = refs[: grid.number], refs[grid.number :]
-        backward_step(settings, grid.named(inputs), (values, g), outputs)
-
-    sums = [x.astype(jnp.float32) for x in (operands.r, operands.vectors)]
-    return grid.call(kernel, (values, g), [grid.q, operands.k, operands.v, *sums])
+    sums = [jax.ShapeDtypeStruct(x.shape, jnp.float32) for x in (operands.r, operands.vectors)]
+    return grid.call(backward_step, (values, g), [grid.q, operands.k, operands.v, *sums])
 
 
-class _Grid:
-    """Steps over groups of heads, and within each over rows: so sums over rows stay."""
+class _Grid(HeadGrid):
+    name = "attend_relative"
+    scalars = ("seed", "direction")
 
     def __init__(self, settings: Settings, operands: Operands) -> None:
-        self.settings, self.operands = settings, operands
         rows, _, joined = operands.q.shape
-        self.lanes = lanes_of_block(joined, settings.width)
+        super().__init__(settings, operands, lanes_of_block(joined, settings.width))
         self.q = jax.ShapeDtypeStruct((rows, settings.queries, joined), operands.q.dtype)
-        self.grid = (joined // self.lanes, rows)
-        self.given = [x for x in operands[:7] if x is not None]
-        self.number = 2 + len(self.given)
 
     def spec(self, x: Any) -> pl.BlockSpec:
-        """How an array is cut: one of `Operands`, or a gradient."""
         if x.ndim == 2:
             return pl.BlockSpec((x.shape[0], self.lanes), lambda h, b, *_: (0, h))
-        if not jnp.issubdtype(x.dtype, jnp.floating):
-            own_row = x.shape[0] > 1
-            return pl.BlockSpec((1, *x.shape[1:]), lambda h, b, *_: (b if own_row else 0, 0, 0))
-        length = self.settings.queries if x is self.operands.q else x.shape[1]
-        return pl.BlockSpec((1, length, self.lanes), lambda h, b, *_: (b, 0, h))
-
-    def of_directions(self, *, chosen: bool) -> pl.BlockSpec:
-        """How `r` is cut: the direction of a row; or its gradient: all directions."""
-        _, directions, columns, _ = self.operands.r.shape
-        if chosen:
+        if x is self.operands.r:  # the direction of a row
             return pl.BlockSpec(
-                (1, 1, columns, self.lanes), lambda h, b, _, direction: (0, direction[b], 0, h)
+                (1, 1, x.shape[2], self.lanes), lambda h, b, _, direction: (0, direction[b], 0, h)
             )
-        return pl.BlockSpec((1, directions, columns, self.lanes), lambda h, b, *_: (0, 0, 0, h))
+        if x.ndim == 4:  # its gradient: all directions
+            return pl.BlockSpec((1, *x.shape[1:3], self.lanes), lambda h, b, *_: (0, 0, 0, h))
+        return super().spec(self.q if x is self.operands.q else x)
 
-    def named(self, refs: Any) -> Operands:
-        seed, direction, *rest = refs
-        left = iter(rest)
-        given = [None if x is None else next(left) for x in self.operands[:7]]
-        return Operands(*[*given, direction, seed])
-
-    def call(self, kernel: Any, more: tuple, outputs: list[Any]) -> list[jax.Array]:
-        arrays = [*self.given, *more]
-        r = self.operands.r
-        return pl.pallas_call(
-            kernel,
-            out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
-            grid_spec=pltpu.PrefetchScalarGridSpec(
-                num_scalar_prefetch=2,
-                grid=self.grid,
-                in_specs=[
-                    self.of_directions(chosen=True) if x is r else self.spec(x) for x in arrays
-                ],
-                out_specs=[
-                    self.of_directions(chosen=False) if n == 3 else self.spec(x)
-                    for n, x in enumerate(outputs)
-                ],
-            ),
-            compiler_params=pltpu.CompilerParams(
-                # Two cores of a chip take different heads.
-                dimension_semantics=("parallel", "arbitrary"),
-                vmem_limit_bytes=self.settings.vmem,
-            ),
-            cost_estimate=self.cost(arrays, outputs),
-            interpret=self.settings.interpret,
-            name="attend_relative_backward" if more else "attend_relative_forward",
-        )(self.operands.seed, self.operands.direction, *arrays)
-
-    def cost(self, arrays: list[jax.Array], outputs: list[Any]) -> pl.CostEstimate:
-        """What a call does; a narrow head is multiplied as a whole block of lanes."""
+    def work(self, *, backward: bool) -> tuple[int, int]:
         rows, queries, joined = self.q.shape
         keys, columns = self.operands.k.shape[1], self.operands.r.shape[2]
         heads = rows * queries * (joined // self.settings.width)
-        of_keys, of_columns = (2, 1) if len(outputs) == 1 else (5, 3)
-        return pl.CostEstimate(
-            flops=2 * heads * (of_keys * keys + of_columns * columns) * self.lanes,
-            transcendentals=heads * keys,
-            bytes_accessed=sum(x.size * x.dtype.itemsize for x in (*arrays, *outputs)),
-        )
+        of_keys, of_columns = (5, 3) if backward else (2, 1)
+        flops = 2 * heads * (of_keys * keys + of_columns * columns) * self.lanes
+        return flops, heads * keys

@@ -109,16 +109,16 @@ def windows(
       at_once: R.
     """
     queries, keys = shape
-    found = []
+    row_windows = []
     for start in range(0, queries, at_once):
         rows = slice(start, min(start + at_once, queries))
         if positions is None:
             blocks = -(-(rows.stop - start) // LANES) * LANES
             first = columns - keys - blocks - start
-            found.append(Window(rows, slice(first, first + keys + blocks), keys))
+            row_windows.append(Window(rows, slice(first, first + keys + blocks), keys))
         else:
-            found.append(Window(rows, slice(0, columns), keys, positions[rows]))
-    return found
+            row_windows.append(Window(rows, slice(0, columns), keys, positions[rows]))
+    return row_windows
 
 
 def _begun(x_RT: jax.Array, begin_R1: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""What a grid step of the kernel of relative attention computes: some heads of one row.
+"""A grid step of the kernel of relative attention: it computes some heads of one row.
 
 Suffixes: B batch, Q queries, R of them at once, T keys, C relative positions, F directions,
 J joined heads.
@@ -35,12 +35,12 @@ fewer, the matrix unit waits more often for what follows."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(kernel_parts.Settings):
-    """What stays the same from call to call.
+    """The settings of a kernel, which stay the same from call to call.
 
     Attributes:
       queries: Q.
-      factor: what queries are multiplied with.
-      keys: how many of the T keys there are; the others fill up.
+      factor: the factor of the queries.
+      keys: how many of the T keys are real; the others are padding.
       masked: whether `pairs` tells what a query sees, and
       segments: which segments differ.
     """
@@ -121,7 +121,7 @@ def _queries(
 
 
 class _Products(NamedTuple):
-    """Of some queries in one head, float32: with keys [R, T], with relative positions [R, C]."""
+    """Products of some queries in one head, float32: with keys [R, T], with positions [R, C]."""
 
     keys: jax.Array
     relative: jax.Array
@@ -136,7 +136,7 @@ class _Products(NamedTuple):
 
 
 def _ahead(refs: Operands, pairs: list[tuple[_Queries, Head]]) -> Iterator[_Products]:
-    """Each is computed before the last is used, so that the matrix unit need not wait."""
+    """Products, each computed before the last is used, so that the matrix unit need not wait."""
     ready = _Products.of(refs, *pairs[0])
     for pair in pairs[1:]:
         following = _Products.of(refs, *pair)
@@ -190,9 +190,9 @@ def _kept(settings: Settings, refs: Operands, asking: _Queries, head: Head) -> j
     return Draws(refs.seed, number, settings.keys).kept(settings, shape, first=first)
 
 
-def backward_step(settings: Settings, refs: Operands, more: Any, outputs: Any) -> None:
-    """Writes, or adds up, the gradients; `more` is what `relative_kernel.backward` gets."""
-    dq, dk, dv, dr, dvectors = outputs
+def backward_step(settings: Settings, refs: Operands, values: Any, g: Any, *gradients: Any) -> None:
+    """Writes, or adds up, the gradients; the rest is what `relative_kernel.backward` gets."""
+    dq, dk, dv, dr, dvectors = gradients
 
     @pl.when(pl.program_id(1) == 0)
     def _() -> None:
@@ -205,14 +205,14 @@ def backward_step(settings: Settings, refs: Operands, more: Any, outputs: Any) -
         sums: list[Any] = [0.0, 0.0]
         for asking in _queries(settings, refs, lanes, at_once=_BACKWARD):
             rows, columns = asking.window.queries, asking.window.columns
-            values_g = tuple(x[0, rows, lanes] for x in more)
+            values_g = tuple(x[0, rows, lanes] for x in (values, g))
             wholes: list[Any] = [None, None, None]
             of_r: Any = 0.0
             for head in block:
-                found = _gradients(settings, refs, asking, head, *values_g)
-                sums = [whole + part for whole, part in zip(sums, found.keys_values, strict=True)]
-                of_r += found.relative
-                wholes = [head.put(*pair) for pair in zip(wholes, found.queries, strict=True)]
+                of_head = _gradients(settings, refs, asking, head, *values_g)
+                sums = [whole + part for whole, part in zip(sums, of_head.keys_values, strict=True)]
+                of_r += of_head.relative
+                wholes = [head.put(*pair) for pair in zip(wholes, of_head.queries, strict=True)]
             content, position, segment = wholes
             of_queries = (content + position) * settings.factor
             parts = [content * settings.factor, position * settings.factor]
@@ -227,10 +227,10 @@ def backward_step(settings: Settings, refs: Operands, more: Any, outputs: Any) -
 
 
 class _Gradients(NamedTuple):
-    """Those from some queries in one head.
+    """The gradients from some queries in one head.
 
-    `queries` are of queries of content, of positions and of segments, float32 [R, J] or [R, 1], in
-    other heads' lanes anything; `keys_values` [T, J] and `relative` [C, J] are 0 there.
+    `queries` are of queries of content, of positions and of segments, float32 [R, J] or [R, 1],
+    arbitrary in other heads' lanes; `keys_values` [T, J] and `relative` [C, J] are 0 there.
     """
 
     queries: tuple[jax.Array, jax.Array, jax.Array]

@@ -12,13 +12,16 @@ Suffixes: B batch, L queries, M keys, J joined heads, H heads.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
 
+from t5x_like.layers.attention.kernels.band import EVERYTHING, Part
+from t5x_like.layers.attention.kernels.head_grid import HeadGrid
 from t5x_like.layers.attention.kernels.kernel_parts import (
     LANES,
     MASKED,
@@ -36,12 +39,8 @@ from t5x_like.layers.attention.kernels.kernel_parts import (
 def forward(settings: Settings, operands: Operands) -> jax.Array:
     """Values [B, L, J], in the dtype of `q`."""
     grid = _Grid(settings, operands)
-
-    def kernel(seed: Any, *refs: Any) -> None:
-        *inputs, o = refs
-        _forward(settings, grid.named(inputs, seed), o)
-
-    return grid.call(kernel, (), [operands.q])[0]
+    step = functools.partial(_forward, parts=grid.parts)
+    return grid.call(step, (), [operands.q])[0]
 
 
 def backward(
@@ -49,140 +48,142 @@ def backward(
 ) -> list[jax.Array]:
     """The gradients of q, k and v, and of a bias: summed over rows if they share it.
 
-    Args:
-      settings, operands: those of `forward`.
-      values: what it returned, and
-      g: the gradient of this.
+    `values` are what `forward` returned, and `g` is their gradient.
     """
     grid = _Grid(settings, operands)
-
-    def kernel(seed: Any, *refs: Any) -> None:
-        inputs, (values, g, *outputs) = refs[: grid.number], refs[grid.number :]
-        _backward(settings, grid.named(inputs, seed), (values, g), outputs, sums=sums)
-
     bias = [] if operands.bias is None else [operands.bias]
     sums = bool(bias) and operands.bias.shape[0] == 1
-    return grid.call(kernel, (values, g), [operands.q, operands.k, operands.v, *bias])
+    step = functools.partial(_backward, sums=sums, parts=grid.parts)
+    return grid.call(step, (values, g), [operands.q, operands.k, operands.v, *bias])
 
 
-class _Grid:
-    """Steps over groups of heads, and within each over rows: so the bias of a group stays."""
+class _Grid(HeadGrid):
+    name = "attend"
+    scalars = ("seed",)
 
     def __init__(self, settings: Settings, operands: Operands) -> None:
-        self.settings, self.operands = settings, operands
-        rows, queries, joined = operands.q.shape
+        _, queries, joined = operands.q.shape
         keys = operands.k.shape[1]
-        self.lanes = lanes_of_step(joined, settings.width, queries * keys)
-        self.heads = self.lanes // settings.width
-        self.grid = (joined // self.lanes, rows)
-        self.given = [x for x in operands[:5] if x is not None]
-        self.number = len(self.given)
+        self.parts = parts_of(settings, queries, keys, bias=operands.bias is not None)
+        self.pairs = sum(part.pairs for part in self.parts)
+        super().__init__(settings, operands, lanes_of_step(joined, settings.width, self.pairs))
 
     def spec(self, x: jax.Array) -> pl.BlockSpec:
-        """How an operand is cut: joined heads, a mask or a bias."""
-        own_row = x.shape[0] > 1
-        if x.ndim == 4:
+        if x.ndim == 4:  # a bias
+            own_row, heads = x.shape[0] > 1, self.lanes // self.settings.width
             return pl.BlockSpec(
-                (1, self.heads, *x.shape[2:]), lambda h, b, *_: (b if own_row else 0, h, 0, 0)
+                (1, heads, *x.shape[2:]), lambda h, b, *_: (b if own_row else 0, h, 0, 0)
             )
-        if x.dtype == jnp.int8:
-            return pl.BlockSpec((1, *x.shape[1:]), lambda h, b, *_: (b if own_row else 0, 0, 0))
-        return pl.BlockSpec((1, x.shape[1], self.lanes), lambda h, b, *_: (b, 0, h))
+        return super().spec(x)
 
-    def named(self, refs: Any, seed: Any) -> Operands:
-        left = iter(refs)
-        q, k, v, mask, bias = (None if x is None else next(left) for x in self.operands[:5])
-        return Operands(q, k, v, mask, bias, seed)
-
-    def call(self, kernel: Any, more: tuple, outputs: list[jax.Array]) -> list[jax.Array]:
-        arrays = [*self.given, *more]
-        return pl.pallas_call(
-            kernel,
-            out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
-            grid_spec=pltpu.PrefetchScalarGridSpec(
-                num_scalar_prefetch=1,
-                grid=self.grid,
-                in_specs=[self.spec(x) for x in arrays],
-                out_specs=[self.spec(x) for x in outputs],
-            ),
-            compiler_params=pltpu.CompilerParams(
-                # Two cores of a chip take different heads.
-                dimension_semantics=("parallel", "arbitrary"),
-                vmem_limit_bytes=self.settings.vmem,
-            ),
-            cost_estimate=self.cost(arrays, outputs),
-            interpret=self.settings.interpret,
-            name="attend_backward" if more else "attend_forward",
-        )(self.operands.seed, *arrays)
-
-    def cost(self, arrays: list[jax.Array], outputs: list[jax.Array]) -> pl.CostEstimate:
-        """What a call does; a narrow head is multiplied as a whole block of lanes."""
-        q, k = self.operands.q, self.operands.k
-        heads = q.shape[-1] // self.settings.width
-        pairs = q.shape[0] * q.shape[1] * k.shape[1] * heads
-        products = 2 if len(outputs) == 1 else 5
-        return pl.CostEstimate(
-            flops=2 * products * pairs * max(LANES, self.settings.width),
-            transcendentals=pairs,
-            bytes_accessed=sum(x.size * x.dtype.itemsize for x in (*arrays, *outputs)),
-        )
+    def work(self, *, backward: bool) -> tuple[int, int]:
+        rows, _, joined = self.operands.q.shape
+        pairs = rows * self.pairs * (joined // self.settings.width)
+        products = 5 if backward else 2
+        return 2 * products * pairs * max(LANES, self.settings.width), pairs
 
 
-def _forward(settings: Settings, refs: Operands, o: Any) -> None:
+def parts_of(settings: Settings, queries: int, keys: int, *, bias: bool) -> Sequence[Part]:
+    """The parts of the queries that a step takes one after another, each with the keys it sees."""
+    if bias or not settings.in_parts:  # a bias has a gradient for every pair
+        return [Part(0, queries, 0, keys)]
+    return settings.band.parts(queries, keys)
+
+
+def _forward(settings: Settings, refs: Operands, o: Any, *, parts: Sequence[Part]) -> None:
     for block in head_blocks(refs.q.shape[-1], settings.width):
         lanes = block[0].lanes
-        q, k, v = (x[0, :, lanes] for x in refs[:3])
-        whole = None
-        for head in block:
-            e, _ = _exponentials(refs, q, k, head)
-            # Rows are divided by their sums where they are narrow.
-            scale = settings.scale / e.sum(axis=-1, keepdims=True)
-            e = dropped(e, _kept(settings, refs, head))
-            whole = head.put(whole, product(e.astype(v.dtype), v, (1, 0)) * scale)
-        assert whole is not None
-        o[0, :, lanes] = whole.astype(o.dtype)
+        for part in parts:
+            q = refs.q[0, part.rows, lanes]
+            k, v = (x[0, part.columns, lanes] for x in refs[1:3])
+            whole = None
+            for head in block:
+                e, _ = _exponentials(settings, refs, q, k, head, part)
+                # Rows are divided by their sums where they are narrow.
+                scale = settings.scale / e.sum(axis=-1, keepdims=True)
+                e = dropped(e, _kept(settings, refs, head, part))
+                whole = head.put(whole, product(e.astype(v.dtype), v, (1, 0)) * scale)
+            assert whole is not None
+            o[0, part.rows, lanes] = whole.astype(o.dtype)
 
 
-def _backward(settings: Settings, refs: Operands, more: Any, outputs: Any, *, sums: bool) -> None:
-    dq, dk, dv, *dbias = outputs
+def _backward(
+    settings: Settings,
+    refs: Operands,
+    values: Any,
+    g: Any,
+    dq: Any,
+    dk: Any,
+    dv: Any,
+    *dbias: Any,
+    sums: bool,
+    parts: Sequence[Part],
+) -> None:
     if sums:
 
         @pl.when(pl.program_id(1) == 0)
         def _() -> None:
             dbias[0][...] = jnp.zeros_like(dbias[0])
 
+    keys = refs.k.shape[1]
     for block in head_blocks(refs.q.shape[-1], settings.width):
         lanes = block[0].lanes
-        q, k, v, values, g = (x[0, :, lanes] for x in (*refs[:3], *more))
-        wholes: list[Any] = [None, None, None]
-        for head in block:
-            e, top = _exponentials(refs, q, k, head)
-            keep = _kept(settings, refs, head)
-            # Rows are divided by their sums where they are narrow.
-            g_head = head.of(g).astype(jnp.float32) / e.sum(axis=-1, keepdims=True)
-            # A query that sees no key has uniform probabilities, whatever its logits are.
-            g_seen = g_head if refs.mask is None else jnp.where(top > MASKED / 2, g_head, 0.0)
-            along = (g_seen * values).sum(axis=-1, keepdims=True)
-            dp = product((g_seen * settings.scale).astype(v.dtype), v, (1, 1))
-            dlogits = e * (dropped(dp, keep) - along)
-            if sums:
-                dbias[0][0, head.number] += dlogits
-            elif dbias:
-                dbias[0][0, head.number] = dlogits.astype(dbias[0].dtype)
-            ds = dlogits.astype(q.dtype)
-            e = dropped(e, keep).astype(g.dtype)
-            parts = (
-                product(ds, k, (1, 0)),
-                product(ds, q, (0, 0)),
-                product(e, (g_head * settings.scale).astype(g.dtype), (0, 0)),
-            )
-            wholes = [head.put(*pair) for pair in zip(wholes, parts, strict=True)]
-        for ref, whole in zip((dq, dk, dv), wholes, strict=True):
-            ref[0, :, lanes] = whole.astype(ref.dtype)
+        of_keys: list[Any] = [None, None]
+        for part in parts:
+            gradients = _gradients(settings, refs, (values, g), dbias, block, part, sums=sums)
+            dq[0, part.rows, lanes] = gradients[0].astype(dq.dtype)
+            around = ((part.key, keys - part.key - part.keys), (0, 0))
+            padded = [x if part.keys == keys else jnp.pad(x, around) for x in gradients[1:]]
+            of_keys = [
+                x if total is None else total + x for total, x in zip(of_keys, padded, strict=True)
+            ]
+        for ref, total in zip((dk, dv), of_keys, strict=True):
+            ref[0, :, lanes] = total.astype(ref.dtype)
+
+
+def _gradients(
+    settings: Settings,
+    refs: Operands,
+    more: Any,
+    dbias: Sequence[Any],
+    block: Sequence[Head],
+    part: Part,
+    *,
+    sums: bool,
+) -> list[Any]:
+    """The gradients of a part's queries, keys and values, float32; that of a bias is written."""
+    lanes = block[0].lanes
+    q, values, g = (x[0, part.rows, lanes] for x in (refs.q, *more))
+    k, v = (x[0, part.columns, lanes] for x in refs[1:3])
+    hides = refs.mask is not None or refs.segments is not None or settings.band != EVERYTHING
+    wholes: list[Any] = [None, None, None]
+    for head in block:
+        e, top = _exponentials(settings, refs, q, k, head, part)
+        keep = _kept(settings, refs, head, part)
+        # Rows are divided by their sums where they are narrow.
+        g_head = head.of(g).astype(jnp.float32) / e.sum(axis=-1, keepdims=True)
+        # A query that sees no key has uniform probabilities, whatever its logits are.
+        g_seen = jnp.where(top > MASKED / 2, g_head, 0.0) if hides else g_head
+        along = (g_seen * values).sum(axis=-1, keepdims=True)
+        dp = product((g_seen * settings.scale).astype(v.dtype), v, (1, 1))
+        dlogits = e * (dropped(dp, keep) - along)
+        if sums:
+            dbias[0][0, head.number] += dlogits
+        elif dbias:
+            dbias[0][0, head.number] = dlogits.astype(dbias[0].dtype)
+        ds = dlogits.astype(q.dtype)
+        e = dropped(e, keep).astype(g.dtype)
+        gradients = (
+            product(ds, k, (1, 0)),
+            product(ds, q, (0, 0)),
+            product(e, (g_head * settings.scale).astype(g.dtype), (0, 0)),
+        )
+        wholes = [head.put(*pair) for pair in zip(wholes, gradients, strict=True)]
+    return wholes
 
 
 def _exponentials(
-    refs: Operands, q: jax.Array, k: jax.Array, head: Head
+    settings: Settings, refs: Operands, q: jax.Array, k: jax.Array, head: Head, part: Part
 ) -> tuple[jax.Array, jax.Array]:
     """exp(logits - top), float32 [L, M], and top [L, 1], the largest logit of each query.
 
@@ -191,15 +192,26 @@ def _exponentials(
     logits = product(head.of(q), k, (1, 1))
     if refs.bias is not None:
         logits += refs.bias[0, head.number].astype(jnp.float32)
-    if refs.mask is not None:
-        logits = jnp.where(refs.mask[0].astype(jnp.int32) > 0, logits, MASKED)
+    if (seen := _seen(settings, refs, part)) is not None:
+        logits = jnp.where(seen, logits, MASKED)
     top = logits.max(axis=-1, keepdims=True)
     return jnp.exp(logits - top), top
 
 
-def _kept(settings: Settings, refs: Operands, head: Head) -> jax.Array | None:
+def _seen(settings: Settings, refs: Operands, part: Part) -> jax.Array | None:
+    """Which keys of a part its queries see; None: all."""
+    # Where queries are split among devices, those of this one start at a later number.
+    conditions = [settings.band.seen(part, refs.seed[5])]
+    if refs.mask is not None:
+        conditions.append(part.of(refs.mask[0]).astype(jnp.int32) > 0)
+    if refs.segments is not None:
+        conditions.append(refs.segments[0, part.rows] == refs.key_segments[0, :, part.columns])
+    held = [condition for condition in conditions if condition is not None]
+    return functools.reduce(jnp.logical_and, held) if held else None
+
+
+def _kept(settings: Settings, refs: Operands, head: Head, part: Part) -> jax.Array | None:
     """Which probabilities stay."""
     per_step = refs.q.shape[-1] // settings.width
     number = pl.program_id(0) * per_step + head.number
-    queries, keys = refs.q.shape[1], refs.k.shape[1]
-    return Draws(refs.seed, number, keys).kept(settings, (queries, keys))
+    return Draws(refs.seed, number, refs.k.shape[1]).of_part(settings, part)

@@ -1,0 +1,125 @@
+"""A run that fine-tunes a pretrained model on labelled files."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_like.api.pretraining import Pretraining, from_gin
+from t5x_like.config import settings
+from t5x_like.data.labelled.columns import Named
+from t5x_like.data.labelled.labelled_files import Labelled
+from t5x_like.runs.settings import finetuning
+from t5x_like.runs.settings.finetuning import OfTask
+from t5x_like.runs.settings.label_weighing import Weighing
+
+if TYPE_CHECKING:
+    from t5x_like.training.callbacks import Callback
+
+_OF_FILES = ("train", "dev", "kind", "text", "second", "label", "columns")
+_OF_CONFIGURATIONS = ("epochs", "batch_size", "length", "stride", "cache_dir", "gin")
+_OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
+"""Arguments that say what files hold, those that configurations need, and settings of runs."""
+
+
+def finetune(
+    source: str,
+    *,
+    task: str | None = None,
+    data_dir: str | None = None,
+    train: str | Sequence[str] | None = None,
+    dev: str | Sequence[str] | None = None,
+    kind: str | None = None,
+    text: str | None = None,
+    second: str | None = None,
+    label: str | None = None,
+    columns: Sequence[str] | None = None,
+    epochs: float | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    length: int | None = None,
+    stride: int | None = None,
+    class_weights: str | Mapping[str, float] | None = None,
+    label_smoothing: float | None = None,
+    focal_gamma: float | None = None,
+    model_dir: str | None = None,
+    cache_dir: str | None = None,
+    seed: int | None = None,
+    mesh: Mapping[str, int] | None = None,
+    callbacks: Sequence[Callback] = (),
+    gin: Sequence[str] = (),
+) -> Pretraining:
+    """A run that fine-tunes a pretrained model; what is not given follows from files and family.
+
+    Args:
+      source: a run, an import, or a model of Hugging Face (a directory, or its name at the hub).
+      task: a task by name, in place of files: "sst2" (`t5x_like finetune --tasks` lists them).
+      data_dir: the files that its authors publish; None for `datasets`, or else TFDS.
+      train: the training files by path or glob: .csv, .tsv, .jsonl, .parquet, .conll, SQuAD's.
+      dev: the held-out files; None to hold out a tenth of the rows.
+      kind: "classes", "several", "numbers", "tags", "choices", "spans" or "texts".
+      text, second: the columns of a text (question), and of another (context).
+      label: the column of the label, of the answers, or of the text to write.
+      columns: the names of the columns of tables whose first line does not have them.
+      epochs, batch_size: how often the training rows are read; the rows of a step.
+      learning_rate: the peak.
+      length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
+      stride: of spans, the tokens from a window of a long text to the next; None for 128.
+      class_weights: "balanced", or {name: weight} of classes in the loss.
+      label_smoothing, focal_gamma: the loss's share of other classes; the power of 1 - p in it.
+      model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
+      cache_dir: directory of caches and of imported models.
+      seed: the seed of the head, of order and of dropout.
+      mesh: sizes of the mesh axes, as in `recipe`.
+      callbacks: objects that the run calls while it trains.
+      gin: further settings as on the command line: `["LAYER_DECAY=0.9"]`.
+
+    Raises:
+      CorpusError: the files cannot be read, or are not understood.
+      ConfigError, UnreadError: no such setting, a bad value, or nothing would read it.
+      OSError, ValueError: the model cannot be read or learn this kind, or not one thing is named.
+    """
+    return _made(**locals())
+
+
+def _made(source: str, **given: Any) -> Pretraining:
+    """The run for the arguments of `finetune`."""
+    made = finetuning.configuration(
+        source,
+        _learned(given),
+        weighing=Weighing(*(given[word] for word in Weighing._fields)),
+        **{word: given[word] for word in _OF_CONFIGURATIONS},
+    )
+    words = {word: given[word] for word in _OF_RUNS}
+    words["model_dir"] = given["model_dir"] or made.model_dir
+    run = _of_text(made, [*settings.bindings(words), *made.bindings], given["callbacks"])
+    return dataclasses.replace(run, notes=[*made.notes, *run.notes])
+
+
+def _learned(given: Mapping[str, Any]) -> Labelled | OfTask:
+    """A task by name, or files and what is said of them, of the arguments of `finetune`."""
+    task, data_dir = given["task"], given["data_dir"]
+    if task is not None:
+        if said := [name for name in _OF_FILES if given[name] is not None]:
+            raise ValueError(f"task {task!r} says what its files hold: leave out {', '.join(said)}")
+        return OfTask(task, data_dir)
+    if data_dir is not None or given["train"] is None:
+        raise ValueError(
+            "say what there is to learn: training files (train), or a task by its name (task), "
+            "whose files may lie in data_dir"
+        )
+    train, dev, kind, text, second, label, columns = (given[name] for name in _OF_FILES)
+    return Labelled(train, dev, kind, Named(text, second, label), tuple(columns or ()))
+
+
+def _of_text(
+    made: finetuning.Configuration, bindings: Sequence[str], callbacks: Sequence[Callback]
+) -> Pretraining:
+    """The run of a configuration, whose text gin reads from a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "finetune.gin"
+        path.write_text(made.text, encoding="utf-8")
+        return from_gin([made.base, str(path)], bindings, callbacks=callbacks)

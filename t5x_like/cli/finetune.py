@@ -1,0 +1,143 @@
+"""`t5x_like finetune`: trains a pretrained model on labelled files, or on a task by its name."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from t5x_like.cli.common import arguments, parsers, processes
+from t5x_like.cli.common.parsers import CommandParser
+from t5x_like.core import exit_status
+from t5x_like.training.hosts.leaving import leaving_outside_training
+
+_EPILOG = """\
+examples:
+  t5x_like finetune runs/mine --train reviews.csv
+      classes, numbers or tags, as the file has them; a tenth of the rows is held out
+  t5x_like finetune runs/mine --train train.tsv --dev dev.tsv --text sentence --label polarity
+      says which columns are the text and the label
+  t5x_like finetune runs/t5-mini --train pairs.tsv
+      writes the column targets for the column inputs
+  t5x_like finetune runs/mine --task sst2 --data_dir data/glue
+      a task by its name, from the files of its authors (--tasks lists the names)
+  t5x_like finetune google-bert/bert-base-uncased --train news.conll --epochs 4
+      tags of words, from a model of Hugging Face
+  t5x_like finetune runs/mine --train train-v2.0.json --dev dev-v2.0.json
+      answers to questions as spans of texts, as in SQuAD
+  t5x_like predict runs/mine-reviews "a fine film"
+      asks the model
+
+The same command resumes a run. Settings that are not given are those of the family's paper.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Parses the arguments, joins the other processes if there are any, and trains."""
+    with leaving_outside_training():
+        return _finetune(argv)
+
+
+def _finetune(argv: list[str]) -> int:
+    parser = CommandParser(
+        "finetune",
+        description="Trains a pretrained model on labelled files (classes, numbers, tags, choices, "
+        "answers, texts to write), or on a task by its name.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument(
+        "source", help="a run, an import, or a model of Hugging Face (a directory or a name)"
+    )
+    files = parser.add_argument_group("the labels")
+    files.add_argument("--train", nargs="+", metavar="FILE", help="training files")
+    files.add_argument("--dev", nargs="+", metavar="FILE", help="held-out files (default: a tenth)")
+    files.add_argument(
+        "--kind",
+        help="classes, several, numbers, tags, choices, spans or texts (default: as files are)",
+    )
+    files.add_argument("--text", metavar="COLUMN", help="the column of the text")
+    files.add_argument("--second", metavar="COLUMN", help="the column of a second text")
+    files.add_argument("--label", metavar="COLUMN", help="that of the label, or of what to write")
+    files.add_argument(
+        "--columns",
+        metavar="NAME,...",
+        type=lambda text: text.split(","),
+        help="the columns of tables whose first line does not name them",
+    )
+    tasks = parser.add_argument_group("a task by its name")
+    parsers.offer(tasks.add_argument("--task", metavar="NAME", help="the task"), _tasks)
+    tasks.add_argument("--tasks", action=_ListTasks, nargs=0, help="list the tasks, and stop")
+    tasks.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        help="folder of the files that its authors publish (default: the data set of `datasets`, "
+        "or of TensorFlow Datasets)",
+    )
+    run = parser.add_argument_group("the run")
+    run.add_argument("--model_dir", metavar="DIR", help="its folder (default: SOURCE-FILES)")
+    run.add_argument("--cache_dir", metavar="DIR", help="folder of caches")
+    run.add_argument("--epochs", type=float, metavar="N", help="how often the rows are read")
+    run.add_argument("--batch_size", type=int, metavar="ROWS", help="rows of a step")
+    run.add_argument("--learning_rate", type=float, metavar="RATE", help="highest of the run")
+    run.add_argument("--length", type=int, metavar="TOKENS", help="tokens of a row")
+    run.add_argument("--stride", type=int, metavar="TOKENS", help="between windows of a long text")
+    run.add_argument(
+        "--class_weights",
+        type=_weights,
+        metavar="WEIGHTS",
+        help="balanced, or weights of classes in the loss, such as spam=5,ham=1",
+    )
+    run.add_argument("--label_smoothing", type=float, metavar="SHARE", help="such as 0.1")
+    run.add_argument("--focal_gamma", type=float, metavar="POWER", help="focal loss, such as 2")
+    run.add_argument("--seed", type=int, metavar="N", help="seed of the head, order and dropout")
+    processes.add_distributed(parser)
+    args, bindings = arguments.parse(parser, argv)
+    with processes.joined(args):
+        return _run(args, bindings)
+
+
+def _weights(text: str) -> str | dict[str, float]:
+    """The value of --class_weights; argparse reports a ValueError."""
+    if "=" not in text:
+        return text
+    parts = (part.rpartition("=") for part in text.split(","))
+    return {name: float(weight) for name, _, weight in parts}
+
+
+class _ListTasks(argparse.Action):
+    """Prints the tasks by name, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from t5x_like.data.labelled import named_tasks
+
+        tasks = sorted(named_tasks.tasks().items())
+        width = max(len(name) for name, _ in tasks)
+        print("\n".join(f"{name:{width}}  {task.summary}" for name, task in tasks))
+        parser.exit()
+
+
+def _tasks() -> list[str]:
+    from t5x_like.data.labelled import named_tasks
+
+    return [*named_tasks.tasks()]
+
+
+def _run(args: argparse.Namespace, bindings: list[str]) -> int:
+    from t5x_like.api.finetuning import finetune
+
+    names = (
+        *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "columns"),
+        *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate", "length", "stride"),
+        *("seed", "class_weights", "label_smoothing", "focal_gamma"),
+    )
+    given = {name: getattr(args, name) for name in names}
+    run = finetune(args.source, **given, gin=bindings)
+    outcome = run.train()
+    if not outcome.left and processes.is_first():
+        where = run.run.model_dir
+        print(
+            f'Next: `t5x_like predict {where} "a text"`, `t5x_like export --from {where} --to DIR` '
+            "for transformers.",
+            file=sys.stderr,
+        )
+    return exit_status.SAVED if outcome.left else exit_status.DONE

@@ -1,0 +1,1 @@
+"""Formats of files of text, and the values of their cells."""

@@ -1,0 +1,1 @@
+"""Files of labelled rows, which say themselves what there is to learn."""

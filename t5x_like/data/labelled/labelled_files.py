@@ -1,0 +1,177 @@
+"""Files of labelled rows: their kind of label, and which columns are the texts and the label."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from t5x_like.data.corpora.corpus import CorpusError
+from t5x_like.data.labelled.columns import NONE_NAMED, Named
+from t5x_like.data.labelled.kind import LabelKind
+from t5x_like.data.labelled.kinds import (
+    choices,
+    classes,
+    numbers,
+    several,
+    spans,
+    tags,
+    texts,
+)
+from t5x_like.data.labelled.rows import Rows
+
+KINDS: Mapping[str, LabelKind] = {
+    kind.name: kind
+    for kind in (
+        spans.Spans(),
+        tags.Tags(),
+        choices.Choices(),
+        texts.Texts(),
+        several.Several(),
+        numbers.Numbers(),
+        classes.Classes(),
+    )
+}
+"""The kinds of labels by name; the first that fits is taken."""
+
+
+class Labelled(NamedTuple):
+    """Labelled files, and what is said of them.
+
+    Attributes:
+      train, dev, kind, named, header: those of `understand`.
+      labels: the names of the classes in the order of their numbers; None for those of the files.
+      metrics: the metrics of texts that are written, of `evaluation.task_metrics.METRICS`; empty
+        for the usual ones.
+      best_metric: the metric by which a checkpoint is best; None for the usual one.
+    """
+
+    train: str | Sequence[str]
+    dev: str | Sequence[str] | None = None
+    kind: str | None = None
+    named: Named = NONE_NAMED
+    header: Sequence[str] = ()
+    labels: Sequence[str] | None = None
+    metrics: tuple[str, ...] = ()
+    best_metric: str | None = None
+
+    def understood(self) -> LabelledFiles:
+        """What the files hold; errors are those of `understand`."""
+        train, dev, kind, named, header, labels, *_ = self
+        return understand(train, dev, kind=kind, named=named, header=header, order=labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledFiles:
+    """What files of labelled rows hold.
+
+    Attributes:
+      kind: the name of the kind of label.
+      fields: the field of each column that an objective reads: {"inputs": "sentence", ...}.
+      train: the number of training rows.
+      held_out: the number of held-out rows; None where they are drawn from the training files.
+      labels: how often each label occurs in the training files.
+      some_texts: the text or the two texts of some training rows, spread evenly; words in a line.
+      some_targets: what is to be written for them; empty for labels.
+      learns: what is learned from what, as the end of a sentence.
+    """
+
+    kind: str
+    fields: Mapping[str, str]
+    train: int
+    held_out: int | None
+    labels: Mapping[str, int]
+    some_texts: Sequence[Sequence[str]]
+    some_targets: Sequence[str]
+    learns: str
+
+    @property
+    def pair(self) -> bool:
+        """Whether there are two texts."""
+        return "inputs2" in self.fields
+
+    def lines(self) -> Iterator[str]:
+        """Sentences about what was understood."""
+        yield f"Learns {self.learns} ({self.train:,} rows)."
+        if self.labels:
+            shown = sorted(self.labels.items(), key=lambda item: (-item[1], item[0]))
+            counts = ", ".join(f"{name} {count:,}" for name, count in shown[:12])
+            more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
+            yield f"{len(shown)} labels: {counts}{more}."
+
+
+def understand(
+    train: str | Sequence[str],
+    dev: str | Sequence[str] | None = None,
+    *,
+    kind: str | None = None,
+    named: Named = NONE_NAMED,
+    header: Sequence[str] = (),
+    order: Sequence[str] | None = None,
+) -> LabelledFiles:
+    """What files of labelled rows hold, by the names of their columns and by what is in them.
+
+    Args:
+      train: the training files, as `TextFiles` takes them.
+      dev: the held-out files.
+      kind: the kind of label, of `KINDS`; None to find it.
+      named: the columns that are known.
+      header: the names of the columns of tables whose first line does not have them.
+      order: the names of all classes in the order of their numbers.
+
+    Raises:
+      CorpusError: the files are damaged, a column is missing or cannot be found, or the labels are
+        not of the kind, or one only, or unknown.
+    """
+    if kind is not None and kind not in KINDS:
+        raise CorpusError(f"kind must be one of {', '.join(sorted(KINDS))}, not {kind!r}")
+    rows = Rows(train, header=header)
+    of_kind = KINDS[kind] if kind else next(k for k in KINDS.values() if k.fits(rows, named))
+    content = of_kind.content(rows, named)
+    counts = _in_order(content.labels, order, rows)
+    content = content._replace(labels=counts)
+    held_out = None
+    if dev is not None:
+        others = Rows(dev, header=header)
+        for field in content.fields.values():
+            others.check_column(field)
+        of_kind.check_held_out(others, content)
+        held_out = len(others)
+    target = content.fields.get("targets")
+    some_texts = [
+        [_line(rows.cell(row, field)) for field in of_row]
+        for row in rows.some()
+        for of_row in content.texts
+    ]
+    return LabelledFiles(
+        kind=of_kind.name,
+        fields=content.fields,
+        train=len(rows),
+        held_out=held_out,
+        labels=content.labels,
+        some_texts=some_texts,
+        some_targets=[str(row[target]) for row in rows.some()] if target else (),
+        learns=content.learns,
+    )
+
+
+def _in_order(
+    labels: Mapping[str, int], order: Sequence[str] | None, rows: Rows
+) -> Mapping[str, int]:
+    """The counts of labels, of all that are named.
+
+    Raises:
+      CorpusError: a label is not among those named.
+    """
+    if order is None:
+        return labels
+    if unknown := sorted(labels.keys() - {*order}):
+        raise CorpusError(
+            f"{rows.files} has the label {unknown[0]!r}, which is none of those named: "
+            f"{', '.join(order)}"
+        )
+    return {name: labels.get(name, 0) for name in order}
+
+
+def _line(cell: str | Sequence[str] | None) -> str:
+    return cell if isinstance(cell, str) else " ".join(cell or ())

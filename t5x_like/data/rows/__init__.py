@@ -1,0 +1,1 @@
+"""Examples as rows of a batch: converters of features, and steps that run late."""

@@ -1,0 +1,1 @@
+"""The files of tasks besides their caches: records, and examples to evaluate on."""

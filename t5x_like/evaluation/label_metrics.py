@@ -1,0 +1,138 @@
+"""Metrics of labels, which scikit-learn, SciPy and seqeval compute."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from t5x_like.core.protocols.answers import Answers
+from t5x_like.core.tag_schemes import OUTSIDE, mark_entities
+
+_PACKAGES = {
+    "sklearn": "scikit-learn",
+    "scipy": "scipy",
+    "seqeval": "seqeval",
+    "sacrebleu": "sacrebleu",
+    "rouge_score": "rouge-score",
+}
+
+
+def check_installed() -> None:
+    """Raises ValueError where a package that computes a metric of a task is not installed."""
+    for module, package in _PACKAGES.items():
+        if importlib.util.find_spec(module) is None:
+            raise ValueError(f"metrics of tasks need {package}: pip install 't5x_like[finetune]'")
+
+
+def class_scores(
+    targets: Sequence[int], predictions: Sequence[int], names: Sequence[str]
+) -> dict[str, float]:
+    """Matthews' correlation, and F1 of the second of two classes, or the mean F1 of more."""
+    from sklearn import metrics
+
+    numbers = range(len(names))
+    if len(names) == 2:
+        f1 = {"f1": metrics.f1_score(targets, predictions, zero_division=0)}
+    else:
+        mean = metrics.f1_score(
+            targets, predictions, labels=numbers, average="macro", zero_division=0
+        )
+        f1 = {"macro_f1": mean}
+    return {**f1, "matthews_correlation": metrics.matthews_corrcoef(targets, predictions)}
+
+
+def number_scores(
+    targets: Sequence[float], predictions: Sequence[float], names: Sequence[str]
+) -> dict[str, float]:
+    """The correlations of Pearson and of Spearman; nan where one side is constant."""
+    from scipy import stats
+
+    del names
+    pair = np.asarray(targets, np.float64), np.asarray(predictions, np.float64)
+    if any(np.ptp(side) == 0 for side in pair):
+        return {"pearson": float("nan"), "spearman": float("nan")}
+    return {
+        "pearson": float(stats.pearsonr(*pair).statistic),
+        "spearman": float(stats.spearmanr(*pair).statistic),
+    }
+
+
+def entity_scores(
+    targets: Sequence[Sequence[int]], predictions: Sequence[Sequence[int]], names: Sequence[str]
+) -> dict[str, float]:
+    """Precision, recall and F1 of whole entities, as conlleval counts them, over all of a split.
+
+    A word has -1 for `OUTSIDE`, where the names may lack it.
+    """
+    from seqeval import metrics
+
+    sides = [
+        [[names[tag] if tag >= 0 else OUTSIDE for tag in tags] for tags in side]
+        for side in (targets, predictions)
+    ]
+    if not mark_entities(names):
+        return {}
+    return {
+        "entity_f1": float(metrics.f1_score(*sides, zero_division=0)),
+        "entity_precision": float(metrics.precision_score(*sides, zero_division=0)),
+        "entity_recall": float(metrics.recall_score(*sides, zero_division=0)),
+    }
+
+
+def several_scores(
+    targets: Sequence[Sequence[int]], predictions: Sequence[Sequence[float]], names: Sequence[str]
+) -> dict[str, float]:
+    """F1 over all classes together and their mean, of those whose probability is at least 1/2.
+
+    `best_micro_f1` is that of the threshold which would have been best, `best_threshold`.
+    """
+    from sklearn import metrics
+
+    true = np.zeros((len(targets), len(names)), bool)
+    for row, of_row in zip(true, targets, strict=True):
+        row[[*of_row]] = True
+    probabilities = np.asarray(predictions, np.float64)
+    precision, recall, thresholds = metrics.precision_recall_curve(
+        true.ravel(), probabilities.ravel()
+    )
+    f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+    best = int(f1[:-1].argmax())
+    guessed = probabilities >= 0.5
+    return {
+        "micro_f1": float(metrics.f1_score(true, guessed, average="micro", zero_division=0)),
+        "macro_f1": float(metrics.f1_score(true, guessed, average="macro", zero_division=0)),
+        "best_micro_f1": float(f1[best]),
+        "best_threshold": float(thresholds[best]),
+    }
+
+
+METRICS: Mapping[str, Callable[..., dict[str, float]]] = {
+    function.__name__: function
+    for function in (class_scores, several_scores, number_scores, entity_scores)
+}
+"""Metrics that objectives of labels may name as their `measures`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelMetric:
+    """A `TaskMetric` of labels: examples have them as `target`.
+
+    Attributes:
+      name: a name in `METRICS`.
+      names: the names of the labels, in their order; none for numbers.
+    """
+
+    name: str
+    names: Sequence[str]
+    reads: ClassVar = ("labels",)
+
+    def __call__(
+        self, examples: Sequence[Mapping[str, Any]], answers: Answers
+    ) -> Mapping[str, float]:
+        """The values of the metric."""
+        targets = [example["target"] for example in examples]
+        return METRICS[self.name](targets, answers.labels, self.names)

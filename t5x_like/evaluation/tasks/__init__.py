@@ -1,0 +1,1 @@
+"""Tasks with answers: their examples, the answers of a model, and their metrics."""

@@ -1,0 +1,1 @@
+"""What heads of tasks answer."""

@@ -1,0 +1,118 @@
+"""Answers to questions as spans of texts of any length, which are read in windows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from t5x_like.core.protocols.data import Vocabulary
+from t5x_like.data.corpora import passages
+from t5x_like.inference.heads import n_best
+from t5x_like.inference.heads.n_best import Passage
+from t5x_like.inference.text_rows import Row
+from t5x_like.objectives.supervised.frames import Frame
+from t5x_like.objectives.supervised.spans import Spans
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How a model reads a question and a text.
+
+    Attributes:
+      objective: the special tokens and the windows.
+      tokens: the tokens of a row.
+    """
+
+    objective: Spans
+    tokens: int
+
+    @classmethod
+    def of_family(
+        cls,
+        frame: Frame,
+        learned: Sequence[object] = (),
+        *,
+        length: int | None = None,
+        most: int | None = None,
+    ) -> Reading:
+        """The reading of a model.
+
+        Args:
+          frame: the special tokens of its family.
+          learned: the objectives that it has learned.
+          length: the tokens of a row in training; None for the usual number.
+          most: the most tokens of a row; None for any number.
+        """
+        spans = [objective for objective in learned if isinstance(objective, Spans)]
+        objective = spans[0] if spans else Spans.of_family(frame, (), ())
+        tokens = length or objective.most_tokens
+        return cls(objective, tokens if most is None else min(tokens, most))
+
+
+def answers(
+    records: Sequence[Mapping[str, Any]],
+    reading: Reading,
+    vocabulary: Vocabulary,
+    logits: Callable[[Sequence[Row]], Sequence[np.ndarray]],
+) -> list[dict[str, Any]]:
+    """The likeliest answer to each question, with the chance of each and of no answer.
+
+    Args:
+      records: `inputs` is the question, `context` the text.
+      reading: how they are read.
+      vocabulary: of their tokens.
+      logits: gives the logits of starts and ends of rows, float32 [L, 2] each.
+
+    Raises:
+      ValueError: the vocabulary does not know where its tokens are.
+    """
+    rows: list[Row] = []
+    asked = []
+    for record in records:
+        ids, places = passages.located(vocabulary, record["context"])
+        question = vocabulary.encode(record["inputs"])
+        windows = reading.objective.geometry({"inputs": reading.tokens}).windows
+        bounds = windows.bounds(len(question), len(ids))
+        features = [
+            _framed(reading.objective, question[: windows.asked], ids[begin:end], vocabulary)
+            for begin, end in bounds
+        ]
+        asked.append((Passage(record["context"], places, bounds), features))
+        cut = len(question) > windows.asked
+        for of_window in features:
+            tokens = of_window["inputs"].tolist()
+            types = of_window.get("token_type_ids", np.zeros(len(tokens), np.int32)).tolist()
+            rows.append(Row(tokens, cut, types))
+    row_logits = iter(zip(rows, logits(rows), strict=True))
+    answered = []
+    for passage, features in asked:
+        of_windows, cut = [], False
+        for of_window in features:
+            row, logits_L2 = next(row_logits)
+            cut = row.truncated
+            null = int(of_window["null_position"])
+            of_windows.append(n_best.ends(logits_L2[: len(row.tokens)], null))
+        best = n_best.n_best(passage, of_windows, int(features[0]["text_position"]))
+        answered.append(_said(best) | ({"truncated": True} if cut else {}))
+    return answered
+
+
+def _framed(
+    objective: Spans, question: Sequence[int], window: Sequence[int], vocabulary: Vocabulary
+) -> dict[str, np.ndarray]:
+    sample = {
+        "inputs": np.asarray(question, np.int32),
+        "context": np.asarray(window, np.int32),
+        "answers": np.zeros((0, 4), np.int32),
+    }
+    return objective(sample, np.random.default_rng(0), vocabulary.token_ids)
+
+
+def _said(best: n_best.NBest) -> dict[str, Any]:
+    """The likeliest answer, its chance in its window, and by how much no answer is likelier."""
+    if not best.texts:
+        return {"answer": "", "score": 0.0, "no_answer": None}
+    return {"answer": best.best, "score": best.chances[0], "no_answer": best.no_answer}

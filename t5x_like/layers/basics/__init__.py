@@ -1,0 +1,1 @@
+"""The smallest parts: matrices, norms, embeddings, dropout, scores of tokens."""

@@ -1,0 +1,147 @@
+"""The parts of objectives of labelled texts, which an encoder reads between special tokens."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from t5x_like.core.protocols.data import Column, FeatureSpec
+from t5x_like.objectives.noise import masking
+from t5x_like.objectives.parts.geometry import PerRecord
+from t5x_like.objectives.supervised import frames
+from t5x_like.objectives.supervised.frames import Frame
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from t5x_like.core.protocols.data import TokenIds
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledRows:
+    """Rows of a file with labels, which is read as it is in every epoch.
+
+    Attributes:
+      template: the special tokens around a text (`objectives.supervised.frames`).
+      token_types: whether the model reads the types of tokens.
+    """
+
+    template: str = frames.TEXT
+    token_types: bool = True
+
+    kind: ClassVar = "encoder"
+    steps: ClassVar[tuple[str, ...]] = ()
+    static: ClassVar = True
+
+    answers: ClassVar[str]
+    most_tokens: ClassVar[int] = 512
+    """The most tokens of a row where nobody says how many."""
+    best_metric: ClassVar[str]
+    """The first metric of the objective: the best checkpoint is that of its highest value."""
+
+    @classmethod
+    def of_family(cls, frame: Frame, columns: Collection[str], labels: Collection[str]) -> Self:
+        """The objective with the special tokens of a family.
+
+        Args:
+          frame: the special tokens.
+          columns: the columns that the rows have.
+          labels: the names of labels, in their order; none for numbers.
+        """
+        del columns, labels
+        return cls(template=frame.text, token_types=frame.token_types)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The special tokens of the template that is used."""
+        return frames.needs(self.used_template)
+
+    @property
+    def used_template(self) -> str:
+        """The template of the rows."""
+        return self.template
+
+    @property
+    def specials(self) -> int:
+        """The most special tokens of a row."""
+        return frames.specials(self.used_template)
+
+    def geometry(self, lengths: Mapping[str, int]) -> Any:
+        """The samples of rows (`Objective.geometry`)."""
+        raise NotImplementedError
+
+    def lengths(self, tokens: int) -> dict[str, int]:
+        """`inputs` of `tokens` tokens."""
+        return {"inputs": tokens}
+
+    def row(self, texts: Mapping[str, np.ndarray], ids: TokenIds) -> dict[str, np.ndarray]:
+        """`inputs`, and `token_type_ids` where the model reads them: int32 [n]."""
+        inputs, types = frames.framed(self.used_template, texts, ids)
+        return {"inputs": inputs, **({"token_type_ids": types} if self.token_types else {})}
+
+    def row_features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """The specifications of what `row` gives."""
+        names = ("inputs", "token_type_ids") if self.token_types else ("inputs",)
+        return dict.fromkeys(names, FeatureSpec(lengths["inputs"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledTexts(LabelledRows):
+    """A text in the column `inputs`, or two with `inputs2`, and what the column `label` says.
+
+    A text that is too long keeps its beginning. Of two, the longer loses tokens first.
+
+    Attributes:
+      pair: whether there are two texts.
+      pair_template: the special tokens around two texts.
+    """
+
+    pair: bool = False
+    pair_template: str = frames.PAIR
+
+    label: ClassVar[Column]
+    label_feature: ClassVar = FeatureSpec(None)
+
+    @property
+    def reads(self) -> tuple[Column, ...]:
+        """One text or two, and the label."""
+        second = (Column("inputs2"),) if self.pair else ()
+        return (Column("inputs"), *second, self.label)
+
+    @classmethod
+    def of_family(cls, frame: Frame, columns: Collection[str], labels: Collection[str]) -> Self:
+        """The objective with the special tokens of a family, for one text or two."""
+        del labels
+        pair = "inputs2" in columns
+        around: dict[str, Any] = {"template": frame.text, "pair_template": frame.pair}
+        return cls(**around, token_types=frame.token_types, pair=pair)
+
+    @property
+    def used_template(self) -> str:
+        """The template of a text, or of two."""
+        return self.pair_template if self.pair else self.template
+
+    def geometry(self, lengths: Mapping[str, int]) -> PerRecord:
+        """A sample for each row, cut where special tokens need the room.
+
+        Raises:
+          ValueError: `lengths` has no inputs, or they are too short.
+        """
+        room = masking.text_room(lengths, self.specials, texts=1 + self.pair)
+        if self.pair:
+            pair = ("inputs", "inputs2")
+            return PerRecord(pair=pair, pair_room=room, specials=self.specials)
+        return PerRecord(room={"inputs": room}, specials=self.specials)
+
+    def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
+        """Those of a row, and the number `labels`."""
+        return {**self.row_features(lengths), "labels": self.label_feature}
+
+    def __call__(
+        self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
+    ) -> dict[str, np.ndarray]:
+        """Frames `sample["inputs"]` and `sample["inputs2"]` (int [n]); `labels` is the label's."""
+        del rng
+        texts = {"A": sample["inputs"]} | ({"B": sample["inputs2"]} if self.pair else {})
+        return {**self.row(texts, ids), "labels": sample["label"]}

@@ -1,1 +1,0 @@
-"""The evaluation of a run: baselines beside it, and the metrics of its tasks."""

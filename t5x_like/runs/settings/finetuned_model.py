@@ -1,0 +1,152 @@
+"""The model that is fine-tuned: the body of a saved model, with a head of its family."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from flax import nnx
+
+from t5x_like.core.abilities import Writes, can
+from t5x_like.interop.hugging_face import families, head_classes
+from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
+from t5x_like.runs import model_config, saved_model
+from t5x_like.runs.init_from import InitFrom
+from t5x_like.training.optimization.parameter_paths import by_path
+
+_OF_COMPUTING = ("dtype", "kernel", "remat", "scan_unroll")
+_ENDING = re.compile(r"(For[A-Z]\w*|LMHeadModel|EncoderModel|Model)$")
+_POOLER = "sentence.pooler."
+_OF_OLD_HEADS = ("id2label", "label2id", "problem_type")
+_TEXT_TO_TEXT = ("t5", "mt5", "umt5")
+"""The families whose labels are words that they write (T5, section 2.4)."""
+_DROPOUT = 0.1
+"""Of text to text (T5, section 3.1.2; BART's settings for summaries)."""
+_OF_BODIES = 0.9
+"""The share of a body's parameters that a saved model must have under one prefix."""
+
+
+class FineTunedModel(NamedTuple):
+    """A model to fine-tune.
+
+    Attributes:
+      make: its constructor.
+      init_from: where its parameters are read from: its body, and its pooler if there is one.
+      model_type: the name of its family, as in FAMILIES.
+      frame: the special tokens around its texts.
+      max_tokens: the most tokens of a row; None for any number.
+    """
+
+    make: functools.partial[Any]
+    init_from: InitFrom
+    model_type: str
+    frame: Family
+    max_tokens: int | None
+
+
+def writes_alone(directory: str) -> bool:
+    """Whether all that the model in a directory learns is a text to write, as in T5."""
+    saved = _abstract(saved_model.constructor(directory))
+    return _writes(saved) and families.model_type(saved) in _TEXT_TO_TEXT
+
+
+def as_saved(directory: str) -> FineTunedModel:
+    """The encoder-decoder in a directory as it is, with dropout, to learn text to text.
+
+    Raises:
+      ValueError: it does not read a text and write another, or the directory has no model.
+      OSError: it cannot be read.
+    """
+    make = saved_model.constructor(directory)
+    saved = _abstract(make)
+    if not _writes(saved):
+        raise ValueError(
+            f"{directory} has a {type(saved).__name__}, which does not write a text for another: "
+            "only encoder-decoders, such as T5 and BART, learn text to text"
+        )
+    kind = families.model_type(saved)
+    return FineTunedModel(
+        model_config.with_fields(make, {"dropout_rate": _DROPOUT}),
+        InitFrom(directory=directory),
+        kind,
+        FAMILIES[kind],
+        saved.max_tokens,
+    )
+
+
+def _writes(saved: Any) -> bool:
+    return can(saved, Writes) and bool(saved.reads_apart)
+
+
+def _abstract(make: Callable[..., Any]) -> Any:
+    return nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
+
+
+def of_saved(directory: str, form: str, *, num_labels: int) -> FineTunedModel:
+    """The model in a directory, with a new head.
+
+    Args:
+      directory: of a run or an import.
+      form: the form of the answers, such as "classes" or "spans".
+      num_labels: the number of classes or tags; 1 for numbers.
+
+    Raises:
+      ValueError: no head of this form is known for its family, or the directory has no model.
+      OSError: it cannot be read.
+    """
+    saved_make = saved_model.constructor(directory)
+    saved = _abstract(saved_make)
+    family = families.of_model(saved)
+    config: dict[str, Any] = family.to_hf(saved) or {}
+    stem = _ENDING.sub("", config["architectures"][0])
+    config = {name: value for name, value in config.items() if name not in _OF_OLD_HEADS}
+    config |= {"num_labels": num_labels, **head_classes.problem(form)}
+    for ending in head_classes.endings_for(form):
+        make = _computed_as(family.from_hf(config, stem + ending), saved.config)
+        model = _abstract(make)
+        if model.answer_form != "searched spans":
+            break
+    if can(model.body, Writes) and not model.body.reads_apart:
+        raise ValueError(f"{directory} has a decoder alone: its fine-tuning is not built yet")
+    rename = _renamed(saved, model, directory)
+    return FineTunedModel(
+        make,
+        InitFrom(directory=directory, rename=rename, skip=("^head\\.out",)),
+        config["model_type"],
+        FAMILIES[config["model_type"]],
+        model.max_tokens,
+    )
+
+
+def _computed_as(make: functools.partial[Any], config: Any) -> functools.partial[Any]:
+    """The constructor of a `FineTuned` whose body computes as a configuration says."""
+    body, *rest = make.args
+    fields = {field.name for field in dataclasses.fields(model_config.of(body))}
+    same = {
+        name: getattr(config, name)
+        for name in _OF_COMPUTING
+        if name in fields and hasattr(config, name)
+    }
+    body = model_config.with_fields(body, same)
+    return functools.partial(make.func, body, *rest, **make.keywords)
+
+
+def _renamed(saved: Any, model: Any, directory: str) -> dict[str, str]:
+    """{pattern: replacement} from the paths of a saved model to those of one with a body."""
+    paths = {*by_path(nnx.state(saved, nnx.Param))}
+    tuned = [path for path in by_path(nnx.state(model, nnx.Param)) if path.startswith("body.")]
+    # A body that decodes wraps the model that was pretrained: body.model.
+    prefixes = [f"{prefix}." for prefix in ("body", "body.model")]
+    whole = [prefix for prefix in prefixes if all(path.startswith(prefix) for path in tuned)][-1]
+    body = [path.removeprefix(whole) for path in tuned]
+    starts = [path.removesuffix(body[0]) for path in paths if f".{path}".endswith(f".{body[0]}")]
+    share = {start: sum(f"{start}{path}" in paths for path in body) / len(body) for start in starts}
+    best = max(share, key=lambda start: share[start], default=None)
+    if best is None or share[best] < _OF_BODIES:
+        raise ValueError(f"{directory}: its parameters are not those of a body with a head")
+    rename = {} if best == whole else {f"^{re.escape(best)}": whole}
+    has_pooler = any(path.startswith(_POOLER) for path in paths)
+    return {**rename, **({f"^{re.escape(_POOLER)}": "head.pooler."} if has_pooler else {})}

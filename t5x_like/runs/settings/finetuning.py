@@ -1,0 +1,279 @@
+"""The configuration of a run that fine-tunes a saved model on labelled files, as gin text."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from t5x_like.config import gin_files, gin_text
+from t5x_like.config.object_text import Writer
+from t5x_like.core import tag_schemes
+from t5x_like.data.cache import location
+from t5x_like.data.corpora.text_files import TextFiles
+from t5x_like.data.labelled import task_files, window_counts
+from t5x_like.data.labelled.labelled_files import Labelled, LabelledFiles
+from t5x_like.data.rows.feature_converters import default_converter
+from t5x_like.evaluation import label_metrics
+from t5x_like.inference.text_rows import bucket
+from t5x_like.objectives.parts.geometry import PerRecord, QuestionWindows
+from t5x_like.objectives.supervised.choices import Choices
+from t5x_like.objectives.supervised.classes import Classes
+from t5x_like.objectives.supervised.labelled_rows import LabelledRows
+from t5x_like.objectives.supervised.numbers import Numbers
+from t5x_like.objectives.supervised.several import Several
+from t5x_like.objectives.supervised.spans import Spans
+from t5x_like.objectives.supervised.tags import Tags
+from t5x_like.runs.settings import finetuned_model, imported, label_weighing, text_to_text
+from t5x_like.runs.settings.finetuned_model import FineTunedModel
+from t5x_like.runs.settings.label_weighing import Weighing
+
+if TYPE_CHECKING:
+    from t5x_like.core.protocols.data import Vocabulary
+
+_OBJECTIVES: Mapping[str, type[LabelledRows]] = {
+    "choices": Choices,
+    "classes": Classes,
+    "numbers": Numbers,
+    "several": Several,
+    "tags": Tags,
+    "spans": Spans,
+}
+"""The objective of each kind of label."""
+_OF_STEPS = ("EPOCHS", "WARMUP_SHARE")
+"""Macros that numbers of steps follow; no part of a run reads them."""
+
+
+class OfTask(NamedTuple):
+    """A task by name, and the directory of its files; None for those of the network."""
+
+    name: str
+    data_dir: str | None = None
+
+
+class Configuration(NamedTuple):
+    """A run that fine-tunes.
+
+    Attributes:
+      base: the gin file of its family's settings.
+      text: gin text of what follows from the model and the files.
+      model_dir: a directory for it.
+      bindings: the further settings that gin reads after the text.
+      notes: lines about what was understood.
+    """
+
+    base: str
+    text: str
+    model_dir: str
+    bindings: list[str]
+    notes: list[str]
+
+
+def configuration(
+    source: str,
+    labelled: Labelled | OfTask,
+    *,
+    epochs: float | None,
+    batch_size: int | None,
+    length: int | None,
+    stride: int | None,
+    cache_dir: str | None,
+    weighing: Weighing,
+    gin: Sequence[str],
+) -> Configuration:
+    """The configuration of a run; arguments and errors are those of `t5x_like.finetune`."""
+    label_metrics.check_installed()
+    directory, notes = imported.directory(source, cache_dir)
+    writes = finetuned_model.writes_alone(directory)
+    root = location.cache_root(cache_dir)
+    if isinstance(labelled, OfTask):
+        labelled = task_files.labelled(*labelled, as_texts=writes, root=root)
+    if writes:
+        text_to_text.check_kind(labelled.kind, directory)
+        labelled = labelled._replace(kind=text_to_text.KIND)
+    files = labelled.understood()
+    lines = [*files.lines()]
+    if files.kind == text_to_text.KIND:
+        labelled = text_to_text.as_pairs(labelled, files, root)
+        files = labelled.understood()
+    parts = _parts(directory, files, labelled, length=length, stride=stride, weighing=weighing)
+    geometry = parts.objective.geometry(parts.lengths)
+    rows = _rows(labelled, files, geometry, _vocabulary(parts.model))
+    base = _settings_of(parts.model)
+    macros = {
+        "CORPUS": labelled.train,
+        "CORPUS_HELD_OUT": labelled.dev,
+        "CORPUS_FIELD": dict(files.fields),
+        "CORPUS_COLUMNS": tuple(labelled.header),
+        "CORPUS_LABELS": _order(labelled, files),
+        "TASK_FEATURE_LENGTHS": parts.lengths,
+        "BEST_METRIC": labelled.best_metric or parts.best_metric,
+        "GROUP_BY_LENGTH": isinstance(geometry, PerRecord) and geometry.specials is not None,
+        **_steps(_settings(base, gin), rows, epochs=epochs, batch_size=batch_size),
+    }
+    return Configuration(
+        base,
+        _text(parts, macros),
+        f"{source.rstrip('/')}-{TextFiles(labelled.train).name}",
+        [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
+        [*lines, *rows.notes, *notes],
+    )
+
+
+class _Parts(NamedTuple):
+    """What a kind of label decides: the model, its objective, and the tokens of each feature."""
+
+    model: FineTunedModel
+    objective: Any
+    lengths: dict[str, int]
+    best_metric: str
+
+
+def _parts(
+    directory: str,
+    files: LabelledFiles,
+    labelled: Labelled,
+    *,
+    length: int | None,
+    stride: int | None,
+    weighing: Weighing,
+) -> _Parts:
+    if stride is not None and files.kind != "spans":
+        raise ValueError("a stride is that of windows of a text with answers (--kind spans)")
+    if files.kind == text_to_text.KIND:
+        model = finetuned_model.as_saved(directory)
+        label_weighing.weighed(model.make, weighing, files)  # refuses what is given
+        measures = labelled.metrics or text_to_text.measures(files)
+        written = text_to_text.objective(model, measures)
+        lengths = text_to_text.lengths(files, _vocabulary(model), model, inputs=length)
+        return _Parts(model, written, lengths, measures[0])
+    of_kind = _OBJECTIVES[files.kind]
+    num_labels = 1 if of_kind.answers == "choices" else len(files.labels) or 1
+    model = finetuned_model.of_saved(directory, of_kind.answers, num_labels=num_labels)
+    model = model._replace(make=label_weighing.weighed(model.make, weighing, files))
+    objective = of_kind.of_family(model.frame, files.fields, [*files.labels])
+    if stride is not None:
+        objective = dataclasses.replace(objective, stride=stride)  # type: ignore[call-arg]
+    tokens = length or _tokens(files, _vocabulary(model), objective, model)
+    return _Parts(model, objective, {"inputs": tokens}, _best_metric(objective, files))
+
+
+def _vocabulary(model: FineTunedModel) -> Vocabulary:
+    """The vocabulary of a saved model; raises ValueError where there is none."""
+    vocabulary = model.init_from.vocabulary()
+    if vocabulary is None:
+        raise ValueError(
+            f"{model.init_from.directory} has no vocabulary: import it again with --vocabulary"
+        )
+    return vocabulary
+
+
+def _order(labelled: Labelled, files: LabelledFiles) -> list[str] | None:
+    """The order of the names of classes, where they are numbered and it is given."""
+    numbered = files.kind == "classes" and labelled.labels is not None
+    return [*files.labels] if numbered else None
+
+
+def _best_metric(objective: LabelledRows, files: LabelledFiles) -> str:
+    """The metric by which a checkpoint is best."""
+    if files.kind == "tags" and not tag_schemes.mark_entities(files.labels):
+        return "accuracy"  # parts of speech and the like
+    return objective.best_metric
+
+
+def _settings_of(model: FineTunedModel) -> str:
+    """The gin file of the settings of a model's family.
+
+    Raises:
+      ValueError: there is none.
+    """
+    name = f"finetune/{model.model_type}.gin"
+    if not (gin_files.gin_root() / name).exists():
+        raise ValueError(f"no settings to fine-tune a {model.model_type} with are known yet")
+    return name
+
+
+def _text(parts: _Parts, macros: Mapping[str, Any]) -> str:
+    """Gin text of the parts of a run, and of macros."""
+    writer = Writer()
+    objects = {
+        "MODEL": parts.model.make,
+        "OBJECTIVE": parts.objective,
+        "FEATURE_CONVERTER": default_converter(parts.objective),
+        "INIT_FROM": parts.model.init_from,
+    }
+    lines = {
+        **{name: writer.reference(part) for name, part in objects.items()},
+        **{name: repr(value) for name, value in macros.items()},
+    }
+    return writer.text(
+        "What is fine-tuned.", [f"{name} = {value}" for name, value in lines.items()]
+    )
+
+
+def _settings(base: str, gin: Sequence[str]) -> dict[str, Any]:
+    """{macro: value} of a family's settings, which further ones replace."""
+    values = {**_macros(gin_files.read(gin_files.gin_root() / base)), **_macros("\n".join(gin))}
+    return {str(name): value for name, value in values.items()}
+
+
+def _macros(text: str) -> dict[Any, Any]:
+    """The values of gin text and of the settings for fine-tuning that it includes."""
+    parsed = gin_text.read(text)
+    included = [name for name in parsed.includes if name.startswith("finetune/")]
+    values: dict[Any, Any] = {}
+    for name in included:
+        values |= _macros(gin_files.read(gin_files.gin_root() / name))
+    return values | parsed.values
+
+
+class _Rows(NamedTuple):
+    """The rows of training and held-out files, as models read them, and lines about them."""
+
+    train: int
+    held_out: int | None
+    notes: Sequence[str] = ()
+
+
+def _rows(labelled: Labelled, files: LabelledFiles, geometry: Any, vocabulary: Vocabulary) -> _Rows:
+    """The rows of files: those of the files themselves, or windows of their texts."""
+    if not isinstance(geometry, QuestionWindows):
+        return _Rows(files.train, files.held_out)
+    counts = window_counts.window_counts(labelled.train, files.fields, vocabulary, geometry.windows)
+    notes = [
+        f"{counts.questions:,} questions are read in {counts.windows:,} windows; "
+        f"{counts.shortened:,} of them are longer than {geometry.windows.asked} tokens and are cut."
+    ]
+    if labelled.dev is None:
+        return _Rows(counts.windows, None, notes)
+    held_out = window_counts.window_counts(labelled.dev, files.fields, vocabulary, geometry.windows)
+    return _Rows(counts.windows, held_out.windows, notes)
+
+
+def _steps(
+    usual: Mapping[str, Any], files: _Rows, *, epochs: float | None, batch_size: int | None
+) -> dict[str, int]:
+    """The macros of steps, which follow from the epochs and the rows."""
+    rows = files.train
+    if files.held_out is None:
+        rows -= int(rows * usual["CORPUS_VALIDATION"])
+    batch = batch_size or usual["BATCH_SIZE"]
+    an_epoch = math.ceil(rows / batch)
+    steps = max(1, round(an_epoch * (usual["EPOCHS"] if epochs is None else epochs)))
+    return {
+        "TRAIN_STEPS": steps,
+        "WARMUP_STEPS": int(steps * usual["WARMUP_SHARE"]),
+        "EVAL_PERIOD": min(an_epoch, steps),
+        "CHECKPOINT_PERIOD": min(an_epoch, steps),
+        "EVAL_BATCHES": math.ceil((files.held_out or files.train) / batch),
+    }
+
+
+def _tokens(
+    files: LabelledFiles, vocabulary: Vocabulary, objective: LabelledRows, model: FineTunedModel
+) -> int:
+    """The tokens of the longest of some rows, rounded up; at most what the model reads."""
+    sizes = [sum(map(len, map(vocabulary.encode, texts))) for texts in files.some_texts]
+    most = min(objective.most_tokens, model.max_tokens or objective.most_tokens)
+    return min(bucket(max(sizes) + objective.specials), most)

@@ -1,0 +1,1 @@
+"""Trained runs, opened again: their model, its metrics, samples and predictions."""

@@ -1,0 +1,92 @@
+"""The body of every family, under a new head of that family."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from t5x_like.models import albert, bart, bert, distilbert, electra, gpt, t5, xlnet
+from t5x_like.models.finetuned import FineTuned
+from t5x_like.runs import saved_model
+from t5x_like.runs.settings.finetuned_model import of_saved
+from t5x_like.training.optimization.parameter_paths import by_path
+
+SIZES = {"vocab_size": 50, "d_model": 16, "d_ff": 32, "num_heads": 2}
+LAYERS = {**SIZES, "num_layers": 1}
+MODELS: dict[str, functools.partial[Any]] = {
+    "bert": functools.partial(bert.Bert, bert.Config(**LAYERS)),
+    "albert": functools.partial(albert.Albert, albert.Config(**LAYERS)),
+    "electra": functools.partial(electra.Electra, electra.Config(**LAYERS)),
+    "distilbert": functools.partial(distilbert.DistilBert, distilbert.Config(**LAYERS)),
+    "xlnet": functools.partial(xlnet.XLNet, xlnet.Config(**LAYERS)),
+    "bart": functools.partial(bart.Bart, bart.Config(**SIZES)),
+    "t5": functools.partial(t5.T5, t5.Config(**SIZES)),
+}
+
+
+def parameters(model: nnx.Module) -> dict[str, tuple[int, ...]]:
+    """{path: shape}, as `t5x_like inspect` shows paths."""
+    leaves = by_path(nnx.to_pure_dict(nnx.state(model, nnx.Param)))
+    return {path: leaf.shape for path, leaf in leaves.items()}
+
+
+def abstract(make: functools.partial[Any]) -> Any:
+    return nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
+
+
+def written(directory: Path, make: functools.partial[Any]) -> Any:
+    model = abstract(make)
+    state = nnx.to_pure_dict(nnx.state(model, nnx.Param))
+    params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), state)
+    saved_model.write(str(directory), make, params, title="a", vocabulary=None, files=())
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_the_whole_body_is_taken_and_the_head_is_new(name: str, tmp_path: Path) -> None:
+    saved = parameters(written(tmp_path / "saved", MODELS[name]))
+    for form in ("classes", "numbers", "tags", "spans"):
+        if form == "tags" and name == "bart":
+            with pytest.raises(ValueError, match="BartForTokenClassification is not read"):
+                of_saved(str(tmp_path / "saved"), form, num_labels=3)
+            continue
+        tuned = of_saved(str(tmp_path / "saved"), form, num_labels=1 if form == "numbers" else 3)
+        model = abstract(tuned.make)
+        assert isinstance(model, FineTuned)
+        assert (model.answer_form, tuned.model_type) == (form, name)
+        renamed = {}
+        for path, shape in saved.items():
+            for pattern, replacement in tuned.init_from.rename.items():
+                path = re.sub(pattern, replacement, path)
+            renamed[path] = shape
+        wanted = parameters(model)
+        fresh = {path for path in wanted if renamed.get(path) != wanted[path]}
+        assert fresh
+        assert all(path.startswith("head.") for path in fresh)
+        if name == "bert" and form != "tags":
+            assert fresh == {"head.out.bias", "head.out.kernel"}  # the pooler is the saved one
+
+
+@pytest.mark.slow
+def test_a_roberta_keeps_its_kind_and_how_it_computes(tmp_path: Path) -> None:
+    config = bert.Config(**LAYERS, padding_position=1, sentence_head=False, dtype="bfloat16")
+    written(tmp_path / "saved", functools.partial(bert.Bert, config))
+    tuned = of_saved(str(tmp_path / "saved"), "classes", num_labels=2)
+    model = abstract(tuned.make)
+    assert tuned.model_type == "roberta"
+    assert tuned.frame.pair == "cls:0 A:0 sep:0 sep:0 B:0 sep:0"
+    assert model.config.dtype == "bfloat16"
+
+
+def test_a_decoder_alone_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "saved", functools.partial(gpt.Gpt, gpt.Config(**LAYERS)))
+    with pytest.raises(ValueError, match="has a decoder alone: its fine-tuning is not built yet"):
+        of_saved(str(tmp_path / "saved"), "classes", num_labels=2)

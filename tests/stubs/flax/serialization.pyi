@@ -1,0 +1,3 @@
+from typing import Any
+
+def msgpack_restore(encoded_pytree: bytes) -> Any: ...
