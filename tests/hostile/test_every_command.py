@@ -156,6 +156,7 @@ def _world(folder: Path, theirs: Path) -> Iterator[World]:
     shutil.copytree(theirs, folder / "theirs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder / "scratch"))
+        patch.setattr(sys, "dont_write_bytecode", True)  # of what a command is first to import
         patch.setenv("T5X_LIKE_CACHE", str(folder / "own"))
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         patch.chdir(folder / "out")

@@ -242,6 +242,15 @@ def test_the_others_end_with_the_status_and_words_of_the_first(start: Start, fir
         assert "failed: the disk is full" in text
 
 
+def test_who_ends_because_another_failed_is_not_lost(start: Start) -> None:
+    members = [start(n, of=3) for n in range(3)]
+    joined(*members)
+    order(members[2], f"{exit_status.NO_ROOM} the disk is full")
+    assert ends(members[2], exit_status.NO_ROOM) == ""
+    members[1].kill()  # process 0 still gives itself time for an error of its own
+    assert "failed: the disk is full" in ends(members[0], exit_status.NO_ROOM)
+
+
 def test_who_is_missing_at_the_start_is_named(start: Start) -> None:
     first, second = start(0, of=4, seconds=3), start(2, of=4, seconds=30)
     for one in (first, second):

@@ -214,7 +214,8 @@ class Peers:
             if message.get("left"):
                 member.left = True
             if "ended" in message:
-                member.left = True
+                for told in self._members.values():
+                    told.left = True  # all end now, and none is lost by it
                 text, status = str(message["ended"]), int(message["status"])
                 await self._tell(text, status)
                 await self._end(text, status, after=_OWN_ERROR_SECONDS)
