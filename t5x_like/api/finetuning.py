@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from t5x_like.training.callbacks import Callback
 
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "columns")
-_OF_CONFIGURATIONS = ("epochs", "batch_size", "length", "stride", "cache_dir", "gin")
+_OF_CONFIGURATIONS = ("head", "epochs", "batch_size", "length", "stride", "cache_dir", "gin")
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 """Arguments that say what files hold, those that configurations need, and settings of runs."""
 
@@ -37,6 +37,7 @@ def finetune(
     second: str | None = None,
     label: str | None = None,
     columns: Sequence[str] | None = None,
+    head: bool = False,
     epochs: float | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
@@ -64,6 +65,7 @@ def finetune(
       text, second: the columns of a text (question), and of another (context).
       label: the column of the label, of the answers, or of the text to write.
       columns: the names of the columns of tables whose first line does not have them.
+      head: whether T5, which else writes the names of classes, learns with a head as others do.
       epochs, batch_size: how often the training rows are read; the rows of a step.
       learning_rate: the peak.
       length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).

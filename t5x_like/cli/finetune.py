@@ -64,6 +64,9 @@ def _finetune(argv: list[str]) -> int:
         type=lambda text: text.split(","),
         help="the columns of tables whose first line does not name them",
     )
+    files.add_argument(
+        "--head", action="store_true", help="T5 learns with a head, in place of writing the label"
+    )
     tasks = parser.add_argument_group("a task by its name")
     parsers.offer(tasks.add_argument("--task", metavar="NAME", help="the task"), _tasks)
     tasks.add_argument("--tasks", action=_ListTasks, nargs=0, help="list the tasks, and stop")
@@ -127,6 +130,7 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
 
     names = (
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "columns"),
+        "head",
         *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate", "length", "stride"),
         *("seed", "class_weights", "label_smoothing", "focal_gamma"),
     )

@@ -206,3 +206,21 @@ class T5(_Sides):
 
     def token_scores(self, x_BLD: jax.Array) -> TokenScores:
         return token_scores(x_BLD, self.embedding, self.output)
+
+
+class Reader(T5):
+    """A T5 for tasks: its decoder reads the same text, after the padding that begins answers.
+
+    A batch holds int32 `encoder_input_tokens` and, optionally, `encoder_attention_mask` (1 for
+    tokens, 0 for padding), [B, L] each.
+    """
+
+    def hidden(self, batch: Batch, key: jax.Array | None = None, *, want: Want = LAST) -> States:
+        """The decoder's states [B, L, D]; `key` None: without dropout."""
+        tokens_BL = batch["encoder_input_tokens"]
+        both = {
+            **batch,
+            "decoder_input_tokens": jnp.pad(tokens_BL, ((0, 0), (1, 0)))[:, :-1],
+            "decoder_target_tokens": tokens_BL,
+        }
+        return super().hidden(both, key, want=want)

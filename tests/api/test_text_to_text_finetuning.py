@@ -16,7 +16,9 @@ from tiny_run import Result, losses
 import t5x_like as t5x
 from t5x_like.models import bart, t5
 from t5x_like.runs import saved_model
+from t5x_like.runs.settings import finetuned_model
 from t5x_like.training.logs.metrics_file import read_metrics
+from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.learning.subword_training import train_wordpiece
 
 GOOD, BAD = ["fine", "lovely", "great"], ["dull", "poor", "awful"]
@@ -101,6 +103,72 @@ def test_a_t5_writes_labels_and_resumes(written: Callable[[str], str], tmp_path:
 
 
 @pytest.mark.slow
+def test_a_t5_learns_classes_with_a_head(written: Callable[[str], str], tmp_path: Path) -> None:
+    draw = random.Random(0)
+    rows = [
+        (f"a {draw.choice(of)} film {draw.randrange(99)}", name)
+        for of, name in ((GOOD, "good"), (BAD, "bad")) * 60
+    ]
+    file = tmp_path / "reviews.tsv"
+    file.write_text("text\tlabel\n" + "".join(f"{text}\t{name}\n" for text, name in rows))
+    run = t5x.finetune(
+        written("t5"),
+        train=str(file),
+        head=True,
+        epochs=4,
+        batch_size=16,
+        learning_rate=0.03,
+        model_dir=str(tmp_path / "run"),
+        cache_dir=str(tmp_path / "cache"),
+    )
+    assert run.run.abstract_model.body.config.dropout_rate == 0.1
+    run.train()
+    assert evaluations(tmp_path / "run", "reviews/accuracy")[-1] == 1
+    (answer,) = t5x.load(str(tmp_path / "run")).predict(["a lovely film"])
+    assert answer["label"] == "good"
+
+
+def test_a_head_reads_the_end_of_sequence_of_the_vocabulary(written: Callable[[str], str]) -> None:
+    """BART's published one is 2."""
+    end = loading.load(f"{written('bart')}/vocabulary").token_ids.eos
+    assert end == 1
+    made = finetuned_model.of_saved(written("bart"), "classes", num_labels=2).make
+    assert made.args[1].keywords["pool"].token == end
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "metrics", "best"),
+    [
+        (lambda n: n + 0.5, None, ("written_numbers",), "pearson"),
+        (lambda n: n % 6, "numbers", ("written_numbers",), "pearson"),
+        (lambda n: n, None, ("exact_match",), "exact_match"),
+        (lambda n: f"film {n}", None, ("bleu", "rouge"), "bleu"),
+    ],
+)
+def test_metrics_follow_from_what_is_written(
+    target: Callable[[int], Any],
+    kind: str | None,
+    metrics: tuple[str, ...],
+    best: str,
+    written: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    rows = ({"text": f"a film {n}", "score": target(n)} for n in range(120))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = t5x.finetune(written("t5"), train=str(file), kind=kind, cache_dir=str(tmp_path / "cache"))
+    assert run.run.data.objective.measures == metrics
+    assert run.run.options.best_metric == best
+
+
+def test_a_t5_tags_words_with_its_encoder(written: Callable[[str], str], tmp_path: Path) -> None:
+    file = tmp_path / "a.conll"
+    file.write_text("Ada B-PER\nsings O\n\nBo B-PER\nreads O\n\n" * 20)
+    run = t5x.finetune(written("t5"), train=str(file), head=True, model_dir=str(tmp_path / "run"))
+    assert isinstance(run.run.abstract_model.body, t5.Encoder)
+
+
+@pytest.mark.slow
 def test_a_bart_writes_texts_between_its_special_tokens(
     written: Callable[[str], str], tmp_path: Path, cli: Callable[..., Result]
 ) -> None:
@@ -127,9 +195,16 @@ def test_what_a_model_does_not_learn_is_said(written: Callable[[str], str], tmp_
     (tmp_path / "a.conll").write_text("Ada B-PER\nsings O\n\n")
     with pytest.raises(ValueError, match="has tags of words, which a model that writes texts does"):
         t5x.finetune(written("t5"), train=str(tmp_path / "a.conll"))
-    with pytest.raises(ValueError, match="which does not learn tags here: give it pairs"):
+    with pytest.raises(
+        ValueError, match=r"which does not learn tags here: give it a head \(--head\)"
+    ):
         t5x.finetune(written("t5"), train=str(tmp_path / "a.conll"), kind="tags")
     with pytest.raises(ValueError, match="leave out dev, label"):
         t5x.finetune(written("t5"), task="sst2", dev="dev.tsv", label="label")
     with pytest.raises(ValueError, match="say what there is to learn"):
         t5x.finetune(written("t5"), data_dir="glue")
+    (tmp_path / "pairs.tsv").write_text("inputs\ttargets\na film\tfine\na poor film\tdull\n")
+    with pytest.raises(ValueError, match="holds 'fine', which is not a number"):
+        t5x.finetune(written("t5"), train=str(tmp_path / "pairs.tsv"), kind="numbers")
+    with pytest.raises(ValueError, match="a head does not write texts, which these files hold"):
+        t5x.finetune(written("t5"), train=str(tmp_path / "pairs.tsv"), kind="texts", head=True)

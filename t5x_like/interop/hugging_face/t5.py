@@ -39,8 +39,9 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
         raise ValueError(f"{architecture} is not supported; of this family, {', '.join(known)} are")
     suffix = architecture.removeprefix(start)
     ours = _config(config, with_output=suffix == _GENERATION)
-    of_encoder = suffix in _OF_ENCODER
-    body = functools.partial(t5.Encoder if of_encoder else t5.T5, config=ours)
+    has_head = suffix in (head_classes.CLASSES, head_classes.SPANS)
+    of_both = t5.Reader if has_head else t5.T5
+    body = functools.partial(t5.Encoder if suffix in _OF_ENCODER else of_both, config=ours)
     if suffix == _GENERATION:
         return body
     rate = config.get("classifier_dropout", 0.0)

@@ -24,7 +24,7 @@ _OF_OLD_HEADS = ("id2label", "label2id", "problem_type")
 _TEXT_TO_TEXT = ("t5", "mt5", "umt5")
 """The families whose labels are words that they write (T5, section 2.4)."""
 _DROPOUT = 0.1
-"""Of text to text (T5, section 3.1.2; BART's settings for summaries)."""
+"""Of text to text, and of T5 with a head (T5, section 3.1.2; BART's settings for summaries)."""
 _OF_BODIES = 0.9
 """The share of a body's parameters that a saved model must have under one prefix."""
 
@@ -104,6 +104,11 @@ def of_saved(directory: str, form: str, *, num_labels: int) -> FineTunedModel:
     stem = _ENDING.sub("", config["architectures"][0])
     config = {name: value for name, value in config.items() if name not in _OF_OLD_HEADS}
     config |= {"num_labels": num_labels, **head_classes.problem(form)}
+    vocabulary = InitFrom(directory=directory).vocabulary()
+    if vocabulary is not None and vocabulary.token_ids.eos is not None:
+        config["eos_token_id"] = vocabulary.token_ids.eos  # over which some heads pool
+    if config["model_type"] in _TEXT_TO_TEXT:
+        config["dropout_rate"] = _DROPOUT
     for ending in head_classes.endings_for(form):
         make = _computed_as(family.from_hf(config, stem + ending), saved.config)
         model = _abstract(make)

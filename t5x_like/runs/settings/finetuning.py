@@ -74,6 +74,7 @@ def configuration(
     source: str,
     labelled: Labelled | OfTask,
     *,
+    head: bool,
     epochs: float | None,
     batch_size: int | None,
     length: int | None,
@@ -85,7 +86,8 @@ def configuration(
     """The configuration of a run; arguments and errors are those of `t5x_like.finetune`."""
     label_metrics.check_installed()
     directory, notes = imported.directory(source, cache_dir)
-    writes = finetuned_model.writes_alone(directory)
+    kind = labelled.kind if isinstance(labelled, Labelled) else None
+    writes = finetuned_model.writes_alone(directory) and not head
     root = location.cache_root(cache_dir)
     if isinstance(labelled, OfTask):
         labelled = task_files.labelled(*labelled, as_texts=writes, root=root)
@@ -93,8 +95,14 @@ def configuration(
         text_to_text.check_kind(labelled.kind, directory)
         labelled = labelled._replace(kind=text_to_text.KIND)
     files = labelled.understood()
+    if head and files.kind == text_to_text.KIND:
+        raise ValueError(
+            "a head does not write texts, which these files hold: leave out --head (head), or name "
+            "another kind (--kind)"
+        )
     lines = [*files.lines()]
     if files.kind == text_to_text.KIND:
+        labelled = text_to_text.measured(labelled, files, kind=kind)
         labelled = text_to_text.as_pairs(labelled, files, root)
         files = labelled.understood()
     parts = _parts(directory, files, labelled, length=length, stride=stride, weighing=weighing)
@@ -144,10 +152,9 @@ def _parts(
     if files.kind == text_to_text.KIND:
         model = finetuned_model.as_saved(directory)
         label_weighing.weighed(model.make, weighing, files)  # refuses what is given
-        measures = labelled.metrics or text_to_text.measures(files)
-        written = text_to_text.objective(model, measures)
+        written = text_to_text.objective(model, labelled.metrics)
         lengths = text_to_text.lengths(files, _vocabulary(model), model, inputs=length)
-        return _Parts(model, written, lengths, measures[0])
+        return _Parts(model, written, lengths, labelled.metrics[0])
     of_kind = _OBJECTIVES[files.kind]
     num_labels = 1 if of_kind.answers == "choices" else len(files.labels) or 1
     model = finetuned_model.of_saved(directory, of_kind.answers, num_labels=num_labels)

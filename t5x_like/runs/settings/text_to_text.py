@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.data.corpora.text_files import TextFiles
-from t5x_like.data.labelled import written_rows
+from t5x_like.data.labelled import columns, written_rows
 from t5x_like.data.labelled.kinds import texts
 from t5x_like.data.labelled.labelled_files import Labelled, LabelledFiles
 from t5x_like.data.labelled.rows import Rows
 from t5x_like.inference.text_rows import bucket
+from t5x_like.objectives.supervised.numbers import Numbers
 from t5x_like.objectives.supervised.text_to_text import FramedTextToText, TextToText
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def check_kind(kind: str | None, directory: str) -> None:
     if kind not in _AS_WORDS:
         raise ValueError(
             f"{directory} has a model that writes its answers, which does not learn {kind} here: "
-            "give it pairs of texts (--kind texts), or take a model with a head, such as a BERT"
+            "give it a head (--head), or pairs of texts (--kind texts)"
         )
 
 
@@ -72,9 +73,32 @@ def objective(model: FineTunedModel, measures: tuple[str, ...]) -> TextToText:
     return TextToText(measures)
 
 
-def measures(files: LabelledFiles) -> tuple[str, ...]:
-    """The metrics of what is written, the first of which says which checkpoint is best."""
-    return ("exact_match",) if files.labels else ("bleu", "rouge")
+def measured(labelled: Labelled, files: LabelledFiles, *, kind: str | None) -> Labelled:
+    """Labelled files with the metrics of what is written, and the one that says what is best.
+
+    Args:
+      labelled: the files, with the metrics of a task if they are known.
+      files: what they hold.
+      kind: the kind that a person names; None if none is named.
+
+    Raises:
+      ValueError: a person says that they are numbers, and one of them is not.
+    """
+    if labelled.metrics:
+        return labelled
+    numbers = [columns.number(text) for text in files.some_targets]
+    if kind == "numbers" and None in numbers:
+        text = files.some_targets[numbers.index(None)]
+        raise ValueError(
+            f"{labelled.train}: the column {files.fields['targets']!r} holds {text!r}, which is "
+            "not a number: leave out --kind (kind), or name another column (--label)"
+        )
+    are_whole = all(number is not None and number.is_integer() for number in numbers)
+    if kind == "numbers" or not (files.labels or are_whole or None in numbers):
+        return labelled._replace(metrics=("written_numbers",), best_metric=Numbers.best_metric)
+    return labelled._replace(
+        metrics=("exact_match",) if files.labels or are_whole else ("bleu", "rouge")
+    )
 
 
 def lengths(
