@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import itertools
+import json
 import re
 import shlex
 import sys
@@ -11,11 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from flax import nnx
 from t5x_like.tasks import inverse
 
 from t5x_like import objectives
 from t5x_like.cli import main
+from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.corpora import registry as corpora
+from t5x_like.models import bert, t5
+from t5x_like.runs import saved_model
+from t5x_like.vocabularies.learning.subword_training import train_wordpiece
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -178,3 +186,68 @@ def test_a_notebook_works(name: str, in_a_folder_with_text: Path) -> None:
         notebook, timeout=600, resources={"metadata": {"path": str(in_a_folder_with_text)}}
     ).execute()
     assert (in_a_folder_with_text / "runs").is_dir()
+
+
+def pretrained(name: str, model: functools.partial, vocabulary: Vocabulary) -> None:
+    """Writes `runs/NAME`, as if pretrained."""
+    params = nnx.to_pure_dict(nnx.state(model(rngs=nnx.Rngs(0)), nnx.Param))
+    saved_model.write(f"runs/{name}", model, params, title="a", vocabulary=vocabulary, files=())
+
+
+@pytest.fixture
+def in_a_folder_with_models_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working folder, with what the page about fine-tuning names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("T5X_LIKE_CACHE", str(tmp_path / "cache"))
+    reviews = [f"film {n} was {word}" for n, word in enumerate(["fine", "dull"] * 12)]
+    Path("reviews.csv").write_text(
+        "remark,verdict\n" + "".join(f"{text},{text.split()[-1]}\n" for text in reviews)
+    )
+    Path("pairs.tsv").write_text("inputs\ttargets\n" + "".join(f"{x}\tso {x}\n" for x in reviews))
+    for folder in ("data/MRPC", "data/glue/MRPC"):
+        Path(folder).mkdir(parents=True)
+        rows = "".join(f"{n % 2}\t1\t2\t{text}\t{text}\n" for n, text in enumerate(reviews))
+        for split in ("train", "dev"):
+            Path(folder, f"{split}.tsv").write_text(
+                f"Quality\tID\tID\t#1 String\t#2 String\n{rows}"
+            )
+    asked = {"id": "1", "question": "Who?", "is_impossible": False}
+    answered = asked | {"answers": [{"text": "film", "answer_start": 0}]}
+    not_answered = asked | {"id": "2", "is_impossible": True, "answers": []}
+    paragraphs = [{"context": text, "qas": [answered, not_answered]} for text in reviews]
+    for split in ("train", "dev"):
+        Path(f"{split}-v2.0.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    text = " ".join(["mrpc sentence1 sentence2 : equivalent not_ who lives where ?", *reviews])
+    vocabulary = train_wordpiece(
+        [text], size=300, extra_ids=0, character_coverage=1.0, lowercase=True
+    )
+    sizes = {"vocab_size": vocabulary.vocab_size, "d_model": 16, "d_ff": 32, "num_heads": 2}
+    sides = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_kv": 8}
+    bert_mini = functools.partial(bert.Bert, bert.Config(**sizes, num_layers=1))
+    for name in ("bert-mini", "mine"):
+        pretrained(name, bert_mini, vocabulary)
+    pretrained("t5-mini", functools.partial(t5.T5, t5.Config(**sizes, **sides)), vocabulary)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_a_folder_with_models_and_labels")
+def test_the_page_about_fine_tuning_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commands run in their order; the first, which pretrains, is that of the first page."""
+    page = (DOCS / "finetuning.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    said = {}
+    for line in "".join(blocks).splitlines():
+        piped, _, command = line.rpartition(" | ")
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(shlex.split(piped)[1:])))
+        _, name, *words = shlex.split(command)
+        if name == "finetune" and "--tasks" not in words:
+            words.append("--epochs=1")
+        if name != "train":
+            with contextlib.suppress(SystemExit):  # as after --tasks
+                assert main.main([name, *words]) == 0, line
+            said[line] = capsys.readouterr().out
+    assert re.search(r"\n  (fine|dull) 0\.\d+, ", "".join(said.values()))
+    (python,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    exec(compile(python.replace("epochs=5", "epochs=2"), "finetuning.md", "exec"), {})
