@@ -19,7 +19,7 @@ from t5x_like.runs.settings.label_weighing import Weighing
 if TYPE_CHECKING:
     from t5x_like.training.callbacks import Callback
 
-_OF_FILES = ("train", "dev", "kind", "text", "second", "label", "columns")
+_OF_FILES = ("train", "dev", "kind", "text", "second", "label", "weight", "columns")
 _OF_CONFIGURATIONS = ("head", "epochs", "batch_size", "length", "stride", "cache_dir", "gin")
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 """Arguments that say what files hold, those that configurations need, and settings of runs."""
@@ -36,6 +36,7 @@ def finetune(
     text: str | None = None,
     second: str | None = None,
     label: str | None = None,
+    weight: str | None = None,
     columns: Sequence[str] | None = None,
     head: bool = False,
     epochs: float | None = None,
@@ -64,6 +65,7 @@ def finetune(
       kind: "classes", "several", "numbers", "tags", "choices", "spans" or "texts".
       text, second: the columns of a text (question), and of another (context).
       label: the column of the label, of the answers, or of the text to write.
+      weight: the column of how much a row counts in the loss, 0 or more.
       columns: the names of the columns of tables whose first line does not have them.
       head: whether T5, which else writes the names of classes, learns with a head as others do.
       epochs, batch_size: how often the training rows are read; the rows of a step.
@@ -113,8 +115,9 @@ def _learned(given: Mapping[str, Any]) -> Labelled | OfTask:
             "say what there is to learn: training files (train), or a task by its name (task), "
             "whose files may lie in data_dir"
         )
-    train, dev, kind, text, second, label, columns = (given[name] for name in _OF_FILES)
-    return Labelled(train, dev, kind, Named(text, second, label), tuple(columns or ()))
+    train, dev, kind, text, second, label, weight, columns = (given[name] for name in _OF_FILES)
+    named = Named(text, second, label)
+    return Labelled(train, dev, kind, named, tuple(columns or ()), weight=weight)
 
 
 def _of_text(

@@ -59,6 +59,9 @@ def _finetune(argv: list[str]) -> int:
     files.add_argument("--second", metavar="COLUMN", help="the column of a second text")
     files.add_argument("--label", metavar="COLUMN", help="that of the label, or of what to write")
     files.add_argument(
+        "--weight", metavar="COLUMN", help="that of how much a row counts in the loss"
+    )
+    files.add_argument(
         "--columns",
         metavar="NAME,...",
         type=lambda text: text.split(","),
@@ -129,10 +132,10 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
     from t5x_like.api.finetuning import finetune
 
     names = (
-        *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "columns"),
+        *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "weight"),
         "head",
         *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate", "length", "stride"),
-        *("seed", "class_weights", "label_smoothing", "focal_gamma"),
+        *("columns", "seed", "class_weights", "label_smoothing", "focal_gamma"),
     )
     given = {name: getattr(args, name) for name in names}
     run = finetune(args.source, **given, gin=bindings)

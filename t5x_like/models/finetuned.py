@@ -114,15 +114,19 @@ class FineTuned(OnBody, TermLoss):
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominator of the one term, named `task`: the weight of the labels."""
-        weighed = label_losses.label_weights(batch, self._counts(batch))
+        counted = label_losses.label_weights(batch, self._counts(batch))
+        weighed = label_losses.example_weights(batch, counted)
         return {"task": self.label_loss.denominator(batch, weighed)}
 
     def terms(
         self, batch: Batch, key: jax.Array | None, carry: Carry
     ) -> tuple[dict[str, Term], Metrics, Carry]:
-        """The task's term and its metrics."""
-        weighed = label_losses.label_weights(batch, self._counts(batch))
-        term, metrics = self.label_loss(self.logits(batch, key), batch, weighed)
+        """The task's term, in which rows may have weights, and metrics, which count each once."""
+        counted = label_losses.label_weights(batch, self._counts(batch))
+        weighed = label_losses.example_weights(batch, counted)
+        logits = self.logits(batch, key)
+        term, _ = self.label_loss(logits, batch, weighed)
+        _, metrics = self.label_loss(logits, batch, counted)
         return {"task": term}, dict(metrics), carry
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:

@@ -228,10 +228,15 @@ def test_several_classes_at_once(pretrained: Path, tmp_path: Path) -> None:
 def test_one_device_and_two_processes_train_as_one(
     pretrained: Path, reviews: Path, tiny: Tiny
 ) -> None:
+    header, *lines = reviews.read_text().splitlines()
+    weighed = [f"{header},w", *(f"{line},{number % 4}" for number, line in enumerate(lines))]
+    file = tiny.root / "weighed.csv"
+    file.write_text("\n".join(weighed) + "\n")
+
     def command(name: str) -> list[str]:
         model_dir = f"--gin.MODEL_DIR={str(tiny.root / name)!r}"
         place = [model_dir, "--cache_dir", str(tiny.root / "cache")]
-        of_rows = ["--train", str(reviews), "--batch_size=16", "--epochs=0.4"]
+        of_rows = ["--train", str(file), "--weight=w", "--batch_size=16", "--epochs=0.4"]
         return ["finetune", str(pretrained), *of_rows, *place, "--gin.LOG_PERIOD=1"]
 
     done = tiny.cli(*command("eight"))
@@ -244,8 +249,8 @@ def test_one_device_and_two_processes_train_as_one(
     finish(tiny.start(command("one"), devices=1))
     for name in ("two", "one"):
         assert losses(tiny.root / name) == pytest.approx(want, rel=1e-4)
-        scores = evaluations(tiny.root / name, "reviews/matthews_correlation")
-        assert scores == evaluations(tiny.root / "eight", "reviews/matthews_correlation")
+        scores = evaluations(tiny.root / name, "weighed/matthews_correlation")
+        assert scores == evaluations(tiny.root / "eight", "weighed/matthews_correlation")
 
 
 def test_settings_of_gin_decide_the_steps(pretrained: Path, reviews: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from t5x_like.data.corpora.corpus import CorpusError
+from t5x_like.data.labelled import example_weights
 from t5x_like.data.labelled.columns import NONE_NAMED, Named
 from t5x_like.data.labelled.kind import LabelKind
 from t5x_like.data.labelled.kinds import (
@@ -39,7 +40,7 @@ class Labelled(NamedTuple):
     """Labelled files, and what is said of them.
 
     Attributes:
-      train, dev, kind, named, header: those of `understand`.
+      train, dev, kind, named, header, weight: those of `understand`.
       labels: the names of the classes in the order of their numbers; None for those of the files.
       metrics: the metrics of texts that are written, of `evaluation.task_metrics.METRICS`; empty
         for the usual ones.
@@ -54,11 +55,19 @@ class Labelled(NamedTuple):
     labels: Sequence[str] | None = None
     metrics: tuple[str, ...] = ()
     best_metric: str | None = None
+    weight: str | None = None
 
     def understood(self) -> LabelledFiles:
         """What the files hold; errors are those of `understand`."""
-        train, dev, kind, named, header, labels, *_ = self
-        return understand(train, dev, kind=kind, named=named, header=header, order=labels)
+        return understand(
+            self.train,
+            self.dev,
+            kind=self.kind,
+            named=self.named,
+            header=self.header,
+            order=self.labels,
+            weight=self.weight,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +117,7 @@ def understand(
     named: Named = NONE_NAMED,
     header: Sequence[str] = (),
     order: Sequence[str] | None = None,
+    weight: str | None = None,
 ) -> LabelledFiles:
     """What files of labelled rows hold, by the names of their columns and by what is in them.
 
@@ -118,24 +128,31 @@ def understand(
       named: the columns that are known.
       header: the names of the columns of tables whose first line does not have them.
       order: the names of all classes in the order of their numbers.
+      weight: the column that says how much a row counts in the loss.
 
     Raises:
       CorpusError: the files are damaged, a column is missing or cannot be found, or the labels are
-        not of the kind, or one only, or unknown.
+        not of the kind, or one only, or unknown; or weights are not numbers that are 0 or more.
     """
     if kind is not None and kind not in KINDS:
         raise CorpusError(f"kind must be one of {', '.join(sorted(KINDS))}, not {kind!r}")
-    rows = Rows(train, header=header)
+    aside = () if weight is None else (weight,)
+    rows = Rows(train, header=header, aside=aside)
     of_kind = KINDS[kind] if kind else next(k for k in KINDS.values() if k.fits(rows, named))
     content = of_kind.content(rows, named)
+    if weight is not None:
+        example_weights.check(rows, weight, of_kind.name)
+        content = content._replace(fields={**content.fields, "weight": weight})
     counts = _in_order(content.labels, order, rows)
     content = content._replace(labels=counts)
     held_out = None
     if dev is not None:
-        others = Rows(dev, header=header)
+        others = Rows(dev, header=header, aside=aside)
         for field in content.fields.values():
             others.check_column(field)
         of_kind.check_held_out(others, content)
+        if weight is not None:
+            example_weights.check(others, weight, of_kind.name)
         held_out = len(others)
     target = content.fields.get("targets")
     some_texts = [

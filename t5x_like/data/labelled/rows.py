@@ -22,16 +22,28 @@ class Rows:
 
     Attributes:
       files: the files as they were given.
-      names: the names of the columns.
+      names: the names of the columns, without those that are set aside.
     """
 
-    def __init__(self, files: str | Sequence[str], *, header: Sequence[str] = ()) -> None:
-        """Reads files by path or glob; `header` is that of tables whose first line is a row.
+    def __init__(
+        self,
+        files: str | Sequence[str],
+        *,
+        header: Sequence[str] = (),
+        aside: Sequence[str] = (),
+    ) -> None:
+        """Reads files by path or glob.
+
+        Args:
+          files: the files.
+          header: the names of the columns of tables whose first line is a row.
+          aside: columns that are neither a text nor a label.
 
         Raises:
           CorpusError: there are none, they are damaged, or they have no rows.
         """
         self.files = files
+        self._aside = aside
         paths = TextFiles(files, validation=0.0).files("train")
         read = functools.partial(text_formats.rows, header=header)
         self._rows = [*itertools.chain.from_iterable(map(read, paths))]
@@ -46,7 +58,7 @@ class Rows:
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._rows[0])
+        return tuple(name for name in self._rows[0] if name not in self._aside)
 
     def some(self) -> list[Mapping[str, Any]]:
         """Some rows, spread evenly."""
@@ -67,9 +79,10 @@ class Rows:
 
     def check_column(self, field: str) -> None:
         """Raises CorpusError where there is no such column."""
-        if field_paths.base(field, self.names) not in self.names:
+        names = [*self._rows[0]]
+        if field_paths.base(field, names) not in names:
             raise CorpusError(
-                f"{self.files} has no column {field!r}" + nearest(field, self.names, of="columns")
+                f"{self.files} has no column {field!r}" + nearest(field, names, of="columns")
             )
 
     def check_texts(self, fields: Sequence[str]) -> None:

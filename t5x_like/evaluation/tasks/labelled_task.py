@@ -11,6 +11,7 @@ from t5x_like.evaluation.label_metrics import LabelMetric
 from t5x_like.evaluation.task_metrics import decoder
 from t5x_like.evaluation.tasks import span_task
 from t5x_like.evaluation.tasks.evaluated_task import EvaluatedTask
+from t5x_like.objectives.supervised.labelled_rows import WEIGHT
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.answers import TaskMetric
@@ -63,7 +64,8 @@ def _labelled(
     """Examples with their `target`, and the metrics of it."""
     task = rows.task
     assert isinstance(rows.samples, RecordSamples)
-    (column,) = (column for column in task.objective.reads if column.holds not in _READ)
+    reads = [column for column in task.objective.reads if column.name != WEIGHT.name]
+    (column,) = (column for column in reads if column.holds not in _READ)
     records = rows.samples.split
     examples = []
     for number in spread(len(rows), at_most):

@@ -79,6 +79,21 @@ def label_weights(batch: Any, counts: jax.Array) -> jax.Array:
     return weighs.astype(jnp.float32)
 
 
+def example_weights(batch: Any, weights: jax.Array) -> jax.Array:
+    """The weights of labels in the loss, whose mean is then weighted.
+
+    Args:
+      batch: may have `example_weights`, float32 [B], by which the labels of a row count.
+      weights: those of `label_weights`.
+
+    Returns:
+      Float32, of the shape of `weights`.
+    """
+    if "example_weights" not in batch:
+        return weights
+    return weights * batch["example_weights"].reshape(-1, *[1] * (weights.ndim - 1))
+
+
 @declares("classes")
 def classes(logits_BC: jax.Array, batch: Any, weights_B: jax.Array) -> tuple[Term, Metrics]:
     """Cross entropy of `labels`, int32 [B], as a mean over rows."""

@@ -13,7 +13,7 @@ from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.geometry import PerRecord, pair_sizes
 from t5x_like.objectives.supervised import frames
 from t5x_like.objectives.supervised.frames import Frame
-from t5x_like.objectives.supervised.labelled_rows import LabelledRows
+from t5x_like.objectives.supervised.labelled_rows import WEIGHT, LabelledRows
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import TokenIds
@@ -44,14 +44,16 @@ class Choices(LabelledRows):
     def of_family(cls, frame: Frame, columns: Collection[str], labels: Collection[str]) -> Self:
         """The objective with the special tokens of a family around two texts."""
         around: dict[str, Any] = {"template": frame.pair, "token_types": frame.token_types}
-        return cls(**around, names=tuple(labels), second="inputs2" in columns)
+        second, weighed = (name in columns for name in ("inputs2", WEIGHT.name))
+        return cls(**around, names=tuple(labels), second=second, weighed=weighed)
 
     @property
     def reads(self) -> tuple[Column, ...]:
         """The texts, the alternatives and the label."""
         second = (Column("inputs2"),) if self.second else ()
         label = Column("label", "label", names=self.names)
-        return (Column("inputs"), *second, *map(Column, self._alternatives), label)
+        alternatives = map(Column, self._alternatives)
+        return (Column("inputs"), *second, *alternatives, label, *self.weight_columns)
 
     def geometry(self, lengths: Mapping[str, int]) -> PerRecord:
         """A sample for each row.
@@ -70,7 +72,8 @@ class Choices(LabelledRows):
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """A row for each alternative, and the number `labels`."""
         row = FeatureSpec(len(self.names), item=(lengths["inputs"],))
-        return {**dict.fromkeys(self.row_features(lengths), row), "labels": FeatureSpec(None)}
+        rows = dict.fromkeys(self.row_features(lengths), row)
+        return {**rows, "labels": FeatureSpec(None), **self.weight_features}
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
@@ -92,7 +95,7 @@ class Choices(LabelledRows):
             texts = {"A": first[: sizes[0]], "B": second[: sizes[1]]}
             for feature, values in self.row(texts, ids).items():
                 rows[feature][number, : len(values)] = values
-        return {**rows, "labels": sample["label"]}
+        return {**rows, "labels": sample["label"], **self.weight(sample)}
 
     @property
     def _alternatives(self) -> list[str]:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols.data import TokenIds
 
 
+WEIGHT = Column("weight", "numbers")
+"""The column of the weight of a row in the loss."""
+
+
 @dataclasses.dataclass(frozen=True)
 class LabelledRows:
     """Rows of a file with labels, which is read as it is in every epoch.
@@ -25,10 +29,12 @@ class LabelledRows:
     Attributes:
       template: the special tokens around a text (`objectives.supervised.frames`).
       token_types: whether the model reads the types of tokens.
+      weighed: whether the column `weight` says how much a row counts in the loss.
     """
 
     template: str = frames.TEXT
     token_types: bool = True
+    weighed: bool = dataclasses.field(default=False, kw_only=True)
 
     kind: ClassVar = "encoder"
     steps: ClassVar[tuple[str, ...]] = ()
@@ -49,8 +55,10 @@ class LabelledRows:
           columns: the columns that the rows have.
           labels: the names of labels, in their order; none for numbers.
         """
-        del columns, labels
-        return cls(template=frame.text, token_types=frame.token_types)
+        del labels
+        return cls(
+            template=frame.text, token_types=frame.token_types, weighed=WEIGHT.name in columns
+        )
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -85,6 +93,20 @@ class LabelledRows:
         names = ("inputs", "token_type_ids") if self.token_types else ("inputs",)
         return dict.fromkeys(names, FeatureSpec(lengths["inputs"]))
 
+    @property
+    def weight_columns(self) -> tuple[Column, ...]:
+        """The column of weights, if there is one."""
+        return (WEIGHT,) if self.weighed else ()
+
+    @property
+    def weight_features(self) -> dict[str, FeatureSpec]:
+        """The specification of what `weight` gives."""
+        return {"example_weights": FeatureSpec(None, "float32")} if self.weighed else {}
+
+    def weight(self, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """`example_weights`, float32 [], where rows have weights."""
+        return {"example_weights": sample[WEIGHT.name]} if self.weighed else {}
+
 
 @dataclasses.dataclass(frozen=True)
 class LabelledTexts(LabelledRows):
@@ -107,7 +129,7 @@ class LabelledTexts(LabelledRows):
     def reads(self) -> tuple[Column, ...]:
         """One text or two, and the label."""
         second = (Column("inputs2"),) if self.pair else ()
-        return (Column("inputs"), *second, self.label)
+        return (Column("inputs"), *second, self.label, *self.weight_columns)
 
     @classmethod
     def of_family(cls, frame: Frame, columns: Collection[str], labels: Collection[str]) -> Self:
@@ -115,7 +137,8 @@ class LabelledTexts(LabelledRows):
         del labels
         pair = "inputs2" in columns
         around: dict[str, Any] = {"template": frame.text, "pair_template": frame.pair}
-        return cls(**around, token_types=frame.token_types, pair=pair)
+        weighed = WEIGHT.name in columns
+        return cls(**around, token_types=frame.token_types, pair=pair, weighed=weighed)
 
     @property
     def used_template(self) -> str:
@@ -136,7 +159,8 @@ class LabelledTexts(LabelledRows):
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a row, and the number `labels`."""
-        return {**self.row_features(lengths), "labels": self.label_feature}
+        of_row = self.row_features(lengths)
+        return {**of_row, "labels": self.label_feature, **self.weight_features}
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
@@ -144,4 +168,4 @@ class LabelledTexts(LabelledRows):
         """Frames `sample["inputs"]` and `sample["inputs2"]` (int [n]); `labels` is the label's."""
         del rng
         texts = {"A": sample["inputs"]} | ({"B": sample["inputs2"]} if self.pair else {})
-        return {**self.row(texts, ids), "labels": sample["label"]}
+        return {**self.row(texts, ids), "labels": sample["label"], **self.weight(sample)}

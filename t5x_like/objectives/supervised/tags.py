@@ -46,7 +46,8 @@ class Tags(LabelledRows):
     @property
     def reads(self) -> tuple[Column, ...]:
         """Words and their tags."""
-        return Column("words", "words"), Column("tags", "tags", as_bio=self.as_bio)
+        tags = Column("tags", "tags", as_bio=self.as_bio)
+        return (Column("words", "words"), tags, *self.weight_columns)
 
     def geometry(self, lengths: Mapping[str, int]) -> PerRecord:
         """A sample for each row of words, cut where two special tokens need the room.
@@ -59,7 +60,8 @@ class Tags(LabelledRows):
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a row, and the numbers `labels`, of the same length."""
-        return {**self.row_features(lengths), "labels": FeatureSpec(lengths["inputs"])}
+        labels = FeatureSpec(lengths["inputs"])
+        return {**self.row_features(lengths), "labels": labels, **self.weight_features}
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
@@ -69,7 +71,7 @@ class Tags(LabelledRows):
         row = self.row({"A": sample["words"]}, ids)
         parts = frames.parts(self.template, {"A": sample["tags"]}, ids)
         labels = [x if role == "A" else np.full(len(x), -1, np.int32) for role, x, _ in parts]
-        return {**row, "labels": np.concatenate(labels)}
+        return {**row, "labels": np.concatenate(labels), **self.weight(sample)}
 
 
 PRESETS = {"tags": Tags()}

@@ -150,3 +150,41 @@ def test_a_table_without_a_header_gets_one_here_and_in_its_cache(tmp_path: Path)
     assert texts == ['She "ran.', "Ran she it."]
     with pytest.raises(CorpusError, match="which is none of those named: 0, 2"):
         understand(str(path), header=header, order=["0", "2"])
+
+
+def test_a_column_of_weights_is_neither_a_text_nor_a_label(tmp_path: Path) -> None:
+    rows = [{"remark": "so so", "stars": 3, "w": 2}, {"remark": "dull", "stars": 1, "w": 0.5}]
+    path = written(tmp_path / "a.csv", rows)
+    files = understand(path, path, weight="w")
+    assert files.fields == {"inputs": "remark", "label": "stars", "weight": "w"}
+    tagged = [{"words": ["a", "b"], "tags": ["x", "y"], "w": 1}]
+    files = understand(written(tmp_path / "b.jsonl", tagged), weight="w")
+    assert (files.kind, files.fields["weight"]) == ("tags", "w")
+
+
+@pytest.mark.parametrize(
+    ("weights", "error"),
+    [
+        ((1, "much"), "'w' of row 2 is 'much': the weight of a row is a number, 0 or more"),
+        ((-1, 1), "'w' of row 1 is -1"),
+        ((1, None), "'w' of row 2 is None"),
+        ((1, float("nan")), "'w' of row 2 is nan"),
+        ((True, 1), "'w' of row 1 is True"),
+        ((0, 0), "all weights in the column 'w' are 0"),
+    ],
+)
+def test_bad_weights_are_refused(weights: tuple[Any, ...], error: str, tmp_path: Path) -> None:
+    rows = [{"text": f"a {w}", "label": n, "w": w} for n, w in enumerate(weights)]
+    good = written(tmp_path / "a.jsonl", [{**row, "w": 1} for row in rows])
+    bad = written(tmp_path / "b.jsonl", rows)
+    for files in ((bad, None), (good, bad)):
+        with pytest.raises(CorpusError, match=error):
+            understand(*files, weight="w")
+    with pytest.raises(CorpusError, match="no column 'wt'"):
+        understand(good, weight="wt")
+
+
+def test_answers_and_texts_to_write_have_no_weights(tmp_path: Path) -> None:
+    pairs = written(tmp_path / "a.jsonl", [{"inputs": "a", "targets": "b", "w": 1}])
+    with pytest.raises(CorpusError, match="not for texts: leave out the column 'w'"):
+        understand(pairs, weight="w")

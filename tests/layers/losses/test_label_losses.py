@@ -98,3 +98,31 @@ def test_classes_that_weigh_differently() -> None:
         assert term.weight == loss.denominator(batch, valid)
         plain = label_losses.classes(jnp.asarray(logits), batch, valid)[1]
         assert metrics["accuracy"] == plain["accuracy"]
+
+
+WEIGHED = {
+    "classes": (label_losses.classes, (3, 5), np.array([1, 4, 0])),
+    "weighed classes": (WeighedClasses(class_weights=(2, 1, 3)), (3, 3), np.array([1, 2, 0])),
+    "several": (label_losses.several, (3, 2), np.array([[1, 0], [1, 1], [0, 0]], np.float32)),
+    "numbers": (label_losses.numbers, (3, 1), np.array([0.5, -2.0, 1.0], np.float32)),
+    "tags": (label_losses.tags, (3, 4, 5), np.array([[1, -1, 2, 0], [3, 3, -1, -1], [4] * 4])),
+}
+
+
+@pytest.mark.parametrize(("loss", "shape", "labels"), WEIGHED.values(), ids=WEIGHED)
+def test_a_row_of_weight_2_is_there_twice_and_one_of_weight_0_is_absent(loss, shape, labels):
+    logits = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    counts = np.ones((3, 4))
+
+    def mean(rows, weights=None):
+        batch = {"labels": labels[rows]}
+        batch |= {} if weights is None else {"example_weights": jnp.array(weights)}
+        weighed = label_losses.example_weights(
+            batch, label_losses.label_weights(batch, counts[rows])
+        )
+        term = loss(jnp.asarray(logits[rows]), batch, weighed)[0]
+        assert term.weight == loss.denominator(batch, weighed)
+        return term.sum / term.weight
+
+    np.testing.assert_allclose(mean([0, 1, 2], [1.0, 2.0, 0.0]), mean([0, 1, 1]), rtol=1e-6)
+    np.testing.assert_allclose(mean([0, 1, 2], [0.5, 0.5, 0.0]), mean([0, 1]), rtol=1e-6)
