@@ -117,6 +117,12 @@ FAMILIES = {
         "`Several.num_labels` is their number.",
         "several pair_several",
     ),
+    "Ordered classes": (
+        "This is for encoders with a head of one logit less than there are classes (Shi, Cao and Raschka 2021, "
+        "section 3), and reads rows with `inputs` and `label`, and `inputs2` where there are two texts. `CORPUS_LABELS` "
+        "gives the order of names, from the lowest.",
+        "ordered pair_ordered",
+    ),
     "Choices": (
         "This is for encoders with a head of one number (Devlin et al. 2019, section 4.4: SWAG), and reads rows with "
         "`inputs`, `choice_0`, `choice_1` and so on, and `label`, which names the right one as `Choices.names` does. "
@@ -173,6 +179,16 @@ ROWS = {
         "both.jsonl",
         '{"inputs": "It rains.", "inputs2": "It is wet.", "label": ["alike", "wet"]}\n',
         "--objective pair_several --vocab_type characters --vocab_size 99",
+    ),
+    "ordered": (
+        "stars.tsv",
+        "inputs\tlabel\nThe river was calm.\t5\nThe boat raced!\t2\n",
+        "--objective ordered --vocab_type characters --vocab_size 99",
+    ),
+    "pair_ordered": (
+        "alike.tsv",
+        "inputs\tinputs2\tlabel\nIt rains.\tIt is wet.\t3\nIt rains.\tI sing.\t0\n",
+        "--objective pair_ordered --vocab_type characters --vocab_size 99",
     ),
     "choices": (
         "endings.tsv",

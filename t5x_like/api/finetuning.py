@@ -62,7 +62,7 @@ def finetune(
       data_dir: the files that its authors publish; None for `datasets`, or else TFDS.
       train: the training files by path or glob: .csv, .tsv, .jsonl, .parquet, .conll, SQuAD's.
       dev: the held-out files; None to hold out a tenth of the rows.
-      kind: "classes", "several", "numbers", "tags", "choices", "spans" or "texts".
+      kind: "classes", "several", "numbers", "ordered", "tags", "choices", "spans" or "texts".
       text, second: the columns of a text (question), and of another (context).
       label: the column of the label, of the answers, or of the text to write.
       weight: the column of how much a row counts in the loss, 0 or more.

@@ -53,7 +53,8 @@ def _finetune(argv: list[str]) -> int:
     files.add_argument("--dev", nargs="+", metavar="FILE", help="held-out files (default: a tenth)")
     files.add_argument(
         "--kind",
-        help="classes, several, numbers, tags, choices, spans or texts (default: as files are)",
+        help="classes, several, numbers, ordered, tags, choices, spans or texts (default: as files "
+        "are)",
     )
     files.add_argument("--text", metavar="COLUMN", help="the column of the text")
     files.add_argument("--second", metavar="COLUMN", help="the column of a second text")

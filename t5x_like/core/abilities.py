@@ -107,15 +107,18 @@ class AnswersTask(Protocol):
     """It has a task's head.
 
     Attributes:
-      answer_form: "classes", "numbers", "tags", "spans" or "choices", which are made of logits, or
-        "searched spans".
+      answer_form: "classes", "several", "numbers", "tags", "spans" or "choices", which are made of
+        logits, "ordered", or "searched spans".
     """
 
     @property
     def answer_form(self) -> str: ...
 
     def answers(self, batch: Batch) -> Any:
-        """The head's logits for a body's batch, float32, or the spans that it has found."""
+        """The head's logits for a body's batch, float32, or the spans that it has found.
+
+        Of ordered classes they are the log of the probabilities.
+        """
 
 
 class NamesClasses(AnswersTask, Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -61,6 +62,27 @@ def number_scores(
     }
 
 
+def ordered_scores(
+    targets: Sequence[int], predictions: Sequence[int], names: Sequence[str]
+) -> dict[str, float]:
+    """Quadratic-weighted kappa, and the mean absolute error in ranks, from one class to the next.
+
+    Kappa is nan where all targets and all predictions are one class.
+    """
+    from sklearn import metrics
+
+    constant = len({*targets, *predictions}) == 1
+    kappa = (
+        math.nan
+        if constant
+        else metrics.cohen_kappa_score(
+            targets, predictions, labels=range(len(names)), weights="quadratic"
+        )
+    )
+    error = metrics.mean_absolute_error(targets, predictions)
+    return {"quadratic_kappa": float(kappa), "mean_absolute_error": float(error)}
+
+
 def entity_scores(
     targets: Sequence[Sequence[int]], predictions: Sequence[Sequence[int]], names: Sequence[str]
 ) -> dict[str, float]:
@@ -112,7 +134,13 @@ def several_scores(
 
 METRICS: Mapping[str, Callable[..., dict[str, float]]] = {
     function.__name__: function
-    for function in (class_scores, several_scores, number_scores, entity_scores)
+    for function in (
+        class_scores,
+        several_scores,
+        number_scores,
+        ordered_scores,
+        entity_scores,
+    )
 }
 """Metrics that objectives of labels may name as their `measures`."""
 

@@ -16,7 +16,7 @@ from t5x_like.core.abilities import NamesClasses
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.families.body import OnBody
 from t5x_like.layers.heads import label_heads
-from t5x_like.layers.losses import accounting, label_losses
+from t5x_like.layers.losses import accounting, label_losses, ordered_classes
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.term_loss import TermLoss
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _NO_ALTERNATIVE = -1e9
-_NAMED = ("classes", "several", "tags")
+_NAMED = ("classes", "several", "tags", "ordered")
 
 
 class FineTuned(OnBody, TermLoss):
@@ -86,8 +86,8 @@ class FineTuned(OnBody, TermLoss):
     def answer_form(self) -> str:
         """The form of the answers, as the loss declares it.
 
-        It is `spans`, `tags`, `numbers`, `several` (classes at once), `choices` (classes of which a
-        text has one logit) or `classes`.
+        It is `spans`, `tags`, `numbers`, `several` (classes at once), `ordered` (classes in an
+        order), `choices` (classes of which a text has one logit) or `classes`.
         """
         form = self.label_loss.form
         if form == "classes" and self.num_labels == 1:
@@ -96,15 +96,22 @@ class FineTuned(OnBody, TermLoss):
 
     @property
     def num_labels(self) -> int:
-        """The logits of a text, or of a token; only where there is a task's head."""
+        """The number of classes, or of the logits of other answers.
+
+        Raises:
+          ValueError: there is no head.
+        """
         if self.head is None:
             raise ValueError("this body has no head")
         count: int = self.head.out.kernel.shape[-1]
-        return count
+        return count + (self.label_loss.form == "ordered")
 
     def answers(self, batch: Batch) -> jax.Array:
-        """The head's logits."""
-        return self.logits(batch)
+        """The head's logits; of ordered classes the log of their probabilities."""
+        logits = self.logits(batch)
+        if self.label_loss.form == "ordered":
+            return ordered_classes.log_probabilities(logits)
+        return logits
 
     @property
     def padding(self) -> int | None:

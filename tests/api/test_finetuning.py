@@ -13,6 +13,7 @@ import stored_berts
 from tiny_run import Result, Tiny, finish, losses
 
 import t5x_like as t5x
+from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.training.logs.metrics_file import read_metrics
 
 GOOD, BAD = ["fine", "lovely", "great"], ["dull", "poor", "awful"]
@@ -179,6 +180,69 @@ def test_choices_of_a_list_and_one_that_is_missing(pretrained: Path, tmp_path: P
     model.export(tmp_path / "theirs")
     config = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert config["architectures"] == ["BertForMultipleChoice"]
+
+
+@pytest.mark.slow
+def test_ordered_classes(pretrained: Path, tmp_path: Path) -> None:
+    draw = random.Random(5)
+    order = ["poor", "fair", "good"]
+    lines = ["text,grade"]
+    for number in range(160):
+        grade = draw.randrange(3)
+        word = [BAD[0], "number", GOOD[0]][grade]
+        lines.append(f"a {word} film {number},{order[grade if number % 9 else 1]}")
+    file = tmp_path / "graded.csv"
+    file.write_text("\n".join(lines) + "\n")
+
+    def run(*gin: str) -> t5x.Pretraining:
+        return t5x.finetune(
+            str(pretrained),
+            train=str(file),
+            kind="ordered",
+            label="grade",
+            model_dir=str(tmp_path / "run"),
+            cache_dir=str(tmp_path / "cache"),
+            epochs=12,
+            learning_rate=1e-2,
+            batch_size=24,
+            gin=gin,
+        )
+
+    with pytest.raises(CorpusError, match="the order of 'fair', 'good', 'poor' is not known"):
+        run()
+    tuned = run(f"CORPUS_LABELS={order}")
+    assert tuned.run.options.best_metric == "quadratic_kappa"
+    tuned.train()
+    assert evaluations(tmp_path / "run", "graded/quadratic_kappa")[-1] > 0.8
+    model = t5x.load(str(tmp_path / "run"))
+    answers = model.predict([line.split(",")[0] for line in lines[1:]])
+    for answer in answers:
+        assert [*answer["probabilities"]] == order
+        assert sum(answer["probabilities"].values()) == pytest.approx(1)
+    pairs = zip(answers, lines[1:], strict=True)
+    errors = [
+        abs(order.index(answer["label"]) - order.index(line.split(",")[1]))
+        for answer, line in pairs
+    ]
+    scores = model.evaluate(corpus=str(file))["graded"]["trained"]
+    assert scores["mean_absolute_error"] == pytest.approx(sum(errors) / len(errors))
+    assert scores["accuracy"] == pytest.approx(errors.count(0) / len(errors))
+    with pytest.raises(ValueError, match="no class for ordered classes"):
+        model.export(tmp_path / "theirs")
+    assert not (tmp_path / "theirs").exists()
+    # Another head on the body of this one.
+    two = ["fair", "good"]
+    file.write_text("\n".join(line for line in lines if not line.endswith("poor")) + "\n")
+    again = t5x.finetune(
+        str(tmp_path / "run"),
+        train=str(file),
+        kind="ordered",
+        model_dir=str(tmp_path / "again"),
+        cache_dir=str(tmp_path / "cache"),
+        gin=[f"CORPUS_LABELS={two}"],
+    )
+    assert again.run.abstract_model.head.out.kernel.shape == (32, 1)
+    assert again.run.abstract_model.answer_form == "ordered"
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from t5x_like.evaluation.label_metrics import (
     class_scores,
     entity_scores,
     number_scores,
+    ordered_scores,
 )
 
 
@@ -32,6 +33,17 @@ def test_correlations() -> None:
     assert scores["spearman"] == pytest.approx(1)
     assert scores["pearson"] == pytest.approx(0.9843740387, abs=1e-9)
     assert all(map(math.isnan, number_scores([1.0, 2.0], [3.0, 3.0], ()).values()))
+
+
+def test_kappa_counts_the_square_of_the_distance_between_classes() -> None:
+    targets, predictions = [0, 1, 2, 2, 0], [0, 2, 2, 0, 1]
+    scores = ordered_scores(targets, predictions, ["a", "b", "c", "d"])
+    error = sum((t - p) ** 2 for t, p in zip(targets, predictions, strict=True)) / 5
+    by_chance = sum((t - p) ** 2 for t in targets for p in predictions) / 25
+    assert scores["quadratic_kappa"] == pytest.approx(1 - error / by_chance)
+    assert scores["mean_absolute_error"] == pytest.approx(4 / 5)
+    assert math.isnan(ordered_scores([1, 1], [1, 1], ["a", "b"])["quadratic_kappa"])
+    assert ordered_scores([1, 1], [0, 0], ["a", "b"])["quadratic_kappa"] == 0
 
 
 def test_entities_are_right_as_a_whole_and_cut_words_are_outside() -> None:

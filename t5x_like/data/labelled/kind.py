@@ -23,12 +23,14 @@ class Content(NamedTuple):
       learns: what is learned from what, as the end of a sentence.
       texts: the fields of the texts, or words, of a row of tokens, for each row of an example.
       labels: how often each label occurs; empty where labels have no names.
+      needs_order: whether labels have an order that files do not say.
     """
 
     fields: Mapping[str, str]
     learns: str
     texts: Sequence[Sequence[str]]
     labels: Mapping[str, int]
+    needs_order: bool = False
 
 
 class LabelKind(Protocol):

@@ -9,11 +9,12 @@ from typing import NamedTuple
 from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.data.labelled import example_weights
 from t5x_like.data.labelled.columns import NONE_NAMED, Named
-from t5x_like.data.labelled.kind import LabelKind
+from t5x_like.data.labelled.kind import Content, LabelKind
 from t5x_like.data.labelled.kinds import (
     choices,
     classes,
     numbers,
+    ordered,
     several,
     spans,
     tags,
@@ -30,6 +31,7 @@ KINDS: Mapping[str, LabelKind] = {
         texts.Texts(),
         several.Several(),
         numbers.Numbers(),
+        ordered.Ordered(),
         classes.Classes(),
     )
 }
@@ -132,7 +134,8 @@ def understand(
 
     Raises:
       CorpusError: the files are damaged, a column is missing or cannot be found, or the labels are
-        not of the kind, or one only, or unknown; or weights are not numbers that are 0 or more.
+        not of the kind, or one only, or unknown, or in no known order; or weights are not numbers
+        that are 0 or more.
     """
     if kind is not None and kind not in KINDS:
         raise CorpusError(f"kind must be one of {', '.join(sorted(KINDS))}, not {kind!r}")
@@ -143,8 +146,7 @@ def understand(
     if weight is not None:
         example_weights.check(rows, weight, of_kind.name)
         content = content._replace(fields={**content.fields, "weight": weight})
-    counts = _in_order(content.labels, order, rows)
-    content = content._replace(labels=counts)
+    content = content._replace(labels=_in_order(content, order, rows))
     held_out = None
     if dev is not None:
         others = Rows(dev, header=header, aside=aside)
@@ -172,15 +174,19 @@ def understand(
     )
 
 
-def _in_order(
-    labels: Mapping[str, int], order: Sequence[str] | None, rows: Rows
-) -> Mapping[str, int]:
+def _in_order(content: Content, order: Sequence[str] | None, rows: Rows) -> Mapping[str, int]:
     """The counts of labels, of all that are named.
 
     Raises:
-      CorpusError: a label is not among those named.
+      CorpusError: a label is not among those named, or none are where their order is needed.
     """
+    labels = content.labels
     if order is None:
+        if content.needs_order:
+            raise CorpusError(
+                f"{rows.files}: the order of {', '.join(map(repr, labels))} is not known: name all "
+                "from the lowest to the highest, as in --gin.CORPUS_LABELS=\"['low', 'high']\""
+            )
         return labels
     if unknown := sorted(labels.keys() - {*order}):
         raise CorpusError(

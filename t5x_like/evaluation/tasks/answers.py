@@ -18,6 +18,7 @@ from t5x_like.data.rows.feature_converters import PrefixDecoder, start_id
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
 from t5x_like.inference.heads import n_best
+from t5x_like.layers.losses import ordered_classes
 from t5x_like.training.hosts import multihost
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Example = Mapping[str, Any]
 Metric = TypeVar("Metric", bound=TaskMetric)
 Row = dict[str, np.ndarray]
-_LABELS = ("classes", "choices", "numbers", "several", "spans", "tags")
+_LABELS = ("classes", "choices", "numbers", "ordered", "several", "spans", "tags")
 SETTINGS = {"decoding": "greedy"}
 """The settings that decide predictions, besides the parameters."""
 
@@ -104,6 +105,8 @@ class ModelAnswers:
     def label(self, examples: Sequence[Example]) -> list[Any]:
         """The likeliest class or the number of each example; for tags, that of each word.
 
+        Of ordered classes, the median.
+
         Words that were cut have the tag -1. Of several classes, each has its probability. For
         spans, the `n_best.Ends` of each window.
         """
@@ -169,13 +172,16 @@ def _of_words(tags_L: np.ndarray, example: Example) -> list[int]:
 def _labels(model: Any, batch: Batch) -> jax.Array:
     """The likeliest classes, int32 [B], or [B, L] of tags; of numbers the numbers, float32 [B].
 
-    Of several classes the probabilities, float32 [B, C]; of spans the logits, float32 [B, L, 2].
+    Of several classes the probabilities, float32 [B, C]; of spans the logits, float32 [B, L, 2]; of
+    ordered classes the medians, int32 [B].
     """
     logits = model.answers(batch)
     if model.answer_form == "spans":
         return logits
     if model.answer_form == "several":
         return jax.nn.sigmoid(logits)
+    if model.answer_form == "ordered":
+        return ordered_classes.medians(logits)
     return logits[:, 0] if model.answer_form == "numbers" else jnp.argmax(logits, axis=-1)
 
 

@@ -23,7 +23,9 @@ from t5x_like.inference.text_rows import Framing, Row
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
 
-Kind = Literal["classes", "several", "numbers", "tags", "spans", "searched spans", "choices"]
+Kind = Literal[
+    "classes", "several", "numbers", "ordered", "tags", "spans", "searched spans", "choices"
+]
 """The kinds of answers of heads. Spans are searched where the end depends on the start (XLNet)."""
 
 
@@ -73,9 +75,10 @@ class HeadAnswers:
     def __call__(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The answer of the head for each record.
 
-        It has `label` and `probabilities` for classes, `labels` (those of at least 1/2) and
-        `probabilities` for several classes, `value`, `tokens` and their `tags`, `answer` with its
-        `score` and that of `no_answer`, or `choice`, its `number` and all `probabilities`. Where
+        It has `label` (of ordered classes the median) and `probabilities` for classes, `labels`
+        (those of at least 1/2) and `probabilities` for several classes, `value`, `tokens` and their
+        `tags`, `answer` with its `score` and that of `no_answer`, or `choice`, its `number` and all
+        `probabilities`. Where
         `inputs` are a list of words, `tags` has one for each, None where the row was too long for
         the word.
         """
@@ -90,6 +93,7 @@ class HeadAnswers:
         say = {
             "classes": self._class,
             "several": self._several,
+            "ordered": self._ordered,
             "numbers": lambda row, logits: {"value": float(logits[0])},
             "tags": self._tags,
         }[self.kind]
@@ -135,6 +139,12 @@ class HeadAnswers:
             "labels": [name for name, p in chances.items() if p >= 0.5],
             "probabilities": chances,
         }
+
+    def _ordered(self, row: Row, log_p_C: np.ndarray) -> dict[str, Any]:
+        """The class at which the probabilities, from the lowest class on, come to 1/2."""
+        answer = self._class(row, log_p_C)
+        median = int((np.cumsum(_softmax(log_p_C))[:-1] < 0.5).sum())
+        return answer | {"label": self._label(median)}
 
     def _tags(self, row: Row, logits_LC: np.ndarray) -> dict[str, Any]:
         piece = self.framing.vocabulary.piece

@@ -11,7 +11,7 @@ from flax import nnx
 
 from t5x_like.interop.hugging_face.configuration import unsupported_settings
 from t5x_like.layers.heads import label_heads
-from t5x_like.layers.losses import label_losses
+from t5x_like.layers.losses import label_losses, ordered_classes
 from t5x_like.layers.losses.weighed_classes import WeighedClasses
 from t5x_like.models.finetuned import FineTuned
 
@@ -32,8 +32,11 @@ _ENDINGS = {
     "tags": TAGS,
     "choices": CHOICES,
     "spans": SPANS,
+    "ordered": CLASSES,
 }
 """The ends of class names, by a model's `answer_form`."""
+_OURS = {"ordered": ordered_classes.ordered}
+"""The losses of forms that no class knows; their heads are those of the class of this ending."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +99,28 @@ def endings_for(form: str) -> tuple[str, ...]:
     if form not in _ENDINGS:
         raise ValueError(f"answers are {', '.join(_ENDINGS)}, not {form!r}")
     return (SPANS, XLNET_SPANS) if form == "spans" else (_ENDINGS[form],)
+
+
+def outputs(form: str, num_labels: int) -> int:
+    """The logits of a head whose answers have this form, for a number of labels."""
+    return num_labels - 1 if form == "ordered" else num_labels
+
+
+def learning(make: Make[Any], form: str) -> Make[Any]:
+    """The constructor of a model that `fine_tuned` gives, with the loss of a form."""
+    if form not in _OURS:
+        return make
+    return Make(make.func, *make.args, **{**make.keywords, "label_loss": _OURS[form]})
+
+
+def check_exported(model: nnx.Module) -> None:
+    """Raises ValueError where no class of transformers gives the answers of a model."""
+    if isinstance(model, FineTuned) and model.has_task_head and model.answer_form in _OURS:
+        raise ValueError(
+            f"transformers has no class for {model.answer_form} classes: it would read the logits "
+            "of this head as those of something else. `t5x_like predict` answers with this model; "
+            "to export one, fine-tune it with --kind classes or --kind numbers"
+        )
 
 
 def ending_of(model: FineTuned) -> str:

@@ -16,7 +16,7 @@ from flax import nnx
 from t5x_like.core import progress, whole_files
 from t5x_like.core.abilities import GivesStates, can
 from t5x_like.interop import mapping
-from t5x_like.interop.hugging_face import families
+from t5x_like.interop.hugging_face import families, head_classes
 from t5x_like.interop.hugging_face.configuration.settings import Settings
 from t5x_like.interop.hugging_face.files import safetensors_files
 
@@ -119,7 +119,12 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def halves(model: nnx.Module, params: Any) -> dict[str, tuple[nnx.Module, Any]]:
-    """The models to export: one, named "", or several by the names of their folders."""
+    """The models to export: one, named "", or several by the names of their folders.
+
+    Raises:
+      ValueError: the model has no counterpart at Hugging Face.
+    """
+    head_classes.check_exported(model)
     family = families.of_model(model)
     several = getattr(family, "halves", None)
     parts = several(model, params) if several else None

@@ -43,7 +43,7 @@ def declares(form: str) -> Callable[[Any], LabelLoss]:
 
     Args:
       form: "classes", "neighbours" (classes that say whether two texts belong together), "several",
-        "numbers", "tags" or "spans".
+        "numbers", "ordered" (classes), "tags" or "spans".
     """
 
     def marked(function: Any) -> LabelLoss:

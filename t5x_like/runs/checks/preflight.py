@@ -39,7 +39,7 @@ _LONG = 120
 _ABOUT = ("config", "texts", "health")
 """The fields in the metadata of a checkpoint besides those on which examples its steps read."""
 _HEADS = {
-    **dict.fromkeys(("classes", "choices", "numbers", "several"), "SequenceHead"),
+    **dict.fromkeys(("classes", "choices", "numbers", "ordered", "several"), "SequenceHead"),
     **dict.fromkeys(("tags", "spans"), "TokenHead"),
 }
 """The heads of `layers.heads.label_heads` for what an objective asks."""

@@ -91,7 +91,7 @@ def of_saved(directory: str, form: str, *, num_labels: int) -> FineTunedModel:
     Args:
       directory: of a run or an import.
       form: the form of the answers, such as "classes" or "spans".
-      num_labels: the number of classes or tags; 1 for numbers.
+      num_labels: the number of classes or tags; 1 for numbers and choices.
 
     Raises:
       ValueError: no head of this form is known for its family, or the directory has no model.
@@ -103,14 +103,16 @@ def of_saved(directory: str, form: str, *, num_labels: int) -> FineTunedModel:
     config: dict[str, Any] = family.to_hf(saved) or {}
     stem = _ENDING.sub("", config["architectures"][0])
     config = {name: value for name, value in config.items() if name not in _OF_OLD_HEADS}
-    config |= {"num_labels": num_labels, **head_classes.problem(form)}
+    outputs = head_classes.outputs(form, num_labels)
+    config |= {"num_labels": outputs, **head_classes.problem(form)}
     vocabulary = InitFrom(directory=directory).vocabulary()
     if vocabulary is not None and vocabulary.token_ids.eos is not None:
         config["eos_token_id"] = vocabulary.token_ids.eos  # over which some heads pool
     if config["model_type"] in _TEXT_TO_TEXT:
         config["dropout_rate"] = _DROPOUT
     for ending in head_classes.endings_for(form):
-        make = _computed_as(family.from_hf(config, stem + ending), saved.config)
+        make = head_classes.learning(family.from_hf(config, stem + ending), form)
+        make = _computed_as(make, saved.config)
         model = _abstract(make)
         if model.answer_form != "searched spans":
             break

@@ -22,6 +22,7 @@ from t5x_like.objectives.supervised.choices import Choices
 from t5x_like.objectives.supervised.classes import Classes
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 from t5x_like.objectives.supervised.numbers import Numbers
+from t5x_like.objectives.supervised.ordered import Ordered
 from t5x_like.objectives.supervised.several import Several
 from t5x_like.objectives.supervised.spans import Spans
 from t5x_like.objectives.supervised.tags import Tags
@@ -36,6 +37,7 @@ _OBJECTIVES: Mapping[str, type[LabelledRows]] = {
     "choices": Choices,
     "classes": Classes,
     "numbers": Numbers,
+    "ordered": Ordered,
     "several": Several,
     "tags": Tags,
     "spans": Spans,
@@ -94,6 +96,8 @@ def configuration(
     if writes:
         text_to_text.check_kind(labelled.kind, directory)
         labelled = labelled._replace(kind=text_to_text.KIND)
+    if (order := _macros("\n".join(gin)).get("CORPUS_LABELS")) is not None:
+        labelled = labelled._replace(labels=order)
     files = labelled.understood()
     if head and files.kind == text_to_text.KIND:
         raise ValueError(
@@ -177,9 +181,9 @@ def _vocabulary(model: FineTunedModel) -> Vocabulary:
 
 
 def _order(labelled: Labelled, files: LabelledFiles) -> list[str] | None:
-    """The order of the names of classes, where they are numbered and it is given."""
-    numbered = files.kind == "classes" and labelled.labels is not None
-    return [*files.labels] if numbered else None
+    """The order of the names of classes, where the run shall not find it in the files."""
+    said = files.kind == "classes" and labelled.labels is not None
+    return [*files.labels] if said or files.kind == "ordered" else None
 
 
 def _best_metric(objective: LabelledRows, files: LabelledFiles) -> str:
@@ -221,18 +225,17 @@ def _text(parts: _Parts, macros: Mapping[str, Any]) -> str:
 
 def _settings(base: str, gin: Sequence[str]) -> dict[str, Any]:
     """{macro: value} of a family's settings, which further ones replace."""
-    values = {**_macros(gin_files.read(gin_files.gin_root() / base)), **_macros("\n".join(gin))}
-    return {str(name): value for name, value in values.items()}
+    return _macros(gin_files.read(gin_files.gin_root() / base)) | _macros("\n".join(gin))
 
 
-def _macros(text: str) -> dict[Any, Any]:
+def _macros(text: str) -> dict[str, Any]:
     """The values of gin text and of the settings for fine-tuning that it includes."""
     parsed = gin_text.read(text)
     included = [name for name in parsed.includes if name.startswith("finetune/")]
-    values: dict[Any, Any] = {}
+    values: dict[str, Any] = {}
     for name in included:
         values |= _macros(gin_files.read(gin_files.gin_root() / name))
-    return values | parsed.values
+    return values | {str(name): value for name, value in parsed.values.items()}
 
 
 class _Rows(NamedTuple):

@@ -188,3 +188,21 @@ def test_answers_and_texts_to_write_have_no_weights(tmp_path: Path) -> None:
     pairs = written(tmp_path / "a.jsonl", [{"inputs": "a", "targets": "b", "w": 1}])
     with pytest.raises(CorpusError, match="not for texts: leave out the column 'w'"):
         understand(pairs, weight="w")
+
+
+def test_ordered_classes_are_numbers_or_in_a_given_order(tmp_path: Path) -> None:
+    def ordered(*labels: str, order: list[str] | None = None) -> dict[str, int]:
+        path = written(tmp_path / "a.csv", [{"text": f"a {x}", "label": x} for x in labels])
+        return dict(understand(path, kind="ordered", order=order).labels)
+
+    assert [*ordered("10", "9", "-1")] == ["-1", "9", "10"]
+    assert [*ordered("10.5", "9.5", "9.5")] == ["9.5", "10.5"]
+    with pytest.raises(CorpusError, match=r"order of 'bad', 'good' is not known.*CORPUS_LABELS"):
+        ordered("good", "bad")
+    with pytest.raises(CorpusError, match="'nan' is not known"):
+        ordered("1", "nan")
+    with pytest.raises(CorpusError, match=r"'1' and '1.0', which are the same number"):
+        ordered("1", "1.0", "2")
+    with pytest.raises(CorpusError, match="label 'good', which is none of those named"):
+        ordered("good", "bad", order=["bad", "fair"])
+    assert ordered("good", "bad", order=["bad", "fair", "good"]) == {"bad": 1, "fair": 0, "good": 1}
