@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from t5x_like.training.callbacks import Callback
 
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "weight", "columns")
-_OF_CONFIGURATIONS = ("head", "epochs", "batch_size", "length", "stride", "cache_dir", "gin")
+_OF_CONFIGURATIONS = (
+    *("head", "epochs", "batch_size", "length", "stride", "reinit_layers", "cache_dir", "gin"),
+)
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 """Arguments that say what files hold, those that configurations need, and settings of runs."""
 
@@ -47,6 +49,7 @@ def finetune(
     class_weights: str | Mapping[str, float] | None = None,
     label_smoothing: float | None = None,
     focal_gamma: float | None = None,
+    reinit_layers: int | None = None,
     model_dir: str | None = None,
     cache_dir: str | None = None,
     seed: int | None = None,
@@ -74,6 +77,7 @@ def finetune(
       stride: of spans, the tokens from a window of a long text to the next; None for 128.
       class_weights: "balanced", or {name: weight} of classes in the loss.
       label_smoothing, focal_gamma: the loss's share of other classes; the power of 1 - p in it.
+      reinit_layers: how many of the last layers start afresh, and the pooler; None for none.
       model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
       cache_dir: directory of caches and of imported models.
       seed: the seed of the head, of order and of dropout.

@@ -96,6 +96,7 @@ def _finetune(argv: list[str]) -> int:
     )
     run.add_argument("--label_smoothing", type=float, metavar="SHARE", help="such as 0.1")
     run.add_argument("--focal_gamma", type=float, metavar="POWER", help="focal loss, such as 2")
+    run.add_argument("--reinit_layers", type=int, metavar="N", help="last layers that start afresh")
     run.add_argument("--seed", type=int, metavar="N", help="seed of the head, order and dropout")
     processes.add_distributed(parser)
     args, bindings = arguments.parse(parser, argv)
@@ -136,7 +137,7 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "weight"),
         "head",
         *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate", "length", "stride"),
-        *("columns", "seed", "class_weights", "label_smoothing", "focal_gamma"),
+        *("columns", "seed", "class_weights", "label_smoothing", "focal_gamma", "reinit_layers"),
     )
     given = {name: getattr(args, name) for name in names}
     run = finetune(args.source, **given, gin=bindings)

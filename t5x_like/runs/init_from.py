@@ -39,6 +39,7 @@ class InitFrom:
       rename: {regular expression: replacement} on the saved paths, applied in order. Paths are
         written as `t5x_like inspect` shows them: `encoder.embedding.tokens.table`.
       skip: regular expressions; a parameter whose path contains a match is initialised.
+        `PATTERN@10-11` initialises these layers of a stack, counted from 0 at the input.
       layers: the layers to take from each saved stack, counted from 0: one for each layer of this
         run.
       model: whether the run's model has the sizes and the functions of the saved one, too.
@@ -156,6 +157,7 @@ class InitFrom:
             for path, source in plan.sources.items()
             if path in paths
             and source.layers is None
+            and source.fresh is None
             and (source.shape, leaves[source.path].dtype) == (ours[path].shape, ours[path].dtype)
         }
         if self._new_ids(vocabulary):

@@ -345,6 +345,16 @@ def test_labels_count_as_they_shall(pretrained: Path, reviews: Path, tmp_path: P
         loss(label_smoothing=1)
 
 
+def test_last_layers_start_afresh(pretrained: Path, reviews: Path, tmp_path: Path) -> None:
+    place = {"model_dir": str(tmp_path / "run"), "cache_dir": str(tmp_path / "cache")}
+    run = t5x.finetune(str(pretrained), train=str(reviews), **place, reinit_layers=1).run
+    assert run.init_from is not None
+    top, pooler = run.init_from.skip[1:]
+    assert (top.endswith("@0-0"), pooler) == (True, "^head\\.pooler\\.")
+    with pytest.raises(ValueError, match="reinit_layers is from 0 to 1, the layers of the model"):
+        t5x.finetune(str(pretrained), train=str(reviews), **place, reinit_layers=2)
+
+
 def test_parts_of_speech_are_no_entities(pretrained: Path, tmp_path: Path) -> None:
     for tags, metric in ((("NOUN", "VERB"), "accuracy"), (("I-PER", "O"), "entity_f1")):
         file = tmp_path / f"{metric}.conll"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from pathlib import Path
@@ -16,6 +17,8 @@ from t5x_like.models import albert, bart, bert, distilbert, electra, gpt, t5, xl
 from t5x_like.models.finetuned import FineTuned
 from t5x_like.runs import saved_model
 from t5x_like.runs.settings.finetuned_model import of_saved
+from t5x_like.training.optimization import layerwise
+from t5x_like.training.optimization.layer_patterns import LayerPattern
 from t5x_like.training.optimization.parameter_paths import by_path
 
 SIZES = {"vocab_size": 50, "d_model": 16, "d_ff": 32, "num_heads": 2}
@@ -90,3 +93,42 @@ def test_a_decoder_alone_is_refused(tmp_path: Path) -> None:
     written(tmp_path / "saved", functools.partial(gpt.Gpt, gpt.Config(**LAYERS)))
     with pytest.raises(ValueError, match="has a decoder alone: its fine-tuning is not built yet"):
         of_saved(str(tmp_path / "saved"), "classes", num_labels=2)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_last_layers_and_the_pooler_start_afresh(name: str, tmp_path: Path) -> None:
+    both = {"num_encoder_layers": 3, "num_decoder_layers": 2}
+    depth = both if name in ("bart", "t5") else {"num_layers": 2}
+    config = dataclasses.replace(MODELS[name].args[0], **depth)
+    written(tmp_path / "saved", functools.partial(MODELS[name].func, config))
+
+    def fresh(layers: int) -> dict[str, Any]:
+        tuned = of_saved(str(tmp_path / "saved"), "classes", num_labels=3, reinit_layers=layers)
+        state = nnx.state(abstract(tuned.make), nnx.Param)
+        numbers = layerwise.numbers_of(state)
+        skipped = [LayerPattern.read(text) for text in tuned.init_from.skip]
+        chosen: dict[str, Any] = {}
+        for path in by_path(nnx.to_pure_dict(state)):
+            masks = [
+                pattern.chosen(numbers.get(path))
+                for pattern in skipped
+                if re.search(pattern.expression, path)
+            ]
+            if any(mask.any() for mask in masks):
+                chosen[path] = numbers[path][masks[0]].tolist() if path in numbers else True
+        return chosen
+
+    if name == "albert":
+        with pytest.raises(ValueError, match="layers of albert share their parameters"):
+            fresh(1)
+        return
+    heads = {*fresh(0)}
+    assert heads == {"head.out.kernel", "head.out.bias"}
+    one = {path: of for path, of in fresh(1).items() if path not in heads}
+    poolers = {path for path in one if path.startswith("head.pooler.")}
+    layers = {path: of for path, of in one.items() if path not in poolers}
+    assert len(layers) > 8
+    assert all(np.ravel(of).tolist() == [1] for of in layers.values()), layers
+    assert all(("decoder" in path) == (name in ("bart", "t5")) for path in layers)
+    with pytest.raises(ValueError, match=r"from 0 to 2, the layers of the (model|decoder): 3"):
+        fresh(3)

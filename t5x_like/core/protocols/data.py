@@ -168,6 +168,8 @@ PLAIN_TEXT = (Column("targets"),)
 """The columns of plain text."""
 PAIRS = (Column("inputs"), Column("targets"))
 """Those of pairs of texts."""
+WEIGHT = Column("weight", "numbers")
+"""The column of how much a labelled row counts in the loss."""
 
 
 def names(columns: Iterable[Column]) -> tuple[str, ...]:

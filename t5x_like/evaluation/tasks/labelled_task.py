@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from t5x_like.core.protocols.data import WEIGHT
 from t5x_like.data.samples.order import spread
 from t5x_like.data.samples.samples import RecordSamples
 from t5x_like.evaluation.label_metrics import LabelMetric
 from t5x_like.evaluation.task_metrics import decoder
 from t5x_like.evaluation.tasks import span_task
 from t5x_like.evaluation.tasks.evaluated_task import EvaluatedTask
-from t5x_like.objectives.supervised.labelled_rows import WEIGHT
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.answers import TaskMetric

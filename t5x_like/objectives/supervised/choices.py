@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from t5x_like.core.protocols.data import Column, FeatureSpec
+from t5x_like.core.protocols.data import WEIGHT, Column, FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.geometry import PerRecord, pair_sizes
 from t5x_like.objectives.supervised import frames
 from t5x_like.objectives.supervised.frames import Frame
-from t5x_like.objectives.supervised.labelled_rows import WEIGHT, LabelledRows
+from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import TokenIds

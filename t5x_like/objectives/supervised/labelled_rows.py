@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from t5x_like.core.protocols.data import Column, FeatureSpec
+from t5x_like.core.protocols.data import WEIGHT, Column, FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.geometry import PerRecord
 from t5x_like.objectives.supervised import frames
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from t5x_like.core.protocols.data import TokenIds
-
-
-WEIGHT = Column("weight", "numbers")
-"""The column of the weight of a row in the loss."""
 
 
 @dataclasses.dataclass(frozen=True)

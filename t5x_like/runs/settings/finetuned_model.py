@@ -15,6 +15,7 @@ from t5x_like.interop.hugging_face import families, head_classes
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 from t5x_like.runs import model_config, saved_model
 from t5x_like.runs.init_from import InitFrom
+from t5x_like.runs.settings import fresh_layers
 from t5x_like.training.optimization.parameter_paths import by_path
 
 _OF_COMPUTING = ("dtype", "kernel", "remat", "scan_unroll")
@@ -53,11 +54,16 @@ def writes_alone(directory: str) -> bool:
     return _writes(saved) and families.model_type(saved) in _TEXT_TO_TEXT
 
 
-def as_saved(directory: str) -> FineTunedModel:
+def as_saved(directory: str, *, reinit_layers: int = 0) -> FineTunedModel:
     """The encoder-decoder in a directory as it is, with dropout, to learn text to text.
 
+    Args:
+      directory: of a run or an import.
+      reinit_layers: how many of the decoder's last layers start afresh (`fresh_layers`).
+
     Raises:
-      ValueError: it does not read a text and write another, or the directory has no model.
+      ValueError: it does not read a text and write another, it has fewer layers, or the directory
+        has no model.
       OSError: it cannot be read.
     """
     make = saved_model.constructor(directory)
@@ -68,9 +74,10 @@ def as_saved(directory: str) -> FineTunedModel:
             "only encoder-decoders, such as T5 and BART, learn text to text"
         )
     kind = families.model_type(saved)
+    skip = fresh_layers.patterns(saved, reinit_layers, model_type=kind)
     return FineTunedModel(
         model_config.with_fields(make, {"dropout_rate": _DROPOUT}),
-        InitFrom(directory=directory),
+        InitFrom(directory=directory, skip=skip),
         kind,
         FAMILIES[kind],
         saved.max_tokens,
@@ -85,16 +92,20 @@ def _abstract(make: Callable[..., Any]) -> Any:
     return nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
 
 
-def of_saved(directory: str, form: str, *, num_labels: int) -> FineTunedModel:
+def of_saved(
+    directory: str, form: str, *, num_labels: int, reinit_layers: int = 0
+) -> FineTunedModel:
     """The model in a directory, with a new head.
 
     Args:
       directory: of a run or an import.
       form: the form of the answers, such as "classes" or "spans".
       num_labels: the number of classes or tags; 1 for numbers and choices.
+      reinit_layers: how many of the last layers start afresh, and the pooler (`fresh_layers`).
 
     Raises:
-      ValueError: no head of this form is known for its family, or the directory has no model.
+      ValueError: it has fewer layers, no head of this form is known for its family, or the
+        directory has no model.
       OSError: it cannot be read.
     """
     saved_make = saved_model.constructor(directory)
@@ -118,12 +129,14 @@ def of_saved(directory: str, form: str, *, num_labels: int) -> FineTunedModel:
             break
     if can(model.body, Writes) and not model.body.reads_apart:
         raise ValueError(f"{directory} has a decoder alone: its fine-tuning is not built yet")
+    kind = config["model_type"]
+    fresh = fresh_layers.patterns(model, reinit_layers, model_type=kind)
     rename = _renamed(saved, model, directory)
     return FineTunedModel(
         make,
-        InitFrom(directory=directory, rename=rename, skip=("^head\\.out",)),
-        config["model_type"],
-        FAMILIES[config["model_type"]],
+        InitFrom(directory=directory, rename=rename, skip=("^head\\.out", *fresh)),
+        kind,
+        FAMILIES[kind],
         model.max_tokens,
     )
 

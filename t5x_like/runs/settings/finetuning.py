@@ -83,6 +83,7 @@ def configuration(
     stride: int | None,
     cache_dir: str | None,
     weighing: Weighing,
+    reinit_layers: int | None,
     gin: Sequence[str],
 ) -> Configuration:
     """The configuration of a run; arguments and errors are those of `t5x_like.finetune`."""
@@ -109,7 +110,15 @@ def configuration(
         labelled = text_to_text.measured(labelled, files, kind=kind)
         labelled = text_to_text.as_pairs(labelled, files, root)
         files = labelled.understood()
-    parts = _parts(directory, files, labelled, length=length, stride=stride, weighing=weighing)
+    parts = _parts(
+        directory,
+        files,
+        labelled,
+        length=length,
+        stride=stride,
+        weighing=weighing,
+        reinit_layers=reinit_layers or 0,
+    )
     geometry = parts.objective.geometry(parts.lengths)
     rows = _rows(labelled, files, geometry, _vocabulary(parts.model))
     base = _settings_of(parts.model)
@@ -150,18 +159,21 @@ def _parts(
     length: int | None,
     stride: int | None,
     weighing: Weighing,
+    reinit_layers: int,
 ) -> _Parts:
     if stride is not None and files.kind != "spans":
         raise ValueError("a stride is that of windows of a text with answers (--kind spans)")
     if files.kind == text_to_text.KIND:
-        model = finetuned_model.as_saved(directory)
+        model = finetuned_model.as_saved(directory, reinit_layers=reinit_layers)
         label_weighing.weighed(model.make, weighing, files)  # refuses what is given
         written = text_to_text.objective(model, labelled.metrics)
         lengths = text_to_text.lengths(files, _vocabulary(model), model, inputs=length)
         return _Parts(model, written, lengths, labelled.metrics[0])
     of_kind = _OBJECTIVES[files.kind]
     num_labels = 1 if of_kind.answers == "choices" else len(files.labels) or 1
-    model = finetuned_model.of_saved(directory, of_kind.answers, num_labels=num_labels)
+    model = finetuned_model.of_saved(
+        directory, of_kind.answers, num_labels=num_labels, reinit_layers=reinit_layers
+    )
     model = model._replace(make=label_weighing.weighed(model.make, weighing, files))
     objective = of_kind.of_family(model.frame, files.fields, [*files.labels])
     if stride is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.checkpointing.initial_plan import Plan, Shape, Source, Wanted
+from t5x_like.training.optimization import layerwise
 from t5x_like.training.optimization.parameter_paths import by_path, path_name
 from t5x_like.training.step import Program
 
@@ -20,8 +22,12 @@ from t5x_like.training.step import Program
 def wanted_parameters(program: Program) -> dict[str, Wanted]:
     """{path: parameter} of a program."""
     model = nnx.merge(program.graphdef, program.abstract_state.params)
-    wanted = map_parameters(lambda axes, shape: Wanted(shape, axes), nnx.state(model, nnx.Param))
-    return by_path(wanted)
+    state = nnx.state(model, nnx.Param)
+    numbers = layerwise.numbers_of(state)
+    wanted = by_path(map_parameters(lambda axes, shape: Wanted(shape, axes), state))
+    return {
+        path: dataclasses.replace(leaf, numbers=numbers.get(path)) for path, leaf in wanted.items()
+    }
 
 
 def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
@@ -63,6 +69,7 @@ def take(
         path: x
         for path, x in taken.items()
         if plan.sources[path].layers is not None
+        or plan.sources[path].fresh is not None
         or (x.shape, x.dtype) != (fresh[path].shape, fresh[path].dtype)
         or (means and path in tables)
     }
@@ -87,10 +94,14 @@ def take(
 
 
 def _fill_first_rows(fresh: jax.Array, saved: jax.Array, source: Source) -> jax.Array:
-    """`fresh` with the saved values in its first rows."""
+    """`fresh` with the saved values in its first rows, and in none of the layers to initialise."""
     if source.layers is not None:
         saved = saved[np.array(source.layers)]
-    return jax.lax.dynamic_update_slice(fresh, saved.astype(fresh.dtype), (0,) * fresh.ndim)
+    filled = jax.lax.dynamic_update_slice(fresh, saved.astype(fresh.dtype), (0,) * fresh.ndim)
+    if source.fresh is None:
+        return filled
+    ones = [1] * (fresh.ndim - source.fresh.ndim)
+    return jnp.where(source.fresh.reshape(*source.fresh.shape, *ones), fresh, filled)
 
 
 def _with_means(table: jax.Array, axis: int, means: Mapping[int, Sequence[int]]) -> jax.Array:

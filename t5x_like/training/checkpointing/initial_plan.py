@@ -9,7 +9,10 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+from t5x_like.training.optimization.layer_patterns import LayerPattern
 
 Shape = tuple[int, ...]
 
@@ -23,11 +26,13 @@ _NAMED = 3
 class Wanted:
     """A parameter of the run that starts, with the name of an axis for each dimension.
 
-    Leading dimensions beyond the names are stacked layers, as in `partitioning`.
+    Leading dimensions beyond the names are stacked layers, as in `partitioning`. `numbers` are
+    those of its layers, [*stacked]; None where it is in none.
     """
 
     shape: Shape
     axes: tuple[str | None, ...]
+    numbers: np.ndarray | None = dataclasses.field(default=None, compare=False)
 
     @property
     def stacked(self) -> bool:
@@ -55,7 +60,8 @@ class Selection:
 
     Attributes:
       rename: {regular expression: replacement} on the saved paths, in order.
-      skip: regular expressions on paths of the run; a parameter that matches one is initialised.
+      skip: patterns on paths of the run (`LayerPattern`); a parameter that matches one is
+        initialised, or those of its layers that the pattern chooses.
       layers: the layers to take from each saved stack, counted from 0: one for each layer of the
         run; None for all.
     """
@@ -67,11 +73,18 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The source of a parameter: a saved path and shape, and its layers to take, None for all."""
+    """The source of a parameter.
+
+    Attributes:
+      path, shape: those of the saved parameter.
+      layers: its layers to take; None for all.
+      fresh: which layers of the run's parameter are initialised, bool [*stacked]; None for none.
+    """
 
     path: str
     shape: Shape
     layers: Sequence[int] | None
+    fresh: np.ndarray | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,8 +109,18 @@ class Plan:
             for path, source in self.sources.items()
             if source.layers is None and source.shape != self.wanted[path].shape
         ]
+        in_part = [
+            f"{path}@{','.join(map(str, np.flatnonzero(source.fresh)))}"
+            for path, source in self.sources.items()
+            if source.fresh is not None
+        ]
         lines = [f"{len(self.sources)} of {len(self.wanted)} parameters taken"]
-        kinds = {"with new rows": grown, "fresh": fresh, "left over": self.left_over}
+        kinds = {
+            "with new rows": grown,
+            "fresh": fresh,
+            "fresh in some layers": in_part,
+            "left over": self.left_over,
+        }
         return lines + [f"{kind}: {', '.join(paths)}" for kind, paths in kinds.items() if paths]
 
 
@@ -120,12 +143,13 @@ def make_plan(
     sources: dict[str, Source] = {}
     different = []
     for path, leaf in wanted.items():
-        if path in skipped or path not in origins:
+        fresh = skipped.get(path, np.array(False))
+        if fresh.all() or path not in origins:
             continue
         origin, layers = origins[path], selection.layers if leaf.stacked else None
         if problem := _problem(leaf, saved[origin], layers):
             different.append(f"{path}: {saved[origin]} saved, {leaf.shape} in this run{problem}")
-        sources[path] = Source(origin, saved[origin], layers)
+        sources[path] = Source(origin, saved[origin], layers, fresh if fresh.any() else None)
     if different:
         raise CheckpointError(
             f"parameters of other shapes: {_some(different, '; ')}. Change the model, or leave "
@@ -161,16 +185,21 @@ def _rename_paths(saved: Iterable[str], rename: Mapping[str, str]) -> dict[str, 
     return origins
 
 
-def _paths_to_skip(paths: Iterable[str], skip: Sequence[str]) -> set[str]:
-    paths = list(paths)
-    skipped: set[str] = set()
-    for pattern in skip:
-        matching = {path for path in paths if re.search(pattern, path)}
+def _paths_to_skip(wanted: Mapping[str, Wanted], skip: Sequence[str]) -> dict[str, np.ndarray]:
+    """Which layers of each parameter are initialised: bool [*stacked], or [] for the whole."""
+    skipped: dict[str, np.ndarray] = {}
+    for text in skip:
+        pattern = LayerPattern.read(text)
+        matching = {path: x for path, x in wanted.items() if re.search(pattern.expression, path)}
         if not matching:
             raise CheckpointError(
-                f"`skip` has {pattern!r}, which is in no path of this run: {_some(paths)}"
+                f"`skip` has {text!r}, which is in no path of this run: {_some([*wanted])}"
             )
-        skipped |= matching
+        in_layers = [leaf.numbers for leaf in matching.values() if leaf.numbers is not None]
+        if problem := pattern.problem(in_layers):
+            raise CheckpointError(f"`skip` has {text!r}, but {problem}")
+        for path, leaf in matching.items():
+            skipped[path] = skipped.get(path, np.array(False)) | pattern.chosen(leaf.numbers)
     return skipped
 
 

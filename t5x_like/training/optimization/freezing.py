@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_like.core.spelling import alike
+from t5x_like.training.optimization.layer_patterns import LayerPattern
 from t5x_like.training.optimization.parameter_paths import by_path, path_name
-
-_WITH_LAYERS = re.compile(r"(.*)@(\d+)(?:-(\d+))?")
 
 
 def trainable_mask(
@@ -54,8 +53,8 @@ def _frozen_by(
     pattern: str, paths: Iterable[str], layers: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """The parameters that a pattern freezes: {path: bool, for each layer or for the whole}."""
-    chosen = _WITH_LAYERS.fullmatch(pattern)
-    expression = chosen[1] if chosen else pattern
+    chosen = LayerPattern.read(pattern)
+    expression = chosen.expression
     try:
         search = re.compile(expression).search
     except re.error as error:
@@ -66,18 +65,16 @@ def _frozen_by(
         raise ValueError(
             f"no parameter to freeze has {expression!r} in its path; {_near(expression, paths)}"
         )
-    if chosen is None:
+    if chosen.layers is None:
         return dict.fromkeys(matching, np.array(True))
-    first, last = int(chosen[2]), int(chosen[3] or chosen[2])
     numbers_of = {path: layers[path] for path in matching if path in layers}
-    most = max((int(numbers.max()) for numbers in numbers_of.values()), default=-1)
-    if first > last or last > most:
-        last_layer = f"the last layer is {most}" if numbers_of else "none of them is in a layer"
+    if problem := chosen.problem([*numbers_of.values()]):
+        first, last = chosen.layers
         raise ValueError(
             f"{pattern!r} freezes layers {first} to {last} of {', '.join(matching[:3])}, but "
-            f"{last_layer}; layers are counted from 0 at the input"
+            f"{problem}"
         )
-    return {path: (first <= numbers) & (numbers <= last) for path, numbers in numbers_of.items()}
+    return {path: chosen.chosen(numbers) for path, numbers in numbers_of.items()}
 
 
 def _without_layers(mask: np.ndarray) -> np.ndarray:

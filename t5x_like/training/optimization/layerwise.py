@@ -14,6 +14,7 @@ import optax
 from flax import nnx
 
 from t5x_like.core.parameters import map_variables
+from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.optimization.parameter_paths import by_path, path_name
 
 
@@ -133,6 +134,12 @@ def layer_numbers(params: Any, stacked: Any, depths: Any) -> dict[str, np.ndarra
     """
     layers = _layers_by_path(params, stacked, by_path(depths))
     return {path: place.numbers for path, place in layers.items()}
+
+
+def numbers_of(params: nnx.State) -> dict[str, np.ndarray]:
+    """`layer_numbers` of the parameters of a model, which know their axes and their depths."""
+    stacked = map_parameters(lambda axes, shape: len(shape) - len(axes), params)
+    return layer_numbers(nnx.to_pure_dict(params), stacked, depths(params))
 
 
 @dataclasses.dataclass(frozen=True)

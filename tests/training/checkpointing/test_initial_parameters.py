@@ -22,7 +22,7 @@ WANTED = {
     "tokens": Wanted((50, 16), ("vocab", "embed")),
     "bias": Wanted((50,), ("vocab",)),
     "positions": Wanted((12, 16), ("positions", "embed")),
-    "stack.wi": Wanted((2, 16, 32), ("embed", "mlp")),
+    "stack.wi": Wanted((2, 16, 32), ("embed", "mlp"), np.arange(2)),
 }
 SAVED = {path: leaf.shape for path, leaf in WANTED.items()}
 
@@ -112,3 +112,18 @@ def test_averages_are_taken_onto_another_mesh_under_other_names(tmp_path: Path) 
     ):
         assert leaf.sharding == want.sharding
     assert found.left_over == ["gone"]
+
+
+def test_some_layers_of_a_stack_stay_fresh() -> None:
+    found = plan(SAVED, skip=["^stack@1"])
+    assert found.report() == ["4 of 4 parameters taken", "fresh in some layers: stack.wi@1"]
+    fresh = {path: jnp.full(leaf.shape, 7.0) for path, leaf in WANTED.items()}
+    saved = {path: jnp.ones(shape) for path, shape in SAVED.items()}
+    taken = initial_parameters.take(found, fresh, saved)
+    np.testing.assert_array_equal(taken["stack.wi"][:, 0, 0], [1, 7])
+    assert (taken["tokens"] == 1).all()
+    whole = plan(SAVED, skip=["^stack@0-1"])
+    assert whole.report()[1:] == ["fresh: stack.wi", "left over: stack.wi"]
+    for pattern, problem in (("stack@1-2", "last layer is 1"), ("tokens@0", "none of them is in")):
+        with pytest.raises(CheckpointError, match=problem):
+            plan(SAVED, skip=[pattern])
