@@ -67,21 +67,18 @@ def finetune(
       dev: the held-out files; None to hold out a tenth of the rows.
       kind: "classes", "several", "numbers", "ordered", "tags", "choices", "spans" or "texts".
       text, second: the columns of a text (question), and of another (context).
-      label: the column of the label, of the answers, or of the text to write.
-      weight: the column of how much a row counts in the loss, 0 or more.
+      label, weight: the columns of what is learned, and of how much a row counts in the loss.
       columns: the names of the columns of tables whose first line does not have them.
       head: whether T5, which else writes the names of classes, learns with a head as others do.
       epochs, batch_size: how often the training rows are read; the rows of a step.
-      learning_rate: the peak.
+      learning_rate, seed: the peak; the seed of new parameters, of order and of dropout.
       length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
       stride: of spans, the tokens from a window of a long text to the next; None for 128.
       class_weights: "balanced", or {name: weight} of classes in the loss.
       label_smoothing, focal_gamma: the loss's share of other classes; the power of 1 - p in it.
       reinit_layers: how many of the last layers start afresh, and the pooler; None for none.
       model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
-      cache_dir: directory of caches and of imported models.
-      seed: the seed of the head, of order and of dropout.
-      mesh: sizes of the mesh axes, as in `recipe`.
+      cache_dir, mesh: directory of caches and of imported models; the sizes of the mesh axes.
       callbacks: objects that the run calls while it trains.
       gin: further settings as on the command line: `["LAYER_DECAY=0.9"]`.
 

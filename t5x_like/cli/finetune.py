@@ -80,6 +80,15 @@ def _finetune(argv: list[str]) -> int:
         help="folder of the files that its authors publish (default: the data set of `datasets`, "
         "or of TensorFlow Datasets)",
     )
+    _add_run(parser)
+    processes.add_distributed(parser)
+    args, bindings = arguments.parse(parser, argv)
+    with processes.joined(args):
+        return _run(args, bindings)
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    """Adds the settings of a run."""
     run = parser.add_argument_group("the run")
     run.add_argument("--model_dir", metavar="DIR", help="its folder (default: SOURCE-FILES)")
     run.add_argument("--cache_dir", metavar="DIR", help="folder of caches")
@@ -98,10 +107,6 @@ def _finetune(argv: list[str]) -> int:
     run.add_argument("--focal_gamma", type=float, metavar="POWER", help="focal loss, such as 2")
     run.add_argument("--reinit_layers", type=int, metavar="N", help="last layers that start afresh")
     run.add_argument("--seed", type=int, metavar="N", help="seed of the head, order and dropout")
-    processes.add_distributed(parser)
-    args, bindings = arguments.parse(parser, argv)
-    with processes.joined(args):
-        return _run(args, bindings)
 
 
 def _weights(text: str) -> str | dict[str, float]:

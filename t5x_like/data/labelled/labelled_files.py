@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from t5x_like.core.protocols.data import WEIGHT
 from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.data.labelled import example_weights
 from t5x_like.data.labelled.columns import NONE_NAMED, Named
@@ -145,17 +146,11 @@ def understand(
     content = of_kind.content(rows, named)
     if weight is not None:
         example_weights.check(rows, weight, of_kind.name)
-        content = content._replace(fields={**content.fields, "weight": weight})
+        content = content._replace(fields={**content.fields, WEIGHT.name: weight})
     content = content._replace(labels=_in_order(content, order, rows))
-    held_out = None
-    if dev is not None:
-        others = Rows(dev, header=header, aside=aside)
-        for field in content.fields.values():
-            others.check_column(field)
-        of_kind.check_held_out(others, content)
-        if weight is not None:
-            example_weights.check(others, weight, of_kind.name)
-        held_out = len(others)
+    others = None if dev is None else Rows(dev, header=header, aside=aside)
+    if others is not None:
+        _check_held_out(others, content, of_kind)
     target = content.fields.get("targets")
     some_texts = [
         [_line(rows.cell(row, field)) for field in of_row]
@@ -166,12 +161,21 @@ def understand(
         kind=of_kind.name,
         fields=content.fields,
         train=len(rows),
-        held_out=held_out,
+        held_out=None if others is None else len(others),
         labels=content.labels,
         some_texts=some_texts,
         some_targets=[str(row[target]) for row in rows.some()] if target else (),
         learns=content.learns,
     )
+
+
+def _check_held_out(rows: Rows, content: Content, kind: LabelKind) -> None:
+    """Raises CorpusError where held-out rows lack a column, or do not fit those of training."""
+    for field in content.fields.values():
+        rows.check_column(field)
+    kind.check_held_out(rows, content)
+    if WEIGHT.name in content.fields:
+        example_weights.check(rows, content.fields[WEIGHT.name], kind.name)
 
 
 def _in_order(content: Content, order: Sequence[str] | None, rows: Rows) -> Mapping[str, int]:

@@ -31,6 +31,8 @@ from t5x_like.runs.settings.finetuned_model import FineTunedModel
 from t5x_like.runs.settings.label_weighing import Weighing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from t5x_like.core.protocols.data import Vocabulary
 
 _OBJECTIVES: Mapping[str, type[LabelledRows]] = {
@@ -89,27 +91,9 @@ def configuration(
     """The configuration of a run; arguments and errors are those of `t5x_like.finetune`."""
     label_metrics.check_installed()
     directory, notes = imported.directory(source, cache_dir)
-    kind = labelled.kind if isinstance(labelled, Labelled) else None
-    writes = finetuned_model.writes_alone(directory) and not head
+    order = _macros("\n".join(gin)).get("CORPUS_LABELS")
     root = location.cache_root(cache_dir)
-    if isinstance(labelled, OfTask):
-        labelled = task_files.labelled(*labelled, as_texts=writes, root=root)
-    if writes:
-        text_to_text.check_kind(labelled.kind, directory)
-        labelled = labelled._replace(kind=text_to_text.KIND)
-    if (order := _macros("\n".join(gin)).get("CORPUS_LABELS")) is not None:
-        labelled = labelled._replace(labels=order)
-    files = labelled.understood()
-    if head and files.kind == text_to_text.KIND:
-        raise ValueError(
-            "a head does not write texts, which these files hold: leave out --head (head), or name "
-            "another kind (--kind)"
-        )
-    lines = [*files.lines()]
-    if files.kind == text_to_text.KIND:
-        labelled = text_to_text.measured(labelled, files, kind=kind)
-        labelled = text_to_text.as_pairs(labelled, files, root)
-        files = labelled.understood()
+    labelled, files, lines = _understood(labelled, directory, root, order, head=head)
     parts = _parts(
         directory,
         files,
@@ -140,6 +124,49 @@ def configuration(
         [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
         [*lines, *rows.notes, *notes],
     )
+
+
+def _understood(
+    labelled: Labelled | OfTask,
+    directory: str,
+    root: Path,
+    order: Sequence[str] | None,
+    *,
+    head: bool,
+) -> tuple[Labelled, LabelledFiles, list[str]]:
+    """The labelled files as a model learns them, what they hold, and lines about them.
+
+    Args:
+      labelled: the files, or a task.
+      directory: that of the model.
+      root: the folder of caches.
+      order: the names of classes in their order, where it is given.
+      head: whether a user wants a head.
+
+    Raises:
+      ValueError: a head is wanted for texts to write.
+    """
+    kind = labelled.kind if isinstance(labelled, Labelled) else None
+    writes = finetuned_model.writes_alone(directory) and not head
+    if isinstance(labelled, OfTask):
+        labelled = task_files.labelled(*labelled, as_texts=writes, root=root)
+    if writes:
+        text_to_text.check_kind(labelled.kind, directory)
+        labelled = labelled._replace(kind=text_to_text.KIND)
+    if order is not None:
+        labelled = labelled._replace(labels=order)
+    files = labelled.understood()
+    if head and files.kind == text_to_text.KIND:
+        raise ValueError(
+            "a head does not write texts, which these files hold: leave out --head (head), or name "
+            "another kind (--kind)"
+        )
+    lines = [*files.lines()]
+    if files.kind == text_to_text.KIND:
+        labelled = text_to_text.measured(labelled, files, kind=kind)
+        labelled = text_to_text.as_pairs(labelled, files, root)
+        files = labelled.understood()
+    return labelled, files, lines
 
 
 class _Parts(NamedTuple):

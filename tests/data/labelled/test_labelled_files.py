@@ -93,7 +93,7 @@ def test_choices_and_several_classes(tmp_path: Path) -> None:
             ROWS,
             None,
             {"kind": "names"},
-            "kind must be one of choices, classes, numbers, several, spans, tags",
+            "kind must be one of choices, classes, numbers, ordered, several, spans, tags",
         ),
         (ROWS, None, {"kind": "tags"}, "tags of words are read from .conll files"),
         (
