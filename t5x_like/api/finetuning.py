@@ -15,14 +15,13 @@ from t5x_like.data.labelled.labelled_files import Labelled
 from t5x_like.runs.settings import finetuning
 from t5x_like.runs.settings.finetuning import OfTask
 from t5x_like.runs.settings.label_weighing import Weighing
+from t5x_like.runs.settings.regularising import Regularising
 
 if TYPE_CHECKING:
     from t5x_like.training.callbacks import Callback
 
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "weight", "columns")
-_OF_CONFIGURATIONS = (
-    *("head", "epochs", "batch_size", "length", "stride", "reinit_layers", "cache_dir", "gin"),
-)
+_OF_CONFIGURATIONS = ("head", "epochs", "batch_size", "length", "stride", "cache_dir", "gin")
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 """Arguments that say what files hold, those that configurations need, and settings of runs."""
 
@@ -50,6 +49,7 @@ def finetune(
     label_smoothing: float | None = None,
     focal_gamma: float | None = None,
     reinit_layers: int | None = None,
+    r_drop: float | None = None,
     model_dir: str | None = None,
     cache_dir: str | None = None,
     seed: int | None = None,
@@ -77,6 +77,7 @@ def finetune(
       class_weights: "balanced", or {name: weight} of classes in the loss.
       label_smoothing, focal_gamma: the loss's share of other classes; the power of 1 - p in it.
       reinit_layers: how many of the last layers start afresh, and the pooler; None for none.
+      r_drop: the weight of the distance of two answers with other units dropped (R-Drop).
       model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
       cache_dir, mesh: directory of caches and of imported models; the sizes of the mesh axes.
       callbacks: objects that the run calls while it trains.
@@ -96,6 +97,7 @@ def _made(source: str, **given: Any) -> Pretraining:
         source,
         _learned(given),
         weighing=Weighing(*(given[word] for word in Weighing._fields)),
+        regularising=Regularising(*(given[word] for word in Regularising._fields)),
         **{word: given[word] for word in _OF_CONFIGURATIONS},
     )
     words = {word: given[word] for word in _OF_RUNS}

@@ -106,6 +106,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--label_smoothing", type=float, metavar="SHARE", help="such as 0.1")
     run.add_argument("--focal_gamma", type=float, metavar="POWER", help="focal loss, such as 2")
     run.add_argument("--reinit_layers", type=int, metavar="N", help="last layers that start afresh")
+    run.add_argument("--r_drop", type=float, metavar="WEIGHT", help="R-Drop, such as 1")
     run.add_argument("--seed", type=int, metavar="N", help="seed of the head, order and dropout")
 
 
@@ -142,7 +143,15 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "weight"),
         "head",
         *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate", "length", "stride"),
-        *("columns", "seed", "class_weights", "label_smoothing", "focal_gamma", "reinit_layers"),
+        *(
+            "columns",
+            "seed",
+            "class_weights",
+            "label_smoothing",
+            "focal_gamma",
+            "reinit_layers",
+            "r_drop",
+        ),
     )
     given = {name: getattr(args, name) for name in names}
     run = finetune(args.source, **given, gin=bindings)

@@ -16,7 +16,7 @@ from t5x_like.core.abilities import NamesClasses
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.families.body import OnBody
 from t5x_like.layers.heads import label_heads
-from t5x_like.layers.losses import accounting, label_losses, ordered_classes
+from t5x_like.layers.losses import accounting, label_losses, ordered_classes, r_drop
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.term_loss import TermLoss
 
@@ -34,6 +34,10 @@ class FineTuned(OnBody, TermLoss):
     The body has a `config`, with `d_model` and `dtype`, and `hidden(batch, key)`. A batch holds
     what the body reads and, for the loss, what the task needs (`label_losses`). For a choice,
     every array that the body reads has the alternatives as its second dimension, [B, A, ...].
+
+    With `r_drop` above 0, a step asks twice, with other units dropped. Its loss is the mean of both
+    losses, and `r_drop` times the mean distance of both answers (`losses.r_drop`). Published code
+    sums the distances of a batch (Liang et al., 2021), so that its weights are other ones.
     """
 
     def __init__(
@@ -42,12 +46,14 @@ class FineTuned(OnBody, TermLoss):
         head: Callable[..., Any] | None = None,
         *,
         label_loss: label_losses.LabelLoss = label_losses.classes,
+        r_drop: float = 0.0,
         rngs: nnx.Rngs,
     ) -> None:
         self.body = body(rngs=rngs)
         config = self.body.config
         self.head = head and head(config.d_model, dtype=config.dtype, rngs=rngs)
         self.label_loss = label_loss
+        self.r_drop = r_drop
         self.config = config
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
@@ -95,6 +101,12 @@ class FineTuned(OnBody, TermLoss):
         return "classes" if form == "neighbours" else form
 
     @property
+    def drops(self) -> bool:
+        """Whether its body or its head drops units in training."""
+        rates = [rate for name, rate in vars(self.config).items() if name.endswith("_rate")]
+        return any(rates) or (self.head is not None and self.head.drops)
+
+    @property
     def num_labels(self) -> int:
         """The number of classes, or of the logits of other answers.
 
@@ -109,9 +121,7 @@ class FineTuned(OnBody, TermLoss):
     def answers(self, batch: Batch) -> jax.Array:
         """The head's logits; of ordered classes the log of their probabilities."""
         logits = self.logits(batch)
-        if self.label_loss.form == "ordered":
-            return ordered_classes.log_probabilities(logits)
-        return logits
+        return self._log_probabilities(logits) if self.label_loss.form == "ordered" else logits
 
     @property
     def padding(self) -> int | None:
@@ -120,21 +130,38 @@ class FineTuned(OnBody, TermLoss):
         return padding
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
-        """The denominator of the one term, named `task`: the weight of the labels."""
+        """The denominators of `task`, the weight of the labels, and of `r_drop`."""
         counted = label_losses.label_weights(batch, self._counts(batch))
         weighed = label_losses.example_weights(batch, counted)
-        return {"task": self.label_loss.denominator(batch, weighed)}
+        weights = {"task": self.label_loss.denominator(batch, weighed)}
+        return weights | ({"r_drop": weighed.sum()} if self.r_drop else {})
 
     def terms(
         self, batch: Batch, key: jax.Array | None, carry: Carry
     ) -> tuple[dict[str, Term], Metrics, Carry]:
-        """The task's term, in which rows may have weights, and metrics, which count each once."""
+        """The task's term, in which rows may have weights, and metrics, which count each once.
+
+        In training, R-Drop's term besides.
+        """
         counted = label_losses.label_weights(batch, self._counts(batch))
         weighed = label_losses.example_weights(batch, counted)
-        logits = self.logits(batch, key)
-        term, _ = self.label_loss(logits, batch, weighed)
-        _, metrics = self.label_loss(logits, batch, counted)
-        return {"task": term}, dict(metrics), carry
+        twice = key is not None and self.r_drop > 0
+        answers = [self.logits(batch, k) for k in (subkeys(key, 2) if twice else [key])]
+        losses = [self.label_loss(logits, batch, weighed)[0] for logits in answers]
+        _, metrics = self.label_loss(answers[0], batch, counted)
+        mean = jnp.stack([term.sum for term in losses]).mean()
+        terms = {"task": losses[0]._replace(sum=mean)}
+        if twice:
+            distances = r_drop.divergence(*map(self._log_probabilities, answers))
+            distance = (distances * weighed).sum()
+            terms["r_drop"] = Term(distance, weighed.sum(), coefficient=self.r_drop)
+        return terms, dict(metrics), carry
+
+    def _log_probabilities(self, logits: jax.Array) -> jax.Array:
+        """The log of the probabilities of classes, float32 [..., C]."""
+        if self.label_loss.form == "ordered":
+            return ordered_classes.log_probabilities(logits)
+        return jax.nn.log_softmax(logits.astype(jnp.float32))
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
         """Counts tokens only."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from tiny_run import Result, Tiny, finish, losses
 
 import t5x_like as t5x
 from t5x_like.data.corpora.corpus import CorpusError
+from t5x_like.runs.settings import regularising
 from t5x_like.training.logs.metrics_file import read_metrics
 
 GOOD, BAD = ["fine", "lovely", "great"], ["dull", "poor", "awful"]
@@ -353,6 +355,23 @@ def test_last_layers_start_afresh(pretrained: Path, reviews: Path, tmp_path: Pat
     assert (top.endswith("@0-0"), pooler) == (True, "^head\\.pooler\\.")
     with pytest.raises(ValueError, match="reinit_layers is from 0 to 1, the layers of the model"):
         t5x.finetune(str(pretrained), train=str(reviews), **place, reinit_layers=2)
+
+
+def test_r_drop_needs_classes_and_dropout(pretrained: Path, reviews: Path, tmp_path: Path) -> None:
+    place = {"model_dir": str(tmp_path / "run"), "cache_dir": str(tmp_path / "cache")}
+
+    def run(source: Path, **given: Any) -> Any:
+        return t5x.finetune(str(source), train=str(reviews), **place, **given).run
+
+    assert run(pretrained, r_drop=0.5).abstract_model.r_drop == 0.5
+    dry = tmp_path / "dry"
+    stored_berts.write(dry)
+    with pytest.raises(ValueError, match="this model has no dropout"):
+        run(dry, r_drop=0.5)
+    with pytest.raises(ValueError, match="r_drop is above 0, not 0"):
+        run(pretrained, r_drop=0)
+    with pytest.raises(ValueError, match=r"r_drop is for classes, .*, not for several"):
+        regularising.with_r_drop(functools.partial(dict), 1.0, "several")
 
 
 def test_parts_of_speech_are_no_entities(pretrained: Path, tmp_path: Path) -> None:

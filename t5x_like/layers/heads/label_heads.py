@@ -129,6 +129,11 @@ class SequenceHead(nnx.Module):
         self.dropout_rates = dropout_rates
         above(self)
 
+    @property
+    def drops(self) -> bool:
+        """Whether it drops units."""
+        return any(self.dropout_rates)
+
     def __call__(
         self,
         x_BLD: jax.Array,
@@ -164,6 +169,11 @@ class TokenHead(nnx.Module):
         )
         self.dropout_rate = dropout_rate
         above(self)
+
+    @property
+    def drops(self) -> bool:
+        """Whether it drops units."""
+        return self.dropout_rate > 0
 
     def __call__(
         self,

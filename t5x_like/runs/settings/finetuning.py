@@ -29,6 +29,7 @@ from t5x_like.objectives.supervised.tags import Tags
 from t5x_like.runs.settings import finetuned_model, imported, label_weighing, text_to_text
 from t5x_like.runs.settings.finetuned_model import FineTunedModel
 from t5x_like.runs.settings.label_weighing import Weighing
+from t5x_like.runs.settings.regularising import Regularising, with_r_drop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +86,7 @@ def configuration(
     stride: int | None,
     cache_dir: str | None,
     weighing: Weighing,
-    reinit_layers: int | None,
+    regularising: Regularising,
     gin: Sequence[str],
 ) -> Configuration:
     """The configuration of a run; arguments and errors are those of `t5x_like.finetune`."""
@@ -101,7 +102,7 @@ def configuration(
         length=length,
         stride=stride,
         weighing=weighing,
-        reinit_layers=reinit_layers or 0,
+        regularising=regularising,
     )
     geometry = parts.objective.geometry(parts.lengths)
     rows = _rows(labelled, files, geometry, _vocabulary(parts.model))
@@ -186,13 +187,15 @@ def _parts(
     length: int | None,
     stride: int | None,
     weighing: Weighing,
-    reinit_layers: int,
+    regularising: Regularising,
 ) -> _Parts:
+    reinit_layers, r_drop = regularising.reinit_layers or 0, regularising.r_drop
     if stride is not None and files.kind != "spans":
         raise ValueError("a stride is that of windows of a text with answers (--kind spans)")
     if files.kind == text_to_text.KIND:
         model = finetuned_model.as_saved(directory, reinit_layers=reinit_layers)
         label_weighing.weighed(model.make, weighing, files)  # refuses what is given
+        with_r_drop(model.make, r_drop, files.kind)
         written = text_to_text.objective(model, labelled.metrics)
         lengths = text_to_text.lengths(files, _vocabulary(model), model, inputs=length)
         return _Parts(model, written, lengths, labelled.metrics[0])
@@ -201,7 +204,8 @@ def _parts(
     model = finetuned_model.of_saved(
         directory, of_kind.answers, num_labels=num_labels, reinit_layers=reinit_layers
     )
-    model = model._replace(make=label_weighing.weighed(model.make, weighing, files))
+    make = label_weighing.weighed(model.make, weighing, files)
+    model = model._replace(make=with_r_drop(make, r_drop, files.kind))
     objective = of_kind.of_family(model.frame, files.fields, [*files.labels])
     if stride is not None:
         objective = dataclasses.replace(objective, stride=stride)  # type: ignore[call-arg]
