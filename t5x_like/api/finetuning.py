@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from t5x_like.training.callbacks import Callback
 
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "weight", "columns")
-_OF_CONFIGURATIONS = ("head", "epochs", "batch_size", "length", "stride", "cache_dir", "gin")
+_OF_CONFIGURATIONS = (
+    *("head", "epochs", "batch_size", "average_last", "length", "stride", "cache_dir", "gin"),
+)
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 """Arguments that say what files hold, those that configurations need, and settings of runs."""
 
@@ -50,6 +52,7 @@ def finetune(
     focal_gamma: float | None = None,
     reinit_layers: int | None = None,
     r_drop: float | None = None,
+    average_last: float | None = None,
     model_dir: str | None = None,
     cache_dir: str | None = None,
     seed: int | None = None,
@@ -77,6 +80,7 @@ def finetune(
       class_weights: "balanced", or {name: weight} of classes in the loss.
       label_smoothing, focal_gamma: the loss's share of other classes; the power of 1 - p in it.
       reinit_layers: how many of the last layers start afresh, and the pooler; None for none.
+      average_last: the last epochs over whose steps parameters are averaged; None for none.
       r_drop: the weight of the distance of two answers with other units dropped (R-Drop).
       model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
       cache_dir, mesh: directory of caches and of imported models; the sizes of the mesh axes.

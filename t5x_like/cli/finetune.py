@@ -107,6 +107,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--focal_gamma", type=float, metavar="POWER", help="focal loss, such as 2")
     run.add_argument("--reinit_layers", type=int, metavar="N", help="last layers that start afresh")
     run.add_argument("--r_drop", type=float, metavar="WEIGHT", help="R-Drop, such as 1")
+    run.add_argument(
+        "--average_last", type=float, metavar="EPOCHS", help="average the parameters of these"
+    )
     run.add_argument("--seed", type=int, metavar="N", help="seed of the head, order and dropout")
 
 
@@ -143,15 +146,8 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "weight"),
         "head",
         *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate", "length", "stride"),
-        *(
-            "columns",
-            "seed",
-            "class_weights",
-            "label_smoothing",
-            "focal_gamma",
-            "reinit_layers",
-            "r_drop",
-        ),
+        *("columns", "seed", "class_weights", "label_smoothing", "focal_gamma"),
+        *("reinit_layers", "r_drop", "average_last"),
     )
     given = {name: getattr(args, name) for name in names}
     run = finetune(args.source, **given, gin=bindings)

@@ -69,6 +69,7 @@ class Options(Periods, StepOptions, Safeguards):
                 raise ValueError(
                     f"{name.upper()} must be a whole number of at least {smallest}, not {value!r}"
                 )
+        self._check_average()
         self.check_safeguards()
         if self.bad_numbers not in WAYS:
             raise ValueError(
@@ -97,6 +98,19 @@ class Options(Periods, StepOptions, Safeguards):
             raise ValueError(
                 f"LAYER_DECAY must be None, or above 0 and at most 1, not {self.layer_decay!r}"
             )
+
+    def _check_average(self) -> None:
+        """Raises ValueError where `average_from` leaves no step, or there are two averages."""
+        start = self.average_from
+        if start is None:
+            return
+        if not isinstance(start, int) or not 0 <= start < self.train_steps:
+            raise ValueError(
+                f"AVERAGE_FROM must be a step of the {self.train_steps} of the run, from 0, not "
+                f"{start!r}"
+            )
+        if self.ema_decay is not None:
+            raise ValueError("EMA_DECAY and AVERAGE_FROM are two averages: set one of them")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -80,6 +80,9 @@ class StepOptions:
         None for one; a run decides by the memory of its devices (`runs.memory.microbatches`).
       gradient_clip: the largest global norm of the gradient; None for no limit.
       ema_decay: the decay of an exponential moving average of the parameters; None for no average.
+      average_from: the step from which on parameters are averaged, those after each step alike
+        (Izmailov et al., 2018, section 3); until then the average is the parameters. None for no
+        average, or for that of `ema_decay`.
       frozen: regular expressions on paths of parameters (`freezing.trainable_mask`); a parameter
         that matches one does not change: it has no gradient, no part in the norm, no decay and no
         state of the optimizer. `PATTERN@0-2` freezes these layers of a stack; they have a state.
@@ -97,11 +100,17 @@ class StepOptions:
     microbatches: int | None = None
     gradient_clip: float | None = None
     ema_decay: float | None = None
+    average_from: int | None = None
     frozen: Sequence[str] = ()
     layer_decay: float | None = None
     random_numbers: str | None = None
     compiler_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     bad_numbers: str = "stop"
+
+    @property
+    def averages(self) -> bool:
+        """Whether the state has an average of the parameters."""
+        return self.ema_decay is not None or self.average_from is not None
 
 
 def build(
@@ -177,7 +186,7 @@ class _Parts:
             params=params,
             opt_state=self.optimizer.init(params),
             carry=self.initial_carry(),
-            ema=None if self.options.ema_decay is None else jax.tree.map(jnp.copy, params),
+            ema=jax.tree.map(jnp.copy, params) if self.options.averages else None,
         )
 
     def step(self, state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
@@ -205,7 +214,7 @@ class _Parts:
         rate = {}
         if self.learning_rate is not None:
             rate["learning_rate"] = (self.learning_rate(state.step), weight)
-        ema = self._average(state.ema, params)
+        ema = self._average(state.ema, params, state.step)
         after = TrainState(state.step + 1, params, opt_state, carry, ema)
         if self.options.bad_numbers == "skip":
             after, metrics = _if_finite(after, state, metrics | rate)
@@ -224,10 +233,14 @@ class _Parts:
         data = jax.random.bits(key, words.shape, words.dtype)
         return jax.random.wrap_key_data(data, impl=self.random_numbers)
 
-    def _average(self, ema: Any, params: Any) -> Any:
-        decay = self.options.ema_decay
-        if decay is None:
+    def _average(self, ema: Any, params: Any, step: jax.Array) -> Any:
+        """The average with the parameters after `step`."""
+        if not self.options.averages:
             return None
+        decay: Any = self.options.ema_decay
+        if self.options.average_from is not None:
+            averaged = jnp.maximum(step + 1 - self.options.average_from, 1)
+            decay = 1 - 1 / averaged.astype(jnp.float32)
 
         def average(a: jax.Array, p: jax.Array, trained: np.ndarray) -> jax.Array:
             return a * decay + p * (1 - decay) if trained.any() else p

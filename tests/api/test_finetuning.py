@@ -62,6 +62,7 @@ def test_classes_are_learned_resumed_asked_and_exported(
             epochs=6,
             learning_rate=5e-3,
             batch_size=16,
+            average_last=5,
             gin=["LOG_PERIOD=1"],
         )
 
@@ -73,6 +74,8 @@ def test_classes_are_learned_resumed_asked_and_exported(
             break
     assert run("broken").train().status == "finished"
     assert losses(tmp_path / "broken") == losses(tmp_path / "straight")
+    both = (evaluations(tmp_path / name, "reviews/loss") for name in ("broken", "straight"))
+    assert next(both) == next(both)  # of the average
     scores = {
         name: evaluations(tmp_path / "broken", f"reviews/{name}") for name in ("accuracy", "f1")
     }
@@ -329,6 +332,27 @@ def test_settings_of_gin_decide_the_steps(pretrained: Path, reviews: Path, tmp_p
     assert steps() == 3 * 5  # 144 of 160 rows in batches of 32
     assert steps(gin=["EPOCHS=2", "BATCH_SIZE = 8"]) == steps(epochs=2, batch_size=8) == 2 * 18
     assert steps(gin=["CORPUS_VALIDATION=0.5", "EPOCHS=1"]) == 3
+
+
+def test_the_last_epochs_are_averaged(pretrained: Path, reviews: Path, tmp_path: Path) -> None:
+    place = {"model_dir": str(tmp_path / "run"), "cache_dir": str(tmp_path / "cache")}
+
+    def start(last: float, *gin: str) -> int | None:
+        made = t5x.finetune(
+            str(pretrained), train=str(reviews), **place, average_last=last, gin=gin
+        )
+        return made.run.options.average_from
+
+    assert start(1) == 2 * 5  # 3 epochs of 5 steps
+    assert start(3) == 0
+    assert start(0.5, "EPOCHS=1") == 3
+    for last in (4, 0, -1):
+        with pytest.raises(ValueError, match="average_last is above 0 and at most the 3 epochs"):
+            start(last)
+    with pytest.raises(ValueError, match="two averages"):
+        start(1, "EMA_DECAY=0.9")
+    with pytest.raises(ValueError, match="AVERAGE_FROM must be a step of the 8 of the run"):
+        start(1, "TRAIN_STEPS=8")
 
 
 def test_labels_count_as_they_shall(pretrained: Path, reviews: Path, tmp_path: Path) -> None:

@@ -202,6 +202,19 @@ def test_the_average_of_parameters_lags() -> None:
     assert state.eval_params is state.ema
 
 
+def test_the_average_of_the_last_steps_is_their_mean() -> None:
+    where = tiny.layout(data=1)
+    program = tiny.build(SGD, where, average_from=2)
+    state = program.init(jax.random.key(0))
+    after = []
+    for n in range(5):
+        state, _ = program.step(state, tiny.batch(where, n), jax.random.key(1))
+        after.append(jax.device_get(state.params))
+        want = jax.tree.map(lambda *x: np.mean(x, axis=0), *(after[2:] or after[-1:]))
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), state.ema, want)
+    assert state.eval_params is state.ema
+
+
 def test_evaluation_is_deterministic_and_leaves_the_state() -> None:
     where = tiny.layout(data=2)
     program = tiny.build(SGD, where, dropout=0.5)

@@ -82,6 +82,7 @@ def configuration(
     head: bool,
     epochs: float | None,
     batch_size: int | None,
+    average_last: float | None,
     length: int | None,
     stride: int | None,
     cache_dir: str | None,
@@ -107,6 +108,8 @@ def configuration(
     geometry = parts.objective.geometry(parts.lengths)
     rows = _rows(labelled, files, geometry, _vocabulary(parts.model))
     base = _settings_of(parts.model)
+    asked = {"EPOCHS": epochs, "BATCH_SIZE": batch_size}
+    usual = _settings(base, gin) | {name: x for name, x in asked.items() if x is not None}
     macros = {
         "CORPUS": labelled.train,
         "CORPUS_HELD_OUT": labelled.dev,
@@ -116,7 +119,7 @@ def configuration(
         "TASK_FEATURE_LENGTHS": parts.lengths,
         "BEST_METRIC": labelled.best_metric or parts.best_metric,
         "GROUP_BY_LENGTH": isinstance(geometry, PerRecord) and geometry.specials is not None,
-        **_steps(_settings(base, gin), rows, epochs=epochs, batch_size=batch_size),
+        **_steps(usual, rows, average_last),
     }
     return Configuration(
         base,
@@ -304,17 +307,34 @@ def _rows(labelled: Labelled, files: LabelledFiles, geometry: Any, vocabulary: V
     return _Rows(counts.windows, held_out.windows, notes)
 
 
-def _steps(
-    usual: Mapping[str, Any], files: _Rows, *, epochs: float | None, batch_size: int | None
-) -> dict[str, int]:
-    """The macros of steps, which follow from the epochs and the rows."""
+def _steps(usual: Mapping[str, Any], files: _Rows, average_last: float | None) -> dict[str, int]:
+    """The macros of steps, which follow from the epochs and the rows.
+
+    Args:
+      usual: the settings of the run.
+      files: the rows.
+      average_last: the last epochs after whose steps the parameters are averaged; None for none.
+
+    Raises:
+      ValueError: there are not so many epochs, or these have no step.
+    """
     rows = files.train
     if files.held_out is None:
         rows -= int(rows * usual["CORPUS_VALIDATION"])
-    batch = batch_size or usual["BATCH_SIZE"]
+    batch = usual["BATCH_SIZE"]
     an_epoch = math.ceil(rows / batch)
-    steps = max(1, round(an_epoch * (usual["EPOCHS"] if epochs is None else epochs)))
+    steps = max(1, round(an_epoch * usual["EPOCHS"]))
+    average = {}
+    if average_last is not None:
+        last = round(an_epoch * average_last)
+        if not 0 < last <= steps:
+            raise ValueError(
+                f"average_last is above 0 and at most the {usual['EPOCHS']:g} epochs of the run, "
+                f"and has a step at least: {average_last:g} epochs have {last} of {steps}"
+            )
+        average = {"AVERAGE_FROM": steps - last}
     return {
+        **average,
         "TRAIN_STEPS": steps,
         "WARMUP_STEPS": int(steps * usual["WARMUP_SHARE"]),
         "EVAL_PERIOD": min(an_epoch, steps),
