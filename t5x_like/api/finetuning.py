@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "weight", "columns")
 _OF_CONFIGURATIONS = (
-    *("head", "epochs", "batch_size", "average_last", "length", "stride", "cache_dir", "gin"),
+    *("head", "epochs", "batch_size", "learning_rate", "average_last"),
+    *("length", "stride", "cache_dir", "gin"),
 )
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 """Arguments that say what files hold, those that configurations need, and settings of runs."""

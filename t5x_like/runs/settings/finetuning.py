@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flax import nnx
 
 from t5x_like.config import gin_files, gin_text
 from t5x_like.config.object_text import Writer
@@ -26,7 +28,13 @@ from t5x_like.objectives.supervised.ordered import Ordered
 from t5x_like.objectives.supervised.several import Several
 from t5x_like.objectives.supervised.spans import Spans
 from t5x_like.objectives.supervised.tags import Tags
-from t5x_like.runs.settings import finetuned_model, imported, label_weighing, text_to_text
+from t5x_like.runs.settings import (
+    finetuned_model,
+    imported,
+    label_weighing,
+    text_to_text,
+    tried_settings,
+)
 from t5x_like.runs.settings.finetuned_model import FineTunedModel
 from t5x_like.runs.settings.label_weighing import Weighing
 from t5x_like.runs.settings.regularising import Regularising, with_r_drop
@@ -82,6 +90,7 @@ def configuration(
     head: bool,
     epochs: float | None,
     batch_size: int | None,
+    learning_rate: float | None,
     average_last: float | None,
     length: int | None,
     stride: int | None,
@@ -108,7 +117,7 @@ def configuration(
     geometry = parts.objective.geometry(parts.lengths)
     rows = _rows(labelled, files, geometry, _vocabulary(parts.model))
     base = _settings_of(parts.model)
-    asked = {"EPOCHS": epochs, "BATCH_SIZE": batch_size}
+    asked = {"EPOCHS": epochs, "BATCH_SIZE": batch_size, "PEAK_LEARNING_RATE": learning_rate}
     usual = _settings(base, gin) | {name: x for name, x in asked.items() if x is not None}
     macros = {
         "CORPUS": labelled.train,
@@ -126,7 +135,7 @@ def configuration(
         _text(parts, macros),
         f"{source.rstrip('/')}-{TextFiles(labelled.train).name}",
         [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
-        [*lines, *rows.notes, *notes],
+        [*lines, *rows.notes, *_untried(parts, usual), *notes],
     )
 
 
@@ -305,6 +314,15 @@ def _rows(labelled: Labelled, files: LabelledFiles, geometry: Any, vocabulary: V
         return _Rows(counts.windows, None, notes)
     held_out = window_counts.window_counts(labelled.dev, files.fields, vocabulary, geometry.windows)
     return _Rows(counts.windows, held_out.windows, notes)
+
+
+def _untried(parts: _Parts, usual: Mapping[str, Any]) -> Iterator[str]:
+    """A line about settings that no paper tried; none of BART's is about texts to write."""
+    model = parts.model
+    if parts.objective.answers == "text" and model.model_type == "bart":
+        return
+    abstract = nnx.eval_shape(lambda: model.make(rngs=nnx.Rngs(0)))
+    yield from tried_settings.outside(abstract, usual, model_type=model.model_type)
 
 
 def _steps(usual: Mapping[str, Any], files: _Rows, average_last: float | None) -> dict[str, int]:
