@@ -65,8 +65,7 @@ def finetune(
 
     Args:
       source: a run, an import, or a model of Hugging Face (a directory, or its name at the hub).
-      task: a task by name, in place of files: "sst2" (`t5x_like finetune --tasks` lists them).
-      data_dir: the files that its authors publish; None for `datasets`, or else TFDS.
+      task, data_dir: a task by name ("sst2"), in place of files; its files, None for `datasets`.
       train: the training files by path or glob: .csv, .tsv, .jsonl, .parquet, .conll, SQuAD's.
       dev: the held-out files; None to hold out a tenth of the rows.
       kind: "classes", "several", "numbers", "ordered", "tags", "choices", "spans" or "texts".
@@ -74,19 +73,15 @@ def finetune(
       label, weight: the columns of what is learned, and of how much a row counts in the loss.
       columns: the names of the columns of tables whose first line does not have them.
       head: whether T5, which else writes the names of classes, learns with a head as others do.
-      epochs, batch_size: how often the training rows are read; the rows of a step.
-      learning_rate, seed: the peak; the seed of new parameters, of order and of dropout.
+      epochs, batch_size, learning_rate: how often rows are read; the rows of a step; the peak.
       length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
       stride: of spans, the tokens from a window of a long text to the next; None for 128.
       class_weights: "balanced", or {name: weight} of classes in the loss.
-      label_smoothing, focal_gamma: the loss's share of other classes; the power of 1 - p in it.
-      reinit_layers: how many of the last layers start afresh, and the pooler; None for none.
-      average_last: the last epochs over whose steps parameters are averaged; None for none.
-      r_drop: the weight of the distance of two answers with other units dropped (R-Drop).
+      label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
+      reinit_layers, average_last: how many last layers start afresh; last epochs are averaged.
       model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
-      cache_dir, mesh: directory of caches and of imported models; the sizes of the mesh axes.
-      callbacks: objects that the run calls while it trains.
-      gin: further settings as on the command line: `["LAYER_DECAY=0.9"]`.
+      cache_dir, seed, mesh: the directory of caches; the seed; sizes of the axes of the mesh.
+      callbacks, gin: objects that the run calls; settings of commands: `["LAYER_DECAY=0.9"]`.
 
     Raises:
       CorpusError: the files cannot be read, or are not understood.
