@@ -125,7 +125,7 @@ def wnut17(folder: Path) -> Metrics:
         [tag for sentence in train for _, tag in sentence],
     )
     said = [list(model.predict(list(features(sentence)))) for sentence in dev]
-    return {"f1": float(entity_f1([[tag for _, tag in sentence] for sentence in dev], said))}
+    return {"entity_f1": float(entity_f1([[tag for _, tag in sentence] for sentence in dev], said))}
 
 
 def squad2(folder: Path) -> Metrics:

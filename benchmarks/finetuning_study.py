@@ -91,7 +91,9 @@ TASKS = {
         {"bert-mini": 3, "t5-mini": 3},
     ),
     "wnut17": Task(
-        ("--train", "{data}/wnut17_germeval/wnut17train.conll.gz"), ("f1",), {"bert-mini": 5}
+        ("--train", "{data}/wnut17_germeval/wnut17train.conll.gz"),
+        ("entity_f1",),
+        {"bert-mini": 5},
     ),
     "sst2": Task(
         ("--task", "sst2", "--data_dir", "{data}/glue_sst2"),
