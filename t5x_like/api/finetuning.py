@@ -15,12 +15,13 @@ from t5x_like.data.labelled.labelled_files import Labelled
 from t5x_like.runs.settings import finetuning
 from t5x_like.runs.settings.finetuning import OfTask
 from t5x_like.runs.settings.label_weighing import Weighing
+from t5x_like.runs.settings.reading import Reading
 
 if TYPE_CHECKING:
     from t5x_like.training.callbacks import Callback
 
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "columns")
-_OF_CONFIGURATIONS = ("head", "epochs", "batch_size", "length", "stride", "cache_dir", "gin")
+_OF_CONFIGURATIONS = ("head", "epochs", "batch_size", "cache_dir", "gin")
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 """Arguments that say what files hold, those that configurations need, and settings of runs."""
 
@@ -43,6 +44,7 @@ def finetune(
     learning_rate: float | None = None,
     length: int | None = None,
     stride: int | None = None,
+    pieces: str | None = None,
     class_weights: str | Mapping[str, float] | None = None,
     label_smoothing: float | None = None,
     focal_gamma: float | None = None,
@@ -69,7 +71,8 @@ def finetune(
       epochs, batch_size: how often the training rows are read; the rows of a step.
       learning_rate: the peak.
       length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
-      stride: of spans, the tokens from a window of a long text to the next; None for 128.
+      stride: the tokens from a window of a long text to the next; None to cut texts, of spans 128.
+      pieces: of tags, the pieces of a word that carry its tag: "first" (None), "last" or "all".
       class_weights: "balanced", or {name: weight} of classes in the loss.
       label_smoothing, focal_gamma: the loss's share of other classes; the power of 1 - p in it.
       model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
@@ -93,6 +96,7 @@ def _made(source: str, **given: Any) -> Pretraining:
         source,
         _learned(given),
         weighing=Weighing(*(given[word] for word in Weighing._fields)),
+        read=Reading(*(given[word] for word in Reading._fields)),
         **{word: given[word] for word in _OF_CONFIGURATIONS},
     )
     words = {word: given[word] for word in _OF_RUNS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from t5x_like.inference.embeddings import Embeddings, Pooling
 from t5x_like.inference.fill_blanks import Blanks, has_blank
 from t5x_like.inference.heads.head_answers import HeadAnswers, Kind
 from t5x_like.inference.heads.span_answers import Reading
+from t5x_like.inference.heads.text_windows import TextReading
 from t5x_like.inference.likelihoods import MaskedScorer, Ranking, Scoring, TargetScorer
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
@@ -35,7 +37,7 @@ from t5x_like.interop.hugging_face import families
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.data import Vocabulary
+    from t5x_like.core.protocols.data import Objective, Vocabulary
     from t5x_like.runs.run import Run
 
 Ask = Literal["write", "fill", "mark", "answer", "score", "rank", "embed"]
@@ -348,19 +350,23 @@ def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> 
         k=k,
         alone=body.alone,
         batch_size=batch_size,
-        reading=_reading(model, framing) if kind == "spans" else None,
+        reading=TextReading.of_family(model.family, **_learned(model, framing)),
+        questions=(
+            Reading.of_family(model.family, **_learned(model, framing)) if kind == "spans" else None
+        ),
     )
 
 
-def _reading(model: Asked, framing: Framing) -> Reading:
-    """How a model reads questions and texts: as its run did, else as BERT's code for SQuAD does."""
+def _learned(model: Asked, framing: Framing) -> dict[str, Any]:
+    """The objectives of a model's run, if it has one, and the tokens of rows."""
     if model.run is None:
-        return Reading.of_family(model.family, most=framing.max_length)
+        return {"most": framing.max_length}
     data = model.run.data
-    trained = (data.lengths or {}).get("inputs")
-    return Reading.of_family(
-        model.family, data.task_objectives(), length=trained, most=framing.max_length
-    )
+    length = (data.lengths or {}).get("inputs")
+    learned: Sequence[Objective] = ()
+    with contextlib.suppress(ValueError):  # SeqIO's tasks need not be known here
+        learned = data.task_objectives()
+    return {"learned": learned, "length": length, "most": framing.max_length}
 
 
 def _scoring(model: Asked, framing: Framing, batch_size: int) -> Scoring:

@@ -76,14 +76,13 @@ def _finetune(argv: list[str]) -> int:
         help="folder of the files that its authors publish (default: the data set of `datasets`, "
         "or of TensorFlow Datasets)",
     )
+    _add_rows(parser)
     run = parser.add_argument_group("the run")
     run.add_argument("--model_dir", metavar="DIR", help="its folder (default: SOURCE-FILES)")
     run.add_argument("--cache_dir", metavar="DIR", help="folder of caches")
     run.add_argument("--epochs", type=float, metavar="N", help="how often the rows are read")
     run.add_argument("--batch_size", type=int, metavar="ROWS", help="rows of a step")
     run.add_argument("--learning_rate", type=float, metavar="RATE", help="highest of the run")
-    run.add_argument("--length", type=int, metavar="TOKENS", help="tokens of a row")
-    run.add_argument("--stride", type=int, metavar="TOKENS", help="between windows of a long text")
     run.add_argument(
         "--class_weights",
         type=_weights,
@@ -97,6 +96,23 @@ def _finetune(argv: list[str]) -> int:
     args, bindings = arguments.parse(parser, argv)
     with processes.joined(args):
         return _run(args, bindings)
+
+
+def _add_rows(parser: CommandParser) -> None:
+    """Adds the flags that say how texts become rows."""
+    rows = parser.add_argument_group("the rows")
+    rows.add_argument("--length", type=int, metavar="TOKENS", help="tokens of a row")
+    rows.add_argument(
+        "--stride",
+        type=int,
+        metavar="TOKENS",
+        help="from a window of a long text to the next (default: texts are cut; answers: 128)",
+    )
+    rows.add_argument(
+        "--pieces",
+        metavar="WHICH",
+        help="pieces of a word that carry its tag: first, last or all (default: first)",
+    )
 
 
 def _weights(text: str) -> str | dict[str, float]:
@@ -132,6 +148,7 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "columns"),
         "head",
         *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate", "length", "stride"),
+        "pieces",
         *("seed", "class_weights", "label_smoothing", "focal_gamma"),
     )
     given = {name: getattr(args, name) for name in names}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,12 +11,11 @@ from t5x_like.config.object_text import Writer
 from t5x_like.core import tag_schemes
 from t5x_like.data.cache import location
 from t5x_like.data.corpora.text_files import TextFiles
-from t5x_like.data.labelled import task_files, window_counts
+from t5x_like.data.labelled import task_files
 from t5x_like.data.labelled.labelled_files import Labelled, LabelledFiles
 from t5x_like.data.rows.feature_converters import default_converter
 from t5x_like.evaluation import label_metrics
 from t5x_like.inference.text_rows import bucket
-from t5x_like.objectives.parts.geometry import PerRecord, QuestionWindows
 from t5x_like.objectives.supervised.choices import Choices
 from t5x_like.objectives.supervised.classes import Classes
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
@@ -25,9 +23,10 @@ from t5x_like.objectives.supervised.numbers import Numbers
 from t5x_like.objectives.supervised.several import Several
 from t5x_like.objectives.supervised.spans import Spans
 from t5x_like.objectives.supervised.tags import Tags
-from t5x_like.runs.settings import finetuned_model, imported, label_weighing, text_to_text
+from t5x_like.runs.settings import finetuned_model, imported, label_weighing, reading, text_to_text
 from t5x_like.runs.settings.finetuned_model import FineTunedModel
 from t5x_like.runs.settings.label_weighing import Weighing
+from t5x_like.runs.settings.reading import Reading
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
@@ -77,8 +76,7 @@ def configuration(
     head: bool,
     epochs: float | None,
     batch_size: int | None,
-    length: int | None,
-    stride: int | None,
+    read: Reading,
     cache_dir: str | None,
     weighing: Weighing,
     gin: Sequence[str],
@@ -105,9 +103,9 @@ def configuration(
         labelled = text_to_text.measured(labelled, files, kind=kind)
         labelled = text_to_text.as_pairs(labelled, files, root)
         files = labelled.understood()
-    parts = _parts(directory, files, labelled, length=length, stride=stride, weighing=weighing)
+    parts = _parts(directory, files, labelled, read=read, weighing=weighing)
     geometry = parts.objective.geometry(parts.lengths)
-    rows = _rows(labelled, files, geometry, _vocabulary(parts.model))
+    rows = reading.rows(labelled, files, geometry, _vocabulary(parts.model))
     base = _settings_of(parts.model)
     macros = {
         "CORPUS": labelled.train,
@@ -117,7 +115,7 @@ def configuration(
         "CORPUS_LABELS": _order(labelled, files),
         "TASK_FEATURE_LENGTHS": parts.lengths,
         "BEST_METRIC": labelled.best_metric or parts.best_metric,
-        "GROUP_BY_LENGTH": isinstance(geometry, PerRecord) and geometry.specials is not None,
+        "GROUP_BY_LENGTH": geometry.specials is not None,
         **_steps(_settings(base, gin), rows, epochs=epochs, batch_size=batch_size),
     }
     return Configuration(
@@ -143,26 +141,23 @@ def _parts(
     files: LabelledFiles,
     labelled: Labelled,
     *,
-    length: int | None,
-    stride: int | None,
+    read: Reading,
     weighing: Weighing,
 ) -> _Parts:
-    if stride is not None and files.kind != "spans":
-        raise ValueError("a stride is that of windows of a text with answers (--kind spans)")
+    read.check(files.kind)
     if files.kind == text_to_text.KIND:
         model = finetuned_model.as_saved(directory)
         label_weighing.weighed(model.make, weighing, files)  # refuses what is given
         written = text_to_text.objective(model, labelled.metrics)
-        lengths = text_to_text.lengths(files, _vocabulary(model), model, inputs=length)
+        lengths = text_to_text.lengths(files, _vocabulary(model), model, inputs=read.length)
         return _Parts(model, written, lengths, labelled.metrics[0])
     of_kind = _OBJECTIVES[files.kind]
     num_labels = 1 if of_kind.answers == "choices" else len(files.labels) or 1
     model = finetuned_model.of_saved(directory, of_kind.answers, num_labels=num_labels)
     model = model._replace(make=label_weighing.weighed(model.make, weighing, files))
-    objective = of_kind.of_family(model.frame, files.fields, [*files.labels])
-    if stride is not None:
-        objective = dataclasses.replace(objective, stride=stride)  # type: ignore[call-arg]
-    tokens = length or _tokens(files, _vocabulary(model), objective, model)
+    labels = [*files.labels]
+    objective = read.applied(of_kind.of_family(model.frame, files.fields, labels), labels)
+    tokens = read.length or _tokens(files, _vocabulary(model), objective, model)
     return _Parts(model, objective, {"inputs": tokens}, _best_metric(objective, files))
 
 
@@ -235,31 +230,8 @@ def _macros(text: str) -> dict[Any, Any]:
     return values | parsed.values
 
 
-class _Rows(NamedTuple):
-    """The rows of training and held-out files, as models read them, and lines about them."""
-
-    train: int
-    held_out: int | None
-    notes: Sequence[str] = ()
-
-
-def _rows(labelled: Labelled, files: LabelledFiles, geometry: Any, vocabulary: Vocabulary) -> _Rows:
-    """The rows of files: those of the files themselves, or windows of their texts."""
-    if not isinstance(geometry, QuestionWindows):
-        return _Rows(files.train, files.held_out)
-    counts = window_counts.window_counts(labelled.train, files.fields, vocabulary, geometry.windows)
-    notes = [
-        f"{counts.questions:,} questions are read in {counts.windows:,} windows; "
-        f"{counts.shortened:,} of them are longer than {geometry.windows.asked} tokens and are cut."
-    ]
-    if labelled.dev is None:
-        return _Rows(counts.windows, None, notes)
-    held_out = window_counts.window_counts(labelled.dev, files.fields, vocabulary, geometry.windows)
-    return _Rows(counts.windows, held_out.windows, notes)
-
-
 def _steps(
-    usual: Mapping[str, Any], files: _Rows, *, epochs: float | None, batch_size: int | None
+    usual: Mapping[str, Any], files: reading.Rows, *, epochs: float | None, batch_size: int | None
 ) -> dict[str, int]:
     """The macros of steps, which follow from the epochs and the rows."""
     rows = files.train
