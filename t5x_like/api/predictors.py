@@ -76,6 +76,7 @@ class Asked:
       run: the run that trained it; None if it was imported.
       original: the folder of the files that came with it from Hugging Face; None for a run.
       labels: the names of the classes that the run has learned.
+      metrics: the values of the evaluation that was saved with its parameters.
     """
 
     mesh: ModelOnMesh
@@ -83,6 +84,7 @@ class Asked:
     run: Run | None = None
     original: epath.Path | None = None
     labels: Sequence[str] = ()
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def module(self) -> Any:
@@ -221,6 +223,8 @@ class Options:
       batch_size: the rows that are computed at once.
       max_input_length: the most tokens of an input; None for what the run reads, or what the model
         has positions for.
+      no_answer_threshold: of answers in texts, the score of no answer, less that of the best, above
+        which a question has none; None for `best_f1_thresh` of the run's evaluation.
     """
 
     decoding: Decoding = dataclasses.field(default_factory=Decoding)
@@ -230,6 +234,7 @@ class Options:
     per_token: bool = False
     batch_size: int = text_rows.ROWS
     max_input_length: int | None = None
+    no_answer_threshold: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("k", "batch_size", "max_input_length"):
@@ -269,6 +274,9 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         can = ", ".join(f"{name} ({ASKS[name]})" for name in able)
         what = f" ({ASKS[ask]})" if ask in ASKS else ""
         raise ValueError(f"a {type(model.module).__name__} cannot {ask}{what}; it can {can}")
+    spans = ask == "answer" and model.module.answer_form == "spans"
+    if options.no_answer_threshold is not None and not spans:
+        raise ValueError("no_answer_threshold is for models that find answers in a text")
     if options.k is not None and ask not in ("fill", "answer"):
         raise ValueError(f"k is the number of guesses for a blank, or of classes: {ask} has none")
     framing, size = _framing(model, ask, options), options.batch_size
@@ -285,7 +293,7 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         case "mark":
             return replaced_tokens.ReplacedTokens(model.mesh, framing, size)
         case "answer":
-            return _head(model, framing, k=options.k, batch_size=size)
+            return _head(model, framing, options)
         case "embed":
             return Embeddings(
                 model=model.mesh,
@@ -336,10 +344,10 @@ def _framing(model: Asked, ask: Ask, options: Options) -> Framing:
     )
 
 
-def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> HeadAnswers:
+def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
     kind: Kind = model.module.answer_form
     imported = model.file("config.json").get("id2label") or {}
-    if k is not None and kind != "classes":
+    if options.k is not None and kind != "classes":
         raise ValueError(f"k is the number of classes: this model answers with {kind}")
     body = dataclasses.replace(model, mesh=ModelOnMesh(model.module.body))
     return HeadAnswers(
@@ -347,14 +355,22 @@ def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> 
         framing=framing,
         kind=kind,
         labels=model.labels or [imported[i] for i in sorted(imported, key=int)],
-        k=k,
+        k=options.k,
         alone=body.alone,
-        batch_size=batch_size,
+        batch_size=options.batch_size,
         reading=TextReading.of_family(model.family, **_learned(model, framing)),
-        questions=(
-            Reading.of_family(model.family, **_learned(model, framing)) if kind == "spans" else None
-        ),
+        questions=_questions(model, framing, options) if kind == "spans" else None,
     )
+
+
+def _questions(model: Asked, framing: Framing, options: Options) -> Reading:
+    """How questions and texts are read, and when a question has no answer."""
+    threshold = options.no_answer_threshold
+    if threshold is None:
+        tuned = (x for name, x in model.metrics.items() if name.endswith("/best_f1_thresh"))
+        threshold = next(tuned, None)
+    learned = _learned(model, framing)
+    return Reading.of_family(model.family, **learned, no_answer_above=threshold)
 
 
 def _learned(model: Asked, framing: Framing) -> dict[str, Any]:

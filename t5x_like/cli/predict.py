@@ -89,7 +89,10 @@ def main(argv: list[str]) -> int:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of `LoadedModel.predictor` that are given."""
-    names = (*_DECODING, "k", "layer", "pooling", "per_token", "batch_size", "max_input_length")
+    names = (
+        *(*_DECODING, "k", "layer", "pooling", "per_token", "batch_size", "max_input_length"),
+        "no_answer_threshold",
+    )
     options = {name: getattr(args, name) for name in names}
     options = {name: value for name, value in options.items() if value is not None}
     # Settings of draws mean that tokens are to be drawn.
@@ -176,6 +179,12 @@ def _add_asks(parser: argparse.ArgumentParser) -> None:
         "--k",
         type=arguments.positive,
         help="guesses for a [MASK] (default: 1), or classes that are shown (default: all)",
+    )
+    asks.add_argument(
+        "--no_answer_threshold",
+        type=float,
+        metavar="X",
+        help="questions whose no_answer is above X have none (default: best_f1_thresh of the run)",
     )
     asks.add_argument(
         "--per_token", action="store_true", default=None, help="rank by log-likelihood per token"
