@@ -36,12 +36,21 @@ class TornTable:
 
     def rows(self, paths: Sequence[Path]) -> Iterator[Row]:
         """The rows with as many cells as the first line, none of them empty."""
+        return (row for row in self._read(paths) if row is not None)
+
+    def left_out(self, paths: Sequence[Path]) -> tuple[int, int]:
+        """The number of torn rows, and of all."""
+        torn = [row is None for row in self._read(paths)]
+        return sum(torn), len(torn)
+
+    def _read(self, paths: Sequence[Path]) -> Iterator[Row | None]:
+        """The rows, None for a torn one."""
         for path in paths:
             lines = (line.split("\t") for line in _lines(path))
             header = next(lines, [])
             for cells in lines:
-                if len(cells) == len(header) and all(cells):
-                    yield dict(zip(header, cells, strict=True))
+                whole = len(cells) == len(header) and all(cells)
+                yield dict(zip(header, cells, strict=True)) if whole else None
 
 
 @dataclasses.dataclass(frozen=True)

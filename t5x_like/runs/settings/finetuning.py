@@ -98,7 +98,7 @@ def configuration(
             "a head does not write texts, which these files hold: leave out --head (head), or name "
             "another kind (--kind)"
         )
-    lines = [*files.lines()]
+    lines = [*files.lines(), *labelled.notes]
     if files.kind == text_to_text.KIND:
         labelled = text_to_text.measured(labelled, files, kind=kind)
         labelled = text_to_text.as_pairs(labelled, files, root)

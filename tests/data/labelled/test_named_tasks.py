@@ -193,3 +193,16 @@ def test_every_task_is_whole() -> None:
         if task.prompt:
             row = dict.fromkeys(task.columns, "1")
             assert "{" not in " ".join(task.pair(row, prompted=True).values()), name
+
+
+def test_rows_that_the_publication_has_torn_are_counted_each_time(tmp_path: Path) -> None:
+    whole = "0\tWho?\tWho is it?\t1\n"
+    head = TSV["qqp"].partition("\n")[0]
+    torn = "1\tWho? torn\n2\t\tWho?\t0\n"
+    put(tmp_path, train_DOT_tsv=f"{head}\n{whole}{torn}{whole}", dev_DOT_tsv=f"{head}\n{whole}")
+    for _ in range(2):
+        labelled = task_files.labelled("qqp", str(tmp_path), as_texts=False, root=tmp_path / "c")
+        assert labelled.notes == (
+            "2 of 4 rows of train.tsv are left out: they lack a cell, or have another number of "
+            "cells than the first line.",
+        )
