@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,26 @@ class Folders:
 
 
 @dataclasses.dataclass(frozen=True)
+class Objects:
+    """Files of one JSON object each."""
+
+    def rows(self, paths: Sequence[Path]) -> Iterator[Row]:
+        """The objects.
+
+        Raises:
+          CorpusError: a file is something else.
+        """
+        for path in paths:
+            try:
+                row = json.loads(path.read_bytes())
+            except ValueError as error:
+                raise CorpusError(f"{path} is not JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise CorpusError(f"{path} is not a JSON object: {row!s:.60}")
+            yield row
+
+
+@dataclasses.dataclass(frozen=True)
 class AsTheyAre:
     """Files that `t5x_like finetune --train` reads as they are."""
 
@@ -148,7 +169,7 @@ class Files:
 
     train: Sequence[str]
     dev: Sequence[str] = ("",)
-    form: Table | TornTable | Words | Parallel | Folders | AsTheyAre = Table()
+    form: Table | TornTable | Words | Parallel | Folders | Objects | AsTheyAre = Table()
 
     def matching(self, directory: Path) -> tuple[list[Path], list[Path]]:
         """The training files and the held-out files below a directory."""

@@ -73,6 +73,8 @@ def _said(task: NamedTask, train: str, dev: str | None, texts: bool) -> Labelled
         metrics, best = task.metrics, task.best_metric
         return Labelled(train, dev, "texts", metrics=metrics, best_metric=best)
     first, *others = task.texts
+    if task.kind == "choices":
+        return Labelled(train, dev, task.kind, Named(first, None, task.label))
     named = Named(first, others[0] if others else None, task.label)
     kind, labels = task.kind, [*dict.fromkeys((task.labels or {}).values())] or None
     if kind == "tags":
@@ -92,6 +94,9 @@ def _learned(
     for row in task.rows(published, f"{task.name}, {split}"):
         if texts:
             yield task.pair(row, prompted=prompted)
+            continue
+        if task.kind == "choices":
+            yield row
             continue
         first, *others = task.texts
         second = {others[0]: " ".join(row[name] for name in others)} if others else {}
