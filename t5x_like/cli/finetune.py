@@ -146,9 +146,8 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
 
     names = (
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "columns"),
-        "head",
-        *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate", "length", "stride"),
-        "pieces",
+        *("head", "length", "stride", "pieces"),
+        *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate"),
         *("seed", "class_weights", "label_smoothing", "focal_gamma"),
     )
     given = {name: getattr(args, name) for name in names}
