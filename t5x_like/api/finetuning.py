@@ -68,8 +68,7 @@ def finetune(
       label: the column of the label, of the answers, or of the text to write.
       columns: the names of the columns of tables whose first line does not have them.
       head: whether T5, which else writes the names of classes, learns with a head as others do.
-      epochs, batch_size: how often the training rows are read; the rows of a step.
-      learning_rate: the peak.
+      epochs, batch_size, learning_rate: how often rows are read; the rows of a step; the peak.
       length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
       stride: the tokens from a window of a long text to the next; None to cut texts, of spans 128.
       pieces: of tags, the pieces of a word that carry its tag: "first" (None), "last" or "all".
@@ -77,8 +76,7 @@ def finetune(
       label_smoothing, focal_gamma: the loss's share of other classes; the power of 1 - p in it.
       model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
       cache_dir: directory of caches and of imported models.
-      seed: the seed of the head, of order and of dropout.
-      mesh: sizes of the mesh axes, as in `recipe`.
+      seed, mesh: of the head, of order and of dropout; sizes of the mesh axes, as in `recipe`.
       callbacks: objects that the run calls while it trains.
       gin: further settings as on the command line: `["LAYER_DECAY=0.9"]`.
 

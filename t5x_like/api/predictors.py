@@ -76,7 +76,7 @@ class Asked:
       run: the run that trained it; None if it was imported.
       original: the folder of the files that came with it from Hugging Face; None for a run.
       labels: the names of the classes that the run has learned.
-      metrics: the values of the evaluation that was saved with its parameters.
+      no_answer_threshold: that of `TrainedRun`.
     """
 
     mesh: ModelOnMesh
@@ -84,7 +84,7 @@ class Asked:
     run: Run | None = None
     original: epath.Path | None = None
     labels: Sequence[str] = ()
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    no_answer_threshold: float | None = None
 
     @property
     def module(self) -> Any:
@@ -365,12 +365,9 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
 
 def _questions(model: Asked, framing: Framing, options: Options) -> Reading:
     """How questions and texts are read, and when a question has no answer."""
-    threshold = options.no_answer_threshold
-    if threshold is None:
-        tuned = (x for name, x in model.metrics.items() if name.endswith("/best_f1_thresh"))
-        threshold = next(tuned, None)
-    learned = _learned(model, framing)
-    return Reading.of_family(model.family, **learned, no_answer_above=threshold)
+    asked = options.no_answer_threshold
+    above = model.no_answer_threshold if asked is None else asked
+    return Reading.of_family(model.family, **_learned(model, framing), no_answer_above=above)
 
 
 def _learned(model: Asked, framing: Framing) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from t5x_like.inference.text_rows import Framing, Row
 from t5x_like.objectives.parts.geometry import RecordWindows
 from t5x_like.objectives.supervised.frames import Frame
-from t5x_like.objectives.supervised.labelled_rows import LabelledRows
+from t5x_like.objectives.supervised.labelled_rows import LabelledTexts
 from t5x_like.objectives.supervised.tags import Tags
 
 
@@ -52,10 +52,13 @@ class TextReading:
         tags = [objective for objective in learned if isinstance(objective, Tags)]
         division = None
         for objective in learned:
-            if isinstance(objective, LabelledRows) and length is not None:
+            if not isinstance(objective, Tags | LabelledTexts) or objective.stride is None:
+                continue
+            if length is not None:
                 tokens = length if most is None else min(length, most)
                 geometry = objective.geometry({"inputs": tokens})
-                division = geometry if isinstance(geometry, RecordWindows) else None
+                assert isinstance(geometry, RecordWindows)
+                division = geometry
         return cls(tags[0] if tags else Tags.of_family(frame, (), ()), division)
 
     def read(self, tokens: Sequence[int], framing: Framing) -> ReadText:

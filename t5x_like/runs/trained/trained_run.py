@@ -65,6 +65,15 @@ class TrainedRun:
         """The fields of `Answers` that its model gives."""
         return answers.kinds(self.run.abstract_model, self.run.feature_converter)
 
+    @property
+    def no_answer_threshold(self) -> float | None:
+        """The score of no answer, less that of the best, above which a question has none.
+
+        It is the one that was best for F1 in the evaluation; None where all questions had answers.
+        """
+        tuned = (x for name, x in self.metrics.items() if name.endswith("/best_f1_thresh"))
+        return next(tuned, None)
+
     def answerer(
         self,
         lengths: Mapping[str, int],
