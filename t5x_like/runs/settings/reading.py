@@ -14,7 +14,8 @@ from t5x_like.objectives.parts.geometry import RecordWindows
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 from t5x_like.objectives.supervised.tags import Tags
 
-_UNDIVIDED = ("choices", "texts")
+_DIVIDED = ("classes", "numbers", "several", "spans", "tags")
+"""The kinds whose answers to windows are joined (`evaluation.label_metrics`)."""
 
 
 class Reading(NamedTuple):
@@ -32,7 +33,7 @@ class Reading(NamedTuple):
 
     def check(self, kind: str) -> None:
         """Raises ValueError where a kind of label has no such settings."""
-        if self.stride is not None and kind in _UNDIVIDED:
+        if self.stride is not None and kind not in _DIVIDED:
             raise ValueError(
                 f"a stride is that of windows of a text, and {kind} are not read in windows: leave "
                 "out the stride"
