@@ -15,6 +15,7 @@ from t5x_like.data.labelled.labelled_files import Labelled
 from t5x_like.runs.settings import finetuning
 from t5x_like.runs.settings.finetuning import OfTask
 from t5x_like.runs.settings.label_weighing import Weighing
+from t5x_like.runs.settings.reading import Reading
 from t5x_like.runs.settings.regularising import Regularising
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "weight", "columns")
 _OF_CONFIGURATIONS = (
     *("head", "epochs", "batch_size", "learning_rate", "average_last"),
-    *("length", "stride", "cache_dir", "gin"),
+    *("cache_dir", "gin"),
 )
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 """Arguments that say what files hold, those that configurations need, and settings of runs."""
@@ -48,6 +49,7 @@ def finetune(
     learning_rate: float | None = None,
     length: int | None = None,
     stride: int | None = None,
+    pieces: str | None = None,
     class_weights: str | Mapping[str, float] | None = None,
     label_smoothing: float | None = None,
     focal_gamma: float | None = None,
@@ -75,7 +77,8 @@ def finetune(
       head: whether T5, which else writes the names of classes, learns with a head as others do.
       epochs, batch_size, learning_rate: how often rows are read; the rows of a step; the peak.
       length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
-      stride: of spans, the tokens from a window of a long text to the next; None for 128.
+      stride: the tokens from a window of a long text to the next; None to cut texts, of spans 128.
+      pieces: of tags, the pieces of a word that carry its tag: "first" (None), "last" or "all".
       class_weights: "balanced", or {name: weight} of classes in the loss.
       label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
       reinit_layers, average_last: how many last layers start afresh; last epochs are averaged.
@@ -97,6 +100,7 @@ def _made(source: str, **given: Any) -> Pretraining:
         source,
         _learned(given),
         weighing=Weighing(*(given[word] for word in Weighing._fields)),
+        read=Reading(*(given[word] for word in Reading._fields)),
         regularising=Regularising(*(given[word] for word in Regularising._fields)),
         **{word: given[word] for word in _OF_CONFIGURATIONS},
     )

@@ -277,7 +277,8 @@ class LoadedModel:
             raise ValueError(f"{self.directory} reads no text: {self._why_no_vocabulary()}")
         run = None if self.run is None else self.run.run
         mesh = ModelOnMesh(self.model, None if run is None else run.layout)
-        return Asked(mesh, self.vocabulary, run, self.original, self.labels)
+        threshold = None if self.run is None else self.run.no_answer_threshold
+        return Asked(mesh, self.vocabulary, run, self.original, self.labels, threshold)
 
     def _why_no_vocabulary(self) -> str:
         from t5x_like.interop.tokenizers import from_files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from t5x_like.inference.embeddings import Embeddings, Pooling
 from t5x_like.inference.fill_blanks import Blanks, has_blank
 from t5x_like.inference.heads.head_answers import HeadAnswers, Kind
 from t5x_like.inference.heads.span_answers import Reading
+from t5x_like.inference.heads.text_windows import TextReading
 from t5x_like.inference.likelihoods import MaskedScorer, Ranking, Scoring, TargetScorer
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
@@ -35,7 +37,7 @@ from t5x_like.interop.hugging_face import families
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.data import Vocabulary
+    from t5x_like.core.protocols.data import Objective, Vocabulary
     from t5x_like.runs.run import Run
 
 Ask = Literal["write", "fill", "mark", "answer", "score", "rank", "embed"]
@@ -74,6 +76,7 @@ class Asked:
       run: the run that trained it; None if it was imported.
       original: the folder of the files that came with it from Hugging Face; None for a run.
       labels: the names of the classes that the run has learned.
+      no_answer_threshold: that of `TrainedRun`.
     """
 
     mesh: ModelOnMesh
@@ -81,6 +84,7 @@ class Asked:
     run: Run | None = None
     original: epath.Path | None = None
     labels: Sequence[str] = ()
+    no_answer_threshold: float | None = None
 
     @property
     def module(self) -> Any:
@@ -219,6 +223,8 @@ class Options:
       batch_size: the rows that are computed at once.
       max_input_length: the most tokens of an input; None for what the run reads, or what the model
         has positions for.
+      no_answer_threshold: of answers in texts, the score of no answer, less that of the best, above
+        which a question has none; None for `best_f1_thresh` of the run's evaluation.
     """
 
     decoding: Decoding = dataclasses.field(default_factory=Decoding)
@@ -228,6 +234,7 @@ class Options:
     per_token: bool = False
     batch_size: int = text_rows.ROWS
     max_input_length: int | None = None
+    no_answer_threshold: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("k", "batch_size", "max_input_length"):
@@ -267,6 +274,9 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         can = ", ".join(f"{name} ({ASKS[name]})" for name in able)
         what = f" ({ASKS[ask]})" if ask in ASKS else ""
         raise ValueError(f"a {type(model.module).__name__} cannot {ask}{what}; it can {can}")
+    spans = ask == "answer" and model.module.answer_form == "spans"
+    if options.no_answer_threshold is not None and not spans:
+        raise ValueError("no_answer_threshold is for models that find answers in a text")
     if options.k is not None and ask not in ("fill", "answer"):
         raise ValueError(f"k is the number of guesses for a blank, or of classes: {ask} has none")
     framing, size = _framing(model, ask, options), options.batch_size
@@ -283,7 +293,7 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         case "mark":
             return replaced_tokens.ReplacedTokens(model.mesh, framing, size)
         case "answer":
-            return _head(model, framing, k=options.k, batch_size=size)
+            return _head(model, framing, options)
         case "embed":
             return Embeddings(
                 model=model.mesh,
@@ -334,10 +344,10 @@ def _framing(model: Asked, ask: Ask, options: Options) -> Framing:
     )
 
 
-def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> HeadAnswers:
+def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
     kind: Kind = model.module.answer_form
     imported = model.file("config.json").get("id2label") or {}
-    if k is not None and kind != "classes":
+    if options.k is not None and kind != "classes":
         raise ValueError(f"k is the number of classes: this model answers with {kind}")
     body = dataclasses.replace(model, mesh=ModelOnMesh(model.module.body))
     return HeadAnswers(
@@ -345,22 +355,31 @@ def _head(model: Asked, framing: Framing, *, k: int | None, batch_size: int) -> 
         framing=framing,
         kind=kind,
         labels=model.labels or [imported[i] for i in sorted(imported, key=int)],
-        k=k,
+        k=options.k,
         alone=body.alone,
-        batch_size=batch_size,
-        reading=_reading(model, framing) if kind == "spans" else None,
+        batch_size=options.batch_size,
+        reading=TextReading.of_family(model.family, **_learned(model, framing)),
+        questions=_questions(model, framing, options) if kind == "spans" else None,
     )
 
 
-def _reading(model: Asked, framing: Framing) -> Reading:
-    """How a model reads questions and texts: as its run did, else as BERT's code for SQuAD does."""
+def _questions(model: Asked, framing: Framing, options: Options) -> Reading:
+    """How questions and texts are read, and when a question has no answer."""
+    asked = options.no_answer_threshold
+    above = model.no_answer_threshold if asked is None else asked
+    return Reading.of_family(model.family, **_learned(model, framing), no_answer_above=above)
+
+
+def _learned(model: Asked, framing: Framing) -> dict[str, Any]:
+    """The objectives of a model's run, if it has one, and the tokens of rows."""
     if model.run is None:
-        return Reading.of_family(model.family, most=framing.max_length)
+        return {"most": framing.max_length}
     data = model.run.data
-    trained = (data.lengths or {}).get("inputs")
-    return Reading.of_family(
-        model.family, data.task_objectives(), length=trained, most=framing.max_length
-    )
+    length = (data.lengths or {}).get("inputs")
+    learned: Sequence[Objective] = ()
+    with contextlib.suppress(ValueError):  # SeqIO's tasks need not be known here
+        learned = data.task_objectives()
+    return {"learned": learned, "length": length, "most": framing.max_length}
 
 
 def _scoring(model: Asked, framing: Framing, batch_size: int) -> Scoring:

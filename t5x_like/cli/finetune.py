@@ -80,6 +80,7 @@ def _finetune(argv: list[str]) -> int:
         help="folder of the files that its authors publish (default: the data set of `datasets`, "
         "or of TensorFlow Datasets)",
     )
+    _add_rows(parser)
     _add_run(parser)
     processes.add_distributed(parser)
     args, bindings = arguments.parse(parser, argv)
@@ -87,7 +88,7 @@ def _finetune(argv: list[str]) -> int:
         return _run(args, bindings)
 
 
-def _add_run(parser: argparse.ArgumentParser) -> None:
+def _add_run(parser: CommandParser) -> None:
     """Adds the settings of a run."""
     run = parser.add_argument_group("the run")
     run.add_argument("--model_dir", metavar="DIR", help="its folder (default: SOURCE-FILES)")
@@ -95,8 +96,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--epochs", type=float, metavar="N", help="how often the rows are read")
     run.add_argument("--batch_size", type=int, metavar="ROWS", help="rows of a step")
     run.add_argument("--learning_rate", type=float, metavar="RATE", help="highest of the run")
-    run.add_argument("--length", type=int, metavar="TOKENS", help="tokens of a row")
-    run.add_argument("--stride", type=int, metavar="TOKENS", help="between windows of a long text")
     run.add_argument(
         "--class_weights",
         type=_weights,
@@ -111,6 +110,23 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--average_last", type=float, metavar="EPOCHS", help="average the parameters of these"
     )
     run.add_argument("--seed", type=int, metavar="N", help="seed of the head, order and dropout")
+
+
+def _add_rows(parser: CommandParser) -> None:
+    """Adds the flags that say how texts become rows."""
+    rows = parser.add_argument_group("the rows")
+    rows.add_argument("--length", type=int, metavar="TOKENS", help="tokens of a row")
+    rows.add_argument(
+        "--stride",
+        type=int,
+        metavar="TOKENS",
+        help="from a window of a long text to the next (default: texts are cut; answers: 128)",
+    )
+    rows.add_argument(
+        "--pieces",
+        metavar="WHICH",
+        help="pieces of a word that carry its tag: first, last or all (default: first)",
+    )
 
 
 def _weights(text: str) -> str | dict[str, float]:
@@ -144,9 +160,9 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
 
     names = (
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "weight"),
-        "head",
-        *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate", "length", "stride"),
-        *("columns", "seed", "class_weights", "label_smoothing", "focal_gamma"),
+        *("columns", "head", "length", "stride", "pieces"),
+        *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate"),
+        *("seed", "class_weights", "label_smoothing", "focal_gamma"),
         *("reinit_layers", "r_drop", "average_last"),
     )
     given = {name: getattr(args, name) for name in names}

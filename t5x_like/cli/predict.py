@@ -23,6 +23,7 @@ examples:
   t5x_like predict runs/bert "The capital of France is [MASK]." --k 5
   t5x_like predict runs/t5 --input questions.txt --output answers.jsonl --num_beams 4
   t5x_like predict runs/t5 --input pairs.tsv --score --output scores.jsonl
+  t5x_like predict runs/names "Ada lives in Turin"
   t5x_like predict runs/bert --input texts.txt --embed --output vectors.npy
 
 Without --write, --fill and so on, blanks of a text are filled (___, [MASK] or <extra_id_0>) if it
@@ -88,7 +89,10 @@ def main(argv: list[str]) -> int:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of `LoadedModel.predictor` that are given."""
-    names = (*_DECODING, "k", "layer", "pooling", "per_token", "batch_size", "max_input_length")
+    names = (
+        *(*_DECODING, "k", "layer", "pooling", "per_token", "batch_size", "max_input_length"),
+        "no_answer_threshold",
+    )
     options = {name: getattr(args, name) for name in names}
     options = {name: value for name, value in options.items() if value is not None}
     # Settings of draws mean that tokens are to be drawn.
@@ -117,7 +121,7 @@ def _parser() -> CommandParser:
         help="inputs: lines of text, .jsonl, .tsv, .csv or .parquet (also .gz and .zst); - is "
         "standard input",
     )
-    parser.add_argument("--field", help="the field of the input (default: inputs, or text)")
+    parser.add_argument("--field", help="the field of the input (default: inputs, text or words)")
     parser.add_argument(
         "--output", metavar="FILE", help="write JSON lines here; with --embed also .npy"
     )
@@ -175,6 +179,12 @@ def _add_asks(parser: argparse.ArgumentParser) -> None:
         "--k",
         type=arguments.positive,
         help="guesses for a [MASK] (default: 1), or classes that are shown (default: all)",
+    )
+    asks.add_argument(
+        "--no_answer_threshold",
+        type=float,
+        metavar="X",
+        help="questions whose no_answer is above X have none (default: best_f1_thresh of the run)",
     )
     asks.add_argument(
         "--per_token", action="store_true", default=None, help="rank by log-likelihood per token"
@@ -238,6 +248,9 @@ def readable(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
             likeliest = sorted(classes, key=classes.__getitem__, reverse=True)
             answer = ", ".join(f"{label} {classes[label]:.3f}" for label in likeliest)
             return f"{record['inputs']}\n  {answer}"
+        case {"words": words, "tags": tags}:
+            pairs = zip(words, tags, strict=True)
+            return " ".join(f"{word}/{'-' if tag is None else tag}" for word, tag in pairs)
         case {"replaced": replaced, "tokens": _}:
             return f"{record['inputs']}\n  replaced: {' '.join(replaced) or '(none)'}"
     return json.dumps({**record, **found}, ensure_ascii=False)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from t5x_like.core.protocols.data import Objective
 from t5x_like.core.protocols.model import metric_value
 
 _NOT_WHOLE_TEXTS = {"encoder_input_tokens", "decoder_causal_attention"}
@@ -60,6 +61,20 @@ def with_token_names(metrics: Mapping[str, float]) -> dict[str, float]:
     accuracy is another number.
     """
     known = {name: f"token_{name}" for name in ("accuracy", "loss")}
+    return {known.get(name, name): value for name, value in metrics.items()}
+
+
+def with_row_names(metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
+    """The metrics of rows by names that those of whole answers leave them.
+
+    The accuracy of windows, or of pieces of words, is `row_accuracy` where the objective measures
+    that of texts or of words.
+    """
+    if objective.answers == "text":
+        return with_token_names(metrics)
+    known = {}
+    if any(name.endswith("accuracy") for name in objective.measures):
+        known = {"accuracy": "row_accuracy"}
     return {known.get(name, name): value for name, value in metrics.items()}
 
 

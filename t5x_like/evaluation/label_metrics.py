@@ -12,6 +12,7 @@ import numpy as np
 
 from t5x_like.core.protocols.answers import Answers
 from t5x_like.core.tag_schemes import OUTSIDE, mark_entities
+from t5x_like.inference.heads.joined_windows import mean_of_classes
 
 _PACKAGES = {
     "sklearn": "scikit-learn",
@@ -30,12 +31,15 @@ def check_installed() -> None:
 
 
 def class_scores(
-    targets: Sequence[int], predictions: Sequence[int], names: Sequence[str]
+    targets: Sequence[int], predictions: Sequence[Sequence[float]], names: Sequence[str]
 ) -> dict[str, float]:
-    """Matthews' correlation, and F1 of the second of two classes, or the mean F1 of more."""
+    """Matthews' correlation, and F1 of the second of two classes, or the mean F1 of more.
+
+    A prediction has the logit or the probability of each class.
+    """
     from sklearn import metrics
 
-    numbers = range(len(names))
+    numbers, predictions = range(len(names)), np.argmax(predictions, axis=-1)
     if len(names) == 2:
         f1 = {"f1": metrics.f1_score(targets, predictions, zero_division=0)}
     else:
@@ -44,6 +48,14 @@ def class_scores(
         )
         f1 = {"macro_f1": mean}
     return {**f1, "matthews_correlation": metrics.matthews_corrcoef(targets, predictions)}
+
+
+def class_accuracy(
+    targets: Sequence[int], predictions: Sequence[Sequence[float]], names: Sequence[str]
+) -> dict[str, float]:
+    """The share of texts whose likeliest class is right."""
+    del names
+    return {"accuracy": float(np.mean(np.argmax(predictions, axis=-1) == np.array(targets)))}
 
 
 def number_scores(
@@ -105,6 +117,17 @@ def entity_scores(
     }
 
 
+def word_accuracy(
+    targets: Sequence[Sequence[int]], predictions: Sequence[Sequence[int]], names: Sequence[str]
+) -> dict[str, float]:
+    """The share of words whose tag is right; those that were cut have none that is."""
+    del names
+    right = np.concatenate([*map(np.array, targets)]) == np.concatenate(
+        [*map(np.array, predictions)]
+    )
+    return {"accuracy": float(right.mean())}
+
+
 def several_scores(
     targets: Sequence[Sequence[int]], predictions: Sequence[Sequence[float]], names: Sequence[str]
 ) -> dict[str, float]:
@@ -114,9 +137,7 @@ def several_scores(
     """
     from sklearn import metrics
 
-    true = np.zeros((len(targets), len(names)), bool)
-    for row, of_row in zip(true, targets, strict=True):
-        row[[*of_row]] = True
+    true = _holds(targets, names)
     probabilities = np.asarray(predictions, np.float64)
     precision, recall, thresholds = metrics.precision_recall_curve(
         true.ravel(), probabilities.ravel()
@@ -132,14 +153,27 @@ def several_scores(
     }
 
 
+def several_accuracy(
+    targets: Sequence[Sequence[int]], predictions: Sequence[Sequence[float]], names: Sequence[str]
+) -> dict[str, float]:
+    """The share of texts whose classes are all right."""
+    right = (np.asarray(predictions) >= 0.5) == _holds(targets, names)
+    return {"accuracy": float(right.all(axis=-1).mean())}
+
+
+def _holds(targets: Sequence[Sequence[int]], names: Sequence[str]) -> np.ndarray:
+    """bool [texts, classes]: which classes hold for each text."""
+    holds = np.zeros((len(targets), len(names)), bool)
+    for row, of_row in zip(holds, targets, strict=True):
+        row[[*of_row]] = True
+    return holds
+
+
 METRICS: Mapping[str, Callable[..., dict[str, float]]] = {
     function.__name__: function
     for function in (
-        class_scores,
-        several_scores,
-        number_scores,
-        ordered_scores,
-        entity_scores,
+        *(class_scores, class_accuracy, several_scores, several_accuracy),
+        *(number_scores, ordered_scores, entity_scores, word_accuracy),
     )
 }
 """Metrics that objectives of labels may name as their `measures`."""
@@ -147,20 +181,47 @@ METRICS: Mapping[str, Callable[..., dict[str, float]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class LabelMetric:
-    """A `TaskMetric` of labels: examples have them as `target`.
+    """A `TaskMetric` of labels: an example is a row, or a window, of the `text` of this number.
 
     Attributes:
       name: a name in `METRICS`.
       names: the names of the labels, in their order; none for numbers.
+      targets: the label of each text, or the tags of its words.
+      answers: what is answered, as the objective says it: "classes", "tags" and so on.
     """
 
     name: str
     names: Sequence[str]
+    targets: Sequence[Any]
+    answers: str | None
     reads: ClassVar = ("labels",)
 
     def __call__(
         self, examples: Sequence[Mapping[str, Any]], answers: Answers
     ) -> Mapping[str, float]:
-        """The values of the metric."""
-        targets = [example["target"] for example in examples]
-        return METRICS[self.name](targets, answers.labels, self.names)
+        """The values of the metric, which counts each text, and each word, once."""
+        windows: list[list[tuple[Mapping[str, Any], Any]]] = [[] for _ in self.targets]
+        for example, label in zip(examples, answers.labels, strict=True):
+            windows[example["text"]].append((example, label))
+        joined = [
+            _tags(of_text, len(target)) if self.answers == "tags" else self._joined(of_text)
+            for of_text, target in zip(windows, self.targets, strict=True)
+        ]
+        return METRICS[self.name](self.targets, joined, self.names)
+
+    def _joined(self, windows: Sequence[tuple[Mapping[str, Any], Any]]) -> Any:
+        """The answer to a text: of several windows the mean, of classes that of probabilities."""
+        labels = [label for _, label in windows]
+        if len(labels) == 1:
+            return labels[0]
+        rows = [np.array(label) for label in labels]
+        return mean_of_classes(rows) if self.answers == "classes" else np.mean(rows, axis=0)
+
+
+def _tags(windows: Sequence[tuple[Mapping[str, Any], Any]], count: int) -> list[int]:
+    """The tags of a text's words, each from the window that gives it; -1 for words in none."""
+    tags = [-1] * count
+    for example, labels in windows:
+        for word, tag in zip(example["words"], labels, strict=True):
+            tags[word] = tag
+    return tags

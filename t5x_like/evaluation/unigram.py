@@ -10,7 +10,7 @@ import numpy as np
 
 from t5x_like.data.streams import stream
 from t5x_like.evaluation import baselines
-from t5x_like.evaluation.evaluator import evaluate, with_token_names
+from t5x_like.evaluation.evaluator import evaluate, with_row_names
 
 if TYPE_CHECKING:
     from t5x_like.data.task import Task
@@ -103,6 +103,6 @@ def held_out_baselines(
             of_model=of_model[task.name],
             token_bytes=token_bytes,
         )
-        named = with_token_names(metrics) if task.objective.answers == "text" else metrics
+        named = with_row_names(metrics, task.objective)
         metrics_by_name |= {f"{task.name}/{name}": value for name, value in named.items()}
     return metrics_by_name

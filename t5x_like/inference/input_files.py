@@ -22,7 +22,7 @@ def read(path: str, *, field: str | None = None) -> list[dict[str, Any]]:
 
     Args:
       path: a text file has a record on each line that is not blank.
-      field: the field of the input, where it is neither `inputs` nor `text`.
+      field: the field of the input, where it is neither `inputs` nor `text` nor `words`.
 
     Returns:
       Records, each with `inputs` and the file's other fields.
@@ -90,9 +90,11 @@ def _objects(lines: Iterable[str], place: str) -> Iterator[dict[str, Any]]:
 
 
 def _named(record: dict[str, Any], field: str | None, *, place: str) -> dict[str, Any]:
-    """The record with the text to read as `inputs`."""
-    key = field or next((name for name in (_TEXT, "text") if name in record), _TEXT)
-    if not isinstance(record.get(key), str):
+    """The record with the text, or the list of words, to read as `inputs`."""
+    key = field or next((name for name in (_TEXT, "text", "words") if name in record), _TEXT)
+    value = record.get(key)
+    are_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+    if not (isinstance(value, str) or are_words):
         wrong = "is not text" if key in record else "is missing"
         raise ValueError(
             f"{place}: field {key!r} {wrong}{nearest(key, list(record), of='fields')}; "

@@ -12,6 +12,7 @@ import numpy as np
 
 from t5x_like.core import progress, whole_files
 from t5x_like.core.partial_files import PartialFile
+from t5x_like.inference.heads.head_answers import HeadAnswers
 
 Record = Mapping[str, Any]
 
@@ -45,6 +46,8 @@ def check_all(predictor: Predictor, records: Sequence[Record]) -> None:
     """Raises ValueError, with the record's place, where one cannot be predicted."""
     for number, record in enumerate(records, start=1):
         try:
+            if isinstance(record["inputs"], list) and not isinstance(predictor, HeadAnswers):
+                raise ValueError("lists of words are for models that answer with tags")
             predictor.check(record)
         except ValueError as error:
             raise ValueError(f"input {number}: {error}") from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_like.core.global_batches import ToDevice
 from t5x_like.data.streams import stream
-from t5x_like.evaluation.evaluator import evaluate, with_token_names
+from t5x_like.evaluation.evaluator import evaluate, with_row_names
 from t5x_like.evaluation.unigram import held_out_baselines
 from t5x_like.runs.run import Run
 from t5x_like.training import step
@@ -122,8 +122,7 @@ class PhaseBatches:
                 token_bytes=self.token_bytes,
             )
             of_model[examples.task.name] = metrics
-            if examples.task.objective.answers == "text":
-                metrics = with_token_names(metrics)
+            metrics = with_row_names(metrics, examples.task.objective)
             for name in metrics.keys() - set(TOTALS):
                 values_by_name[f"{examples.task.name}/{name}"] = metrics[name]
         if self.log_baselines is not None:

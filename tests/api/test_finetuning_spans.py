@@ -102,15 +102,19 @@ def test_spans_are_learned_in_windows_resumed_and_asked(
     evaluated = model.evaluate(corpus=files["dev"])["dev"]["trained"]
     assert evaluated["best_f1"] == pytest.approx(scores["best_f1"])
     context = "Nothing happens. " * 12 + "Dora lives in Oslo. " + "Nothing happens. " * 3
-    (yes, no) = model.predict(
-        [
-            {"inputs": "Where is it?", "context": context},
-            {"inputs": "Where is it?", "context": "Nothing happens. " * 12},
-        ]
-    )
+    asked = [
+        {"inputs": "Where is it?", "context": context},
+        {"inputs": "Where is it?", "context": "Nothing happens. " * 12},
+    ]
+    (yes, no) = model.predict(asked)
     threshold = scores["best_f1_thresh"]
-    assert yes["answer"] == "Oslo"
+    assert (yes["answer"], yes["has_answer"]) == ("Oslo", True)
+    assert (no["answer"], no["has_answer"]) == ("", False)
     assert yes["no_answer"] <= threshold < no["no_answer"]
+    (_, never) = model.predict(asked, no_answer_threshold=no["no_answer"] + 1)
+    assert (never["answer"], never["has_answer"]) == (no["likeliest"], True)
+    (always, _) = model.predict(asked, no_answer_threshold=yes["no_answer"] - 1)
+    assert (always["answer"], always["likeliest"]) == ("", "Oslo")
     done = cli("finetune", str(pretrained), "--train", files["train"], "--stride", "0")
     assert done.status == 1
     assert "windows 0 apart do not fit" in " ".join(done.err.split())

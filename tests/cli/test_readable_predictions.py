@@ -27,6 +27,11 @@ CASES = {
         {"label": "positive", "probabilities": {"negative": 0.0123, "positive": 0.987654321}},
         "good\n  positive 0.988, negative 0.012",
     ),
+    "tags": (
+        {"inputs": "Ada lives there"},
+        {"words": ["Ada", "lives", "there"], "tags": ["B-PER", "O", None]},
+        "Ada/B-PER lives/O there/-",
+    ),
     "held-out guesses": (
         {"inputs": "[MASK] b [MASK]", "original": "a b c"},
         {"filled": "the b the", "blanks": [BLANK[:1], BLANK]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from t5x_like.core.protocols.answers import Answers
@@ -17,14 +18,16 @@ from t5x_like.evaluation.label_metrics import (
 
 
 def test_two_classes_have_the_f1_of_the_second() -> None:
-    scores = class_scores([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], ["no", "yes"])
+    logits = np.eye(2)[[0, 0, 1, 1, 1, 0]]
+    scores = class_scores([0, 0, 0, 1, 1, 1], logits, ["no", "yes"])
     assert scores == pytest.approx({"f1": 2 / 3, "matthews_correlation": 1 / 3})
-    assert class_scores([0, 1], [0, 0], ["no", "yes"]) == {"f1": 0.0, "matthews_correlation": 0.0}
+    scores = class_scores([0, 1], [[2, 1], [-1, -2]], ["no", "yes"])
+    assert scores == {"f1": 0.0, "matthews_correlation": 0.0}
 
 
 def test_more_classes_have_the_mean_of_all_that_are_named() -> None:
     # F1 of a: 1; of b: 2/3; of c: 0, and d never occurs.
-    scores = class_scores([0, 1, 2, 1], [0, 1, 1, 1], ["a", "b", "c", "d"])
+    scores = class_scores([0, 1, 2, 1], np.eye(4)[[0, 1, 1, 1]], ["a", "b", "c", "d"])
     assert scores["macro_f1"] == pytest.approx((1 + 4 / 5) / 4)
 
 
@@ -50,12 +53,37 @@ def test_entities_are_right_as_a_whole_and_cut_words_are_outside() -> None:
     names = ["B-LOC", "B-PER", "I-PER", "O"]
     targets = [[1, 2, 3, 0], [1, 2, 2]]
     # The place is found; the first person has a wrong end; the last word of the second was cut.
-    predictions = [[1, 3, 3, 0], [1, 2, -1]]
-    scores = LabelMetric("entity_scores", names)(
-        [{"target": target} for target in targets], Answers(labels=predictions)
-    )
+    examples = [{"text": 0, "words": [0, 1, 2, 3]}, {"text": 1, "words": [0, 1]}]
+    answers = Answers(labels=[[1, 3, 3, 0], [1, 2]])
+    scores = LabelMetric("entity_scores", names, targets, "tags")(examples, answers)
     assert scores == pytest.approx(
         {"entity_f1": 1 / 3, "entity_precision": 1 / 3, "entity_recall": 1 / 3}
     )
+    accuracy = LabelMetric("word_accuracy", names, targets, "tags")(examples, answers)
+    assert accuracy == {"accuracy": 5 / 7}
     # Parts of speech are no entities.
     assert entity_scores([[0, 1]], [[0, 1]], ["NOUN", "VERB"]) == {}
+
+
+def test_windows_of_a_text_count_once_and_are_joined() -> None:
+    rng = np.random.default_rng(0)
+    names = ["a", "b", "c"]
+    windows = rng.integers(1, 4, 20)
+    logits = [rng.normal(0, 3, (count, 3)) for count in windows]
+    examples = [{"text": text} for text, count in enumerate(windows) for _ in range(count)]
+    targets = rng.integers(0, 3, 20).tolist()
+    right = 0
+    for of_text, target in zip(logits, targets, strict=True):
+        means = [0.0] * 3
+        for row in of_text:
+            total = sum(math.exp(x) for x in row)
+            for number, x in enumerate(row):
+                means[number] += math.exp(x) / total / len(of_text)
+        right += means.index(max(means)) == target
+    answers = Answers(labels=[row.tolist() for of_text in logits for row in of_text])
+    scores = LabelMetric("class_accuracy", names, targets, "classes")(examples, answers)
+    assert scores == {"accuracy": right / 20}
+    # Others are plain means: 2.0 for the text, of 1.0 and 3.0.
+    metric = LabelMetric("number_scores", (), [1.0, 2.0, 3.0], "numbers")
+    numbers = Answers(labels=[1.0, 1.0, 3.0, 3.0])
+    assert metric([{"text": n} for n in (0, 1, 1, 2)], numbers)["pearson"] == pytest.approx(1)

@@ -90,6 +90,8 @@ def test_vectors_can_be_an_array(tmp_path):
 def test_a_wrong_record_is_named_before_any_work():
     with pytest.raises(ValueError, match="input 2: bad text"):
         predictions.check_all(Echo(), [{"inputs": "a"}, {"inputs": "bad"}])
+    with pytest.raises(ValueError, match="input 1: lists of words are for models that answer with"):
+        predictions.check_all(Echo(), [{"inputs": ["a", "b"]}])
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,11 @@ def test_a_wrong_record_is_named_before_any_work():
             "a.jsonl",
             '{"text": "t", "n": 1}\n{"inputs": "i", "choices": ["a"]}\n',
             [{"inputs": "t", "text": "t", "n": 1}, {"inputs": "i", "choices": ["a"]}],
+        ),
+        (
+            "a.jsonl",
+            '{"words": ["a", "b"]}\n{"inputs": ["c"]}\n',
+            [{"inputs": ["a", "b"], "words": ["a", "b"]}, {"inputs": ["c"]}],
         ),
         ("a.tsv", "inputs\ttargets\na\tb\n", [{"inputs": "a", "targets": "b"}]),
         ("a.csv", 'text,label\n"a,b",c\n', [{"inputs": "a,b", "text": "a,b", "label": "c"}]),
@@ -116,6 +123,7 @@ def test_files_of_every_format_give_records(name, content, found, tmp_path):
         ("a.txt", "\n \n", "a.txt has no input: it is empty"),
         ("a.jsonl", '{"inputs": "a"}\n{"input": "b"}\n', "input 2: field 'inputs' is missing"),
         ("a.jsonl", '{"inputs": 3}\n', "input 1: field 'inputs' is not text"),
+        ("a.jsonl", '{"words": ["a", 3]}\n', "input 1: field 'words' is not text"),
         ("a.jsonl", '{"inputs"\n', "a.jsonl:1 is not one JSON object a line"),
         ("a.jsonl", "[1]\n", "a.jsonl:1 is not a JSON object: '[1]'"),
     ],

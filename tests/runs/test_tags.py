@@ -56,7 +56,8 @@ def test_a_head_learns_tags_and_goes_to_hugging_face_with_them(tiny: Tiny, tagge
     words = ["Jean-Luc", "sees", "Amsterdam", "."]
     assert any(len(model.vocabulary.encode(word)) > 1 for word in words)
     (answer,) = model.predict([{"inputs": words}])
-    assert answer == {"tags": [TAG[word] for word in words]}
+    assert answer == {"words": words, "tags": [TAG[word] for word in words]}
+    assert model.predict(" ".join(words)) == answer
     (answer,) = model.predict([{"inputs": words * 4}], max_input_length=12)
     whole = answer["tags"].index(None)
     assert answer["truncated"]

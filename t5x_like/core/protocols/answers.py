@@ -15,9 +15,9 @@ class Answers(NamedTuple):
       predictions: the decoded target ids, int32 [n]; an EOS and padding may end them.
       scores: the sum of log p(target tokens | inputs), in nats.
       prediction_scores: the same of the predictions.
-      labels: of a head: the number of a class, a number, the tags of an example's words, or the
-        probability of each of several classes; of a window of a text the likeliest starts and ends
-        of answers.
+      labels: of a head: the logits of classes, a number, the tags of the words that are asked, or
+        the probability of each of several classes; of a window of a text the likeliest starts and
+        ends of answers.
     """
 
     predictions: Sequence[np.ndarray] = ()

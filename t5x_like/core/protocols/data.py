@@ -177,6 +177,15 @@ def names(columns: Iterable[Column]) -> tuple[str, ...]:
     return tuple(column.name for column in columns)
 
 
+def text_columns(columns: Iterable[Column]) -> tuple[str, ...]:
+    """The names of the columns that hold text or words; of the first, rows share a split.
+
+    A passage comes first: it has many questions, which are not to be divided between the splits.
+    """
+    texts = [column for column in columns if column.holds in ("text", "words", "passage")]
+    return names(sorted(texts, key=lambda column: column.holds != "passage"))
+
+
 class Objective(Protocol):
     """A frozen object around a pure NumPy function from a sample of tokens to features.
 

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from t5x_like.core.protocols.data import Column, names
+from t5x_like.core.protocols.data import Column, text_columns
 from t5x_like.data.corpora import text_pieces
 from t5x_like.data.corpora.label_order import in_order
 
@@ -199,8 +199,8 @@ class Corpus(abc.ABC):
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """The names of the columns that hold text or words."""
-        return names(c for c in self.columns if c.holds in ("text", "words", "passage"))
+        """The names of the columns that hold text or words, as `text_columns` of them."""
+        return text_columns(self.columns)
 
     def sorted_documents(
         self, splits: Sequence[str], *, report: ReadReport

@@ -113,6 +113,8 @@ class TextFiles(NamedFields):
             ]
         options = [*self.reading, self._separator, self.held_out, _DOCUMENTS]
         options += [self._header] if self._header else []
+        if self.held_out and any(column.holds == "passage" for column in self.columns):
+            options += ["by passage"]
         return hashlib.sha256(json.dumps([options, content]).encode()).hexdigest()
 
     def description(self) -> str:

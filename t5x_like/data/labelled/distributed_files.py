@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,21 @@ class TornTable:
 
     def rows(self, paths: Sequence[Path]) -> Iterator[Row]:
         """The rows with as many cells as the first line, none of them empty."""
+        return (row for row in self._read(paths) if row is not None)
+
+    def left_out(self, paths: Sequence[Path]) -> tuple[int, int]:
+        """The number of torn rows, and of all."""
+        torn = [row is None for row in self._read(paths)]
+        return sum(torn), len(torn)
+
+    def _read(self, paths: Sequence[Path]) -> Iterator[Row | None]:
+        """The rows, None for a torn one."""
         for path in paths:
             lines = (line.split("\t") for line in _lines(path))
             header = next(lines, [])
             for cells in lines:
-                if len(cells) == len(header) and all(cells):
-                    yield dict(zip(header, cells, strict=True))
+                whole = len(cells) == len(header) and all(cells)
+                yield dict(zip(header, cells, strict=True)) if whole else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +131,26 @@ class Folders:
 
 
 @dataclasses.dataclass(frozen=True)
+class Objects:
+    """Files of one JSON object each."""
+
+    def rows(self, paths: Sequence[Path]) -> Iterator[Row]:
+        """The objects.
+
+        Raises:
+          CorpusError: a file is something else.
+        """
+        for path in paths:
+            try:
+                row = json.loads(path.read_bytes())
+            except ValueError as error:
+                raise CorpusError(f"{path} is not JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise CorpusError(f"{path} is not a JSON object: {row!s:.60}")
+            yield row
+
+
+@dataclasses.dataclass(frozen=True)
 class AsTheyAre:
     """Files that `t5x_like finetune --train` reads as they are."""
 
@@ -139,7 +169,7 @@ class Files:
 
     train: Sequence[str]
     dev: Sequence[str] = ("",)
-    form: Table | TornTable | Words | Parallel | Folders | AsTheyAre = Table()
+    form: Table | TornTable | Words | Parallel | Folders | Objects | AsTheyAre = Table()
 
     def matching(self, directory: Path) -> tuple[list[Path], list[Path]]:
         """The training files and the held-out files below a directory."""

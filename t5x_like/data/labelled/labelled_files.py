@@ -48,6 +48,7 @@ class Labelled(NamedTuple):
       metrics: the metrics of texts that are written, of `evaluation.task_metrics.METRICS`; empty
         for the usual ones.
       best_metric: the metric by which a checkpoint is best; None for the usual one.
+      notes: lines about what was read.
     """
 
     train: str | Sequence[str]
@@ -59,6 +60,7 @@ class Labelled(NamedTuple):
     metrics: tuple[str, ...] = ()
     best_metric: str | None = None
     weight: str | None = None
+    notes: tuple[str, ...] = ()
 
     def understood(self) -> LabelledFiles:
         """What the files hold; errors are those of `understand`."""

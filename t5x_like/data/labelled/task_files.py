@@ -8,7 +8,7 @@ from typing import Any
 
 from t5x_like.data.labelled import named_tasks, online_rows, written_rows
 from t5x_like.data.labelled.columns import Named
-from t5x_like.data.labelled.distributed_files import AsTheyAre, Files
+from t5x_like.data.labelled.distributed_files import AsTheyAre, Files, TornTable
 from t5x_like.data.labelled.labelled_files import Labelled
 from t5x_like.data.labelled.named_tasks import NamedTask
 
@@ -50,7 +50,22 @@ def labelled(name: str, data_dir: str | None, *, as_texts: bool, root: Path) -> 
     }
     identity = [_VERSION, texts, as_texts, [*map(_state, [*train, *dev])]]
     made = written_rows.written(rows, identity=identity, name=name, root=root)
-    return _said(task, made[name], made.get(f"{name}_dev"), texts)
+    said = _said(task, made[name], made.get(f"{name}_dev"), texts)
+    return said._replace(notes=() if form is None else tuple(_left_out(form, [train, dev])))
+
+
+def _left_out(form: Files, splits: Iterable[list[Path]]) -> Iterator[str]:
+    """A line about the rows of each split that are left out, if there are any."""
+    if not isinstance(form.form, TornTable):
+        return
+    for paths in splits:
+        torn, total = form.form.left_out(paths)
+        if torn:
+            names = ", ".join(path.name for path in paths)
+            yield (
+                f"{torn:,} of {total:,} rows of {names} are left out: they lack a cell, or have "
+                "another number of cells than the first line."
+            )
 
 
 def _said(task: NamedTask, train: str, dev: str | None, texts: bool) -> Labelled:
@@ -58,6 +73,8 @@ def _said(task: NamedTask, train: str, dev: str | None, texts: bool) -> Labelled
         metrics, best = task.metrics, task.best_metric
         return Labelled(train, dev, "texts", metrics=metrics, best_metric=best)
     first, *others = task.texts
+    if task.kind == "choices":
+        return Labelled(train, dev, task.kind, Named(first, None, task.label))
     named = Named(first, others[0] if others else None, task.label)
     kind, labels = task.kind, [*dict.fromkeys((task.labels or {}).values())] or None
     if kind == "tags":
@@ -77,6 +94,9 @@ def _learned(
     for row in task.rows(published, f"{task.name}, {split}"):
         if texts:
             yield task.pair(row, prompted=prompted)
+            continue
+        if task.kind == "choices":
+            yield row
             continue
         first, *others = task.texts
         second = {others[0]: " ".join(row[name] for name in others)} if others else {}

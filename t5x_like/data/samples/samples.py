@@ -82,6 +82,10 @@ class RecordSamples:
     def __getitem__(self, i: int) -> tuple[Sample]:
         return ({**self.shape.cut(self.split.record(i)), **self.constants},)
 
+    def rows(self, number: int) -> range:
+        """The samples of a record: one."""
+        return range(number, number + 1)
+
 
 class WindowSamples:
     """The windows of cached records: first those of the first record.
@@ -91,11 +95,11 @@ class WindowSamples:
       firsts: int64 [records + 1]: the number of windows before each record.
     """
 
-    def __init__(self, split: Split, shape: geometry.QuestionWindows) -> None:
+    def __init__(self, split: Split, shape: geometry.RecordWindows) -> None:
         self.split = split
         self.shape = shape
-        sizes = [np.diff(split.offsets[name]) for name in ("inputs", "context")]
-        self.firsts = np.concatenate([[0], np.cumsum(shape.windows.counts(*sizes))])
+        counts = shape.windows.counts(*shape.sizes(split.offsets))
+        self.firsts = np.concatenate([[0], np.cumsum(counts)])
 
     def __len__(self) -> int:
         return int(self.firsts[-1])
@@ -104,12 +108,27 @@ class WindowSamples:
         if not 0 <= i < len(self):
             raise IndexError(f"no sample {i} among {len(self)}")
         number = int(self.firsts.searchsorted(i, side="right")) - 1
-        record, windows = self.split.record(number), self.shape.windows
-        question, text = record["inputs"], record["context"]
+        record, shape = self.split.record(number), self.shape
         place = i - int(self.firsts[number])
-        begin, end = windows.window(place, len(question), len(text))
-        window = {"window": np.array([begin, end], np.int32), "context": text[begin:end]}
-        return ({**record, "inputs": question[: windows.asked], **window},)
+        begin, end = shape.windows.window(place, *self._sizes(record))
+        cut = {name: record[name][begin:end] for name in shape.texts}
+        if shape.question is not None:
+            cut[shape.question] = record[shape.question][: shape.windows.asked]
+        return ({**record, **cut, "window": np.array([begin, end], np.int32)},)
+
+    def rows(self, number: int) -> range:
+        """The samples of a record."""
+        return range(*self.firsts[number : number + 2].tolist())
+
+    def bounds(self, number: int) -> list[tuple[int, int]]:
+        """Where the windows of a record begin and end in its text, in tokens."""
+        return self.shape.windows.bounds(*self._sizes(self.split.record(number)))
+
+    def _sizes(self, record: Sample) -> tuple[int, int]:
+        """The tokens of the question and of the text of a record."""
+        question = self.shape.question
+        asked = 0 if question is None else len(record[question])
+        return asked, len(record[self.shape.texts[0]])
 
 
 class DuplicatedSamples:
@@ -156,7 +175,7 @@ def make_samples(
     match shape:
         case geometry.PerRecord():
             return RecordSamples(split, shape)
-        case geometry.QuestionWindows():
+        case geometry.RecordWindows():
             return WindowSamples(split, shape)
         case geometry.Duplicated():
             base = make_samples(shape.geometry, split, separator=separator, rows=rows, ids=ids)

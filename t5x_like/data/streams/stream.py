@@ -19,10 +19,10 @@ from t5x_like.data.rows import late_steps
 from t5x_like.data.samples.order import Epochs, Order, OwnRows, Part, order, spread
 from t5x_like.data.samples.passes import epochs_of
 from t5x_like.data.samples.randomness import noise_source, reused_rng
-from t5x_like.data.samples.samples import RecordSamples, Sample, Samples
+from t5x_like.data.samples.samples import RecordSamples, Sample, Samples, WindowSamples
 from t5x_like.data.streams.by_length import ByLength
 from t5x_like.data.task import Task
-from t5x_like.objectives.parts.geometry import PerRecord, keeps_records
+from t5x_like.objectives.parts.geometry import PerRecord, RecordWindows, keeps_records
 
 Row = dict[str, np.ndarray]
 
@@ -95,7 +95,9 @@ class Examples:
     def tokens(self) -> np.ndarray | None:
         """int [samples]: the tokens of each row; None where they are not known beforehand."""
         geometry = self.task.objective.geometry(self.task.lengths)
-        if not isinstance(geometry, PerRecord) or not isinstance(self.samples, RecordSamples):
+        if not isinstance(geometry, PerRecord | RecordWindows):
+            return None
+        if not isinstance(self.samples, RecordSamples | WindowSamples):
             return None
         return geometry.row_tokens(self.samples.split.offsets)
 

@@ -103,12 +103,11 @@ class ModelAnswers:
         return scores[: len(examples)]
 
     def label(self, examples: Sequence[Example]) -> list[Any]:
-        """The likeliest class or the number of each example; for tags, that of each word.
+        """The logits of the classes of each example, or its number, or the choice.
 
-        Of ordered classes, the median.
-
-        Words that were cut have the tag -1. Of several classes, each has its probability. For
-        spans, the `n_best.Ends` of each window.
+        Of ordered classes, the median. For tags, the likeliest of each word that is asked here
+        (`places`, in its row). Of several classes, each has its probability. For spans, the
+        `n_best.Ends` of each window.
         """
         labels: list[Any] = []
         for batch in self.batches(examples):
@@ -118,7 +117,10 @@ class ModelAnswers:
             return [_ends(rows, example) for rows, example in zip(labels, examples, strict=False)]
         if self.model.answer_form != "tags":
             return [label.tolist() for label in labels[: len(examples)]]
-        return [_of_words(tags, example) for tags, example in zip(labels, examples, strict=False)]
+        return [
+            tags[example["places"]].tolist()
+            for tags, example in zip(labels, examples, strict=False)
+        ]
 
     def batches(self, examples: Sequence[Example]) -> Iterator[Batch]:
         """Rows of one example each, on the mesh; rows of padding fill the last batch."""
@@ -161,22 +163,15 @@ def _ends(logits_L2: np.ndarray, example: Example) -> n_best.Ends:
     return n_best.ends(logits_L2[: len(example["inputs"])], int(example["null_position"]))
 
 
-def _of_words(tags_L: np.ndarray, example: Example) -> list[int]:
-    """The tags at the first tokens of an example's words, and -1 for each word that was cut."""
-    labels = example["labels"]
-    known = tags_L[: len(labels)][labels >= 0].tolist()
-    return [*known, *[-1] * (len(example["target"]) - len(known))]
-
-
 @jax.jit
 def _labels(model: Any, batch: Batch) -> jax.Array:
-    """The likeliest classes, int32 [B], or [B, L] of tags; of numbers the numbers, float32 [B].
+    """The likeliest tags, int32 [B, L], or choices, int32 [B]; of numbers the numbers, float32 [B].
 
-    Of several classes the probabilities, float32 [B, C]; of spans the logits, float32 [B, L, 2]; of
-    ordered classes the medians, int32 [B].
+    Of classes the logits, float32 [B, C], of several classes the probabilities; of spans the
+    logits, float32 [B, L, 2]; of ordered classes the medians, int32 [B].
     """
     logits = model.answers(batch)
-    if model.answer_form == "spans":
+    if model.answer_form in ("classes", "spans"):
         return logits
     if model.answer_form == "several":
         return jax.nn.sigmoid(logits)

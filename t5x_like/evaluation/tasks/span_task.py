@@ -29,7 +29,7 @@ def examples(rows: Examples, *, at_most: int | None) -> tuple[list[dict[str, Any
         record = samples.split.record(number)
         text = passages.text(record["characters"])
         places = passages.located(vocabulary, text)[1]
-        bounds = samples.shape.windows.bounds(len(record["inputs"]), len(record["context"]))
+        bounds = samples.bounds(number)
         first = int(samples.firsts[number])
         for n in range(first, first + len(bounds)):
             (example,) = rows.features(n)

@@ -1,6 +1,6 @@
 """Answers of models with a task's head: classes, numbers, tags, spans, choices.
 
-Suffixes: B batch, L length, C classes.
+Suffixes: B batch, W windows, L length, C classes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from t5x_like.core.abilities import AnswersTask
 from t5x_like.data.cache import words
 from t5x_like.inference import text_rows
-from t5x_like.inference.heads import n_best, span_answers
+from t5x_like.inference.heads import joined_windows, n_best, span_answers
 from t5x_like.inference.heads.span_answers import Reading
+from t5x_like.inference.heads.text_windows import ReadText, TextReading
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing, Row
 
@@ -41,7 +42,8 @@ class HeadAnswers:
       k: how many classes get a probability, the likeliest first; None for all, in their order.
       alone: whether the body is a decoder alone.
       batch_size: the rows of a batch.
-      reading: how questions and texts are read, for spans.
+      reading: how texts are read.
+      questions: how questions and texts are read, for spans.
     """
 
     model: ModelOnMesh
@@ -51,7 +53,8 @@ class HeadAnswers:
     k: int | None = None
     alone: bool = False
     batch_size: int = text_rows.ROWS
-    reading: Reading | None = None
+    reading: TextReading
+    questions: Reading | None = None
 
     def check(self, record: Mapping[str, Any]) -> None:
         """Raises ValueError where a record lacks what the head needs."""
@@ -76,41 +79,42 @@ class HeadAnswers:
         """The answer of the head for each record.
 
         It has `label` (of ordered classes the median) and `probabilities` for classes, `labels`
-        (those of at least 1/2) and `probabilities` for several classes, `value`, `tokens` and their
-        `tags`, `answer` with its `score` and that of `no_answer`, or `choice`, its `number` and all
-        `probabilities`. Where
-        `inputs` are a list of words, `tags` has one for each, None where the row was too long for
-        the word.
+        (those of at least 1/2) and `probabilities` for several classes, `value`, `words` and their
+        `tags` (None where the row was too long for a word), `answer` with its `score` and that of
+        `no_answer`, or `choice`, its `number` and all `probabilities`. Of a text that is read in
+        windows, probabilities and values are means.
         """
         if self.kind == "choices":
             return self._choices(records)
         if self.kind == "searched spans":
             return self._searched(records)
-        if self.reading is not None:
+        if self.questions is not None:
             vocabulary = self.framing.vocabulary
-            return span_answers.answers(records, self.reading, vocabulary, self._logits)
-        rows = [self._row(record["inputs"], record.get("inputs2")) for record in records]
+            return span_answers.answers(records, self.questions, vocabulary, self._logits)
+        texts = [self._read_text(record) for record in records]
+        row_logits = iter(self._logits([row for text in texts for row in text.rows]))
         say = {
             "classes": self._class,
             "several": self._several,
             "ordered": self._ordered,
-            "numbers": lambda row, logits: {"value": float(logits[0])},
-            "tags": self._tags,
-        }[self.kind]
+            "numbers": self._number,
+        }.get(self.kind)
         answers = []
-        for record, row, logits in zip(records, rows, self._logits(rows), strict=True):
-            if isinstance(record["inputs"], list):
-                answer = self._of_words(record["inputs"], row, logits)
-            else:
-                answer = say(row, logits)
-            answers.append(answer | ({"truncated": True} if row.truncated else {}))
+        for record, text in zip(records, texts, strict=True):
+            logits = [next(row_logits) for _ in text.rows]
+            answer = say(logits) if say else self._tags(record, text, logits)
+            cut = any(row.truncated for row in text.rows)
+            answers.append(answer | ({"truncated": True} if cut else {}))
         return answers
 
-    def _row(self, inputs: str | list[str], second: str | None) -> Row:
-        if isinstance(inputs, str):
-            return self.framing.text(inputs, second)
-        tokens = np.concatenate(words.encode(self.framing.vocabulary, inputs))
-        return self.framing.row(tokens.tolist())
+    def _read_text(self, record: Mapping[str, Any]) -> ReadText:
+        """The rows of a text, or of two; a model of tags reads words."""
+        inputs, second = record["inputs"], record.get("inputs2")
+        if self.kind == "tags":
+            return self.reading.read(_joined(self._encoded(record)).tolist(), self.framing)
+        if second is not None:
+            return ReadText([self.framing.text(inputs, second)], [(0, 0)])
+        return self.reading.read(self.framing.vocabulary.encode(inputs), self.framing)
 
     def _logits(self, rows: Sequence[Row]) -> list[np.ndarray]:
         """The head's logits of each row: [C], or [L, C] for tags and spans."""
@@ -121,48 +125,49 @@ class HeadAnswers:
                 row_logits[n] = logits[place]
         return row_logits
 
+    def _encoded(self, record: Mapping[str, Any]) -> list[np.ndarray]:
+        """The tokens of each word."""
+        return words.encode(self.framing.vocabulary, _words(record))
+
     def _read(self, batch: text_rows.Batch) -> dict[str, np.ndarray]:
         if self.alone:
             return {"decoder_input_tokens": batch.tokens, **batch.of_types}
         return batch.of_encoder
 
-    def _class(self, row: Row, logits_C: np.ndarray) -> dict[str, Any]:
-        shown = range(len(logits_C)) if self.k is None else np.argsort(-logits_C, kind="stable")
-        p_C = _softmax(logits_C)
+    def _class(self, logits_WC: Sequence[np.ndarray]) -> dict[str, Any]:
+        p_C = joined_windows.mean_of_classes(logits_WC)
+        shown = range(len(p_C)) if self.k is None else np.argsort(-p_C, kind="stable")
         chances = {self._label(int(i)): float(p_C[i]) for i in shown[: self.k]}
-        return {"label": self._label(int(logits_C.argmax())), "probabilities": chances}
+        return {"label": self._label(int(p_C.argmax())), "probabilities": chances}
 
-    def _several(self, row: Row, logits_C: np.ndarray) -> dict[str, Any]:
-        p_C = 1 / (1 + np.exp(-logits_C.astype(np.float64)))
-        chances = {self._label(number): float(p) for number, p in enumerate(p_C)}
+    def _several(self, logits_WC: Sequence[np.ndarray]) -> dict[str, Any]:
+        p_WC = 1 / (1 + np.exp(-np.stack(logits_WC).astype(np.float64)))
+        chances = {self._label(number): float(p) for number, p in enumerate(p_WC.mean(axis=0))}
         return {
             "labels": [name for name, p in chances.items() if p >= 0.5],
             "probabilities": chances,
         }
 
-    def _ordered(self, row: Row, log_p_C: np.ndarray) -> dict[str, Any]:
+    def _ordered(self, logits_WC: Sequence[np.ndarray]) -> dict[str, Any]:
         """The class at which the probabilities, from the lowest class on, come to 1/2."""
-        answer = self._class(row, log_p_C)
-        median = int((np.cumsum(_softmax(log_p_C))[:-1] < 0.5).sum())
-        return answer | {"label": self._label(median)}
+        p_C = joined_windows.mean_of_classes(logits_WC)
+        median = int((np.cumsum(p_C)[:-1] < 0.5).sum())
+        return self._class(logits_WC) | {"label": self._label(median)}
 
-    def _tags(self, row: Row, logits_LC: np.ndarray) -> dict[str, Any]:
-        piece = self.framing.vocabulary.piece
-        tagged = [
-            (piece(token), self._label(int(tag)))
-            for token, tag in zip(row.tokens, logits_LC.argmax(axis=-1), strict=False)
-            if self.framing.is_text(token)
-        ]
-        return {"tokens": [token for token, _ in tagged], "tags": [tag for _, tag in tagged]}
+    def _number(self, logits_W1: Sequence[np.ndarray]) -> dict[str, Any]:
+        return {"value": float(np.mean([logits[0] for logits in logits_W1]))}
 
-    def _of_words(self, inputs: Sequence[str], row: Row, logits_LC: np.ndarray) -> dict[str, Any]:
-        """The tag of each word's first token."""
-        is_first = words.starts(words.encode(self.framing.vocabulary, inputs))
-        of_text = [at for at, token in enumerate(row.tokens) if self.framing.is_text(token)]
-        tags: list[str | None] = [None] * len(inputs)
-        first = [at for at, begins in zip(of_text, is_first, strict=False) if begins]
-        tags[: len(first)] = [self._label(int(logits_LC[at].argmax())) for at in first]
-        return {"tags": tags}
+    def _tags(
+        self, record: Mapping[str, Any], text: ReadText, logits_WLC: Sequence[np.ndarray]
+    ) -> dict[str, Any]:
+        """The words and the tag of each, from the window in which it has most context."""
+        starts = words.starts(self._encoded(record))
+        asked = joined_windows.words_asked(self.reading.tags, text.bounds, starts, self.framing.ids)
+        tags: list[str | None] = [None] * int(starts.sum())
+        for (numbers, places), logits_LC in zip(asked, logits_WLC, strict=True):
+            for number, tag in zip(numbers, logits_LC[places].argmax(axis=-1), strict=True):
+                tags[number] = self._label(int(tag))
+        return {"words": _words(record), "tags": tags}
 
     def _places(self, row: Row) -> list[int]:
         """The places of the second text's tokens."""
@@ -201,7 +206,7 @@ class HeadAnswers:
         logits = iter(self._logits(rows))
         answers = []
         for record in records:
-            chances = _softmax(np.array([next(logits)[0] for _ in record["choices"]]))
+            chances = joined_windows.softmax(np.array([next(logits)[0] for _ in record["choices"]]))
             best = int(chances.argmax())
             choice = {"choice": record["choices"][best], "number": best}
             answers.append(choice | {"probabilities": chances.tolist()})
@@ -215,12 +220,16 @@ def _are_words(inputs: Sequence[Any]) -> bool:
     return bool(inputs) and all(isinstance(word, str) for word in inputs)
 
 
+def _words(record: Mapping[str, Any]) -> list[str]:
+    """The words of a record: a list, or a text that is split at white space."""
+    inputs: str | list[str] = record["inputs"]
+    return inputs.split() if isinstance(inputs, str) else inputs
+
+
+def _joined(tokens: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int32), *tokens])
+
+
 @jax.jit
 def _answers(model: AnswersTask, batch: Batch) -> Any:
     return model.answers(batch)
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    """Float64, over the last axis."""
-    shares = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
-    return shares / shares.sum(axis=-1, keepdims=True)

@@ -24,10 +24,13 @@ class Reading:
     Attributes:
       objective: the special tokens and the windows.
       tokens: the tokens of a row.
+      no_answer_above: the score of no answer, less that of the best, above which a question has
+        none; None where that is not known, and each question gets an answer.
     """
 
     objective: Spans
     tokens: int
+    no_answer_above: float | None = None
 
     @classmethod
     def of_family(
@@ -37,6 +40,7 @@ class Reading:
         *,
         length: int | None = None,
         most: int | None = None,
+        no_answer_above: float | None = None,
     ) -> Reading:
         """The reading of a model.
 
@@ -45,11 +49,12 @@ class Reading:
           learned: the objectives that it has learned.
           length: the tokens of a row in training; None for the usual number.
           most: the most tokens of a row; None for any number.
+          no_answer_above: the attribute.
         """
         spans = [objective for objective in learned if isinstance(objective, Spans)]
         objective = spans[0] if spans else Spans.of_family(frame, (), ())
         tokens = length or objective.most_tokens
-        return cls(objective, tokens if most is None else min(tokens, most))
+        return cls(objective, tokens if most is None else min(tokens, most), no_answer_above)
 
 
 def answers(
@@ -96,7 +101,8 @@ def answers(
             null = int(of_window["null_position"])
             of_windows.append(n_best.ends(logits_L2[: len(row.tokens)], null))
         best = n_best.n_best(passage, of_windows, int(features[0]["text_position"]))
-        answered.append(_said(best) | ({"truncated": True} if cut else {}))
+        said = _said(best, reading.no_answer_above)
+        answered.append(said | ({"truncated": True} if cut else {}))
     return answered
 
 
@@ -111,8 +117,16 @@ def _framed(
     return objective(sample, np.random.default_rng(0), vocabulary.token_ids)
 
 
-def _said(best: n_best.NBest) -> dict[str, Any]:
-    """The likeliest answer, its chance in its window, and by how much no answer is likelier."""
-    if not best.texts:
-        return {"answer": "", "score": 0.0, "no_answer": None}
-    return {"answer": best.best, "score": best.chances[0], "no_answer": best.no_answer}
+def _said(best: n_best.NBest, no_answer_above: float | None) -> dict[str, Any]:
+    """The likeliest answer, its chance in its window, and by how much no answer is likelier.
+
+    Where a threshold is known, also whether there is an answer; the likeliest is then beside it.
+    """
+    said: dict[str, Any] = {"answer": "", "score": 0.0, "no_answer": None}
+    if best.texts:
+        said = {"answer": best.best, "score": best.chances[0], "no_answer": best.no_answer}
+    if no_answer_above is None:
+        return said
+    has_answer = best.no_answer <= no_answer_above
+    shown = {} if has_answer else {"answer": "", "likeliest": best.best}
+    return {**said, **shown, "has_answer": has_answer}

@@ -7,11 +7,14 @@ Where `separators` is set, the stream has a separator id after each document, wh
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
 
+_LONGEST = sys.maxsize
+"""More tokens than any text has."""
 Rows = np.ndarray | list[tuple[int, ...]]
 """Some rows of a plan: int64 [n, columns], or as tuples."""
 
@@ -136,17 +139,48 @@ class TextWindows(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionWindows:
+class RecordWindows:
     """A sample for each window of each cached record: the record with a part of its text.
 
-    "inputs" is the question, whose further tokens are cut, and "context" the window; "window"
-    (int32 [2]) is where it begins and ends in the text.
+    "window" (int32 [2]) is where it begins and ends in the text, in tokens.
 
     Attributes:
       windows: the division.
+      texts: the features that are divided, which are equally long: tokens, or tokens and tags.
+      question: the feature that is read before each window, whose further tokens are cut; None
+        for none.
+      specials: the special tokens of a row without a question; None where there is one.
     """
 
     windows: TextWindows
+    texts: tuple[str, ...]
+    question: str | None = None
+    specials: int | None = None
+
+    def sizes(self, offsets: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of the questions and of the texts of all records, int [records] each.
+
+        Args:
+          offsets: int [records + 1] for each feature, the number of tokens before each record.
+        """
+        texts = np.diff(offsets[self.texts[0]])
+        asked = np.zeros_like(texts) if self.question is None else np.diff(offsets[self.question])
+        return asked, texts
+
+    def row_tokens(self, offsets: Mapping[str, np.ndarray]) -> np.ndarray | None:
+        """int [windows]: the tokens of each window's row; None if unknown, as with a question.
+
+        Args:
+          offsets: int [records + 1] for each feature, the number of tokens before each record.
+        """
+        if self.specials is None:
+            return None
+        asked, texts = self.sizes(offsets)
+        counts = self.windows.counts(asked, texts)
+        (_, room), (step, _) = (self.windows.window(number, 0, _LONGEST) for number in (0, 1))
+        tokens = np.full(counts.sum(), room)
+        tokens[np.cumsum(counts) - 1] = texts - (counts - 1) * step
+        return tokens + self.specials
 
 
 def pair_sizes(first: int, second: int, room: int) -> tuple[int, int]:

@@ -16,7 +16,8 @@ class Classes(LabelledTexts):
     label: ClassVar = Column("label", "label")
     answers: ClassVar = "classes"
     best_metric: ClassVar = "accuracy"
-    measures: ClassVar = ("class_scores",)
+    scores: ClassVar = ("class_scores",)
+    scores_of_rows: ClassVar = ("class_accuracy",)
 
 
 PRESETS = {"classes": Classes(), "pair_classes": Classes(pair=True)}

@@ -66,6 +66,16 @@ def framed(
     )
 
 
+def text_place(template: str, ids: TokenIds) -> int:
+    """The number of special tokens before the first text of a row."""
+    place = 0
+    for role, tokens, _ in parts(template, dict.fromkeys(_TEXTS, ()), ids):
+        if role in _TEXTS:
+            break
+        place += len(tokens)
+    return place
+
+
 def specials(template: str) -> int:
     """The most special tokens that a template puts."""
     return len(template.split()) - sum(word[0] in _TEXTS for word in template.split())

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from t5x_like.core.protocols.data import WEIGHT, Column, FeatureSpec
 from t5x_like.objectives.noise import masking
-from t5x_like.objectives.parts.geometry import PerRecord
+from t5x_like.objectives.parts.geometry import PerRecord, RecordWindows
 from t5x_like.objectives.supervised import frames
 from t5x_like.objectives.supervised.frames import Frame
+from t5x_like.objectives.supervised.windows import Windows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,18 +109,30 @@ class LabelledRows:
 class LabelledTexts(LabelledRows):
     """A text in the column `inputs`, or two with `inputs2`, and what the column `label` says.
 
-    A text that is too long keeps its beginning. Of two, the longer loses tokens first.
+    A text that is too long keeps its beginning, or is read in windows. Of two, the longer loses
+    tokens first.
 
     Attributes:
       pair: whether there are two texts.
       pair_template: the special tokens around two texts.
+      stride: the tokens from a window of the text to the next; None where it is cut.
     """
 
     pair: bool = False
     pair_template: str = frames.PAIR
+    stride: int | None = None
 
     label: ClassVar[Column]
     label_feature: ClassVar = FeatureSpec(None)
+    scores: ClassVar[tuple[str, ...]]
+    """The names of the metrics of texts."""
+    scores_of_rows: ClassVar[tuple[str, ...]] = ()
+    """Those of texts whose values a loss gives for rows."""
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of the metrics; rows are not texts where these are read in windows."""
+        return self.scores if self.stride is None else (*self.scores, *self.scores_of_rows)
 
     @property
     def reads(self) -> tuple[Column, ...]:
@@ -141,13 +154,22 @@ class LabelledTexts(LabelledRows):
         """The template of a text, or of two."""
         return self.pair_template if self.pair else self.template
 
-    def geometry(self, lengths: Mapping[str, int]) -> PerRecord:
-        """A sample for each row, cut where special tokens need the room.
+    def geometry(self, lengths: Mapping[str, int]) -> PerRecord | RecordWindows:
+        """A sample for each row, cut where special tokens need the room; or for each window.
 
         Raises:
-          ValueError: `lengths` has no inputs, or they are too short.
+          ValueError: `lengths` has no inputs, or they are too short; or two texts are to be read
+            in windows, or the stride is below 1.
         """
         room = masking.text_room(lengths, self.specials, texts=1 + self.pair)
+        if self.stride is not None:
+            if self.pair:
+                raise ValueError(
+                    "a stride is that of windows of one text: of two that are too long together, "
+                    "the longer is cut"
+                )
+            windows = Windows(room, stride=self.stride)
+            return RecordWindows(windows, texts=("inputs",), specials=self.specials)
         if self.pair:
             pair = ("inputs", "inputs2")
             return PerRecord(pair=pair, pair_room=room, specials=self.specials)

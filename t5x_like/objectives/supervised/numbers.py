@@ -17,7 +17,7 @@ class Numbers(LabelledTexts):
     label_feature: ClassVar = FeatureSpec(None, "float32")
     answers: ClassVar = "numbers"
     best_metric: ClassVar = "pearson"
-    measures: ClassVar = ("number_scores",)
+    scores: ClassVar = ("number_scores",)
 
 
 PRESETS = {"numbers": Numbers(), "pair_numbers": Numbers(pair=True)}

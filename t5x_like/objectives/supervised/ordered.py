@@ -16,7 +16,7 @@ class Ordered(LabelledTexts):
     label: ClassVar = Column("label", "label")
     answers: ClassVar = "ordered"
     best_metric: ClassVar = "quadratic_kappa"
-    measures: ClassVar = ("ordered_scores",)
+    scores: ClassVar = ("ordered_scores",)
 
 
 PRESETS = {"ordered": Ordered(), "pair_ordered": Ordered(pair=True)}

@@ -29,7 +29,8 @@ class Several(LabelledTexts):
     label: ClassVar = Column("label", "labels")
     answers: ClassVar = "several"
     best_metric: ClassVar = "micro_f1"
-    measures: ClassVar = ("several_scores",)
+    scores: ClassVar = ("several_scores",)
+    scores_of_rows: ClassVar = ("several_accuracy",)
 
     @classmethod
     def of_family(cls, frame: Frame, columns: Collection[str], labels: Collection[str]) -> Self:

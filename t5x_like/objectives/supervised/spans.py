@@ -10,7 +10,7 @@ import numpy as np
 
 from t5x_like.core.protocols.data import Column, FeatureSpec
 from t5x_like.objectives.noise import masking
-from t5x_like.objectives.parts.geometry import QuestionWindows
+from t5x_like.objectives.parts.geometry import RecordWindows
 from t5x_like.objectives.supervised import frames, windows
 from t5x_like.objectives.supervised.frames import Frame
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
@@ -65,14 +65,15 @@ class Spans(LabelledRows):
             **settings,
         )
 
-    def geometry(self, lengths: Mapping[str, int]) -> QuestionWindows:
+    def geometry(self, lengths: Mapping[str, int]) -> RecordWindows:
         """A sample for each window of each row.
 
         Raises:
           ValueError: `lengths` has no inputs, or they are too short.
         """
         room = masking.text_room(lengths, self.specials, texts=2)
-        return QuestionWindows(windows.Windows(room, self.question_tokens, self.stride))
+        division = windows.Windows(room, self.question_tokens, self.stride)
+        return RecordWindows(division, texts=("context",), question="inputs")
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a row, and numbers: of the answer, of [CLS], of the text's first token."""

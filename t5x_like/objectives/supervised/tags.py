@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -11,31 +11,47 @@ import numpy as np
 from t5x_like.core import tag_schemes
 from t5x_like.core.protocols.data import Column, FeatureSpec
 from t5x_like.objectives.noise import masking
-from t5x_like.objectives.parts.geometry import PerRecord
+from t5x_like.objectives.parts.geometry import PerRecord, RecordWindows
 from t5x_like.objectives.supervised import frames
 from t5x_like.objectives.supervised.frames import Frame
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
+from t5x_like.objectives.supervised.windows import Windows
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import TokenIds
 
+PIECES = ("first", "last", "all")
+"""The pieces of a word that may carry its tag."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Tags(LabelledRows):
-    """Rows "[CLS] words [SEP]", and the tag of each word at its first token.
+    """Rows "[CLS] words [SEP]", and the tag of each word at some of its pieces.
 
-    Further tokens of a word, and special tokens, have no tag. A row that is too long keeps its
-    beginning.
+    Other pieces, and special tokens, have no tag. A row that is too long keeps its beginning, or
+    is read in windows. A word belongs to the rows that have its first piece.
 
     Attributes:
       as_bio: whether tags of entities are read as BIO, whatever they are (`core.tag_schemes`).
+      pieces: the pieces of a word that carry its tag: the "first" (BERT), the "last" that the row
+        has, or "all", of which the first is asked for the word's tag.
+      further: for each tag the one of a word's further pieces, with `pieces="all"`: I-LOC for
+        B-LOC. Empty where all pieces have the word's.
+      stride: the tokens from a window to the next; None where a text that is too long is cut.
     """
 
     as_bio: bool = False
+    pieces: str = "first"
+    further: tuple[int, ...] = ()
+    stride: int | None = None
 
     answers: ClassVar = "tags"
     best_metric: ClassVar = "entity_f1"
-    measures: ClassVar = ("entity_scores",)
+    measures: ClassVar = ("entity_scores", "word_accuracy")
+
+    def __post_init__(self) -> None:
+        if self.pieces not in PIECES:
+            raise ValueError(f"pieces must be one of {', '.join(PIECES)}, not {self.pieces!r}")
 
     @classmethod
     def of_family(cls, frame: Frame, columns: Collection[str], labels: Collection[str]) -> Self:
@@ -43,19 +59,38 @@ class Tags(LabelledRows):
         of_text = super().of_family(frame, columns, labels)
         return dataclasses.replace(of_text, as_bio=tag_schemes.mark_entities(labels))
 
+    def with_pieces(self, pieces: str, labels: Sequence[str]) -> Self:
+        """The objective whose tags are at other pieces.
+
+        Args:
+          pieces: which, of `PIECES`.
+          labels: the names of the tags, in the order of their numbers.
+        """
+        further: tuple[int, ...] = ()
+        if pieces == "all" and self.as_bio:
+            inside = [f"I-{name.removeprefix('B-')}" for name in labels]
+            further = tuple(
+                labels.index(within) if name.startswith("B-") and within in labels else number
+                for number, (name, within) in enumerate(zip(labels, inside, strict=True))
+            )
+        return dataclasses.replace(self, pieces=pieces, further=further)
+
     @property
     def reads(self) -> tuple[Column, ...]:
         """Words and their tags."""
         tags = Column("tags", "tags", as_bio=self.as_bio)
         return (Column("words", "words"), tags, *self.weight_columns)
 
-    def geometry(self, lengths: Mapping[str, int]) -> PerRecord:
-        """A sample for each row of words, cut where two special tokens need the room.
+    def geometry(self, lengths: Mapping[str, int]) -> PerRecord | RecordWindows:
+        """A sample for each row of words, cut where two special tokens need the room; or windows.
 
         Raises:
-          ValueError: `lengths` has no inputs, or they are too short.
+          ValueError: `lengths` has no inputs, or they are too short; or the stride is below 1.
         """
         room = masking.text_room(lengths, self.specials)
+        if self.stride is not None:
+            windows = Windows(room, stride=self.stride)
+            return RecordWindows(windows, texts=("words", "tags"), specials=self.specials)
         return PerRecord(room={"words": room, "tags": room}, specials=self.specials)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
@@ -66,12 +101,47 @@ class Tags(LabelledRows):
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
-        """Frames `sample["words"]` (int [n]); `labels` are `sample["tags"]` (int [n]), else -1."""
+        """Frames `sample["words"]` (int [n]).
+
+        `labels` are those of `sample["tags"]` (int [n], -1 but at first pieces), else -1.
+        """
         del rng
         row = self.row({"A": sample["words"]}, ids)
-        parts = frames.parts(self.template, {"A": sample["tags"]}, ids)
-        labels = [x if role == "A" else np.full(len(x), -1, np.int32) for role, x, _ in parts]
-        return {**row, "labels": np.concatenate(labels), **self.weight(sample)}
+        labels = np.full(len(row["inputs"]), -1, np.int32)
+        begin = frames.text_place(self.template, ids)
+        labels[begin : begin + len(sample["tags"])] = self._labels(sample["tags"])
+        return {**row, "labels": labels, **self.weight(sample)}
+
+    def asked(self, starts: np.ndarray, ids: TokenIds) -> np.ndarray:
+        """Where in a row the tag of each word is read, int64 [words].
+
+        Args:
+          starts: bool [tokens], which tokens of the row's text are the first of a word.
+          ids: the ids of the vocabulary.
+        """
+        at = self._last(starts) if self.pieces == "last" else np.flatnonzero(starts)
+        return at + frames.text_place(self.template, ids)
+
+    def _labels(self, tags: np.ndarray) -> np.ndarray:
+        """The label of each piece of a text; pieces before the first word have none."""
+        starts = tags >= 0
+        if self.pieces == "first" or not starts.any():
+            return tags
+        of_words = tags[starts]
+        if self.pieces == "last":
+            labels = np.full_like(tags, -1)
+            labels[self._last(starts)] = of_words
+            return labels
+        further = np.array(self.further, tags.dtype)[of_words] if self.further else of_words
+        labels = np.where(starts, tags, further[np.cumsum(starts) - 1])
+        labels[: starts.argmax()] = -1
+        return labels
+
+    @staticmethod
+    def _last(starts: np.ndarray) -> np.ndarray:
+        """The last piece of each word, int64 [words]."""
+        first = np.flatnonzero(starts)
+        return np.append(first[1:], len(starts))[: len(first)] - 1
 
 
 PRESETS = {"tags": Tags()}

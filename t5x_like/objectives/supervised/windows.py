@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,6 +55,41 @@ class Windows:
         """All windows for a question and a text of so many tokens."""
         count = int(self.counts(np.array(question), np.array(text)))
         return [self.window(number, question, text) for number in range(count)]
+
+
+class WindowWords(NamedTuple):
+    """The words whose tags a window gives.
+
+    Attributes:
+      words: their numbers in the text, int64 [n].
+      places: the number of each among the words that begin in the window, int64 [n].
+    """
+
+    words: np.ndarray
+    places: np.ndarray
+
+
+def words_of(bounds: Sequence[tuple[int, int]], starts: np.ndarray) -> list[WindowWords]:
+    """The words of each window: each word is that of the window in which it has most context.
+
+    This is the lesser of the tokens before its first and after its last in the window; of equals
+    the first counts. A window has a word if it has its first token. A word that none has is left
+    out.
+
+    Args:
+      bounds: where the windows begin and end, in tokens.
+      starts: bool [tokens], which tokens are the first of a word.
+    """
+    first = np.flatnonzero(starts)
+    end_of = np.append(first[1:], len(starts))[: len(first)]
+    context = np.full((len(bounds), len(first)), -np.inf)
+    for of_window, (begin, end) in zip(context, bounds, strict=True):
+        here = (begin <= first) & (first < end)
+        of_window[here] = np.minimum(first - begin, end - end_of)[here]
+    best = np.where(np.isfinite(context).any(axis=0), context.argmax(axis=0), -1)
+    before = np.searchsorted(first, [begin for begin, _ in bounds])
+    words = [np.flatnonzero(best == number) for number in range(len(bounds))]
+    return [WindowWords(of, of - skipped) for of, skipped in zip(words, before, strict=True)]
 
 
 def most_context(bounds: list[tuple[int, int]], tokens: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,12 +13,11 @@ from t5x_like.config.object_text import Writer
 from t5x_like.core import tag_schemes
 from t5x_like.data.cache import location
 from t5x_like.data.corpora.text_files import TextFiles
-from t5x_like.data.labelled import task_files, window_counts
+from t5x_like.data.labelled import task_files
 from t5x_like.data.labelled.labelled_files import Labelled, LabelledFiles
 from t5x_like.data.rows.feature_converters import default_converter
 from t5x_like.evaluation import label_metrics
 from t5x_like.inference.text_rows import bucket
-from t5x_like.objectives.parts.geometry import PerRecord, QuestionWindows
 from t5x_like.objectives.supervised.choices import Choices
 from t5x_like.objectives.supervised.classes import Classes
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
@@ -32,11 +30,13 @@ from t5x_like.runs.settings import (
     finetuned_model,
     imported,
     label_weighing,
+    reading,
     text_to_text,
     tried_settings,
 )
 from t5x_like.runs.settings.finetuned_model import FineTunedModel
 from t5x_like.runs.settings.label_weighing import Weighing
+from t5x_like.runs.settings.reading import Reading
 from t5x_like.runs.settings.regularising import Regularising, with_r_drop
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def configuration(
     batch_size: int | None,
     learning_rate: float | None,
     average_last: float | None,
-    length: int | None,
-    stride: int | None,
+    read: Reading,
     cache_dir: str | None,
     weighing: Weighing,
     regularising: Regularising,
@@ -106,16 +105,10 @@ def configuration(
     root = location.cache_root(cache_dir)
     labelled, files, lines = _understood(labelled, directory, root, order, head=head)
     parts = _parts(
-        directory,
-        files,
-        labelled,
-        length=length,
-        stride=stride,
-        weighing=weighing,
-        regularising=regularising,
+        directory, files, labelled, read=read, weighing=weighing, regularising=regularising
     )
     geometry = parts.objective.geometry(parts.lengths)
-    rows = _rows(labelled, files, geometry, _vocabulary(parts.model))
+    rows = reading.rows(labelled, files, geometry, _vocabulary(parts.model))
     base = _settings_of(parts.model)
     asked = {"EPOCHS": epochs, "BATCH_SIZE": batch_size, "PEAK_LEARNING_RATE": learning_rate}
     usual = _settings(base, gin) | {name: x for name, x in asked.items() if x is not None}
@@ -127,7 +120,7 @@ def configuration(
         "CORPUS_LABELS": _order(labelled, files),
         "TASK_FEATURE_LENGTHS": parts.lengths,
         "BEST_METRIC": labelled.best_metric or parts.best_metric,
-        "GROUP_BY_LENGTH": isinstance(geometry, PerRecord) and geometry.specials is not None,
+        "GROUP_BY_LENGTH": geometry.specials is not None,
         **_steps(usual, rows, average_last),
     }
     return Configuration(
@@ -174,7 +167,7 @@ def _understood(
             "a head does not write texts, which these files hold: leave out --head (head), or name "
             "another kind (--kind)"
         )
-    lines = [*files.lines()]
+    lines = [*files.lines(), *labelled.notes]
     if files.kind == text_to_text.KIND:
         labelled = text_to_text.measured(labelled, files, kind=kind)
         labelled = text_to_text.as_pairs(labelled, files, root)
@@ -196,20 +189,18 @@ def _parts(
     files: LabelledFiles,
     labelled: Labelled,
     *,
-    length: int | None,
-    stride: int | None,
+    read: Reading,
     weighing: Weighing,
     regularising: Regularising,
 ) -> _Parts:
     reinit_layers, r_drop = regularising.reinit_layers or 0, regularising.r_drop
-    if stride is not None and files.kind != "spans":
-        raise ValueError("a stride is that of windows of a text with answers (--kind spans)")
+    read.check(files.kind)
     if files.kind == text_to_text.KIND:
         model = finetuned_model.as_saved(directory, reinit_layers=reinit_layers)
         label_weighing.weighed(model.make, weighing, files)  # refuses what is given
         with_r_drop(model.make, r_drop, files.kind)
         written = text_to_text.objective(model, labelled.metrics)
-        lengths = text_to_text.lengths(files, _vocabulary(model), model, inputs=length)
+        lengths = text_to_text.lengths(files, _vocabulary(model), model, inputs=read.length)
         return _Parts(model, written, lengths, labelled.metrics[0])
     of_kind = _OBJECTIVES[files.kind]
     num_labels = 1 if of_kind.answers == "choices" else len(files.labels) or 1
@@ -218,10 +209,9 @@ def _parts(
     )
     make = label_weighing.weighed(model.make, weighing, files)
     model = model._replace(make=with_r_drop(make, r_drop, files.kind))
-    objective = of_kind.of_family(model.frame, files.fields, [*files.labels])
-    if stride is not None:
-        objective = dataclasses.replace(objective, stride=stride)  # type: ignore[call-arg]
-    tokens = length or _tokens(files, _vocabulary(model), objective, model)
+    labels = [*files.labels]
+    objective = read.applied(of_kind.of_family(model.frame, files.fields, labels), labels)
+    tokens = read.length or _tokens(files, _vocabulary(model), objective, model)
     return _Parts(model, objective, {"inputs": tokens}, _best_metric(objective, files))
 
 
@@ -293,29 +283,6 @@ def _macros(text: str) -> dict[str, Any]:
     return values | {str(name): value for name, value in parsed.values.items()}
 
 
-class _Rows(NamedTuple):
-    """The rows of training and held-out files, as models read them, and lines about them."""
-
-    train: int
-    held_out: int | None
-    notes: Sequence[str] = ()
-
-
-def _rows(labelled: Labelled, files: LabelledFiles, geometry: Any, vocabulary: Vocabulary) -> _Rows:
-    """The rows of files: those of the files themselves, or windows of their texts."""
-    if not isinstance(geometry, QuestionWindows):
-        return _Rows(files.train, files.held_out)
-    counts = window_counts.window_counts(labelled.train, files.fields, vocabulary, geometry.windows)
-    notes = [
-        f"{counts.questions:,} questions are read in {counts.windows:,} windows; "
-        f"{counts.shortened:,} of them are longer than {geometry.windows.asked} tokens and are cut."
-    ]
-    if labelled.dev is None:
-        return _Rows(counts.windows, None, notes)
-    held_out = window_counts.window_counts(labelled.dev, files.fields, vocabulary, geometry.windows)
-    return _Rows(counts.windows, held_out.windows, notes)
-
-
 def _untried(parts: _Parts, usual: Mapping[str, Any]) -> Iterator[str]:
     """A line about settings that no paper tried; none of BART's is about texts to write."""
     model = parts.model
@@ -325,7 +292,9 @@ def _untried(parts: _Parts, usual: Mapping[str, Any]) -> Iterator[str]:
     yield from tried_settings.outside(abstract, usual, model_type=model.model_type)
 
 
-def _steps(usual: Mapping[str, Any], files: _Rows, average_last: float | None) -> dict[str, int]:
+def _steps(
+    usual: Mapping[str, Any], files: reading.Rows, average_last: float | None
+) -> dict[str, int]:
     """The macros of steps, which follow from the epochs and the rows.
 
     Args:

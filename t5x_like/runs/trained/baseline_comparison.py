@@ -12,7 +12,7 @@ from t5x_like.data.samples.randomness import EVALUATION_SEED
 from t5x_like.data.streams import mixtures, stream
 from t5x_like.data.vocabulary_choice import alone
 from t5x_like.evaluation import baselines
-from t5x_like.evaluation.evaluator import evaluate, with_token_names
+from t5x_like.evaluation.evaluator import evaluate, with_row_names
 from t5x_like.evaluation.tasks.in_training import Measuring, TaskEvaluation
 from t5x_like.evaluation.unigram import text_counts, unigram_metrics
 from t5x_like.runs.trained.teacher_forced import TeacherForced
@@ -64,10 +64,10 @@ def columns(
         if len(read) < len(examples):
             of_all = f"{len(read):,} of {len(examples):,} held-out rows"
             report(f"note: {task.name}: {of_all}, spread evenly")
-        columns_ = compared.columns([*rows], counts[task.name], task)
-        if task.objective.answers == "text":
-            columns_ = {who: with_token_names(metrics) for who, metrics in columns_.items()}
-        columns_of[task.name] = columns_
+        columns_of[task.name] = {
+            who: with_row_names(metrics, task.objective)
+            for who, metrics in compared.columns([*rows], counts[task.name], task).items()
+        }
     _add_task_metrics(
         columns_of, model, tasks, batch_size=batch_size, batches=batches, report=report
     )

@@ -12,7 +12,7 @@ from t5x_like.core import progress
 from t5x_like.core.partial_files import PartialFile
 from t5x_like.core.protocols.answers import Answers
 from t5x_like.data.streams import stream
-from t5x_like.evaluation.evaluator import with_token_names
+from t5x_like.evaluation.evaluator import with_row_names, with_token_names
 from t5x_like.evaluation.task_metrics import ask, fields_read, measure
 from t5x_like.evaluation.tasks import answers, labelled_task
 from t5x_like.evaluation.tasks.evaluated_task import EvaluatedTask
@@ -65,7 +65,7 @@ def columns(
             at_most = None if named.at_most is None else -(-named.at_most // model.rows)
             rows = stream.eval_stream(task, batch_size=model.rows, max_batches=at_most)
             batches = (batch_to_device(model, batch) for batch in rows)
-            values = teacher_forced(model.params, batches)
+            values = with_row_names(teacher_forced(model.params, batches), task.task.objective)
             if labelled_task.is_labelled(task.task):
                 values |= _of_labels(model, task, named=named, report=report)
             columns_of[task.task.name] = {"trained": values}

@@ -22,6 +22,7 @@ from t5x_like.runs.checks import outside_paths
 from t5x_like.runs.program import build_program
 from t5x_like.runs.run import Run
 from t5x_like.runs.settings import gin_run
+from t5x_like.training.checkpointing import ranking
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.step import Program
 
@@ -40,7 +41,8 @@ class TrainedRun:
     """The parts of a run and the parameters of one of its checkpoints.
 
     `rows` is the number of rows in a batch that its program evaluates. `kept` is what the run's
-    completer keeps after the step. `labels` has the names of the classes in each column of labels.
+    completer keeps after the step. `labels` has the names of the classes in each column of labels,
+    `metrics` the values of the evaluation that was saved with the step.
     """
 
     run: Run
@@ -51,6 +53,7 @@ class TrainedRun:
     rows: int
     kept: Kept = dataclasses.field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def model(self) -> Any:
@@ -61,6 +64,15 @@ class TrainedRun:
     def kinds(self) -> set[str]:
         """The fields of `Answers` that its model gives."""
         return answers.kinds(self.run.abstract_model, self.run.feature_converter)
+
+    @property
+    def no_answer_threshold(self) -> float | None:
+        """The score of no answer, less that of the best, above which a question has none.
+
+        It is the one that was best for F1 in the evaluation; None where all questions had answers.
+        """
+        tuned = (x for name, x in self.metrics.items() if name.endswith("/best_f1_thresh"))
+        return next(tuned, None)
 
     def answerer(
         self,
@@ -148,8 +160,10 @@ def load(
     )
     kept_state = checkpoints.restore_kept(restored.step, program.layout.replicated)
     labels = run_directory.read_labels(directory)
+    metrics = ranking.saved_metrics(run_directory.checkpoints(directory) / str(restored.step))
     return TrainedRun(
-        run, program, restored.state, vocabulary, restored.step, rows, kept_state, labels
+        *(run, program, restored.state, vocabulary, restored.step, rows, kept_state, labels),
+        metrics=metrics,
     )
 
 

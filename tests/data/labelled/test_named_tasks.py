@@ -193,3 +193,43 @@ def test_every_task_is_whole() -> None:
         if task.prompt:
             row = dict.fromkeys(task.columns, "1")
             assert "{" not in " ".join(task.pair(row, prompted=True).values()), name
+
+
+def test_rows_that_the_publication_has_torn_are_counted_each_time(tmp_path: Path) -> None:
+    whole = "0\tWho?\tWho is it?\t1\n"
+    head = TSV["qqp"].partition("\n")[0]
+    torn = "1\tWho? torn\n2\t\tWho?\t0\n"
+    put(tmp_path, train_DOT_tsv=f"{head}\n{whole}{torn}{whole}", dev_DOT_tsv=f"{head}\n{whole}")
+    for _ in range(2):
+        labelled = task_files.labelled("qqp", str(tmp_path), as_texts=False, root=tmp_path / "c")
+        assert labelled.notes == (
+            "2 of 4 rows of train.tsv are left out: they lack a cell, or have another number of "
+            "cells than the first line.",
+        )
+
+
+def test_choices_of_race_are_questions_with_an_option(tmp_path: Path) -> None:
+    article = {
+        "article": "Ada sings. Bert walks.",
+        "questions": ["Ada  _  .", "Who walks?"],
+        "options": [["sings", "walks", "sits", "runs"], ["Ada", "Bert", "Cleo", "Dora"]],
+        "answers": ["A", "B"],
+    }
+    for place in ("train/middle", "train/high", "dev/high"):
+        put(tmp_path, **{f"RACE/{place}/1.txt": json.dumps(article)})
+    labelled = task_files.labelled("race", str(tmp_path), as_texts=False, root=tmp_path / "cache")
+    files = labelled.understood()
+    assert (files.kind, files.train, files.held_out) == ("choices", 4, 2)
+    assert files.labels == {"A": 2, "B": 2, "C": 0, "D": 0}
+    assert first_row("race_middle", tmp_path / "RACE", as_texts=False) == {
+        "article": "Ada sings. Bert walks.",
+        "choices": ["Ada  sings  .", "Ada  walks  .", "Ada  sits  .", "Ada  runs  ."],
+        "answer": "A",
+    }
+    assert [*map(list, files.some_texts[4:6])] == [
+        ["Ada sings. Bert walks.", "Who walks? Ada"],
+        ["Ada sings. Bert walks.", "Who walks? Bert"],
+    ]
+    put(tmp_path, **{"RACE/train/high/2.txt": "[]"})
+    with pytest.raises(CorpusError, match=r"2\.txt is not a JSON object"):
+        first_row("race_high", tmp_path, as_texts=False)

@@ -141,3 +141,18 @@ def test_what_is_wrong_is_said(content: Any, error: str, tmp_path: Path) -> None
     with pytest.raises(CorpusError) as raised:
         understand(str(tmp_path / "a.json"))
     assert error in str(raised.value)
+
+
+def test_no_paragraph_is_in_both_splits(tmp_path: Path) -> None:
+    rows = [
+        {"question": f"where {n}?", "context": f"Ada {n % 20}.", "answers": []} for n in range(200)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus = TextFiles(str(tmp_path / "a.jsonl"), columns=Spans.reads, field=FIELDS, validation=0.3)
+    contexts = {
+        split: {document["context"] for document in corpus.documents(split)}
+        for split in ("train", "validation")
+    }
+    assert len(contexts["train"] | contexts["validation"]) == 20
+    assert not contexts["train"] & contexts["validation"]
+    assert len([*corpus.documents("validation")]) == 10 * len(contexts["validation"])

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from t5x_like.core.protocols.data import Column, names
+from t5x_like.core.protocols.data import Column, text_columns
 from t5x_like.core.spelling import nearest
 from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.data.corpora.formats import cells, field_paths
@@ -25,8 +25,8 @@ class Layout:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """The names of the columns that hold text or words."""
-        return names(c for c in self.fields if c.holds in ("text", "words", "passage"))
+        """The names of the columns that hold text or words, as `text_columns` of them."""
+        return text_columns(self.fields)
 
     def read(self, names: Collection[str]) -> list[str]:
         """The fields to read, of rows with these names: answers may have their places beside."""
