@@ -68,11 +68,10 @@ def finetune(
     Args:
       source: a run, an import, or a model of Hugging Face (a directory, or its name at the hub).
       task, data_dir: a task by name ("sst2"), in place of files; its files, None for `datasets`.
-      train: the training files by path or glob: .csv, .tsv, .jsonl, .parquet, .conll, SQuAD's.
-      dev: the held-out files; None to hold out a tenth of the rows.
+      train, dev: files (.csv, .tsv, .jsonl, .parquet, .conll, SQuAD's); held-out ones, None: a tenth.
       kind: "classes", "several", "numbers", "ordered", "tags", "choices", "spans" or "texts".
-      text, second: the columns of a text (question), and of another (context).
-      label, weight: the columns of what is learned, and of how much a row counts in the loss.
+      text, second, label, weight: the columns of a text (question), of another (context), of what
+        is learned, and of how much a row counts in the loss.
       columns: the names of the columns of tables whose first line does not have them.
       head: whether T5, which else writes the names of classes, learns with a head as others do.
       epochs, batch_size, learning_rate: how often rows are read; the rows of a step; the peak.
@@ -83,8 +82,7 @@ def finetune(
       label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
       reinit_layers, average_last: how many last layers start afresh; last epochs are averaged.
       model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
-      cache_dir, seed, mesh: the directory of caches; the seed; sizes of the axes of the mesh.
-      callbacks, gin: objects that the run calls; settings of commands: `["LAYER_DECAY=0.9"]`.
+      cache_dir, seed, mesh, callbacks, gin: as in `recipe`.
 
     Raises:
       CorpusError: the files cannot be read, or are not understood.
