@@ -68,7 +68,7 @@ def finetune(
     Args:
       source: a run, an import, or a model of Hugging Face (a directory, or its name at the hub).
       task, data_dir: a task by name ("sst2"), in place of files; its files, None for `datasets`.
-      train, dev: files (.csv, .tsv, .jsonl, .parquet, .conll, SQuAD's); held-out ones, None: a tenth.
+      train, dev: files (.csv, .tsv, .jsonl, .parquet, .conll, SQuAD); held-out ones (None: 10 %).
       kind: "classes", "several", "numbers", "ordered", "tags", "choices", "spans" or "texts".
       text, second, label, weight: the columns of a text (question), of another (context), of what
         is learned, and of how much a row counts in the loss.
