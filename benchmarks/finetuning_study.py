@@ -186,7 +186,7 @@ def measured(job: Job, run: Path) -> Line:
         }
         if "exact_match" in held_out:  # a T5 writes the name of the class
             held_out.setdefault("accuracy", held_out["exact_match"])
-        if task.metrics[0] in held_out:
+        if held_out.get(task.metrics[0]) is not None:  # of constant answers there is no correlation
             of_epochs.append({name: held_out[name] for name in task.metrics})
     best = max(of_epochs, key=lambda metrics: metrics[task.metrics[0]])
     return {**dataclasses.asdict(job), "metrics": best, "epochs": len(of_epochs)}
