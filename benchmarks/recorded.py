@@ -52,6 +52,8 @@ def command_text(command: Sequence[str]) -> str:
 _LATER = {
     "EARLY_STOPPING = 0",
     "run.Options.early_stopping = %EARLY_STOPPING",
+    "AVERAGE_FROM = None",
+    "run.Options.average_from = %AVERAGE_FROM",
     "GROUP_BY_LENGTH = False",
     "run.Options.group_by_length = %GROUP_BY_LENGTH",
     "BEST_METRIC = 'loss'",

@@ -65,9 +65,15 @@ importlib.machinery.PathFinder.find_spec = find_spec
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of slow folders first: workers take files whole, and shall end together."""
+    """Files with slow tests first, by folder: workers take files whole, and shall end together."""
     order = {name: place for place, name in enumerate(SLOW_FOLDERS)}
-    items.sort(key=lambda item: order.get(item.path.relative_to(TESTS).parts[0], len(SLOW_FOLDERS)))
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        folder = item.path.relative_to(TESTS).parts[0]
+        return item.path not in slow, order.get(folder, len(SLOW_FOLDERS))
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:

@@ -39,15 +39,13 @@ def class_scores(
     """
     from sklearn import metrics
 
-    numbers, predictions = range(len(names)), np.argmax(predictions, axis=-1)
+    numbers, guessed = range(len(names)), np.argmax(predictions, axis=-1)
     if len(names) == 2:
-        f1 = {"f1": metrics.f1_score(targets, predictions, zero_division=0)}
+        f1 = {"f1": metrics.f1_score(targets, guessed, zero_division=0)}
     else:
-        mean = metrics.f1_score(
-            targets, predictions, labels=numbers, average="macro", zero_division=0
-        )
+        mean = metrics.f1_score(targets, guessed, labels=numbers, average="macro", zero_division=0)
         f1 = {"macro_f1": mean}
-    return {**f1, "matthews_correlation": metrics.matthews_corrcoef(targets, predictions)}
+    return {**f1, "matthews_correlation": metrics.matthews_corrcoef(targets, guessed)}
 
 
 def class_accuracy(

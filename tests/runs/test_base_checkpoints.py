@@ -60,6 +60,7 @@ def run(base: Path, text: Path, tmp_path: Path) -> Run:
     )
 
 
+@pytest.mark.slow
 def test_only_what_trains_is_saved_and_all_is_opened(run: Run, text: Path, tmp_path: Path) -> None:
     straight = trained(run, until=4)
     whole = dataclasses.replace(
@@ -114,6 +115,7 @@ def test_there_must_be_a_base(run: Run) -> None:
         trained(dataclasses.replace(run, init_from=None), until=1)
 
 
+@pytest.mark.slow
 def test_adapters_alone_train_and_are_saved(run: Run, tmp_path: Path) -> None:
     """LoRA as a stranger writes it; the base keeps its parameters under their paths."""
     run = dataclasses.replace(run, adapt=functools.partial(lora.adapt, rank=2), phases=())

@@ -62,6 +62,7 @@ def counts(opt_state: Any) -> dict[str, list[int]]:
     }
 
 
+@pytest.mark.slow
 def test_gradual_unfreezing_resumes_bit_for_bit(run: Run, tmp_path: Path) -> None:
     states = trained(run)
     first = jax.device_get(build_program(run).init(jax.random.key(run.options.seed)).params)
