@@ -210,23 +210,23 @@ def append(line: Line) -> None:
 HEAD = """\
 # Fine-tuning small models
 
-Two models of about a million parameters were pretrained for some twenty minutes, and fine-tuned on real tasks with three
-seeds, beside the same models with newly drawn parameters and a model of bags of words. It shows that the whole way works:
-pretraining, labels, training, metrics. Models of this size say little about larger ones.
+Two models of about a million parameters were pretrained for some twenty minutes, and fine-tuned on real tasks, beside
+the same models with newly drawn parameters and a model of bags of words. It shows that the whole way works: pretraining,
+labels, training, metrics. Models of this size say little about larger ones.
 `python benchmarks/finetuning_study.py` writes this page from [finetuning.jsonl](finetuning.jsonl).
 
-- Each cell is the median of the seeds, with the least and the highest, of the best epoch on held-out rows.
+- Each cell is the median of up to three seeds, with the least and the highest, of the best epoch on held-out rows. A
+  number alone is that of one seed.
 - Fine-tuning: rows are read as often as the table says, in batches of 32; the other settings are those of
-  [finetuning.md](../finetuning.md#the-run), with rates of 1e-3 for `bert-mini` and 1e-2 for
-  `t5-mini`.
+  [finetuning.md](../finetuning.md#the-run), with rates of 1e-3 for `bert-mini` and 1e-2 for `t5-mini`.
 - *untrained* has the parameters that pretraining began with, and learns as long from the labels.
 - *bag of words* is a logistic regression on weighted counts of words and of two words (classes), of the words of both
   texts and of one (pairs), or of a word and its neighbours (tags); a ridge regression on the same (numbers); for E2E the
   text of the most similar input of the training rows; for SQuAD no answer to any question.
 - Pretraining: `bert-mini` 9,000 steps of 128 rows (6,000 of 32 tokens, then of 64), `t5-mini` 3,000 steps of 128 rows, on
   6 million words of Wikipedia.
-- SQuAD's training files are a tenth of the questions (10 articles of SQuAD 2.0), its held-out files 16 articles. WNUT-17's
-  held-out rows are a tenth of its training files. STS-B has scores from 0 to 5.
+- SQuAD's training files are 4,719 questions (10 articles of SQuAD 2.0), its held-out files 6,078 (16 articles), of which
+  half have no answer. WNUT-17's held-out rows are a tenth of its training files. BLEU is from 0 to 100, with one reference.
 
 """
 
