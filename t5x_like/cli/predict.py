@@ -247,6 +247,8 @@ def readable(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         case {"probabilities": dict(classes)}:
             likeliest = sorted(classes, key=classes.__getitem__, reverse=True)
             answer = ", ".join(f"{label} {classes[label]:.3f}" for label in likeliest)
+            if found.get("label", likeliest[0]) != likeliest[0]:  # of ordered classes
+                answer = f"{found['label']} (the median): {answer}"
             return f"{record['inputs']}\n  {answer}"
         case {"words": words, "tags": tags}:
             pairs = zip(words, tags, strict=True)

@@ -27,6 +27,11 @@ CASES = {
         {"label": "positive", "probabilities": {"negative": 0.0123, "positive": 0.987654321}},
         "good\n  positive 0.988, negative 0.012",
     ),
+    "ordered classes": (
+        {"inputs": "so so"},
+        {"label": "fair", "probabilities": {"poor": 0.4, "fair": 0.25, "good": 0.35}},
+        "so so\n  fair (the median): poor 0.400, good 0.350, fair 0.250",
+    ),
     "tags": (
         {"inputs": "Ada lives there"},
         {"words": ["Ada", "lives", "there"], "tags": ["B-PER", "O", None]},
