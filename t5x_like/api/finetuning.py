@@ -12,7 +12,7 @@ from t5x_like.api.pretraining import Pretraining, from_gin
 from t5x_like.config import settings
 from t5x_like.data.labelled.columns import Named
 from t5x_like.data.labelled.labelled_files import Labelled
-from t5x_like.runs.settings import finetuning
+from t5x_like.runs.settings import finetuning, regularising
 from t5x_like.runs.settings.finetuning import OfTask
 from t5x_like.runs.settings.label_weighing import Weighing
 from t5x_like.runs.settings.reading import Reading
@@ -105,6 +105,8 @@ def _made(source: str, **given: Any) -> Pretraining:
     words = {word: given[word] for word in _OF_RUNS}
     words["model_dir"] = given["model_dir"] or made.model_dir
     run = _of_text(made, [*settings.bindings(words), *made.bindings], given["callbacks"])
+    if given["r_drop"] is not None:
+        regularising.check_dropout(run.run.abstract_model)
     return dataclasses.replace(run, notes=[*made.notes, *run.notes])
 
 

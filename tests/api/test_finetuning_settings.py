@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stored_berts
 from small_reviews import BAD, GOOD, evaluations
 
 import t5x_like as t5x
@@ -117,10 +116,17 @@ def test_r_drop_needs_classes_and_dropout(pretrained: Path, reviews: Path, tmp_p
         return t5x.finetune(str(source), train=str(reviews), **place, **given).run
 
     assert run(pretrained, r_drop=0.5).abstract_model.r_drop == 0.5
-    dry = tmp_path / "dry"
-    stored_berts.write(dry)
-    with pytest.raises(ValueError, match="this model has no dropout"):
-        run(dry, r_drop=0.5)
+    dry = [
+        "bert.Config.dropout_rate=0.0",
+        "bert.Config.attention_dropout_rate=0.0",
+        "label_heads.SequenceHead.dropout_rates=(0.0, 0.0)",
+    ]
+    with pytest.raises(
+        ValueError, match=r"has no dropout: .* --gin\.bert\.Config\.dropout_rate=0\.1"
+    ):
+        run(pretrained, r_drop=0.5, gin=dry)
+    wet = ["bert.Config.dropout_rate=0.1", *dry[1:]]
+    assert run(pretrained, r_drop=0.5, gin=wet).abstract_model.drops
     with pytest.raises(ValueError, match="r_drop is above 0, not 0"):
         run(pretrained, r_drop=0)
     with pytest.raises(ValueError, match=r"r_drop is for classes, .*, not for several"):

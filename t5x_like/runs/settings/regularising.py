@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from flax import nnx
-
 _KINDS = ("classes", "choices", "ordered", "tags")
 """The kinds of labels whose answers are probabilities of classes, one of which is right."""
 
@@ -34,8 +32,7 @@ def with_r_drop(
       kind: the kind of label.
 
     Raises:
-      ValueError: the kind has no classes of which one is right, the model drops nothing, or the
-        weight is not above 0.
+      ValueError: the kind has no classes of which one is right, or the weight is not above 0.
     """
     if weight is None:
         return make
@@ -43,9 +40,19 @@ def with_r_drop(
         raise ValueError(f"r_drop is for {', '.join(_KINDS)}, not for {kind}")
     if not 0 < weight < float("inf"):
         raise ValueError(f"r_drop is above 0, not {weight}: leave it out for none")
-    if not nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))).drops:
+    return functools.partial(make.func, *make.args, **{**make.keywords, "r_drop": weight})
+
+
+def check_dropout(model: Any) -> None:
+    """Raises ValueError where R-Drop would compare two equal answers.
+
+    Args:
+      model: the `FineTuned` of the run, with all its settings.
+    """
+    if model.r_drop and not model.drops:
+        family = type(model.config).__module__.rpartition(".")[2]
         raise ValueError(
             "r_drop compares two answers of which each has other units dropped, and this model has "
-            "no dropout: its answers would be the same. Choose a model with dropout"
+            "no dropout: its answers would be the same. Leave out r_drop, or give it dropout: "
+            f"--gin.{family}.Config.dropout_rate=0.1"
         )
-    return functools.partial(make.func, *make.args, **{**make.keywords, "r_drop": weight})
