@@ -24,6 +24,7 @@ from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.embeddings import Embeddings, Pooling
 from t5x_like.inference.fill_blanks import Blanks, has_blank
 from t5x_like.inference.heads.head_answers import HeadAnswers, Kind
+from t5x_like.inference.heads.learned import Learned
 from t5x_like.inference.heads.span_answers import Reading
 from t5x_like.inference.heads.text_windows import TextReading
 from t5x_like.inference.likelihoods import MaskedScorer, Ranking, Scoring, TargetScorer
@@ -358,7 +359,7 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
         k=options.k,
         alone=body.alone,
         batch_size=options.batch_size,
-        reading=TextReading.of_family(model.family, **_learned(model, framing)),
+        reading=TextReading.of_family(model.family, _learned(model, framing)),
         questions=_questions(model, framing, options) if kind == "spans" else None,
     )
 
@@ -367,19 +368,19 @@ def _questions(model: Asked, framing: Framing, options: Options) -> Reading:
     """How questions and texts are read, and when a question has no answer."""
     asked = options.no_answer_threshold
     above = model.no_answer_threshold if asked is None else asked
-    return Reading.of_family(model.family, **_learned(model, framing), no_answer_above=above)
+    return Reading.of_family(model.family, _learned(model, framing), no_answer_above=above)
 
 
-def _learned(model: Asked, framing: Framing) -> dict[str, Any]:
-    """The objectives of a model's run, if it has one, and the tokens of rows."""
+def _learned(model: Asked, framing: Framing) -> Learned:
+    """What the run of a model says of how it read texts."""
     if model.run is None:
-        return {"most": framing.max_length}
+        return Learned(most=framing.max_length)
     data = model.run.data
     length = (data.lengths or {}).get("inputs")
-    learned: Sequence[Objective] = ()
+    objectives: Sequence[Objective] = ()
     with contextlib.suppress(ValueError):  # SeqIO's tasks need not be known here
-        learned = data.task_objectives()
-    return {"learned": learned, "length": length, "most": framing.max_length}
+        objectives = data.task_objectives()
+    return Learned(objectives, length, framing.max_length)
 
 
 def _scoring(model: Asked, framing: Framing, batch_size: int) -> Scoring:

@@ -12,6 +12,7 @@ import pytest
 
 from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.inference.heads.head_answers import HeadAnswers
+from t5x_like.inference.heads.learned import Learned
 from t5x_like.inference.heads.text_windows import TextReading
 from t5x_like.inference.text_rows import Framing
 from t5x_like.interop.tokenizers.to_files import FAMILIES
@@ -55,7 +56,7 @@ def head(vocabulary: Vocabulary, objective: LabelledRows) -> HeadAnswers:
         framing=Framing(vocabulary, BERT.text, BERT.pair, max_length=64, token_types=True),
         kind=kind,
         labels=["a", "b", "c"],
-        reading=TextReading.of_family(BERT, [objective], length=LENGTH, most=64),
+        reading=TextReading.of_family(BERT, Learned([objective], LENGTH, 64)),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.corpora import passages
 from t5x_like.inference.heads import n_best
+from t5x_like.inference.heads.learned import Learned
 from t5x_like.inference.heads.n_best import Passage
 from t5x_like.inference.text_rows import Row
 from t5x_like.objectives.supervised.frames import Frame
@@ -34,24 +35,11 @@ class Reading:
 
     @classmethod
     def of_family(
-        cls,
-        frame: Frame,
-        learned: Sequence[object] = (),
-        *,
-        length: int | None = None,
-        most: int | None = None,
-        no_answer_above: float | None = None,
+        cls, frame: Frame, learned: Learned, *, no_answer_above: float | None = None
     ) -> Reading:
-        """The reading of a model.
-
-        Args:
-          frame: the special tokens of its family.
-          learned: the objectives that it has learned.
-          length: the tokens of a row in training; None for the usual number.
-          most: the most tokens of a row; None for any number.
-          no_answer_above: the attribute.
-        """
-        spans = [objective for objective in learned if isinstance(objective, Spans)]
+        """The reading of a model, with the special tokens of its family."""
+        objectives, length, most = learned
+        spans = [objective for objective in objectives if isinstance(objective, Spans)]
         objective = spans[0] if spans else Spans.of_family(frame, (), ())
         tokens = length or objective.most_tokens
         return cls(objective, tokens if most is None else min(tokens, most), no_answer_above)

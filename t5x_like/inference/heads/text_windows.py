@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from t5x_like.inference.heads.learned import Learned
 from t5x_like.inference.text_rows import Framing, Row
 from t5x_like.objectives.parts.geometry import RecordWindows
 from t5x_like.objectives.supervised.frames import Frame
@@ -33,25 +34,12 @@ class TextReading:
     division: RecordWindows | None = None
 
     @classmethod
-    def of_family(
-        cls,
-        frame: Frame,
-        learned: Sequence[object] = (),
-        *,
-        length: int | None = None,
-        most: int | None = None,
-    ) -> TextReading:
-        """The reading of a model.
-
-        Args:
-          frame: the special tokens of its family.
-          learned: the objectives that it has learned.
-          length: the tokens of a row in training; None where that is not known.
-          most: the most tokens of a row; None for any number.
-        """
-        tags = [objective for objective in learned if isinstance(objective, Tags)]
+    def of_family(cls, frame: Frame, learned: Learned) -> TextReading:
+        """The reading of a model, with the special tokens of its family."""
+        objectives, length, most = learned
+        tags = [objective for objective in objectives if isinstance(objective, Tags)]
         division = None
-        for objective in learned:
+        for objective in objectives:
             if not isinstance(objective, Tags | LabelledTexts) or objective.stride is None:
                 continue
             if length is not None:
