@@ -63,11 +63,15 @@ class NamedFields(Corpus):
         read = {field_paths.base(field, self.present) for field in self.fields.values()}
         return tuple(name for name in self.present if name not in read)
 
+    def lacking(self, columns: Sequence[Column]) -> list[str]:
+        """The fields of columns that no row has."""
+        wanted = dict.fromkeys(self._field_of(column, columns) for column in columns)
+        return [one for one in wanted if field_paths.base(one, self.present) not in self.present]
+
     def _offers(self, columns: Sequence[Column]) -> bool:
         if not self.present:
             return tuple(columns) == PLAIN_TEXT
-        wanted = {self._field_of(column, columns) for column in columns}
-        return {field_paths.base(field, self.present) for field in wanted} <= {*self.present}
+        return not self.lacking(columns)
 
     def _field_of(self, column: Column, columns: Sequence[Column]) -> str:
         if column.holds == "characters":

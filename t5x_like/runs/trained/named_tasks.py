@@ -14,6 +14,7 @@ from t5x_like.core.protocols.data import PLAIN_TEXT, names
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import text_pieces
 from t5x_like.data.corpora.corpus import Corpus
+from t5x_like.data.corpora.named_fields import NamedFields
 from t5x_like.data.dataset_names import Withheld
 from t5x_like.data.rows import late_steps
 from t5x_like.data.samples.order import spread
@@ -118,6 +119,11 @@ def _data(model: TrainedRun, named: Named) -> Data:
     learned = objective.reads if objective else PLAIN_TEXT
     text: Corpus = named_data.read_corpus(named.corpus)
     if learned != PLAIN_TEXT and text.with_columns(learned) is None:
+        if isinstance(text, NamedFields) and text.present:
+            raise ValueError(
+                f"{named.corpus} has no column {' and no column '.join(text.lacking(learned))}, "
+                f"which the run has learned from: its columns are {', '.join(text.present)}"
+            )
         raise ValueError(
             f"{named.corpus} is {in_words(text.columns)}, but the run has learned from "
             f"{' and '.join(names(learned))}: give files whose rows have these columns (.tsv or "

@@ -170,6 +170,7 @@ def test_plain_text_is_read_as_the_run_reads_it(tiny: Tiny, tmp_path: Path, cli:
         (["--corpus={tmp}/none.tsv"], "none.tsv"),
         (["--corpus={tmp}/empty.tsv"], "empty.tsv"),
         (["--corpus={tmp}/plain.txt"], "is plain text, but the run has learned from inputs and"),
+        (["--corpus={tmp}/half.tsv"], "has no column targets, which the run has learned from"),
         (["--task=all_capitals", "--predictions={tmp}/one.jsonl"], "there are 2 tasks: name a f"),
         (["--step=7"], "No step 7 in"),
     ],
@@ -179,6 +180,7 @@ def test_what_is_not_there(
 ) -> None:
     (tmp_path / "empty.tsv").write_text("")
     (tmp_path / "plain.txt").write_text("a b c\n")
+    (tmp_path / "half.tsv").write_text("inputs\tother\na\tb\n")
     given = [flag.format(tmp=tmp_path) for flag in flags]
     result = cli("eval", str(run), "--batch_size=8", f"--module={MODULE}", *given)
     assert (result.status, said in result.err) == (1, True), result.err
