@@ -21,6 +21,7 @@ LABELLED = (
         hugging_face=Online("GEM/e2e_nlg"),
         metrics=("bleu", "rouge"),
         best_metric="bleu",
+        several_targets=True,
     ),
 )
 """The task. It is not one of T5's: the prompt has the form of theirs."""

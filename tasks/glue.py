@@ -134,6 +134,21 @@ LABELLED = (
     ),
     _mnli("mnli", "matched", "held-out rows are of the same genres"),
     _mnli("mnli_mismatched", "mismatched", "held-out rows are of other genres"),
+    NamedTask(
+        name="ax",
+        summary="GLUE's diagnostics, for a model of mnli: Matthews' correlation",
+        kind="classes",
+        columns={
+            "premise": ("Premise", "premise"),
+            "hypothesis": ("Hypothesis", "hypothesis"),
+            "label": ("Label", "label"),
+        },
+        labels=_NLI,
+        prompt=prompt("mnli", "premise", "hypothesis"),
+        files=[Files(("",), ("diagnostic/diagnostic-full.tsv*", "diagnostic-full.tsv*"))],
+        metrics=("written_mcc", "exact_match"),
+        asked_of="mnli",
+    ),
     _glue(
         "qnli",
         "does a sentence answer a question?",

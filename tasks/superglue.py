@@ -1,7 +1,7 @@
 """SuperGLUE's tasks by name (Wang et al., 2019), with T5's prompts and words for labels.
 
 Files are those of super.gluebenchmark.com: `--data_dir` is the folder of a task, or the one above
-it. ReCoRD and WSC, whose rows T5 makes in ways of its own, are not among them.
+it. ReCoRD and WSC, whose rows are other ones for a T5, have files of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from t5x_like.tasks.glue import prompt
 from t5x_like.data.labelled.distributed_files import Files
 from t5x_like.data.labelled.named_tasks import NamedTask, Online
 
-_FALSE_TRUE = {"0": "False", "1": "True", "false": "False", "true": "True"}
+FALSE_TRUE = {"0": "False", "1": "True", "false": "False", "true": "True"}
+_ENTAILMENT = {"entailment": "entailment", "not_entailment": "not_entailment"}
+_PREMISE = {"premise": ("premise", "sentence1"), "hypothesis": ("hypothesis", "sentence2")}
+
+
+def files(folder: str) -> list[Files]:
+    """train.jsonl and val.jsonl, in the folder of a task or in `--data_dir` itself."""
+    train, dev = (
+        tuple(f"{place}{name}.jsonl*" for place in (f"{folder}/", "")) for name in ("train", "val")
+    )
+    return [Files(train, dev)]
 
 
 def _superglue(
@@ -33,14 +43,27 @@ def _superglue(
         columns={column: (column,) for column in (*columns, "label")},
         labels=labels,
         prompt=options.pop("prompt", prompt(name, *columns)),
-        files=[
-            Files(
-                (f"{folder}/train.jsonl*", "train.jsonl*"), (f"{folder}/val.jsonl*", "val.jsonl*")
-            )
-        ],
+        files=files(folder),
         tfds=Online(f"super_glue/{name}"),
         hugging_face=Online("aps/super_glue", config=name),
         **{"kind": "classes", **options},
+    )
+
+
+def _diagnostics(name: str, folder: str, summary: str, **options: Any) -> NamedTask:
+    """Rows for a model of SuperGLUE's RTE, as whose T5 reads them."""
+    return NamedTask(
+        name=name,
+        summary=f"{summary}, for a model of rte_superglue",
+        kind="classes",
+        columns={**_PREMISE, "label": ("label",)},
+        labels={**_ENTAILMENT, "0": "entailment", "1": "not_entailment"},
+        prompt=prompt("rte", "premise", "hypothesis"),
+        files=[Files(("",), (f"{folder}/{folder}.jsonl*", f"{folder}.jsonl*"))],
+        tfds=Online(f"super_glue/{name}", "test", train=None),
+        hugging_face=Online("aps/super_glue", "test", name, train=None),
+        asked_of="rte_superglue",
+        **options,
     )
 
 
@@ -71,7 +94,7 @@ LABELLED = (
         "BoolQ",
         "the answer to a yes/no question about a passage",
         ("question", "passage"),
-        _FALSE_TRUE,
+        FALSE_TRUE,
     ),
     _superglue(
         "cb",
@@ -85,7 +108,7 @@ LABELLED = (
         "MultiRC",
         "is this an answer to a question about a paragraph?",
         ("paragraph", "question", "answer"),
-        _FALSE_TRUE,
+        FALSE_TRUE,
         prompt="multirc question: {question} answer: {answer} paragraph: {paragraph}",
         expand=_answers,
     ),
@@ -94,15 +117,22 @@ LABELLED = (
         "RTE",
         "does a sentence follow from a text? SuperGLUE's files",
         ("premise", "hypothesis"),
-        {"entailment": "entailment", "not_entailment": "not_entailment"},
+        _ENTAILMENT,
         called="rte_superglue",
     ),
+    _diagnostics(
+        "axb",
+        "AX-b",
+        "broad diagnostics: Matthews' correlation",
+        metrics=("written_mcc", "exact_match"),
+    ),
+    _diagnostics("axg", "AX-g", "pairs of sentences that differ in a gender"),
     _superglue(
         "wic",
         "WiC",
         "has a word the same sense in two sentences?",
         ("sentence1", "sentence2", "word"),
-        _FALSE_TRUE,
+        FALSE_TRUE,
     ),
 )
 """The tasks."""

@@ -17,6 +17,7 @@ from flax import nnx
 
 from t5x_like.api import foreign_names, predictors
 from t5x_like.api.foreign_names import named_here
+from t5x_like.api.options import Options
 from t5x_like.api.predictors import Asked
 from t5x_like.config import gin_text
 from t5x_like.core import whole_files
@@ -77,6 +78,7 @@ class LoadedModel:
         self,
         *,
         task: str | None = None,
+        data_dir: str | None = None,
         corpus: str | Sequence[str] | None = None,
         split: str = "validation",
         batches: int | None = None,
@@ -87,7 +89,9 @@ class LoadedModel:
         Without a task or files, they are those of the held-out text of the run, beside baselines.
 
         Args:
-          task: a task or mixture to evaluate on: its author's metrics, or else `exact_match`.
+          task: a task or mixture to evaluate on: its author's metrics, or else `exact_match`; for a
+            run of `finetune` a task by name ("mnli_mismatched"), whose held-out rows are read.
+          data_dir: the folder of the files of a task by name; None for `datasets` and TFDS.
           corpus: files in place of a task: rows with inputs and targets, or plain text.
           split: the split of `task`.
           batches: the most batches of each task, of 32 rows or as many as the mesh divides; None
@@ -100,7 +104,7 @@ class LoadedModel:
             `corpus` is not there or not for this model.
           OSError: predictions cannot be written.
         """
-        from t5x_like.runs.trained import baseline_comparison, task_evaluation
+        from t5x_like.runs.trained import baseline_comparison, labelled_sets, task_evaluation
         from t5x_like.runs.trained.named_tasks import Named
 
         if self.run is None:
@@ -109,6 +113,8 @@ class LoadedModel:
                 "(INIT_FROM), or evaluate the run that it came from"
             )
         rows = self.run.rows
+        if files := labelled_sets.held_out(self.run, self.directory, task, data_dir):
+            task, corpus = None, files
         if task is not None or corpus is not None:
             at_most = None if batches is None else batches * rows
             named = Named(task=task, corpus=corpus, split=split, at_most=at_most)
@@ -138,7 +144,7 @@ class LoadedModel:
             `targets` or `choices`. For tags, `inputs` may be a list of words.
           ask: one of `predictors.ASKS`; by default, a text's blanks are filled if it has some, and
             else the model does what it is for.
-          options: fields of `predictors.Options`, such as `batch_size`, and of `Decoding`, such as
+          options: fields of `Options`, such as `batch_size`, and of `Decoding`, such as
             `num_beams=4`.
 
         Returns:
@@ -263,10 +269,10 @@ class LoadedModel:
         decoding = Decoding(
             **{**asked.usual_decoding(most=settings.get("max_new_tokens")), **settings}
         )
-        known = {field.name for field in dataclasses.fields(predictors.Options)}
+        known = {field.name for field in dataclasses.fields(Options)}
         for name in options.keys() - known:
             raise ValueError(f"there is no option {name!r}" + nearest(name, known, of="options"))
-        return predictors.predictor(asked, ask, predictors.Options(decoding=decoding, **options))
+        return predictors.predictor(asked, ask, Options(decoding=decoding, **options))
 
     def usual_ask(self, records: Sequence[Mapping[str, Any]]) -> Ask:
         """The default request for such records (`predictors.usual_ask`)."""
@@ -277,8 +283,12 @@ class LoadedModel:
             raise ValueError(f"{self.directory} reads no text: {self._why_no_vocabulary()}")
         run = None if self.run is None else self.run.run
         mesh = ModelOnMesh(self.model, None if run is None else run.layout)
-        threshold = None if self.run is None else self.run.no_answer_threshold
-        return Asked(mesh, self.vocabulary, run, self.original, self.labels, threshold)
+        thresholds = (
+            (None, None)
+            if self.run is None
+            else (self.run.no_answer_threshold, self.run.class_threshold)
+        )
+        return Asked(mesh, self.vocabulary, run, self.original, self.labels, *thresholds)
 
     def _why_no_vocabulary(self) -> str:
         from t5x_like.interop.tokenizers import from_files

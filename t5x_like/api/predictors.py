@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from etils import epath
 
+from t5x_like.api.options import Options
 from t5x_like.core.abilities import (
     AnswersTask,
     GivesStates,
@@ -19,9 +20,9 @@ from t5x_like.core.abilities import (
     can,
 )
 from t5x_like.data.rows.feature_converters import PrefixDecoder, start_id
-from t5x_like.inference import replaced_tokens, text_rows
+from t5x_like.inference import replaced_tokens
 from t5x_like.inference.decoding.settings import Decoding
-from t5x_like.inference.embeddings import Embeddings, Pooling
+from t5x_like.inference.embeddings import Embeddings
 from t5x_like.inference.fill_blanks import Blanks, has_blank
 from t5x_like.inference.heads.head_answers import HeadAnswers, Kind
 from t5x_like.inference.heads.learned import Learned
@@ -77,7 +78,7 @@ class Asked:
       run: the run that trained it; None if it was imported.
       original: the folder of the files that came with it from Hugging Face; None for a run.
       labels: the names of the classes that the run has learned.
-      no_answer_threshold: that of `TrainedRun`.
+      no_answer_threshold, class_threshold: those of `TrainedRun`.
     """
 
     mesh: ModelOnMesh
@@ -86,6 +87,7 @@ class Asked:
     original: epath.Path | None = None
     labels: Sequence[str] = ()
     no_answer_threshold: float | None = None
+    class_threshold: float | None = None
 
     @property
     def module(self) -> Any:
@@ -210,40 +212,6 @@ class Asked:
         return self.run is not None and isinstance(self.run.feature_converter, PrefixDecoder)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of predictors.
-
-    Attributes:
-      decoding: how a model writes.
-      k: the guesses of a masked language model for a blank (1 by default), or the classes that get
-        a probability (all by default).
-      layer: the layer of embeddings, or weights that mix all layers.
-      pooling: one of `embeddings.POOLINGS`.
-      per_token: whether a rank divides log-likelihoods by the number of tokens.
-      batch_size: the rows that are computed at once.
-      max_input_length: the most tokens of an input; None for what the run reads, or what the model
-        has positions for.
-      no_answer_threshold: of answers in texts, the score of no answer, less that of the best, above
-        which a question has none; None for `best_f1_thresh` of the run's evaluation.
-    """
-
-    decoding: Decoding = dataclasses.field(default_factory=Decoding)
-    k: int | None = None
-    layer: int | Sequence[float] = -1
-    pooling: Pooling = "mean"
-    per_token: bool = False
-    batch_size: int = text_rows.ROWS
-    max_input_length: int | None = None
-    no_answer_threshold: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("k", "batch_size", "max_input_length"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
-
-
 def usual_ask(model: Asked, records: Sequence[Mapping[str, Any]]) -> Ask:
     """The default request for records: to fill their blanks if any, else what the model is for.
 
@@ -275,9 +243,11 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         can = ", ".join(f"{name} ({ASKS[name]})" for name in able)
         what = f" ({ASKS[ask]})" if ask in ASKS else ""
         raise ValueError(f"a {type(model.module).__name__} cannot {ask}{what}; it can {can}")
-    spans = ask == "answer" and model.module.answer_form == "spans"
-    if options.no_answer_threshold is not None and not spans:
+    form = model.module.answer_form if ask == "answer" else None
+    if options.no_answer_threshold is not None and form != "spans":
         raise ValueError("no_answer_threshold is for models that find answers in a text")
+    if options.class_threshold is not None and form != "several":
+        raise ValueError("class_threshold is for models that answer with several classes at once")
     if options.k is not None and ask not in ("fill", "answer"):
         raise ValueError(f"k is the number of guesses for a blank, or of classes: {ask} has none")
     framing, size = _framing(model, ask, options), options.batch_size
@@ -357,6 +327,7 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
         kind=kind,
         labels=model.labels or [imported[i] for i in sorted(imported, key=int)],
         k=options.k,
+        class_threshold=_first_known(options.class_threshold, model.class_threshold),
         alone=body.alone,
         batch_size=options.batch_size,
         reading=TextReading.of_family(model.family, _learned(model, framing)),
@@ -366,9 +337,12 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
 
 def _questions(model: Asked, framing: Framing, options: Options) -> Reading:
     """How questions and texts are read, and when a question has no answer."""
-    asked = options.no_answer_threshold
-    above = model.no_answer_threshold if asked is None else asked
+    above = _first_known(options.no_answer_threshold, model.no_answer_threshold)
     return Reading.of_family(model.family, _learned(model, framing), no_answer_above=above)
+
+
+def _first_known(*thresholds: float | None) -> float | None:
+    return next((threshold for threshold in thresholds if threshold is not None), None)
 
 
 def _learned(model: Asked, framing: Framing) -> Learned:

@@ -19,6 +19,7 @@ examples:
   t5x_like eval runs/base
   t5x_like eval runs/sst2 --task sst2 --split test --step best --module my_tasks.py
   t5x_like eval runs/sums --corpus more_sums.tsv
+  t5x_like eval runs/mine-mnli --task mnli_mismatched --data_dir data/glue
 
 "untrained" is the same model with newly drawn parameters. "unigram" gives each token its frequency
 in the training text (add-one smoothed), each label of sentence pairs its frequency, and each token
@@ -39,12 +40,15 @@ def main(argv: list[str]) -> int:
         parser.error("--task and --corpus exclude each other")
     if not (args.task or args.corpus) and args.predictions:
         parser.error("--predictions needs --task or --corpus")
+    if args.data_dir and not args.task:
+        parser.error("--data_dir needs --task, whose files it holds")
     if args.split and not args.task:
         parser.error("--split needs --task: of files all documents are evaluated")
 
     model = opening.load(args, bindings, rows=args.batch_size)
     results = model.evaluate(
         task=args.task,
+        data_dir=args.data_dir,
         corpus=args.corpus,
         split=args.split or "validation",
         batches=args.batches,
@@ -86,6 +90,12 @@ def _parser() -> CommandParser:
         "--task",
         metavar="NAME",
         help="a task or mixture: its author's metrics, or else exact_match, and predictions",
+    )
+    group.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        help="folder of the files of a task of `t5x_like finetune --tasks` (default: the data set "
+        "of `datasets`, or of TensorFlow Datasets)",
     )
     group.add_argument("--split", metavar="S", help="the split of the task (default: validation)")
     group.add_argument(

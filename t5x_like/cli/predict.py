@@ -91,7 +91,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of `LoadedModel.predictor` that are given."""
     names = (
         *(*_DECODING, "k", "layer", "pooling", "per_token", "batch_size", "max_input_length"),
-        "no_answer_threshold",
+        *("no_answer_threshold", "class_threshold"),
     )
     options = {name: getattr(args, name) for name in names}
     options = {name: value for name, value in options.items() if value is not None}
@@ -185,6 +185,12 @@ def _add_asks(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="X",
         help="questions whose no_answer is above X have none (default: best_f1_thresh of the run)",
+    )
+    asks.add_argument(
+        "--class_threshold",
+        type=float,
+        metavar="P",
+        help="least probability of each of several classes (default: best_threshold of the run)",
     )
     asks.add_argument(
         "--per_token", action="store_true", default=None, help="rank by log-likelihood per token"

@@ -131,7 +131,8 @@ def several_scores(
 ) -> dict[str, float]:
     """F1 over all classes together and their mean, of those whose probability is at least 1/2.
 
-    `best_micro_f1` is that of the threshold which would have been best, `best_threshold`.
+    `best_micro_f1` is that of the threshold which would have been best, `best_threshold`: halfway
+    between the least probability of a class that it says and the next lower one.
     """
     from sklearn import metrics
 
@@ -147,7 +148,7 @@ def several_scores(
         "micro_f1": float(metrics.f1_score(true, guessed, average="micro", zero_division=0)),
         "macro_f1": float(metrics.f1_score(true, guessed, average="macro", zero_division=0)),
         "best_micro_f1": float(f1[best]),
-        "best_threshold": float(thresholds[best]),
+        "best_threshold": float((thresholds[best] + (thresholds[best - 1] if best else 0)) / 2),
     }
 
 

@@ -66,7 +66,7 @@ def span_scores(best: Sequence[NBest], golds: Sequence[Sequence[str]]) -> dict[s
     """
     texts = [of_question.best for of_question in best]
     raw = {
-        name: np.array([_best(score, text, of) for text, of in zip(texts, golds, strict=True)])
+        name: np.array([nearest(score, text, of) for text, of in zip(texts, golds, strict=True)])
         for name, score in (("exact", exact), ("f1", f1))
     }
     has_answer = np.array([bool(of) for of in golds])
@@ -118,7 +118,7 @@ def f1(text: str, gold: str) -> float:
     return 2 * same / (len(words) + len(right))
 
 
-def _best(score: Callable[[str, str], float], text: str, golds: Sequence[str]) -> float:
+def nearest(score: Callable[[str, str], float], text: str, golds: Sequence[str]) -> float:
     """The score for the right answer that is nearest; golds that normalise to nothing are none."""
     return max(score(text, gold) for gold in [g for g in golds if _words(g)] or [""])
 

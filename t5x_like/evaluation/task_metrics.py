@@ -96,10 +96,12 @@ class FunctionMetric:
         return self.postprocess_fn(text, example=example, is_target=is_target)
 
 
-def exact_match(targets: Sequence[str], predictions: Sequence[str]) -> dict[str, float]:
-    """The share of predictions that equal their targets."""
-    pairs = zip(targets, predictions, strict=True)
-    return {"exact_match": float(np.mean([target == prediction for target, prediction in pairs]))}
+def exact_match(
+    targets: Sequence[text_metrics.Target], predictions: Sequence[str]
+) -> dict[str, float]:
+    """The share of predictions that equal their targets, or one of several."""
+    pairs = zip(map(text_metrics.right_texts, targets), predictions, strict=True)
+    return {"exact_match": float(np.mean([prediction in texts for texts, prediction in pairs]))}
 
 
 METRICS = (exact_match, *text_metrics.METRICS)

@@ -73,7 +73,8 @@ def test_numbers_of_pairs_by_the_command(
     for _ in range(120):
         first, second = draw.choices([*GOOD, *BAD], k=2)
         score = (first in GOOD) + (second in GOOD) / 2
-        rows.append({"text1": f"a {first} book", "text2": f"{second} song", "score": score})
+        texts = {"sentence1": f"a {first} book", "sentence2": f"{second} song"}
+        rows.append({**texts, "label": score})
     file, dev = tmp_path / "pairs.jsonl", tmp_path / "dev.jsonl"
     for path, part in ((file, rows[20:]), (dev, rows[:20])):
         path.write_text("".join(json.dumps(row) + "\n" for row in part))
@@ -83,12 +84,20 @@ def test_numbers_of_pairs_by_the_command(
         *("--epochs=12", "--learning_rate=0.01", "--batch_size=24"),
     )
     assert done.status == 0, done.err
-    assert "Learns a number from the column 'score' for 'text1' and 'text2' (100 rows)." in done.err
+    learns = "Learns a number from the column 'label' for 'sentence1' and 'sentence2' (100 rows)."
+    assert learns in done.err
     assert evaluations(tmp_path / "run", "pairs/pearson")[-1] > 0.8
     pair = {"inputs": "a great book", "inputs2": "awful song"}
     model = t5x.load(str(tmp_path / "run"))
     scores = model.evaluate(corpus=str(dev))["dev"]["trained"]
     assert scores["pearson"] == pytest.approx(evaluations(tmp_path / "run", "pairs/pearson")[-1])
+    # The same rows as a task by name.
+    lines = ["\t".join(map(str, row.values())) for row in ({k: k for k in rows[0]}, *rows[:20])]
+    (tmp_path / "dev.tsv").write_text("\n".join(lines) + "\n")
+    named = cli("eval", str(tmp_path / "run"), "--task=stsb", "--data_dir", str(tmp_path))
+    assert named.status == 0, named.err
+    values = dict(line.split() for line in named.out.splitlines() if len(line.split()) == 2)
+    assert float(values["pearson"]) == pytest.approx(scores["pearson"], abs=1e-4)
     (record,) = model.predict([pair])
     assert 0.7 < record["value"] < 1.3
 
@@ -182,7 +191,7 @@ def test_several_classes_at_once(pretrained: Path, tmp_path: Path) -> None:
     assert evaluations(tmp_path / "run", "topics/micro_f1")[-1] > 0.9
     model = t5x.load(str(tmp_path / "run"))
     rows = [line.split("\t") for line in lines[1:]]
-    answers = model.predict([text for text, _ in rows])
+    answers = model.predict([text for text, _ in rows], class_threshold=0.5)
     right = [
         {*answer["labels"]} == {*json.loads(names)}
         for answer, (_, names) in zip(answers, rows, strict=True)
@@ -190,6 +199,9 @@ def test_several_classes_at_once(pretrained: Path, tmp_path: Path) -> None:
     scores = model.evaluate(corpus=str(file))["topics"]["trained"]
     assert scores["accuracy"] == pytest.approx(sum(right) / len(rows))
     assert scores["macro_f1"] > 0.9
+    tuned = evaluations(tmp_path / "run", "topics/best_threshold")[-1]
+    assert model.predict("Ada") == model.predict("Ada", class_threshold=tuned)
+    assert model.predict("Ada", class_threshold=0.0)["labels"] == ["people", "things"]
     model.export(tmp_path / "theirs")
     config = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert config["problem_type"] == "multi_label_classification"

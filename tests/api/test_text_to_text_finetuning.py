@@ -191,6 +191,31 @@ def test_a_bart_writes_texts_between_its_special_tokens(
     assert t5x.load(str(run)).predict(["3 1 0"])[0]["prediction"] == "a 3 film"
 
 
+@pytest.mark.slow
+def test_several_targets_of_a_held_out_text_are_right_together(
+    written: Callable[[str], str], tmp_path: Path
+) -> None:
+    rows = [f"{n},a film {n}" for n in range(120)]
+    several = ["1 2,a film 1", "3,a film 3", "1 2,a film 2"]
+    for name, part in (("train", rows), ("dev", several)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["mr,ref", *part]) + "\n")
+    run = t5x.finetune(
+        written("t5"),
+        train=str(tmp_path / "train.csv"),
+        dev=str(tmp_path / "dev.csv"),
+        model_dir=str(tmp_path / "run"),
+        cache_dir=str(tmp_path / "cache"),
+        gin=["TRAIN_STEPS=1", "EVAL_PERIOD=1"],
+    )
+    run.train()
+    assert len(evaluations(tmp_path / "run", "train/bleu")) == 1
+    model = t5x.load(str(tmp_path / "run"))
+    predictions = tmp_path / "said.jsonl"
+    model.evaluate(corpus=str(tmp_path / "dev.csv"), predictions=predictions)
+    said = [json.loads(line) for line in predictions.read_text().splitlines()]
+    assert [line["target"] for line in said] == [["a film 1", "a film 2"], "a film 3"]
+
+
 def test_what_a_model_does_not_learn_is_said(written: Callable[[str], str], tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("Ada B-PER\nsings O\n\n")
     with pytest.raises(ValueError, match="has tags of words, which a model that writes texts does"):

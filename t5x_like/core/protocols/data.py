@@ -240,6 +240,17 @@ class Objective(Protocol):
 
 
 @runtime_checkable
+class SeveralTargets(Protocol):
+    """An objective that says whether held-out rows with the same inputs are one text.
+
+    The targets of all these rows are right then, and its metrics count the text once.
+    """
+
+    @property
+    def several_targets(self) -> bool: ...
+
+
+@runtime_checkable
 class Vocabulary(Protocol):
     """Turns text into ids and back. It pickles, so that worker processes can receive it.
 

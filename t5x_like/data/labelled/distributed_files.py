@@ -162,7 +162,7 @@ class Files:
     Attributes:
       train: glob patterns below the directory. All that match one are the training files: the
         first pattern that matches any. Several patterns in one, for files that go together, have
-        blanks between them.
+        blanks between them. ("",) where there are none.
       dev: patterns of the held-out files; ("",) where there are none.
       form: how they are read.
     """
@@ -171,9 +171,9 @@ class Files:
     dev: Sequence[str] = ("",)
     form: Table | TornTable | Words | Parallel | Folders | Objects | AsTheyAre = Table()
 
-    def matching(self, directory: Path) -> tuple[list[Path], list[Path]]:
-        """The training files and the held-out files below a directory."""
-        return _first(directory, self.train), _first(directory, self.dev)
+    def matching(self, directory: Path) -> dict[str, list[Path]]:
+        """The files of "train" and of "dev" below a directory."""
+        return {"train": _first(directory, self.train), "dev": _first(directory, self.dev)}
 
 
 def _first(directory: Path, patterns: Sequence[str]) -> list[Path]:

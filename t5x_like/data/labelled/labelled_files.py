@@ -48,6 +48,7 @@ class Labelled(NamedTuple):
       metrics: the metrics of texts that are written, of `evaluation.task_metrics.METRICS`; empty
         for the usual ones.
       best_metric: the metric by which a checkpoint is best; None for the usual one.
+      several_targets: whether held-out rows of one text are several right targets of it.
       notes: lines about what was read.
     """
 
@@ -59,6 +60,7 @@ class Labelled(NamedTuple):
     labels: Sequence[str] | None = None
     metrics: tuple[str, ...] = ()
     best_metric: str | None = None
+    several_targets: bool = False
     weight: str | None = None
     notes: tuple[str, ...] = ()
 

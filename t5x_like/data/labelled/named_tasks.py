@@ -16,6 +16,8 @@ from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.data.labelled.distributed_files import Files
 
 Row = Mapping[str, Any]
+NOT = "not: "
+"""What begins a held-out target that is a wrong answer."""
 
 
 class Online(NamedTuple):
@@ -25,16 +27,30 @@ class Online(NamedTuple):
       name: its name, for TFDS with that of its configuration: "glue/sst2".
       dev: its held-out split; None where it has none.
       config: the name of its configuration at Hugging Face.
+      train: its training split; None where it has none.
     """
 
     name: str
     dev: str | None = "validation"
     config: str | None = None
+    train: str | None = "train"
+
+    @property
+    def splits(self) -> dict[str, str]:
+        """{"train" or "dev": its name there}."""
+        names = {"train": self.train, "dev": self.dev}
+        return {split: name for split, name in names.items() if name is not None}
 
 
 def as_it_is(row: Row) -> Iterator[Row]:
     """The row."""
     yield row
+
+
+def every(row: Row) -> bool:
+    """True."""
+    del row
+    return True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,8 +68,12 @@ class NamedTask:
       files: the ways in which its files are published.
       tfds, hugging_face: the data set there.
       expand: makes rows of one, of which it may be a nested description.
+      learns: whether an expanded row is one to learn from; all are held out.
       metrics: of the texts that a T5 writes.
       best_metric: the metric by which a checkpoint is best.
+      several_targets: whether held-out rows of one text are several right targets of it.
+      written: the form in which a T5 learns it, where its rows are other than an encoder's.
+      asked_of: the task whose models it is for, where it has no rows to learn from.
     """
 
     name: str
@@ -67,8 +87,12 @@ class NamedTask:
     tfds: Online | None = None
     hugging_face: Online | None = None
     expand: Callable[[Row], Iterable[Row]] = as_it_is
+    learns: Callable[[Row], bool] = every
     metrics: tuple[str, ...] = ("exact_match",)
     best_metric: str | None = None
+    several_targets: bool = False
+    written: NamedTask | None = None
+    asked_of: str | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -177,8 +201,15 @@ def task(name: str) -> NamedTask:
     raise CorpusError(f"no task {name!r}{nearest}. The tasks are {', '.join(sorted(known))}")
 
 
-def published(task: NamedTask, data_dir: Path) -> tuple[Files, list[Path], list[Path]]:
+def published(
+    task: NamedTask, data_dir: Path, *, train: bool = True
+) -> tuple[Files, dict[str, list[Path]]]:
     """The layout of a task's files below a directory, and its training and held-out files.
+
+    Args:
+      task: the task.
+      data_dir: the directory.
+      train: whether there must be training files; else there must be held-out ones.
 
     Raises:
       CorpusError: there are no such files; the message says which there might be.
@@ -186,13 +217,17 @@ def published(task: NamedTask, data_dir: Path) -> tuple[Files, list[Path], list[
     if not data_dir.is_dir():
         raise CorpusError(f"{data_dir} is not a directory: --data_dir holds the files of a task")
     for files in task.files:
-        train, dev = files.matching(data_dir)
-        if train:
-            return files, train, dev
-    raise CorpusError(f"{data_dir} has no training files of {task.name}: {wanted(task)}")
+        splits = files.matching(data_dir)
+        if splits["train" if train else "dev"]:
+            return files, splits
+    which = "training" if train else "held-out"
+    raise CorpusError(f"{data_dir} has no {which} files of {task.name}: {wanted(task)}")
 
 
 def wanted(task: NamedTask) -> str:
     """Which files a task reads, as the end of a sentence."""
-    layouts = [f"{files.train[0]} and {files.dev[0] or 'no dev file'}" for files in task.files]
+    layouts = [
+        " and ".join(filter(None, (files.train[0], files.dev[0] or "no dev file")))
+        for files in task.files
+    ]
     return f"put {', or '.join(layouts)} into the directory of --data_dir"

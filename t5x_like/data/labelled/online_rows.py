@@ -17,7 +17,7 @@ Splits = dict[str, Iterator[Mapping[str, Any]]]
 
 
 def splits(task: NamedTask) -> Splits:
-    """{split: its rows} of "train" and, where there are held-out rows, "dev".
+    """{split: its rows} of "train" and of "dev", where there are such.
 
     `datasets` is asked first where it is installed.
 
@@ -50,8 +50,7 @@ def splits(task: NamedTask) -> Splits:
 def _hugging_face(online: Online) -> Splits:
     datasets = extras.require("datasets", "datasets", purpose="a data set of Hugging Face")
     loaded = datasets.load_dataset(online.name, online.config)
-    names = {"train": "train", **({"dev": online.dev} if online.dev else {})}
-    return {split: _named_rows(loaded[name]) for split, name in names.items()}
+    return {split: _named_rows(loaded[name]) for split, name in online.splits.items()}
 
 
 def _named_rows(rows: Any) -> Iterator[Mapping[str, Any]]:
@@ -81,8 +80,7 @@ def _tfds(online: Online) -> Splits:
             plain = {column: _plain(cell) for column, cell in example.items()}
             yield {column: _name(cell, classes.get(column)) for column, cell in plain.items()}
 
-    names = {"train": "train", **({"dev": online.dev} if online.dev else {})}
-    return {split: rows(name) for split, name in names.items()}
+    return {split: rows(name) for split, name in online.splits.items()}
 
 
 def _plain(cell: Any) -> Any:

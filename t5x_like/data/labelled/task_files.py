@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.data.labelled import named_tasks, online_rows, written_rows
 from t5x_like.data.labelled.columns import Named
 from t5x_like.data.labelled.distributed_files import AsTheyAre, Files, TornTable
@@ -26,86 +28,158 @@ def labelled(name: str, data_dir: str | None, *, as_texts: bool, root: Path) -> 
       root: the folder of caches.
 
     Raises:
-      CorpusError: there is no such task, or its files are not there or not its own.
+      CorpusError: there is no such task, it has no rows to learn from, or its files are not there
+        or not its own.
     """
+    task = _task(name, as_texts=as_texts)
+    if task.asked_of is not None:
+        raise CorpusError(
+            f"{name} has no rows to learn from: learn {task.asked_of}, and give its run to "
+            f"`t5x_like eval RUN --task {name} --data_dir DIR`"
+        )
+    published = _Published.of(task, data_dir, as_texts=as_texts)
+    files = published.files(root, ("train", "dev"))
+    if published.as_they_are:
+        return Labelled(files["train"], files.get("dev"), task.kind)
+    notes = (*published.left_out(), *published.not_learned())
+    return _said(task, files["train"], files.get("dev"), published.texts)._replace(notes=notes)
+
+
+def held_out(name: str, data_dir: str | None, *, as_texts: bool, root: Path) -> str | list[str]:
+    """The held-out files of a task, as `--dev` would name them; arguments as in `labelled`.
+
+    Raises:
+      CorpusError: there is no such task, or it has no held-out rows, or its files are not there or
+        not its own.
+    """
+    task = _task(name, as_texts=as_texts)
+    published = _Published.of(task, data_dir, as_texts=as_texts, train=False)
+    files = published.files(root, ("dev",))
+    if "dev" not in files:
+        raise CorpusError(f"{name} has no held-out rows: name files (--corpus)")
+    return files["dev"]
+
+
+def _task(name: str, *, as_texts: bool) -> NamedTask:
     task = named_tasks.task(name)
-    form: Files | None = None
-    train: list[Path] = []
-    dev: list[Path] = []
-    if data_dir is not None:
-        form, train, dev = named_tasks.published(task, Path(data_dir).expanduser())
-        if isinstance(form.form, AsTheyAre):
-            held_out = [*map(str, dev)] or None
-            return Labelled([*map(str, train)], held_out, task.kind)
-    texts = (as_texts and bool(task.prompt)) or task.kind == "texts"
-    places = {"train": (train, ""), "dev": (dev, "_dev")}
-    published: Mapping[str, Iterable[Mapping[str, Any]]]
-    if form is None:
-        published = online_rows.splits(task)
-    else:
-        published = {split: _rows(form, paths) for split, (paths, _) in places.items() if paths}
-    rows = {
-        f"{name}{places[split][1]}": _learned(task, of_split, split, texts, prompted=as_texts)
-        for split, of_split in published.items()
-    }
-    identity = [_VERSION, texts, as_texts, [*map(_state, [*train, *dev])]]
-    made = written_rows.written(rows, identity=identity, name=name, root=root)
-    said = _said(task, made[name], made.get(f"{name}_dev"), texts)
-    return said._replace(notes=() if form is None else tuple(_left_out(form, [train, dev])))
+    return task.written if as_texts and task.written is not None else task
 
 
-def _left_out(form: Files, splits: Iterable[list[Path]]) -> Iterator[str]:
-    """A line about the rows of each split that are left out, if there are any."""
-    if not isinstance(form.form, TornTable):
-        return
-    for paths in splits:
-        torn, total = form.form.left_out(paths)
-        if torn:
-            names = ", ".join(path.name for path in paths)
-            yield (
-                f"{torn:,} of {total:,} rows of {names} are left out: they lack a cell, or have "
-                "another number of cells than the first line."
-            )
+@dataclasses.dataclass(frozen=True)
+class _Published:
+    """The rows of a task, from its authors' files or from a data set of the network.
+
+    Attributes:
+      task: the task.
+      form: how the files are published; None for a data set.
+      paths: {split: its files}.
+      prompted: whether a T5 reads them.
+    """
+
+    task: NamedTask
+    form: Files | None
+    paths: Mapping[str, list[Path]]
+    prompted: bool
+
+    @classmethod
+    def of(
+        cls, task: NamedTask, data_dir: str | None, *, as_texts: bool, train: bool = True
+    ) -> _Published:
+        """Finds the files; `train` says whether there must be some to learn from."""
+        if data_dir is None:
+            return cls(task, None, {}, as_texts)
+        folder = Path(data_dir).expanduser()
+        return cls(task, *named_tasks.published(task, folder, train=train), as_texts)
+
+    @property
+    def as_they_are(self) -> bool:
+        """Whether the files are read as they are."""
+        return self.form is not None and isinstance(self.form.form, AsTheyAre)
+
+    @property
+    def texts(self) -> bool:
+        """Whether the rows are pairs of texts."""
+        return (self.prompted and bool(self.task.prompt)) or self.task.kind == "texts"
+
+    def files(self, root: Path, splits: Iterable[str]) -> dict[str, str | list[str]]:
+        """{split: its files}, of those splits that there are; rows are written below `root`."""
+        if self.as_they_are:
+            return {split: [*map(str, self.paths[split])] for split in splits if self.paths[split]}
+        names = {"train": self.task.name, "dev": f"{self.task.name}_dev"}
+        rows = {
+            names[split]: self._learned(of_split, split)
+            for split, of_split in self._rows().items()
+            if split in splits
+        }
+        states = [_state(path) for split in splits for path in self.paths.get(split, ())]
+        identity = [_VERSION, self.texts, self.prompted, states]
+        made = written_rows.written(rows, identity=identity, name=self.task.name, root=root)
+        return {split: made[names[split]] for split in splits if names[split] in made}
+
+    def _rows(self) -> Mapping[str, Iterable[Mapping[str, Any]]]:
+        """{split: its rows as they are published}."""
+        if self.form is None:
+            return online_rows.splits(self.task)
+        form = self.form.form
+        assert not isinstance(form, AsTheyAre)
+        return {split: form.rows(paths) for split, paths in self.paths.items() if paths}
+
+    def _learned(
+        self, published: Iterable[Mapping[str, Any]], split: str
+    ) -> Iterator[dict[str, Any]]:
+        """The rows that a model learns; of three texts and more all but the first are one."""
+        task = self.task
+        for row in task.rows(published, f"{task.name}, {split}"):
+            if split == "train" and not task.learns(row):
+                continue
+            if self.texts:
+                yield task.pair(row, prompted=self.prompted)
+                continue
+            if task.kind in ("choices", "spans"):
+                yield row
+                continue
+            first, *others = task.texts
+            second = {others[0]: " ".join(row[name] for name in others)} if others else {}
+            yield {first: row[first], **second, task.label: row[task.label]}
+
+    def left_out(self) -> Iterator[str]:
+        """A line about the torn rows of each split that are left out, if there are any."""
+        if self.form is None or not isinstance(self.form.form, TornTable):
+            return
+        for paths in self.paths.values():
+            torn, total = self.form.form.left_out(paths)
+            if torn:
+                names = ", ".join(path.name for path in paths)
+                yield (
+                    f"{torn:,} of {total:,} rows of {names} are left out: they lack a cell, or "
+                    "have another number of cells than the first line."
+                )
+
+    def not_learned(self) -> Iterator[str]:
+        """A line about rows that are not for learning, where a task has such."""
+        if self.task.learns is named_tasks.every:
+            return
+        rows = [*self.task.rows(self._rows()["train"], f"{self.task.name}, train")]
+        yield (
+            f"{sum(map(self.task.learns, rows)):,} of {len(rows):,} training rows are learned: "
+            f"{self.task.summary}."
+        )
 
 
-def _said(task: NamedTask, train: str, dev: str | None, texts: bool) -> Labelled:
+def _said(
+    task: NamedTask, train: str | list[str], dev: str | list[str] | None, texts: bool
+) -> Labelled:
+    best, labels = task.best_metric, [*dict.fromkeys((task.labels or {}).values())] or None
+    said = Labelled(train, dev, "texts" if texts else task.kind, best_metric=best)
     if texts:
-        metrics, best = task.metrics, task.best_metric
-        return Labelled(train, dev, "texts", metrics=metrics, best_metric=best)
+        return said._replace(metrics=task.metrics, several_targets=task.several_targets)
+    if task.kind in ("tags", "spans"):
+        return said
     first, *others = task.texts
     if task.kind == "choices":
-        return Labelled(train, dev, task.kind, Named(first, None, task.label))
+        return said._replace(named=Named(first, None, task.label))
     named = Named(first, others[0] if others else None, task.label)
-    kind, labels = task.kind, [*dict.fromkeys((task.labels or {}).values())] or None
-    if kind == "tags":
-        return Labelled(train, dev, kind, best_metric=task.best_metric)
-    return Labelled(train, dev, kind, named, labels=labels, best_metric=task.best_metric)
-
-
-def _learned(
-    task: NamedTask,
-    published: Iterable[Mapping[str, Any]],
-    split: str,
-    texts: bool,
-    *,
-    prompted: bool,
-) -> Iterator[dict[str, Any]]:
-    """The rows that a model learns; of three texts and more all but the first are one."""
-    for row in task.rows(published, f"{task.name}, {split}"):
-        if texts:
-            yield task.pair(row, prompted=prompted)
-            continue
-        if task.kind == "choices":
-            yield row
-            continue
-        first, *others = task.texts
-        second = {others[0]: " ".join(row[name] for name in others)} if others else {}
-        yield {first: row[first], **second, task.label: row[task.label]}
-
-
-def _rows(form: Files, paths: list[Path]) -> Iterator[Mapping[str, Any]]:
-    assert not isinstance(form.form, AsTheyAre)
-    return form.form.rows(paths)
+    return said._replace(named=named, labels=labels)
 
 
 def _state(path: Path) -> list[Any]:

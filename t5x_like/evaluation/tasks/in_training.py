@@ -15,7 +15,7 @@ from t5x_like.data.samples.randomness import EVALUATION_SEED
 from t5x_like.data.streams import mixtures
 from t5x_like.data.task_files.evaluation_files import NoExamplesError
 from t5x_like.evaluation.task_metrics import ask, decoder, fields_read, measure, measured
-from t5x_like.evaluation.tasks import answers, labelled_task
+from t5x_like.evaluation.tasks import answers, labelled_task, several_targets
 from t5x_like.evaluation.tasks.evaluated_task import EvaluatedTask, open_task
 from t5x_like.training.hosts import multihost
 
@@ -172,16 +172,24 @@ class Measuring:
         """
         decode = decoder(task.vocabulary)
         rows = self._rows(task)
+        records = [record for number in range(len(rows)) for record in rows.samples[number]]
+        inputs = (record["inputs"].tobytes() for record in records)
+        texts = several_targets.texts(inputs, task.objective)
+        if len(texts) < len(records):
+            self.report(
+                f"note: task {task.name!r}: {len(records):,} held-out rows are {len(texts):,} "
+                "texts, of some of which several targets are right"
+            )
         examples = []
-        for number in spread(len(rows), self.at_most):
-            ((example,), (record,)) = rows.features(number), rows.samples[number]
-            text = decode(record["targets"].tolist())
-            examples.append({**example, "targets_pretokenized": text})
+        for numbers in (texts[number] for number in spread(len(texts), self.at_most)):
+            (example,) = rows.features(numbers[0])
+            targets = [decode(records[number]["targets"].tolist()) for number in numbers]
+            examples.append({**example, "targets_pretokenized": several_targets.target(targets)})
         return EvaluatedTask(
             name=task.name,
             split=_SPLIT,
             examples=examples,
-            total=len(rows),
+            total=len(texts),
             lengths=task.lengths,
             metrics=answers.computable(measured(task.measures, decode), self.kinds),
             decode=decode,

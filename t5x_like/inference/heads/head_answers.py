@@ -40,6 +40,7 @@ class HeadAnswers:
       kind: what the head says.
       labels: the names of the classes; where there are none, their numbers.
       k: how many classes get a probability, the likeliest first; None for all, in their order.
+      class_threshold: of several classes, the least probability of those that are said; None: 1/2.
       alone: whether the body is a decoder alone.
       batch_size: the rows of a batch.
       reading: how texts are read.
@@ -51,6 +52,7 @@ class HeadAnswers:
     kind: Kind
     labels: Sequence[str] = ()
     k: int | None = None
+    class_threshold: float | None = None
     alone: bool = False
     batch_size: int = text_rows.ROWS
     reading: TextReading
@@ -79,10 +81,10 @@ class HeadAnswers:
         """The answer of the head for each record.
 
         It has `label` (of ordered classes the median) and `probabilities` for classes, `labels`
-        (those of at least 1/2) and `probabilities` for several classes, `value`, `words` and their
-        `tags` (None where the row was too long for a word), `answer` with its `score` and that of
-        `no_answer`, or `choice`, its `number` and all `probabilities`. Of a text that is read in
-        windows, probabilities and values are means.
+        (those of at least the threshold) and `probabilities` for several classes, `value`, `words`
+        and their `tags` (None where the row was too long for a word), `answer` with its `score` and
+        that of `no_answer`, or `choice`, its `number` and all `probabilities`. Of a text that is
+        read in windows, probabilities and values are means.
         """
         if self.kind == "choices":
             return self._choices(records)
@@ -143,8 +145,9 @@ class HeadAnswers:
     def _several(self, logits_WC: Sequence[np.ndarray]) -> dict[str, Any]:
         p_WC = 1 / (1 + np.exp(-np.stack(logits_WC).astype(np.float64)))
         chances = {self._label(number): float(p) for number, p in enumerate(p_WC.mean(axis=0))}
+        least = 0.5 if self.class_threshold is None else self.class_threshold
         return {
-            "labels": [name for name, p in chances.items() if p >= 0.5],
+            "labels": [name for name, p in chances.items() if p >= least],
             "probabilities": chances,
         }
 

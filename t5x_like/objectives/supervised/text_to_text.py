@@ -26,9 +26,12 @@ class TextToText(InputsAndTargets):
 
     Attributes:
       measures: the metrics of what a model writes; they change no example.
+      several_targets: whether held-out rows with the same inputs are several right targets of one
+        text, which these metrics count once.
     """
 
     measures: tuple[str, ...] = dataclasses.field(default=("exact_match",), repr=False)
+    several_targets: bool = dataclasses.field(default=False, repr=False)
 
     reads = PAIRS
     answers: ClassVar = "text"

@@ -199,7 +199,7 @@ def _parts(
         model = finetuned_model.as_saved(directory, reinit_layers=reinit_layers)
         label_weighing.weighed(model.make, weighing, files)  # refuses what is given
         with_r_drop(model.make, r_drop, files.kind)
-        written = text_to_text.objective(model, labelled.metrics)
+        written = text_to_text.objective(model, labelled)
         lengths = text_to_text.lengths(files, _vocabulary(model), model, inputs=read.length)
         return _Parts(model, written, lengths, labelled.metrics[0])
     of_kind = _OBJECTIVES[files.kind]

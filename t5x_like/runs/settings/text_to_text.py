@@ -66,15 +66,17 @@ def as_pairs(labelled: Labelled, files: LabelledFiles, root: Path) -> Labelled:
     return labelled._replace(train=made[name], dev=made.get(f"{name}_dev"), header=())
 
 
-def objective(model: FineTunedModel, measures: tuple[str, ...]) -> TextToText:
+def objective(model: FineTunedModel, labelled: Labelled) -> TextToText:
     """The objective of a model's family, which measures what the model writes."""
-    if model.model_type in _FRAMED:
-        return FramedTextToText(measures)
-    return TextToText(measures)
+    of_family = FramedTextToText if model.model_type in _FRAMED else TextToText
+    return of_family(labelled.metrics, labelled.several_targets)
 
 
 def measured(labelled: Labelled, files: LabelledFiles, *, kind: str | None) -> Labelled:
     """Labelled files with the metrics of what is written, and the one that says what is best.
+
+    Of one text that several held-out rows have, all their targets are right, where they are texts
+    and not classes or numbers.
 
     Args:
       labelled: the files, with the metrics of a task if they are known.
@@ -96,9 +98,9 @@ def measured(labelled: Labelled, files: LabelledFiles, *, kind: str | None) -> L
     are_whole = all(number is not None and number.is_integer() for number in numbers)
     if kind == "numbers" or not (files.labels or are_whole or None in numbers):
         return labelled._replace(metrics=("written_numbers",), best_metric=Numbers.best_metric)
-    return labelled._replace(
-        metrics=("exact_match",) if files.labels or are_whole else ("bleu", "rouge")
-    )
+    if files.labels or are_whole:
+        return labelled._replace(metrics=("exact_match",))
+    return labelled._replace(metrics=("bleu", "rouge"), several_targets=True)
 
 
 def lengths(

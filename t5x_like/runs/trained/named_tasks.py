@@ -23,7 +23,7 @@ from t5x_like.data.streams import mixtures
 from t5x_like.data.streams.stream import Examples
 from t5x_like.data.task import in_words
 from t5x_like.evaluation.task_metrics import decoder, measured
-from t5x_like.evaluation.tasks import answers
+from t5x_like.evaluation.tasks import answers, several_targets
 from t5x_like.evaluation.tasks.evaluated_task import EvaluatedTask, open_task
 from t5x_like.runs.checks import preflight
 
@@ -184,19 +184,21 @@ def _of_pairs(model: TrainedRun, data: Data, task: Task, *, named: Named) -> Eva
     assert corpus is not None
     lengths = dict(data.lengths or {})
     task = task.with_directory(model.vocabulary)
-    total = sum(1 for _ in _documents(corpus, named))
-    chosen = frozenset(spread(total, named.at_most))
+    inputs = (pair["inputs"] for pair in _documents(corpus, named))
+    texts = several_targets.texts(inputs, task.objective)
+    chosen = [texts[number] for number in spread(len(texts), named.at_most)]
+    read = {number for numbers in chosen for number in numbers}
+    pairs = {n: pair for n, pair in enumerate(_documents(corpus, named)) if n in read}
     examples = [
-        _example(texts, task, model=model, lengths=lengths)
-        for number, texts in enumerate(_documents(corpus, named))
-        if number in chosen
+        _example([pairs[number] for number in numbers], task, model=model, lengths=lengths)
+        for numbers in chosen
     ]
     decode = decoder(model.vocabulary)
     return EvaluatedTask(
         name=task.name,
         split=named.split if named.corpus is None else _ALL,
         examples=examples,
-        total=total,
+        total=len(texts),
         lengths=lengths,
         metrics=answers.computable(measured(task.measures, decode), model.kinds),
         decode=decode,
@@ -214,14 +216,21 @@ def _documents(corpus: Corpus, named: Named) -> Iterator[dict[str, str]]:
 
 
 def _example(
-    texts: Mapping[str, str], task: Task, *, model: TrainedRun, lengths: Mapping[str, int]
+    pairs: Sequence[Mapping[str, str]],
+    task: Task,
+    *,
+    model: TrainedRun,
+    lengths: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The features of a pair after all steps, and its texts under SeqIO's names."""
+    """The features of a text's first pair after all steps, and texts under SeqIO's names."""
+    first = pairs[0]
     tokens = {
-        name: np.array(model.vocabulary.encode(text), np.int32) for name, text in texts.items()
+        name: np.array(model.vocabulary.encode(text), np.int32) for name, text in first.items()
     }
     features = late_steps.apply(task.steps, tokens, lengths=lengths, eos=task.eos or {})
-    return features | {f"{name}_pretokenized": text.encode() for name, text in texts.items()}
+    targets = several_targets.target([pair["targets"] for pair in pairs])
+    texts = {**first, "targets": targets}
+    return features | {f"{name}_pretokenized": text for name, text in texts.items()}
 
 
 def _of_objective(model: TrainedRun, data: Data, task: Task, *, named: Named) -> Examples:

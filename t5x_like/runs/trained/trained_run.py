@@ -71,7 +71,15 @@ class TrainedRun:
 
         It is the one that was best for F1 in the evaluation; None where all questions had answers.
         """
-        tuned = (x for name, x in self.metrics.items() if name.endswith("/best_f1_thresh"))
+        return self._tuned("best_f1_thresh")
+
+    @property
+    def class_threshold(self) -> float | None:
+        """The least probability of a class that holds, of several, which was best for micro F1."""
+        return self._tuned("best_threshold")
+
+    def _tuned(self, metric: str) -> float | None:
+        tuned = (x for name, x in self.metrics.items() if name.endswith(f"/{metric}"))
         return next(tuned, None)
 
     def answerer(

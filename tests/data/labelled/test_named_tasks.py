@@ -50,10 +50,19 @@ FOLDERS |= {"qqp": "QQP", "rte": "RTE"}
 
 
 def first_row(name: str, folder: Path, *, as_texts: bool) -> dict[str, object]:
-    labelled = task_files.labelled(name, str(folder), as_texts=as_texts, root=folder / "cache")
-    assert isinstance(labelled.train, str)
-    row: dict[str, object] = json.loads(Path(labelled.train).read_text().splitlines()[0])
-    return row
+    return rows(name, folder, as_texts=as_texts)[0]
+
+
+def rows(
+    name: str, folder: Path, *, as_texts: bool, held_out: bool = False
+) -> list[dict[str, object]]:
+    if held_out:
+        file = task_files.held_out(name, str(folder), as_texts=as_texts, root=folder / "cache")
+    else:
+        of_task = task_files.labelled(name, str(folder), as_texts=as_texts, root=folder / "cache")
+        file = of_task.train  # type: ignore[assignment]
+    assert isinstance(file, str)
+    return [json.loads(line) for line in Path(file).read_text().splitlines()]
 
 
 def put(folder: Path, **files: str) -> Path:
@@ -146,6 +155,7 @@ def test_rows_of_another_file_of_a_name_are_not_taken(tmp_path: Path) -> None:
     ("name", "files", "error"),
     [
         ("sst3", {}, "no task 'sst3'; nearest: sst2"),
+        ("ax", {}, "ax has no rows to learn from: learn mnli, and give its run to `t5x_like eval"),
         ("sst2", {}, r"put SST-2/train.tsv\* and SST-2/dev.tsv\* into the directory"),
         ("mrpc", {"train.tsv": TSV["sst2"]}, "row 1 has no 'sentence1' or '#1 String'"),
         ("sst2", {"train.tsv": "sentence\tlabel\na\t-1\n"}, "label of sst2 is '-1', and not one"),
@@ -206,6 +216,84 @@ def test_rows_that_the_publication_has_torn_are_counted_each_time(tmp_path: Path
             "2 of 4 rows of train.tsv are left out: they lack a cell, or have another number of "
             "cells than the first line.",
         )
+
+
+def test_wsc_marks_the_pronoun_and_a_t5_learns_from_right_candidates(tmp_path: Path) -> None:
+    text = "Ann asked Mary what time the library closes, because she had forgotten."
+    places = {"span1_index": 0, "span2_index": 9, "span2_text": "she"}
+    candidates = [
+        {"text": text, "label": label, "target": {**places, "span1_text": name}}
+        for name, label in (("Mary", False), ("Ann", True))
+    ]
+    put(tmp_path, **{f"WSC/{name}.jsonl": json_lines(candidates) for name in ("train", "val")})
+    marked = text.replace("she", "*she*")
+    assert rows("wsc", tmp_path, as_texts=False) == [
+        {"text": marked, "candidate": "Mary", "label": "False"},
+        {"text": marked, "candidate": "Ann", "label": "True"},
+    ]
+    pairs = [{"inputs": f"wsc: {marked}", "targets": name} for name in ("not: Mary", "Ann")]
+    assert rows("wsc", tmp_path, as_texts=True) == pairs[1:]
+    assert rows("wsc", tmp_path, as_texts=True, held_out=True) == pairs
+    labelled = task_files.labelled("wsc", str(tmp_path), as_texts=True, root=tmp_path / "cache")
+    assert "1 of 2 training rows are learned" in labelled.notes[0]
+    candidates[0]["target"]["span2_index"] = 3  # type: ignore[index]
+    put(tmp_path / "b", **{"train.jsonl": json_lines(candidates)})
+    with pytest.raises(CorpusError, match="word 3 is 'what', not the pronoun 'she'"):
+        rows("wsc", tmp_path / "b", as_texts=False)
+
+
+def test_record_is_spans_for_an_encoder_and_a_row_for_each_answer_for_a_t5(tmp_path: Path) -> None:
+    passage = "Ada met Bert.\n@highlight\nBert is from Bern"
+    spans = [{"start": 0, "end": 2}, {"start": 8, "end": 11}, {"start": 38, "end": 41}]
+    answers = [{**spans[1], "text": "Bert"}, {**spans[2], "text": "Bern"}]
+    query = {"query": "@placeholder was there", "answers": answers}
+    row = {"passage": {"text": passage, "entities": spans}, "qas": [query]}
+    put(tmp_path, **{"ReCoRD/train.jsonl": json.dumps(row)})
+    labelled = task_files.labelled("record", str(tmp_path), as_texts=False, root=tmp_path / "c")
+    files = labelled.understood()  # every answer is at its place
+    assert (files.kind, files.train) == ("spans", 1)
+    inputs = (
+        "record query: @placeholder was there entities: Ada, Bern, Bert "
+        "passage: Ada met Bert. Bert is from Bern"
+    )
+    assert rows("record", tmp_path, as_texts=True) == [
+        {"inputs": inputs, "targets": name} for name in ("Bert", "Bern")
+    ]
+    flat = {"passage": passage, "query": "@placeholder was there", "answers": ["Bern", "Bert"]}
+    put(tmp_path / "f", **{"train.jsonl": json.dumps({**flat, "entities": ["Ada"]})})
+    labelled = task_files.labelled("record", str(tmp_path / "f"), as_texts=False, root=tmp_path)
+    assert labelled.understood().kind == "spans"
+
+
+def test_a_t5_reads_squad_with_spaces_around_punctuation(tmp_path: Path) -> None:
+    question = {"id": "1", "question": "Who's Ada?", "answers": []}
+    question["answers"] = [{"text": t, "answer_start": 0} for t in ("Ada", "Ada, a", "Ada")]
+    paragraphs = [{"context": "Ada, a poet.", "qas": [question]}]
+    text = json.dumps({"data": [{"title": "Ada", "paragraphs": paragraphs}]})
+    put(tmp_path, **{"train-v1.1.json": text, "dev-v1.1.json": text})
+    inputs = "question: Who ' s Ada ? context: Ada , a poet ."
+    assert rows("squad", tmp_path, as_texts=True) == [
+        {"inputs": inputs, "targets": name} for name in ("Ada", "Ada, a")
+    ]
+    labelled = task_files.labelled("squad", str(tmp_path), as_texts=True, root=tmp_path / "cache")
+    assert labelled.several_targets
+    assert labelled.metrics == ("written_spans",)
+
+
+def test_diagnostics_are_held_out_rows_of_another_task(tmp_path: Path) -> None:
+    head = "Lexical Semantics\tLogic\tPremise\tHypothesis\tLabel\n"
+    put(tmp_path, **{"diagnostic-full.tsv": f"{head}\t\tIt rains.\tIt is wet.\tentailment\n"})
+    assert rows("ax", tmp_path, as_texts=False, held_out=True) == [
+        {"premise": "It rains.", "hypothesis": "It is wet.", "label": "entailment"}
+    ]
+    row = {"sentence1": "It rains.", "sentence2": "It is wet.", "label": "entailment"}
+    put(tmp_path, **{"AX-b.jsonl": json.dumps(row)})
+    (pair,) = rows("axb", tmp_path, as_texts=True, held_out=True)
+    assert pair["inputs"] == "rte hypothesis: It is wet. premise: It rains."
+
+
+def json_lines(of: list[dict[str, object]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in of)
 
 
 def test_choices_of_race_are_questions_with_an_option(tmp_path: Path) -> None:

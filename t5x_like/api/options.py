@@ -1,0 +1,47 @@
+"""The options of predictors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from t5x_like.inference import text_rows
+from t5x_like.inference.decoding.settings import Decoding
+from t5x_like.inference.embeddings import Pooling
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of predictors.
+
+    Attributes:
+      decoding: how a model writes.
+      k: the guesses of a masked language model for a blank (1 by default), or the classes that get
+        a probability (all by default).
+      layer: the layer of embeddings, or weights that mix all layers.
+      pooling: one of `embeddings.POOLINGS`.
+      per_token: whether a rank divides log-likelihoods by the number of tokens.
+      batch_size: the rows that are computed at once.
+      max_input_length: the most tokens of an input; None for what the run reads, or what the model
+        has positions for.
+      no_answer_threshold: of answers in texts, the score of no answer, less that of the best, above
+        which a question has none; None for `best_f1_thresh` of the run's evaluation.
+      class_threshold: of several classes at once, the least probability of those that are said;
+        None for `best_threshold` of the run's evaluation, or 1/2 where there is none.
+    """
+
+    decoding: Decoding = dataclasses.field(default_factory=Decoding)
+    k: int | None = None
+    layer: int | Sequence[float] = -1
+    pooling: Pooling = "mean"
+    per_token: bool = False
+    batch_size: int = text_rows.ROWS
+    max_input_length: int | None = None
+    no_answer_threshold: float | None = None
+    class_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("k", "batch_size", "max_input_length"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
