@@ -77,7 +77,7 @@ def finetune(
       epochs, batch_size, learning_rate: how often rows are read; the rows of a step; the peak.
       length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
       stride: the tokens from a window of a long text to the next; None to cut texts, of spans 128.
-      pieces: of tags, the pieces of a word that carry its tag: "first" (None), "last" or "all".
+      pieces: of tags, the pieces of a word that carry it: "first" (None), "last", "all" or "mean".
       class_weights: "balanced", or {name: weight} of classes in the loss.
       label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
       reinit_layers, average_last: how many last layers start afresh; last epochs are averaged.

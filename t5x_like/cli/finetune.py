@@ -125,7 +125,7 @@ def _add_rows(parser: CommandParser) -> None:
     rows.add_argument(
         "--pieces",
         metavar="WHICH",
-        help="pieces of a word that carry its tag: first, last or all (default: first)",
+        help="pieces of a word that carry its tag: first, last, all or mean (default: first)",
     )
 
 

@@ -15,7 +15,7 @@ from flax import nnx
 from t5x_like.core.abilities import NamesClasses
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.families.body import OnBody
-from t5x_like.layers.heads import label_heads
+from t5x_like.layers.heads import label_heads, word_means
 from t5x_like.layers.losses import accounting, label_losses, ordered_classes, r_drop
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.term_loss import TermLoss
@@ -59,7 +59,8 @@ class FineTuned(OnBody, TermLoss):
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """The head's logits: float32 [B, C], [B, L, C], or [B, A] for a choice.
 
-        An alternative without tokens is not one: it cannot be chosen.
+        An alternative without tokens is not one: it cannot be chosen. Where the batch has
+        `word_ids`, each token of a word has the mean over its tokens.
         """
         alternatives = None
         if _read(batch).ndim == 3:
@@ -72,6 +73,8 @@ class FineTuned(OnBody, TermLoss):
             raise ValueError("this body has no head: read its states with body.hidden(batch)")
         x_BLD = self.body.hidden(batch, keys[0]).last
         logits = self.head(x_BLD, tokens_BL, counts_BL, keys[1])
+        if "word_ids" in batch:
+            logits = word_means.of_words(logits, batch["word_ids"])
         if alternatives is None:
             return logits
         is_there_BA = (counts_BL > 0).any(axis=-1).reshape(-1, alternatives)

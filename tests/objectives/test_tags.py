@@ -48,8 +48,8 @@ def test_pieces_of_parts_of_speech_have_the_tag_of_the_word() -> None:
         {"words": np.arange(3), "tags": np.array([0, -1, 1])}, np.random.default_rng(0), IDS
     )
     assert row["labels"].tolist() == [-1, 0, 0, 1, -1]
-    with pytest.raises(ValueError, match="pieces must be one of first, last, all, not 'mean'"):
-        Tags(pieces="mean")
+    with pytest.raises(ValueError, match="pieces must be one of first, last, all, mean, not 'mid'"):
+        Tags(pieces="mid")
 
 
 def window_of_word(bounds: list[tuple[int, int]], first: int, end: int) -> int | None:

@@ -167,7 +167,11 @@ class HeadAnswers:
         starts = words.starts(self._encoded(record))
         asked = joined_windows.words_asked(self.reading.tags, text.bounds, starts, self.framing.ids)
         tags: list[str | None] = [None] * int(starts.sum())
-        for (numbers, places), logits_LC in zip(asked, logits_WLC, strict=True):
+        of_windows = zip(asked, text.bounds, logits_WLC, strict=True)
+        for (numbers, places), (begin, end), row_logits in of_windows:
+            logits_LC = joined_windows.of_words(
+                self.reading.tags, row_logits, starts[begin:end], self.framing.ids
+            )
             for number, tag in zip(numbers, logits_LC[places].argmax(axis=-1), strict=True):
                 tags[number] = self._label(int(tag))
         return {"words": _words(record), "tags": tags}

@@ -20,8 +20,8 @@ from t5x_like.objectives.supervised.windows import Windows
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import TokenIds
 
-PIECES = ("first", "last", "all")
-"""The pieces of a word that may carry its tag."""
+PIECES = ("first", "last", "all", "mean")
+"""The pieces of a word that may carry its tag; "mean" is that of their states, at the first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Tags(LabelledRows):
     Attributes:
       as_bio: whether tags of entities are read as BIO, whatever they are (`core.tag_schemes`).
       pieces: the pieces of a word that carry its tag: the "first" (BERT), the "last" that the row
-        has, or "all", of which the first is asked for the word's tag.
+        has, or "all", of which the first is asked for the word's tag; or the "mean" of those that
+        the row has, which the first then stands for.
       further: for each tag the one of a word's further pieces, with `pieces="all"`: I-LOC for
         B-LOC. Empty where all pieces have the word's.
       stride: the tokens from a window to the next; None where a text that is too long is cut.
@@ -95,22 +96,38 @@ class Tags(LabelledRows):
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a row, and the numbers `labels`, of the same length."""
-        labels = FeatureSpec(lengths["inputs"])
-        return {**self.row_features(lengths), "labels": labels, **self.weight_features}
+        of_tokens = FeatureSpec(lengths["inputs"])
+        words = {"word_ids": of_tokens} if self.pieces == "mean" else {}
+        rows = self.row_features(lengths)
+        return {**rows, "labels": of_tokens, **words, **self.weight_features}
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds
     ) -> dict[str, np.ndarray]:
         """Frames `sample["words"]` (int [n]).
 
-        `labels` are those of `sample["tags"]` (int [n], -1 but at first pieces), else -1.
+        `labels` are those of `sample["tags"]` (int [n], -1 but at first pieces), else -1. With
+        `pieces="mean"`, `word_ids` number the words of the row from 1, and are 0 elsewhere.
         """
         del rng
-        row = self.row({"A": sample["words"]}, ids)
+        row, tags = self.row({"A": sample["words"]}, ids), sample["tags"]
         labels = np.full(len(row["inputs"]), -1, np.int32)
         begin = frames.text_place(self.template, ids)
-        labels[begin : begin + len(sample["tags"])] = self._labels(sample["tags"])
-        return {**row, "labels": labels, **self.weight(sample)}
+        labels[begin : begin + len(tags)] = self._labels(tags)
+        words = {}
+        if self.pieces == "mean":
+            words["word_ids"] = np.zeros_like(labels)
+            words["word_ids"][begin : begin + len(tags)] = self.word_ids(tags >= 0)
+        return {**row, "labels": labels, **words, **self.weight(sample)}
+
+    @staticmethod
+    def word_ids(starts: np.ndarray) -> np.ndarray:
+        """The number of each token's word, from 1; 0 before the first. int [tokens].
+
+        Args:
+          starts: bool [tokens], which tokens are the first of a word.
+        """
+        return np.cumsum(starts)
 
     def asked(self, starts: np.ndarray, ids: TokenIds) -> np.ndarray:
         """Where in a row the tag of each word is read, int64 [words].
@@ -125,7 +142,7 @@ class Tags(LabelledRows):
     def _labels(self, tags: np.ndarray) -> np.ndarray:
         """The label of each piece of a text; pieces before the first word have none."""
         starts = tags >= 0
-        if self.pieces == "first" or not starts.any():
+        if self.pieces in ("first", "mean") or not starts.any():
             return tags
         of_words = tags[starts]
         if self.pieces == "last":
