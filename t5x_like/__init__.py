@@ -32,6 +32,7 @@ _PLACES = {
     "data.vocabulary_choice": ("KnownVocabulary", "VocabularyChoice"),
     "core.partitioning": ("make_layout",),
     "runs.run": ("Options", "Phase", "Run"),
+    "runs.settings.finetuning.methods": ("Method",),
     "training.callbacks": ("Callback",),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from t5x_like.data.dataset import Data
     from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
     from t5x_like.runs.run import Options, Phase, Run
+    from t5x_like.runs.settings.finetuning.methods import Method
     from t5x_like.training.callbacks import Callback
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "KnownVocabulary",
     "LoadedModel",
     "MLflow",
+    "Method",
     "Options",
     "Phase",
     "Pretraining",

@@ -80,8 +80,8 @@ RULES = {
     ),
     "config": Rule(ours="config objectives core", others="gin jax"),
     "runs": Rule(
-        ours="config data evaluation inference interop models objectives partitioning core runs "
-        "training vocabularies",
+        ours="config data evaluation inference interop layers models objectives partitioning core "
+        "runs training vocabularies",
         others="etils flax gin jax numpy optax",
     ),
     "planning": Rule(

@@ -20,6 +20,7 @@ from t5x_like.interop.hugging_face.configuration.settings import Settings
 from t5x_like.interop.hugging_face.files import hub, kept_files, safetensors_files
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.runs import run_directory, saved_model
+from t5x_like.runs.trained import merged_model
 
 if TYPE_CHECKING:
     from flax import nnx
@@ -73,6 +74,7 @@ def write(
 ) -> list[str]:
     """Like `export`, for an open model."""
     _check(target, overwrite=overwrite, push=push, private=private)
+    model = merged_model.without_adapters(model)
     halves = model_directory.halves(model.model, model.params)
     if not storage.is_url(target):
         for name in halves:

@@ -12,11 +12,12 @@ from t5x_like.api.pretraining import Pretraining, from_gin
 from t5x_like.config import settings
 from t5x_like.data.labelled.columns import Named
 from t5x_like.data.labelled.labelled_files import Labelled
-from t5x_like.runs.settings import finetuning, regularising
-from t5x_like.runs.settings.finetuning import OfTask
-from t5x_like.runs.settings.label_weighing import Weighing
-from t5x_like.runs.settings.reading import Reading
-from t5x_like.runs.settings.regularising import Regularising
+from t5x_like.runs.settings.finetuning import regularising
+from t5x_like.runs.settings.finetuning.configuration import Configuration, OfTask, configuration
+from t5x_like.runs.settings.finetuning.label_weighing import Weighing
+from t5x_like.runs.settings.finetuning.methods import Method
+from t5x_like.runs.settings.finetuning.reading import Reading
+from t5x_like.runs.settings.finetuning.regularising import Regularising
 
 if TYPE_CHECKING:
     from t5x_like.training.callbacks import Callback
@@ -56,6 +57,7 @@ def finetune(
     reinit_layers: int | None = None,
     r_drop: float | None = None,
     average_last: float | None = None,
+    method: str | Method | None = None,
     model_dir: str | None = None,
     cache_dir: str | None = None,
     seed: int | None = None,
@@ -81,25 +83,25 @@ def finetune(
       class_weights: "balanced", or {name: weight} of classes in the loss.
       label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
       reinit_layers, average_last: how many last layers start afresh; last epochs are averaged.
-      model_dir: the run's directory, which is resumed; None for `<source>-<training files>`.
-      cache_dir, seed, mesh, callbacks, gin: as in `recipe`.
+      method: what trains ("lora"; None: all), or a `Method` with settings: Method("lora", rank=4).
+      model_dir, cache_dir, seed, mesh, callbacks, gin: as in `recipe`; None: `<source>-<files>`.
 
     Raises:
-      CorpusError: the files cannot be read, or are not understood.
+      CorpusError, OSError, ValueError: files or model cannot be read, or it cannot learn this.
       ConfigError, UnreadError: no such setting, a bad value, or nothing would read it.
-      OSError, ValueError: the model cannot be read or learn this kind, or not one thing is named.
     """
     return _made(**locals())
 
 
 def _made(source: str, **given: Any) -> Pretraining:
     """The run for the arguments of `finetune`."""
-    made = finetuning.configuration(
+    made = configuration(
         source,
         _learned(given),
         weighing=Weighing(*(given[word] for word in Weighing._fields)),
         read=Reading(*(given[word] for word in Reading._fields)),
         regularising=Regularising(*(given[word] for word in Regularising._fields)),
+        method=given["method"] if isinstance(given["method"], Method) else Method(given["method"]),
         **{word: given[word] for word in _OF_CONFIGURATIONS},
     )
     words = {word: given[word] for word in _OF_RUNS}
@@ -128,7 +130,7 @@ def _learned(given: Mapping[str, Any]) -> Labelled | OfTask:
 
 
 def _of_text(
-    made: finetuning.Configuration, bindings: Sequence[str], callbacks: Sequence[Callback]
+    made: Configuration, bindings: Sequence[str], callbacks: Sequence[Callback]
 ) -> Pretraining:
     """The run of a configuration, whose text gin reads from a file."""
     with tempfile.TemporaryDirectory() as folder:

@@ -25,6 +25,8 @@ examples:
       tags of words, from a model of Hugging Face
   t5x_like finetune runs/mine --train train-v2.0.json --dev dev-v2.0.json
       answers to questions as spans of texts, as in SQuAD
+  t5x_like finetune runs/mine --train reviews.csv --method lora --rank 4
+      trains small new matrices alone, in place of all parameters
   t5x_like predict runs/mine-reviews "a fine film"
       asks the model
 
@@ -81,6 +83,7 @@ def _finetune(argv: list[str]) -> int:
         "or of TensorFlow Datasets)",
     )
     _add_rows(parser)
+    _add_method(parser)
     _add_run(parser)
     processes.add_distributed(parser)
     args, bindings = arguments.parse(parser, argv)
@@ -129,6 +132,26 @@ def _add_rows(parser: CommandParser) -> None:
     )
 
 
+def _add_method(parser: CommandParser) -> None:
+    """Adds the flags that say what trains."""
+    method = parser.add_argument_group("what trains")
+    method.add_argument(
+        "--method",
+        metavar="NAME",
+        help="full (default), head (alone), bitfit (biases), lora, rslora, dora, ia3 or adapters",
+    )
+    method.add_argument("--rank", type=int, metavar="R", help="of lora and its kin (default: 8)")
+    method.add_argument("--alpha", type=float, metavar="A", help="of lora: its scale (default: 16)")
+    method.add_argument(
+        "--places",
+        metavar="NAME,...",
+        type=lambda text: text.split(","),
+        help="matrices of a layer that get new parameters: query, key, value, out, wi, wi_0, wi_1, "
+        "wo (default: those of the method's paper)",
+    )
+    method.add_argument("--width", type=int, metavar="N", help="of adapters (default: 64)")
+
+
 def _weights(text: str) -> str | dict[str, float]:
     """The value of --class_weights; argparse reports a ValueError."""
     if "=" not in text:
@@ -157,6 +180,7 @@ def _tasks() -> list[str]:
 
 def _run(args: argparse.Namespace, bindings: list[str]) -> int:
     from t5x_like.api.finetuning import finetune
+    from t5x_like.runs.settings.finetuning.methods import Method
 
     names = (
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "weight"),
@@ -166,7 +190,8 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
         *("reinit_layers", "r_drop", "average_last"),
     )
     given = {name: getattr(args, name) for name in names}
-    run = finetune(args.source, **given, gin=bindings)
+    method = Method(args.method, **{name: getattr(args, name) for name in Method._fields[1:]})
+    run = finetune(args.source, **given, method=method, gin=bindings)
     outcome = run.train()
     if not outcome.left and processes.is_first():
         where = run.run.model_dir

@@ -12,7 +12,7 @@ from small_reviews import BAD, GOOD, evaluations
 
 import t5x_like as t5x
 from t5x_like.data.corpora.corpus import CorpusError
-from t5x_like.runs.settings import regularising
+from t5x_like.runs.settings.finetuning import regularising
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from tiny_run import Result, losses
 import t5x_like as t5x
 from t5x_like.models import bart, t5
 from t5x_like.runs import saved_model
-from t5x_like.runs.settings import finetuned_model
+from t5x_like.runs.settings.finetuning import finetuned_model
 from t5x_like.training.logs.metrics_file import read_metrics
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.learning.subword_training import train_wordpiece

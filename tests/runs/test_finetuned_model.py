@@ -16,7 +16,7 @@ from flax import nnx
 from t5x_like.models import albert, bart, bert, distilbert, electra, gpt, t5, xlnet
 from t5x_like.models.finetuned import FineTuned
 from t5x_like.runs import saved_model
-from t5x_like.runs.settings.finetuned_model import of_saved
+from t5x_like.runs.settings.finetuning.finetuned_model import of_saved
 from t5x_like.training.optimization import layerwise
 from t5x_like.training.optimization.layer_patterns import LayerPattern
 from t5x_like.training.optimization.parameter_paths import by_path

@@ -10,7 +10,7 @@ from flax import nnx
 
 from t5x_like.config import gin_files
 from t5x_like.models import bert
-from t5x_like.runs.settings import finetuning, tried_settings
+from t5x_like.runs.settings.finetuning import configuration, tried_settings
 
 
 @functools.cache
@@ -45,7 +45,7 @@ def test_models_that_no_paper_tried_have_no_line() -> None:
 
 @pytest.mark.parametrize("family", tried_settings.TRIED)
 def test_the_settings_of_a_family_are_those_of_its_paper(family: str) -> None:
-    usual = finetuning._settings(f"finetune/{family}.gin", [])
+    usual = configuration._settings(f"finetune/{family}.gin", [])
     assert [*tried_settings.outside(model(256), usual, model_type=family)] == []
 
 

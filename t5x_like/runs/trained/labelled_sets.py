@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from t5x_like.data.labelled import named_tasks, task_files
 from t5x_like.data.seqio.registered_tasks import registered_task
-from t5x_like.runs.settings import finetuned_model
+from t5x_like.runs.settings.finetuning import finetuned_model
 
 if TYPE_CHECKING:
     from t5x_like.runs.trained.trained_run import TrainedRun

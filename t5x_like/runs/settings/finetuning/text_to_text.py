@@ -16,7 +16,7 @@ from t5x_like.objectives.supervised.text_to_text import FramedTextToText, TextTo
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
-    from t5x_like.runs.settings.finetuned_model import FineTunedModel
+    from t5x_like.runs.settings.finetuning.finetuned_model import FineTunedModel
 
 KIND = texts.Texts.name
 MOST_TOKENS = 512

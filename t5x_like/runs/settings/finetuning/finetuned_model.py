@@ -15,7 +15,7 @@ from t5x_like.interop.hugging_face import families, head_classes
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 from t5x_like.runs import model_config, saved_model
 from t5x_like.runs.init_from import InitFrom
-from t5x_like.runs.settings import fresh_layers
+from t5x_like.runs.settings.finetuning import fresh_layers
 from t5x_like.training.optimization.parameter_paths import by_path
 
 _OF_COMPUTING = ("dtype", "kernel", "remat", "scan_unroll")

@@ -26,18 +26,19 @@ from t5x_like.objectives.supervised.ordered import Ordered
 from t5x_like.objectives.supervised.several import Several
 from t5x_like.objectives.supervised.spans import Spans
 from t5x_like.objectives.supervised.tags import Tags
-from t5x_like.runs.settings import (
+from t5x_like.runs.settings import imported
+from t5x_like.runs.settings.finetuning import (
     finetuned_model,
-    imported,
     label_weighing,
     reading,
     text_to_text,
     tried_settings,
 )
-from t5x_like.runs.settings.finetuned_model import FineTunedModel
-from t5x_like.runs.settings.label_weighing import Weighing
-from t5x_like.runs.settings.reading import Reading
-from t5x_like.runs.settings.regularising import Regularising, with_r_drop
+from t5x_like.runs.settings.finetuning.finetuned_model import FineTunedModel
+from t5x_like.runs.settings.finetuning.label_weighing import Weighing
+from t5x_like.runs.settings.finetuning.methods import Method
+from t5x_like.runs.settings.finetuning.reading import Reading
+from t5x_like.runs.settings.finetuning.regularising import Regularising, with_r_drop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +55,8 @@ _OBJECTIVES: Mapping[str, type[LabelledRows]] = {
     "spans": Spans,
 }
 """The objective of each kind of label."""
+_ADAFACTOR = ("t5", "mt5", "umt5")
+"""The families whose settings have Adafactor."""
 _OF_STEPS = ("EPOCHS", "WARMUP_SHARE")
 """Macros that numbers of steps follow; no part of a run reads them."""
 
@@ -96,10 +99,14 @@ def configuration(
     cache_dir: str | None,
     weighing: Weighing,
     regularising: Regularising,
+    method: Method,
     gin: Sequence[str],
 ) -> Configuration:
     """The configuration of a run; arguments and errors are those of `t5x_like.finetune`."""
     label_metrics.check_installed()
+    method.check()
+    if regularising.reinit_layers and not method.is_full:
+        raise ValueError(f"reinit_layers would start layers afresh that {method.name} freezes")
     directory, notes = imported.directory(source, cache_dir)
     order = _macros("\n".join(gin)).get("CORPUS_LABELS")
     root = location.cache_root(cache_dir)
@@ -109,9 +116,10 @@ def configuration(
     )
     geometry = parts.objective.geometry(parts.lengths)
     rows = reading.rows(labelled, files, geometry, _vocabulary(parts.model))
-    base = _settings_of(parts.model)
+    base = _settings_of(parts.model, method)
     asked = {"EPOCHS": epochs, "BATCH_SIZE": batch_size, "PEAK_LEARNING_RATE": learning_rate}
-    usual = _settings(base, gin) | {name: x for name, x in asked.items() if x is not None}
+    given = {name: x for name, x in asked.items() if x is not None}
+    usual = _settings(base, gin) | given
     macros = {
         "CORPUS": labelled.train,
         "CORPUS_HELD_OUT": labelled.dev,
@@ -122,13 +130,15 @@ def configuration(
         "BEST_METRIC": labelled.best_metric or parts.best_metric,
         "GROUP_BY_LENGTH": geometry.specials is not None,
         **_steps(usual, rows, average_last),
+        **method.macros(),
     }
+    trains = () if method.is_full else (method.line(parts.model.make),)
     return Configuration(
         base,
-        _text(parts, macros),
+        _text(parts, macros, method),
         f"{source.rstrip('/')}-{TextFiles(labelled.train).name}",
         [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
-        [*lines, *rows.notes, *_untried(parts, usual), *notes],
+        [*lines, *rows.notes, *trains, *_untried(parts, usual, method), *notes],
     )
 
 
@@ -238,19 +248,24 @@ def _best_metric(objective: LabelledRows, files: LabelledFiles) -> str:
     return objective.best_metric
 
 
-def _settings_of(model: FineTunedModel) -> str:
+def _settings_of(model: FineTunedModel, method: Method) -> str:
     """The gin file of the settings of a model's family.
+
+    Small new parameters of a T5 have AdamW: Adafactor's steps are relative to the size of a
+    parameter, and theirs is nearly 0 at first.
 
     Raises:
       ValueError: there is none.
     """
     name = f"finetune/{model.model_type}.gin"
+    if not method.is_full and model.model_type in _ADAFACTOR:
+        return "finetune/adamw.gin"
     if not (gin_files.gin_root() / name).exists():
         raise ValueError(f"no settings to fine-tune a {model.model_type} with are known yet")
     return name
 
 
-def _text(parts: _Parts, macros: Mapping[str, Any]) -> str:
+def _text(parts: _Parts, macros: Mapping[str, Any], method: Method) -> str:
     """Gin text of the parts of a run, and of macros."""
     writer = Writer()
     objects = {
@@ -259,6 +274,8 @@ def _text(parts: _Parts, macros: Mapping[str, Any]) -> str:
         "FEATURE_CONVERTER": default_converter(parts.objective),
         "INIT_FROM": parts.model.init_from,
     }
+    if (adapt := method.adapt()) is not None:
+        objects["ADAPT"] = adapt
     lines = {
         **{name: writer.reference(part) for name, part in objects.items()},
         **{name: repr(value) for name, value in macros.items()},
@@ -283,9 +300,11 @@ def _macros(text: str) -> dict[str, Any]:
     return values | {str(name): value for name, value in parsed.values.items()}
 
 
-def _untried(parts: _Parts, usual: Mapping[str, Any]) -> Iterator[str]:
+def _untried(parts: _Parts, usual: Mapping[str, Any], method: Method) -> Iterator[str]:
     """A line about settings that no paper tried; none of BART's is about texts to write."""
     model = parts.model
+    if not method.is_full:
+        return
     if parts.objective.answers == "text" and model.model_type == "bart":
         return
     abstract = nnx.eval_shape(lambda: model.make(rngs=nnx.Rngs(0)))

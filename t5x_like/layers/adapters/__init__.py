@@ -1,0 +1,1 @@
+"""Small modules beside the matrices of a model, which train in their place."""
