@@ -36,7 +36,7 @@ from t5x_like.inference.rewriting import Rewriting
 from t5x_like.inference.text_rows import Framing
 from t5x_like.inference.writing import Answering, Writer
 from t5x_like.interop.hugging_face import families
-from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
+from t5x_like.interop.tokenizers.to_files import FAMILIES, Family, as_imported
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Objective, Vocabulary
@@ -132,7 +132,8 @@ class Asked:
     def family(self) -> Family:
         """The special tokens around texts, as in the family's tokenizers at Hugging Face."""
         try:
-            return FAMILIES[families.model_type(self.module)]
+            family = FAMILIES[families.model_type(self.module)]
+            return family if self.run else as_imported(family, self.file)
         except (KeyError, ValueError):  # a family of the user's, or without a counterpart there
             return _WRITER if self.writes else _ENCODER
 
@@ -320,7 +321,6 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
     imported = model.file("config.json").get("id2label") or {}
     if options.k is not None and kind != "classes":
         raise ValueError(f"k is the number of classes: this model answers with {kind}")
-    body = dataclasses.replace(model, mesh=ModelOnMesh(model.module.body))
     return HeadAnswers(
         model=model.mesh,
         framing=framing,
@@ -328,7 +328,6 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
         labels=model.labels or [imported[i] for i in sorted(imported, key=int)],
         k=options.k,
         class_threshold=_first_known(options.class_threshold, model.class_threshold),
-        alone=body.alone,
         batch_size=options.batch_size,
         reading=TextReading.of_family(model.family, _learned(model, framing)),
         questions=_questions(model, framing, options) if kind == "spans" else None,

@@ -41,7 +41,6 @@ class HeadAnswers:
       labels: the names of the classes; where there are none, their numbers.
       k: how many classes get a probability, the likeliest first; None for all, in their order.
       class_threshold: of several classes, the least probability of those that are said; None: 1/2.
-      alone: whether the body is a decoder alone.
       batch_size: the rows of a batch.
       reading: how texts are read.
       questions: how questions and texts are read, for spans.
@@ -53,7 +52,6 @@ class HeadAnswers:
     labels: Sequence[str] = ()
     k: int | None = None
     class_threshold: float | None = None
-    alone: bool = False
     batch_size: int = text_rows.ROWS
     reading: TextReading
     questions: Reading | None = None
@@ -121,8 +119,10 @@ class HeadAnswers:
     def _logits(self, rows: Sequence[Row]) -> list[np.ndarray]:
         """The head's logits of each row: [C], or [L, C] for tags and spans."""
         row_logits: list[np.ndarray] = [np.zeros(0)] * len(rows)
+        if not all(row.tokens for row in rows):
+            raise ValueError("a text is empty, and this model puts no token beside it: leave it out")
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
-            logits = np.asarray(self.model(_answers, self._read(batch)))
+            logits = np.asarray(self.model(_answers, batch.of_encoder))
             for place, n in enumerate(batch.numbers):
                 row_logits[n] = logits[place]
         return row_logits
@@ -130,11 +130,6 @@ class HeadAnswers:
     def _encoded(self, record: Mapping[str, Any]) -> list[np.ndarray]:
         """The tokens of each word."""
         return words.encode(self.framing.vocabulary, _words(record))
-
-    def _read(self, batch: text_rows.Batch) -> dict[str, np.ndarray]:
-        if self.alone:
-            return {"decoder_input_tokens": batch.tokens, **batch.of_types}
-        return batch.of_encoder
 
     def _class(self, logits_WC: Sequence[np.ndarray]) -> dict[str, Any]:
         p_C = joined_windows.mean_of_classes(logits_WC)
@@ -186,7 +181,7 @@ class HeadAnswers:
         rows = [self.framing.text(record["inputs"], record["context"]) for record in records]
         answers: list[dict[str, Any]] = [{}] * len(rows)
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
-            read = self._read(batch)
+            read = batch.of_encoder
             read["answer_mask"] = allowed = np.zeros_like(batch.tokens)
             for place, n in enumerate(batch.numbers):
                 allowed[place, self._places(rows[n])] = 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flax import nnx
 
@@ -18,8 +19,11 @@ from t5x_like.runs.init_from import InitFrom
 from t5x_like.runs.settings import fresh_layers
 from t5x_like.training.optimization.parameter_paths import by_path
 
+if TYPE_CHECKING:
+    from t5x_like.core.protocols.data import TokenIds
+
 _OF_COMPUTING = ("dtype", "kernel", "remat", "scan_unroll")
-_ENDING = re.compile(r"(For[A-Z]\w*|LMHeadModel|EncoderModel|Model)$")
+_ENDING = re.compile(r"(For[A-Z]\w*|(LMHead|DoubleHeads|Encoder|)Model)$")
 _POOLER = "sentence.pooler."
 _OF_OLD_HEADS = ("id2label", "label2id", "problem_type")
 _TEXT_TO_TEXT = ("t5", "mt5", "umt5")
@@ -71,7 +75,8 @@ def as_saved(directory: str, *, reinit_layers: int = 0) -> FineTunedModel:
     if not _writes(saved):
         raise ValueError(
             f"{directory} has a {type(saved).__name__}, which does not write a text for another: "
-            "only encoder-decoders, such as T5 and BART, learn text to text"
+            "only encoder-decoders, such as T5 and BART, learn text to text. Other models learn labels, "
+            "such as classes or numbers, with a head: name the kind (--kind)"
         )
     kind = families.model_type(saved)
     skip = fresh_layers.patterns(saved, reinit_layers, model_type=kind)
@@ -110,25 +115,20 @@ def of_saved(
     """
     saved_make = saved_model.constructor(directory)
     saved = _abstract(saved_make)
-    family = families.of_model(saved)
-    config: dict[str, Any] = family.to_hf(saved) or {}
+    family, config = _counterpart(saved, directory)
     stem = _ENDING.sub("", config["architectures"][0])
     config = {name: value for name, value in config.items() if name not in _OF_OLD_HEADS}
     outputs = head_classes.outputs(form, num_labels)
     config |= {"num_labels": outputs, **head_classes.problem(form)}
     vocabulary = InitFrom(directory=directory).vocabulary()
-    if vocabulary is not None and vocabulary.token_ids.eos is not None:
-        config["eos_token_id"] = vocabulary.token_ids.eos  # over which some heads pool
+    if vocabulary is not None:
+        config |= _pooled_over(vocabulary.token_ids, config)
     if config["model_type"] in _TEXT_TO_TEXT:
         config["dropout_rate"] = _DROPOUT
-    for ending in head_classes.endings_for(form):
-        make = head_classes.learning(family.from_hf(config, stem + ending), form)
-        make = _computed_as(make, saved.config)
-        model = _abstract(make)
-        if model.answer_form != "searched spans":
-            break
-    if can(model.body, Writes) and not model.body.reads_apart:
-        raise ValueError(f"{directory} has a decoder alone: its fine-tuning is not built yet")
+    ending = getattr(family, "ENDINGS", {}).get(form) or head_classes.ending_for(form)
+    make = head_classes.learning(family.from_hf(config, stem + ending), form)
+    make = _computed_as(make, saved.config)
+    model = _abstract(make)
     kind = config["model_type"]
     fresh = fresh_layers.patterns(model, reinit_layers, model_type=kind)
     rename = _renamed(saved, model, directory)
@@ -139,6 +139,38 @@ def of_saved(
         FAMILIES[kind],
         model.max_tokens,
     )
+
+
+def _counterpart(saved: Any, directory: str) -> tuple[ModuleType, dict[str, Any]]:
+    """The family of a saved model, whose heads it can have, and its config.json there.
+
+    Raises:
+      ValueError: no family has heads for it.
+    """
+    without = (
+        f"{directory} has a {type(saved).__name__}, for which no heads for labels are known, as for "
+        "BERT, GPT, T5 and others: "
+    )
+    try:
+        family = families.of_model(saved)
+    except ValueError as error:
+        raise ValueError(f"{without}{error}") from error
+    config: dict[str, Any] = family.to_hf(saved) or {}
+    if config.get("is_decoder"):
+        raise ValueError(f"{without}it is made of the parts of {config['model_type']}, as a decoder")
+    return family, config
+
+
+def _pooled_over(ids: TokenIds, config: Mapping[str, Any]) -> dict[str, int]:
+    """The ids in config.json by which some heads find the token that stands for a row.
+
+    GPT's is the last that is not padding. It gets the padding of the vocabulary where that is the end
+    of texts, with which no row ends, or a token for padding alone.
+    """
+    of_ids = {} if ids.eos is None else {"eos_token_id": ids.eos}
+    if config.get("pad_token_id") is None and (ids.pad == ids.eos or ids.pad != ids.unk):
+        of_ids["pad_token_id"] = ids.pad
+    return of_ids
 
 
 def _computed_as(make: functools.partial[Any], config: Any) -> functools.partial[Any]:
