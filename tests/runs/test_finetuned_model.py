@@ -77,7 +77,7 @@ def test_the_whole_body_is_taken_and_the_head_is_new(name: str, tmp_path: Path) 
     saved = parameters(written(tmp_path / "saved", MODELS[name]))
     for form in ("classes", "numbers", "tags", "spans"):
         if form in LACKING.get(name, ()):
-            with pytest.raises(ValueError, match="For(Token|Question).* is not read"):
+            with pytest.raises(ValueError, match=r"For(Token|Question).* is not read"):
                 of_saved(str(tmp_path / "saved"), form, num_labels=3)
             continue
         tuned = of_saved(str(tmp_path / "saved"), form, num_labels=1 if form == "numbers" else 3)

@@ -120,7 +120,9 @@ class HeadAnswers:
         """The head's logits of each row: [C], or [L, C] for tags and spans."""
         row_logits: list[np.ndarray] = [np.zeros(0)] * len(rows)
         if not all(row.tokens for row in rows):
-            raise ValueError("a text is empty, and this model puts no token beside it: leave it out")
+            raise ValueError(
+                "a text is empty, and this model puts no token beside it: leave it out"
+            )
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
             logits = np.asarray(self.model(_answers, batch.of_encoder))
             for place, n in enumerate(batch.numbers):

@@ -75,8 +75,8 @@ def as_saved(directory: str, *, reinit_layers: int = 0) -> FineTunedModel:
     if not _writes(saved):
         raise ValueError(
             f"{directory} has a {type(saved).__name__}, which does not write a text for another: "
-            "only encoder-decoders, such as T5 and BART, learn text to text. Other models learn labels, "
-            "such as classes or numbers, with a head: name the kind (--kind)"
+            "only encoder-decoders, such as T5 and BART, learn text to text. Other models learn "
+            "labels, such as classes or numbers, with a head: name the kind (--kind)"
         )
     kind = families.model_type(saved)
     skip = fresh_layers.patterns(saved, reinit_layers, model_type=kind)
@@ -148,8 +148,8 @@ def _counterpart(saved: Any, directory: str) -> tuple[ModuleType, dict[str, Any]
       ValueError: no family has heads for it.
     """
     without = (
-        f"{directory} has a {type(saved).__name__}, for which no heads for labels are known, as for "
-        "BERT, GPT, T5 and others: "
+        f"{directory} has a {type(saved).__name__}, for which no heads for labels are known, as "
+        "there are for BERT, GPT, T5 and others: "
     )
     try:
         family = families.of_model(saved)
@@ -157,15 +157,17 @@ def _counterpart(saved: Any, directory: str) -> tuple[ModuleType, dict[str, Any]
         raise ValueError(f"{without}{error}") from error
     config: dict[str, Any] = family.to_hf(saved) or {}
     if config.get("is_decoder"):
-        raise ValueError(f"{without}it is made of the parts of {config['model_type']}, as a decoder")
+        raise ValueError(
+            f"{without}it is made of the parts of {config['model_type']}, as a decoder"
+        )
     return family, config
 
 
 def _pooled_over(ids: TokenIds, config: Mapping[str, Any]) -> dict[str, int]:
     """The ids in config.json by which some heads find the token that stands for a row.
 
-    GPT's is the last that is not padding. It gets the padding of the vocabulary where that is the end
-    of texts, with which no row ends, or a token for padding alone.
+    GPT's is the last that is not padding. It gets the padding of the vocabulary where that is the
+    end of texts, with which no row ends, or a token for padding alone.
     """
     of_ids = {} if ids.eos is None else {"eos_token_id": ids.eos}
     if config.get("pad_token_id") is None and (ids.pad == ids.eos or ids.pad != ids.unk):

@@ -43,8 +43,8 @@ def with_r_drop(
         raise ValueError(f"r_drop is for {', '.join(_KINDS)}, not for {kind}")
     if make.func is not FineTuned:
         raise ValueError(
-            f"r_drop is not for the {kind} of a {make.func.__name__}, which goes on predicting tokens"
-            ": leave it out"
+            f"r_drop is not for the {kind} of a {make.func.__name__}, which keeps predicting "
+            "tokens: leave it out"
         )
     if not 0 < weight < float("inf"):
         raise ValueError(f"r_drop is above 0, not {weight}: leave it out for none")

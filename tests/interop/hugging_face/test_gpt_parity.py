@@ -138,14 +138,13 @@ def test_a_step_of_fine_tuning_on_choices(name, tmp_path):
     their_model = theirs(name, "DoubleHeadsModel", pad_token_id=PAD)
     model = parity.ours_of(their_model, tmp_path)
     inputs, batch, counts = decoders.read(rows=4)
-    batch = {
-        name: x.reshape(2, 2, 12) for name, x in fine_tuned(batch, counts).items()
-    } | {"labels": jnp.array([1, 0])}
+    batch = {name: x.reshape(2, 2, 12) for name, x in fine_tuned(batch, counts).items()} | {
+        "labels": jnp.array([1, 0])
+    }
     counts = torch.tensor(counts.reshape(2, 2, 12))
     tokens = inputs["input_ids"].reshape(2, 2, 12)
     out = their_model(
         tokens,
-        attention_mask=counts.long(),
         mc_token_ids=counts.sum(-1) - 1,
         labels=torch.where(counts, tokens, -100),
         mc_labels=torch.tensor([1, 0]),
