@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "weight", "columns")
 _OF_CONFIGURATIONS = (
-    *("head", "epochs", "batch_size", "learning_rate", "average_last"),
+    *("head", "search", "epochs", "batch_size", "learning_rate", "average_last"),
     *("cache_dir", "gin"),
 )
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
@@ -44,6 +44,7 @@ def finetune(
     weight: str | None = None,
     columns: Sequence[str] | None = None,
     head: bool = False,
+    search: bool = False,
     epochs: float | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
@@ -74,6 +75,7 @@ def finetune(
         is learned, and of how much a row counts in the loss.
       columns: the names of the columns of tables whose first line does not have them.
       head: whether T5, which else writes the names of classes, learns with a head as others do.
+      search: whether XLNet searches for the end of an answer from its start, as in its paper.
       epochs, batch_size, learning_rate: how often rows are read; the rows of a step; the peak.
       length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
       stride: the tokens from a window of a long text to the next; None to cut texts, of spans 128.

@@ -245,7 +245,7 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         what = f" ({ASKS[ask]})" if ask in ASKS else ""
         raise ValueError(f"a {type(model.module).__name__} cannot {ask}{what}; it can {can}")
     form = model.module.answer_form if ask == "answer" else None
-    if options.no_answer_threshold is not None and form != "spans":
+    if options.no_answer_threshold is not None and "spans" not in (form or ""):
         raise ValueError("no_answer_threshold is for models that find answers in a text")
     if options.class_threshold is not None and form != "several":
         raise ValueError("class_threshold is for models that answer with several classes at once")
@@ -330,14 +330,15 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
         class_threshold=_first_known(options.class_threshold, model.class_threshold),
         batch_size=options.batch_size,
         reading=TextReading.of_family(model.family, _learned(model, framing)),
-        questions=_questions(model, framing, options) if kind == "spans" else None,
+        questions=_questions(model, framing, options) if "spans" in kind else None,
     )
 
 
 def _questions(model: Asked, framing: Framing, options: Options) -> Reading:
     """How questions and texts are read, and when a question has no answer."""
     above = _first_known(options.no_answer_threshold, model.no_answer_threshold)
-    return Reading.of_family(model.family, _learned(model, framing), no_answer_above=above)
+    form, learned = model.module.answer_form, _learned(model, framing)
+    return Reading.of_family(model.family, learned, form=form, no_answer_above=above)
 
 
 def _first_known(*thresholds: float | None) -> float | None:

@@ -92,7 +92,7 @@ class DoubleHeads(OnBody, TermLoss):
         return "choices"
 
     def answers(self, batch: Batch) -> jax.Array:
-        """The logits of alternatives, float32 [B, A]; each row of a body's batch, [B, L], is one."""
+        """The logits of alternatives, float32 [B, A]; a row of a body's batch, [B, L], is one."""
         batch = _written(batch)
         if batch["decoder_input_tokens"].ndim == 2:
             batch = {name: x[:, None] for name, x in batch.items()}

@@ -26,6 +26,7 @@ from t5x_like.models import (
     t5,
     xlnet,
 )
+from t5x_like.models.answering import Answering
 from t5x_like.models.double_heads import DoubleHeads
 from t5x_like.models.finetuned import FineTuned
 from t5x_like.runs import saved_model
@@ -120,6 +121,20 @@ def test_other_decoders_are_refused(message: str, tmp_path: Path) -> None:
     written(tmp_path / "saved", functools.partial(*DECODERS[message]))
     with pytest.raises(ValueError, match=message):
         of_saved(str(tmp_path / "saved"), "classes", num_labels=2)
+
+
+def test_the_head_that_searches_is_xlnets(tmp_path: Path) -> None:
+    saved = tmp_path / "xlnet"
+    written(saved, MODELS["xlnet"])
+    tuned = of_saved(str(saved), "searched spans", num_labels=1)
+    assert isinstance(abstract(tuned.make), Answering)
+    assert of_saved(str(saved), "spans", num_labels=1).form == "spans"
+    written(tmp_path / "tuned", tuned.make)
+    again = of_saved(str(tmp_path / "tuned"), "spans", num_labels=1, reinit_layers=1)
+    assert (again.form, again.init_from.skip[0]) == ("searched spans", "^head\\.")
+    written(tmp_path / "bert", MODELS["bert"])
+    with pytest.raises(ValueError, match=r"search is for XLNet, .* has a Bert: leave it out"):
+        of_saved(str(tmp_path / "bert"), "searched spans", num_labels=1)
 
 
 def test_a_gpt_learns_choices_with_two_heads_and_writes_no_texts(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ _ANSWERS = "ForQuestionAnswering"
 _SIMPLE = "ForQuestionAnsweringSimple"
 # Hugging Face's ending, and the one that other families use for it.
 _ENDINGS = {_SIMPLE: head_classes.SPANS}
-ENDINGS = {"spans": _SIMPLE}
+ENDINGS = {"spans": _SIMPLE, "searched spans": _ANSWERS}
 
 # Our setting: its name in config.json, and Hugging Face's default.
 _SETTINGS = {

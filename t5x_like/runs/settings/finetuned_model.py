@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flax import nnx
 
-from t5x_like.core.abilities import Writes, can
+from t5x_like.core.abilities import AnswersTask, Writes, can
 from t5x_like.interop.hugging_face import families, head_classes
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 from t5x_like.runs import model_config, saved_model
@@ -30,6 +30,10 @@ _TEXT_TO_TEXT = ("t5", "mt5", "umt5")
 """The families whose labels are words that they write (T5, section 2.4)."""
 _DROPOUT = 0.1
 """Of text to text, and of T5 with a head (T5, section 3.1.2; BART's settings for summaries)."""
+SEARCHED = "searched spans"
+"""The form of the answers of XLNet's own head."""
+_NEW = {False: "^head\\.out", True: "^head\\."}
+"""The parameters of a head that are never the saved ones, by whether it searches."""
 _OF_BODIES = 0.9
 """The share of a body's parameters that a saved model must have under one prefix."""
 
@@ -42,6 +46,7 @@ class FineTunedModel(NamedTuple):
       init_from: where its parameters are read from: its body, and its pooler if there is one.
       model_type: the name of its family, as in FAMILIES.
       frame: the special tokens around its texts.
+      form: the form of its answers; None for texts that it writes.
       max_tokens: the most tokens of a row; None for any number.
     """
 
@@ -50,6 +55,7 @@ class FineTunedModel(NamedTuple):
     model_type: str
     frame: Family
     max_tokens: int | None
+    form: str | None = None
 
 
 def writes_alone(directory: str) -> bool:
@@ -104,7 +110,8 @@ def of_saved(
 
     Args:
       directory: of a run or an import.
-      form: the form of the answers, such as "classes" or "spans".
+      form: the form of the answers, such as "classes" or "spans". Spans are searched ones where the
+        saved model searches for them.
       num_labels: the number of classes or tags; 1 for numbers and choices.
       reinit_layers: how many of the last layers start afresh, and the pooler (`fresh_layers`).
 
@@ -116,6 +123,8 @@ def of_saved(
     saved_make = saved_model.constructor(directory)
     saved = _abstract(saved_make)
     family, config = _counterpart(saved, directory)
+    if form == "spans" and can(saved, AnswersTask) and saved.answer_form == SEARCHED:
+        form = SEARCHED
     stem = _ENDING.sub("", config["architectures"][0])
     config = {name: value for name, value in config.items() if name not in _OF_OLD_HEADS}
     outputs = head_classes.outputs(form, num_labels)
@@ -125,7 +134,13 @@ def of_saved(
         config |= _pooled_over(vocabulary.token_ids, config)
     if config["model_type"] in _TEXT_TO_TEXT:
         config["dropout_rate"] = _DROPOUT
-    ending = getattr(family, "ENDINGS", {}).get(form) or head_classes.ending_for(form)
+    known = getattr(family, "ENDINGS", {})
+    if form == SEARCHED and form not in known:
+        raise ValueError(
+            f"search is for XLNet, whose head for answers searches for their ends; {directory} has "
+            f"a {type(saved).__name__}: leave it out"
+        )
+    ending = known.get(form) or head_classes.ending_for(form)
     make = head_classes.learning(family.from_hf(config, stem + ending), form)
     make = _computed_as(make, saved.config)
     model = _abstract(make)
@@ -134,10 +149,11 @@ def of_saved(
     rename = _renamed(saved, model, directory)
     return FineTunedModel(
         make,
-        InitFrom(directory=directory, rename=rename, skip=("^head\\.out", *fresh)),
+        InitFrom(directory=directory, rename=rename, skip=(_NEW[form == SEARCHED], *fresh)),
         kind,
         FAMILIES[kind],
         model.max_tokens,
+        form,
     )
 
 

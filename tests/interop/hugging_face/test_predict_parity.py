@@ -219,10 +219,12 @@ def test_an_xlnet_searches_its_answer(vocabularies, documents, tmp_path):
     contexts = [" ".join(document.split()[:10]) for document in documents]
     records = [{"inputs": "what is it", "context": context} for context in contexts]
     for context, one in zip(contexts, t5x.load(tmp_path).predict(records), strict=True):
-        inputs = tokenizer("what is it", context, return_tensors="pt")
+        inputs = tokenizer(context, "what is it", return_tensors="pt", return_offsets_mapping=True)
+        offsets = inputs.pop("offset_mapping")[0]
         ids, types = inputs["input_ids"][0], inputs["token_type_ids"][0]
-        hidden = torch.tensor([[float(t != 1 or i == vocabulary.token_ids.sep)
+        hidden = torch.tensor([[float(t == 1 or i == vocabulary.token_ids.sep)
                                 for i, t in zip(ids, types, strict=True)]])  # fmt: skip
+        last = ids.tolist().index(vocabulary.token_ids.sep)
         with torch.no_grad():
             out = theirs(**inputs, p_mask=hidden)
         # Theirs lists the ends of all starts, end by end.
@@ -234,11 +236,13 @@ def test_an_xlnet_searches_its_answer(vocabularies, documents, tmp_path):
                     x[0].reshape(-1, count)[e, s]
                     for x in (out.end_top_index, out.end_top_log_probs)
                 )
-                if i <= j < i + 30:
+                if i <= j < min(i + 30, last):
                     spans[int(i), int(j)] = float(p * q)
         i, j = max(spans, key=spans.get)
         assert one["score"] == pytest.approx(spans[i, j], rel=1e-3)
-        assert one["answer"] == vocabulary.decode(ids[i : j + 1].tolist())
+        begin, end = int(offsets[i, 0]), int(offsets[j, 1])
+        assert one["answer"] == context[begin:end].strip()
+        assert one["no_answer"] == pytest.approx(float(out.cls_logits), abs=1e-4)
 
 
 @pytest.mark.parametrize("theirs_alone", [True, False])
