@@ -6,14 +6,11 @@ Suffixes: L length, S starts, E ends of each.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from t5x_like.objectives.supervised.windows import most_context
-
-if TYPE_CHECKING:
-    from t5x_like.layers.heads.span_heads import Answers
 
 _LEAST = 1e-37
 N_BEST = 20
@@ -131,11 +128,12 @@ def ends(logits_L2: np.ndarray, null_position: int) -> Ends:
     return Ends(places[0], logits[0], places[1], logits[1], null, total)
 
 
-def searched_ends(answers: Answers) -> SearchedEnds:
+def searched_ends(answers: Sequence[np.ndarray]) -> SearchedEnds:
     """The spans of a row.
 
     Args:
-      answers: those of a search, without the axis of rows.
+      answers: what the model has searched: starts [S] and their probabilities, ends [S, E] and
+        theirs, given the start, and the logit that there is no answer.
     """
     starts, p_S, ends, p_SE, null = map(np.asarray, answers)
     scores = [np.log(np.maximum(p.astype(np.float64), _LEAST)).tolist() for p in (p_S, p_SE)]
