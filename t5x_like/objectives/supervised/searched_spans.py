@@ -51,6 +51,6 @@ class SearchedSpans(Spans):
 
 PRESETS = {"searched_spans": SearchedSpans()}
 SUMMARIES = {
-    "searched_spans": "find the start of an answer in a text, and its end from there; for rows "
-    "with inputs and context (XLNet)"
+    "searched_spans": "find where an answer starts, and its end from there; for rows with "
+    "inputs and context (XLNet)"
 }
