@@ -144,8 +144,10 @@ FAMILIES = {
         "This is for encoders with a head for starts and ends (Devlin et al. 2019, sections 4.2 and 4.3), and reads rows "
         "with a question in `inputs`, a text in `context` and `answers`, or files of SQuAD. A long text is read in "
         "windows. `start_positions` and `end_positions` are those of [CLS] (`null_position`) where a window does not "
-        "have the answer; `text_position` is that of the window's first token.",
-        "spans",
+        "have the answer; `text_position` is that of the window's first token. XLNet's own head (Yang et al. 2019) "
+        "searches for the end of an answer from its start. Its rows also have `answer_mask`, 1 where an answer or "
+        "none may be, and `is_impossible`.",
+        "spans searched_spans",
     ),
 }
 
@@ -215,6 +217,12 @@ ROWS = {
         '{"inputs": "Where?", "context": "Ada lives in Turin.", '
         '"answers": {"text": ["Turin"], "answer_start": [13]}}\n',
         "--objective spans --vocab_type characters --vocab_size 99",
+    ),
+    "searched_spans": (
+        "asked.jsonl",
+        '{"inputs": "Where?", "context": "Ada lives in Turin.", '
+        '"answers": {"text": ["Turin"], "answer_start": [13]}}\n',
+        "--objective searched_spans --vocab_type characters --vocab_size 99",
     ),
 }
 """For objectives that do not read plain text: a file, its rows, and flags of the command."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "weight", "columns")
 _OF_CONFIGURATIONS = (
-    *("head", "epochs", "batch_size", "learning_rate", "average_last"),
+    *("head", "search", "epochs", "batch_size", "learning_rate", "average_last"),
     *("cache_dir", "gin"),
 )
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
@@ -45,6 +45,7 @@ def finetune(
     weight: str | None = None,
     columns: Sequence[str] | None = None,
     head: bool = False,
+    search: bool = False,
     epochs: float | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
@@ -72,10 +73,9 @@ def finetune(
       task, data_dir: a task by name ("sst2"), in place of files; its files, None for `datasets`.
       train, dev: files (.csv, .tsv, .jsonl, .parquet, .conll, SQuAD); held-out ones (None: 10 %).
       kind: "classes", "several", "numbers", "ordered", "tags", "choices", "spans" or "texts".
-      text, second, label, weight: the columns of a text (question), of another (context), of what
-        is learned, and of how much a row counts in the loss.
+      text, second, label, weight: columns of a text (question), a context, labels, weights of rows.
       columns: the names of the columns of tables whose first line does not have them.
-      head: whether T5, which else writes the names of classes, learns with a head as others do.
+      head, search: T5 learns with a head, not words; XLNet searches an answer's end from its start.
       epochs, batch_size, learning_rate: how often rows are read; the rows of a step; the peak.
       length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
       stride: the tokens from a window of a long text to the next; None to cut texts, of spans 128.

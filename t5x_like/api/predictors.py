@@ -36,7 +36,7 @@ from t5x_like.inference.rewriting import Rewriting
 from t5x_like.inference.text_rows import Framing
 from t5x_like.inference.writing import Answering, Writer
 from t5x_like.interop.hugging_face import families
-from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
+from t5x_like.interop.tokenizers.to_files import FAMILIES, Family, as_imported
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Objective, Vocabulary
@@ -132,7 +132,8 @@ class Asked:
     def family(self) -> Family:
         """The special tokens around texts, as in the family's tokenizers at Hugging Face."""
         try:
-            return FAMILIES[families.model_type(self.module)]
+            family = FAMILIES[families.model_type(self.module)]
+            return family if self.run else as_imported(family, self.file)
         except (KeyError, ValueError):  # a family of the user's, or without a counterpart there
             return _WRITER if self.writes else _ENCODER
 
@@ -244,7 +245,7 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         what = f" ({ASKS[ask]})" if ask in ASKS else ""
         raise ValueError(f"a {type(model.module).__name__} cannot {ask}{what}; it can {can}")
     form = model.module.answer_form if ask == "answer" else None
-    if options.no_answer_threshold is not None and form != "spans":
+    if options.no_answer_threshold is not None and "spans" not in (form or ""):
         raise ValueError("no_answer_threshold is for models that find answers in a text")
     if options.class_threshold is not None and form != "several":
         raise ValueError("class_threshold is for models that answer with several classes at once")
@@ -320,7 +321,6 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
     imported = model.file("config.json").get("id2label") or {}
     if options.k is not None and kind != "classes":
         raise ValueError(f"k is the number of classes: this model answers with {kind}")
-    body = dataclasses.replace(model, mesh=ModelOnMesh(model.module.body))
     return HeadAnswers(
         model=model.mesh,
         framing=framing,
@@ -328,17 +328,17 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
         labels=model.labels or [imported[i] for i in sorted(imported, key=int)],
         k=options.k,
         class_threshold=_first_known(options.class_threshold, model.class_threshold),
-        alone=body.alone,
         batch_size=options.batch_size,
         reading=TextReading.of_family(model.family, _learned(model, framing)),
-        questions=_questions(model, framing, options) if kind == "spans" else None,
+        questions=_questions(model, framing, options) if "spans" in kind else None,
     )
 
 
 def _questions(model: Asked, framing: Framing, options: Options) -> Reading:
     """How questions and texts are read, and when a question has no answer."""
     above = _first_known(options.no_answer_threshold, model.no_answer_threshold)
-    return Reading.of_family(model.family, _learned(model, framing), no_answer_above=above)
+    form, learned = model.module.answer_form, _learned(model, framing)
+    return Reading.of_family(model.family, learned, form=form, no_answer_above=above)
 
 
 def _first_known(*thresholds: float | None) -> float | None:

@@ -73,6 +73,9 @@ def _finetune(argv: list[str]) -> int:
     files.add_argument(
         "--head", action="store_true", help="T5 learns with a head, in place of writing the label"
     )
+    files.add_argument(
+        "--search", action="store_true", help="XLNet searches for an answer's end from its start"
+    )
     tasks = parser.add_argument_group("a task by its name")
     parsers.offer(tasks.add_argument("--task", metavar="NAME", help="the task"), _tasks)
     tasks.add_argument("--tasks", action=_ListTasks, nargs=0, help="list the tasks, and stop")
@@ -184,7 +187,7 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
 
     names = (
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "weight"),
-        *("columns", "head", "length", "stride", "pieces"),
+        *("columns", "head", "search", "length", "stride", "pieces"),
         *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate"),
         *("seed", "class_weights", "label_smoothing", "focal_gamma"),
         *("reinit_layers", "r_drop", "average_last"),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from t5x_like.core.protocols.answers import Answers
-from t5x_like.inference.heads.n_best import Ends, NBest, Passage, n_best
+from t5x_like.inference.heads.n_best import WINDOWS, Ends, NBest, Passage, SearchedEnds, n_best
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -38,9 +38,11 @@ class SpanMetric:
 
     Attributes:
       questions: the questions.
+      answers: the form of the answers, of `n_best.WINDOWS`.
     """
 
     questions: Sequence[Question]
+    answers: str = "spans"
     name: ClassVar = "span_scores"
     reads: ClassVar = ("labels",)
 
@@ -48,9 +50,10 @@ class SpanMetric:
         self, examples: Sequence[Mapping[str, Any]], answers: Answers
     ) -> Mapping[str, float]:
         """The values of `span_scores`."""
-        windows: list[list[Ends]] = [[] for _ in self.questions]
+        of_window: Callable[..., Ends | SearchedEnds] = WINDOWS[self.answers]
+        windows: list[list[Ends | SearchedEnds]] = [[] for _ in self.questions]
         for example, ends in zip(examples, answers.labels, strict=True):
-            windows[example["question"]].append(Ends(*ends))
+            windows[example["question"]].append(of_window(*ends))
         best = [
             n_best(question.passage, of_question, question.text_position)
             for question, of_question in zip(self.questions, windows, strict=True)

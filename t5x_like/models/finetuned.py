@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 
-_NO_ALTERNATIVE = -1e9
 _NAMED = ("classes", "several", "tags", "ordered")
 
 
@@ -77,8 +76,8 @@ class FineTuned(OnBody, TermLoss):
             logits = word_means.of_words(logits, batch["word_ids"])
         if alternatives is None:
             return logits
-        is_there_BA = (counts_BL > 0).any(axis=-1).reshape(-1, alternatives)
-        return jnp.where(is_there_BA, logits.reshape(-1, alternatives), _NO_ALTERNATIVE)
+        counts_BAL = counts_BL.reshape(-1, alternatives, counts_BL.shape[-1])
+        return label_heads.of_alternatives(logits.reshape(-1, alternatives), counts_BAL)
 
     @property
     def abilities(self) -> tuple[type, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import stored_berts
+import stored_xlnets
 from tiny_run import Result, losses
 
 import t5x_like as t5x
@@ -17,14 +18,14 @@ from t5x_like.training.logs.metrics_file import read_metrics
 
 NAMES = ["Ada", "Bert", "Cleo", "Dora"]
 PLACES = ["Paris", "Rome", "Oslo", "Lima"]
+TEXT = " ".join([*NAMES, *PLACES, "lives in the old town of . where is it nothing happens"])
 
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT that has learned nothing yet."""
-    text = " ".join([*NAMES, *PLACES, "lives in the old town of . where is it nothing happens"])
     directory = tmp_path_factory.mktemp("models") / "mine"
-    return stored_berts.write_untrained(directory, text, vocab_size=120)
+    return stored_berts.write_untrained(directory, TEXT, vocab_size=120)
 
 
 def paragraphs(count: int, draw: random.Random) -> dict[str, Any]:
@@ -121,3 +122,40 @@ def test_spans_are_learned_in_windows_resumed_and_asked(
     model.export(tmp_path / "theirs")
     config = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert config["architectures"] == ["BertForQuestionAnswering"]
+
+
+@pytest.mark.slow
+def test_an_xlnet_learns_to_search(files: dict[str, str], tmp_path: Path) -> None:
+    source = stored_xlnets.write_untrained(tmp_path / "mine", TEXT, vocab_size=120)
+
+    def run(name: str, source: Path, **given: Any) -> t5x.Pretraining:
+        place = {"model_dir": str(tmp_path / name), "cache_dir": str(tmp_path / "cache")}
+        rows = {"length": 24, "stride": 8, "batch_size": 32}
+        return t5x.finetune(str(source), **files, **place, **rows, **given)
+
+    run("run", source, search=True, epochs=4, learning_rate=1e-2).train()
+    for name in ("f1", "HasAns_f1", "NoAns_f1", "best_f1"):
+        assert last(tmp_path / "run", f"train/{name}") > 0.95, name
+    model = t5x.load(str(tmp_path / "run"))
+    evaluated = model.evaluate(corpus=files["dev"])["dev"]["trained"]
+    assert evaluated["f1"] == last(tmp_path / "run", "train/f1")
+    context = "Nothing happens. " * 12 + "Dora lives in Oslo. " + "Nothing happens. " * 3
+    asked = [
+        {"inputs": "Where is it?", "context": context},
+        {"inputs": "Where is it?", "context": "Nothing happens. " * 12},
+    ]
+    yes, no = model.predict(asked)
+    assert (yes["answer"], yes["has_answer"], no["answer"], no["has_answer"]) == (
+        *("Oslo", True),
+        *("", False),
+    )
+    assert yes["no_answer"] < 0 < no["no_answer"]
+    model.export(tmp_path / "theirs")
+    config = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert config["architectures"] == ["XLNetForQuestionAnswering"]
+    again = run("again", tmp_path / "theirs")
+    assert again.run.abstract_model.answer_form == "searched spans"
+    reviews = tmp_path / "reviews.csv"
+    reviews.write_text("text,label\n" + "fine,1\ndull,0\n" * 9)
+    with pytest.raises(ValueError, match=r"search is for answers in texts \(--kind spans\)"):
+        t5x.finetune(str(source), train=str(reviews), search=True, model_dir=str(tmp_path / "no"))

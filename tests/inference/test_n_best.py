@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import json
 
 import numpy as np
 
-from t5x_like.inference.heads.n_best import Passage, ends, n_best
+from t5x_like.inference.heads.n_best import Passage, SearchedEnds, ends, n_best, searched_ends
+from t5x_like.layers.heads.span_heads import Answers
 from t5x_like.objectives.supervised.windows import Windows
 
 QUESTION = 5
@@ -86,7 +88,8 @@ def test_answers_of_200_questions_equal_the_reference() -> None:
             Passage(text, places, bounds), [ends(x, 0) for x in logits], text_position=QUESTION + 2
         )
         texts, scores, null = reference_answers(spans, logits, words)
-        assert (best.texts, best.null) == (texts, null)
+        assert best.texts == texts
+        assert best.no_answer == (null - scores[0] if texts else float("inf"))
         assert best.scores == scores
         several += len(spans) > 1
     assert several > 100
@@ -98,3 +101,29 @@ def test_a_text_without_an_allowed_span_has_no_answer() -> None:
     passage = Passage("x", np.array([[0, 1]]), [(0, 1)])
     best = n_best(passage, [ends(logits, 0)], text_position=28)
     assert (best.best, best.no_answer) == ("", float("inf"))
+
+
+def test_searched_ends_are_those_of_their_starts() -> None:
+    """Two windows of a text of 12 words, from place 3 of the row; the first has the best span."""
+    words = [f"w{n}" for n in range(12)]
+    places = np.array([[4 * n, 4 * n + len(word)] for n, word in enumerate(words)])
+    passage = Passage(" ".join(f"{word:3}" for word in words), places, [(0, 8), (4, 12)])
+    of_windows = [
+        # Place 1 is of the question, 4 to 3 ends before it starts, 12 is beyond the window.
+        (([4, 1, 5], [0.5, 0.3, 0.1]), [[6, 3], [2, 4], [12, 5]], [[0.6, 0.4], [1, 0], [0.9, 0.1]]),
+        # Word 5 has more context in the first window, word 8 here.
+        (
+            ([4, 7, 9], [0.4, 0.3, 0.1]),
+            [[4, 5], [8, 7], [9, 10]],
+            [[1, 0], [0.8, 0.2], [0.95, 0.05]],
+        ),
+    ]
+    windows = []
+    for ((starts, p), at, p_at), null in zip(of_windows, (0.7, -2.0), strict=True):
+        arrays = (np.array(starts), np.array(p), np.array(at), np.array(p_at), np.float32(null))
+        window = searched_ends(Answers(*arrays))
+        windows.append(SearchedEnds(*json.loads(json.dumps(window))))
+    best = n_best(passage, windows, text_position=3)
+    assert best.texts == ["w1  w2  w3", "w8  w9", "w10", "w8", "w2", "w10 w11"]
+    np.testing.assert_allclose(best.chances, [0.3, 0.24, 0.095, 0.06, 0.01, 0.005])
+    assert best.no_answer == -2.0

@@ -13,10 +13,25 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.models import albert, bart, bert, distilbert, electra, gpt, t5, xlnet
+from t5x_like.models import (
+    albert,
+    bart,
+    bart_decoder,
+    bert,
+    bert_decoder,
+    distilbert,
+    electra,
+    gpt,
+    prefix_lm,
+    t5,
+    xlnet,
+)
+from t5x_like.models.answering import Answering
+from t5x_like.models.double_heads import DoubleHeads
 from t5x_like.models.finetuned import FineTuned
 from t5x_like.runs import saved_model
-from t5x_like.runs.settings.finetuning.finetuned_model import of_saved
+from t5x_like.runs.settings.finetuning.finetuned_model import as_saved, of_saved
+from t5x_like.runs.settings.finetuning.regularising import with_r_drop
 from t5x_like.training.optimization import layerwise
 from t5x_like.training.optimization.layer_patterns import LayerPattern
 from t5x_like.training.optimization.parameter_paths import by_path
@@ -29,9 +44,14 @@ MODELS: dict[str, functools.partial[Any]] = {
     "electra": functools.partial(electra.Electra, electra.Config(**LAYERS)),
     "distilbert": functools.partial(distilbert.DistilBert, distilbert.Config(**LAYERS)),
     "xlnet": functools.partial(xlnet.XLNet, xlnet.Config(**LAYERS)),
+    "gpt2": functools.partial(gpt.Gpt, gpt.Config(**LAYERS)),
+    "openai-gpt": functools.partial(gpt.Gpt, gpt.Config(**LAYERS | {"d_ff": 64}, pre_norm=False)),
     "bart": functools.partial(bart.Bart, bart.Config(**SIZES)),
     "t5": functools.partial(t5.T5, t5.Config(**SIZES)),
 }
+
+
+LACKING = {"bart": ("tags",), "openai-gpt": ("tags", "spans")}
 
 
 def parameters(model: nnx.Module) -> dict[str, tuple[int, ...]]:
@@ -57,8 +77,8 @@ def written(directory: Path, make: functools.partial[Any]) -> Any:
 def test_the_whole_body_is_taken_and_the_head_is_new(name: str, tmp_path: Path) -> None:
     saved = parameters(written(tmp_path / "saved", MODELS[name]))
     for form in ("classes", "numbers", "tags", "spans"):
-        if form == "tags" and name == "bart":
-            with pytest.raises(ValueError, match="BartForTokenClassification is not read"):
+        if form in LACKING.get(name, ()):
+            with pytest.raises(ValueError, match=r"For(Token|Question).* is not read"):
                 of_saved(str(tmp_path / "saved"), form, num_labels=3)
             continue
         tuned = of_saved(str(tmp_path / "saved"), form, num_labels=1 if form == "numbers" else 3)
@@ -89,10 +109,48 @@ def test_a_roberta_keeps_its_kind_and_how_it_computes(tmp_path: Path) -> None:
     assert model.config.dtype == "bfloat16"
 
 
-def test_a_decoder_alone_is_refused(tmp_path: Path) -> None:
-    written(tmp_path / "saved", functools.partial(gpt.Gpt, gpt.Config(**LAYERS)))
-    with pytest.raises(ValueError, match="has a decoder alone: its fine-tuning is not built yet"):
+DECODERS = {
+    "PrefixLm has no counterpart": (prefix_lm.PrefixLm, prefix_lm.Config(**SIZES)),
+    "of the parts of bert, as a decoder": (bert_decoder.BertDecoder, bert_decoder.Config(**LAYERS)),
+    "of the parts of bart, as a decoder": (bart_decoder.BartDecoder, bart_decoder.Config(**SIZES)),
+}
+
+
+@pytest.mark.parametrize("message", DECODERS)
+def test_other_decoders_are_refused(message: str, tmp_path: Path) -> None:
+    written(tmp_path / "saved", functools.partial(*DECODERS[message]))
+    with pytest.raises(ValueError, match=message):
         of_saved(str(tmp_path / "saved"), "classes", num_labels=2)
+
+
+def test_the_head_that_searches_is_xlnets(tmp_path: Path) -> None:
+    saved = tmp_path / "xlnet"
+    written(saved, MODELS["xlnet"])
+    tuned = of_saved(str(saved), "searched spans", num_labels=1)
+    assert isinstance(abstract(tuned.make), Answering)
+    assert of_saved(str(saved), "spans", num_labels=1).form == "spans"
+    written(tmp_path / "tuned", tuned.make)
+    again = of_saved(str(tmp_path / "tuned"), "spans", num_labels=1, reinit_layers=1)
+    assert (again.form, again.init_from.skip[0]) == ("searched spans", "^head\\.")
+    written(tmp_path / "bert", MODELS["bert"])
+    with pytest.raises(ValueError, match=r"search is for XLNet, .* has a Bert: leave it out"):
+        of_saved(str(tmp_path / "bert"), "searched spans", num_labels=1)
+
+
+def test_a_gpt_learns_choices_with_two_heads_and_writes_no_texts(tmp_path: Path) -> None:
+    directory = str(tmp_path / "saved")
+    saved = parameters(written(tmp_path / "saved", MODELS["gpt2"]))
+    tuned = of_saved(directory, "choices", num_labels=1)
+    model = abstract(tuned.make)
+    assert isinstance(model, DoubleHeads)
+    heads = {"head.out.kernel", "head.out.bias"}
+    assert {*parameters(model)} == {f"body.{path}" for path in saved} | heads
+    again = of_saved(directory, "choices", num_labels=1, reinit_layers=1)
+    assert again.init_from.skip[0] == "^head\\.out"
+    with pytest.raises(ValueError, match=r"does not write a text for another.*name the kind"):
+        as_saved(directory)
+    with pytest.raises(ValueError, match="r_drop is not for the choices of a DoubleHeads"):
+        with_r_drop(tuned.make, 1.0, "choices")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -123,7 +181,8 @@ def test_the_last_layers_and_the_pooler_start_afresh(name: str, tmp_path: Path) 
             fresh(1)
         return
     heads = {*fresh(0)}
-    assert heads == {"head.out.kernel", "head.out.bias"}
+    biased = name not in ("gpt2", "openai-gpt")
+    assert heads == {"head.out.kernel"} | ({"head.out.bias"} if biased else set())
     one = {path: of for path, of in fresh(1).items() if path not in heads}
     poolers = {path for path in one if path.startswith("head.pooler.")}
     layers = {path: of for path, of in one.items() if path not in poolers}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Example = Mapping[str, Any]
 Metric = TypeVar("Metric", bound=TaskMetric)
 Row = dict[str, np.ndarray]
-_LABELS = ("classes", "choices", "numbers", "ordered", "several", "spans", "tags")
+_LABELS = ("classes", "choices", "numbers", "ordered", "several", "tags", *n_best.WINDOWS)
 SETTINGS = {"decoding": "greedy"}
 """The settings that decide predictions, besides the parameters."""
 
@@ -106,13 +107,18 @@ class ModelAnswers:
         """The logits of the classes of each example, or its number, or the choice.
 
         Of ordered classes, the median. For tags, the likeliest of each word that is asked here
-        (`places`, in its row). Of several classes, each has its probability. For spans, the
-        `n_best.Ends` of each window.
+        (`places`, in its row). Of several classes, each has its probability. For spans, those of
+        `n_best.WINDOWS` of each window.
         """
         labels: list[Any] = []
         for batch in self.batches(examples):
             with self.layout.active():
-                labels += [*multihost.whole("labels", _labels(self.model, batch))]
+                arrays = jax.tree.map(
+                    functools.partial(multihost.whole, "labels"), _labels(self.model, batch)
+                )
+            labels += [jax.tree.map(lambda x, n=n: x[n], arrays) for n in range(self.batch_size)]
+        if self.model.answer_form == "searched spans":
+            return [n_best.searched_ends(of_row) for of_row in labels[: len(examples)]]
         if self.model.answer_form == "spans":
             return [_ends(rows, example) for rows, example in zip(labels, examples, strict=False)]
         if self.model.answer_form != "tags":
@@ -164,14 +170,15 @@ def _ends(logits_L2: np.ndarray, example: Example) -> n_best.Ends:
 
 
 @jax.jit
-def _labels(model: Any, batch: Batch) -> jax.Array:
+def _labels(model: Any, batch: Batch) -> Any:
     """The likeliest tags, int32 [B, L], or choices, int32 [B]; of numbers the numbers, float32 [B].
 
     Of classes the logits, float32 [B, C], of several classes the probabilities; of spans the
-    logits, float32 [B, L, 2]; of ordered classes the medians, int32 [B].
+    logits, float32 [B, L, 2], or what was searched (`span_heads.Answers`); of ordered classes the
+    medians, int32 [B].
     """
     logits = model.answers(batch)
-    if model.answer_form in ("classes", "spans"):
+    if model.answer_form in ("classes", *n_best.WINDOWS):
         return logits
     if model.answer_form == "several":
         return jax.nn.sigmoid(logits)

@@ -15,6 +15,7 @@ from t5x_like.evaluation.task_metrics import decoder
 from t5x_like.evaluation.tasks import span_task
 from t5x_like.evaluation.tasks.evaluated_task import EvaluatedTask
 from t5x_like.inference.heads.joined_windows import words_asked
+from t5x_like.inference.heads.n_best import WINDOWS
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.answers import TaskMetric
@@ -45,7 +46,7 @@ def of_rows(
     """
     task = rows.task
     metrics: Sequence[TaskMetric]
-    if task.objective.answers == "spans":
+    if task.objective.answers in WINDOWS:
         examples, metric = span_task.examples(rows, at_most=at_most)
         metrics = [metric]
     else:

@@ -37,4 +37,5 @@ def examples(rows: Examples, *, at_most: int | None) -> tuple[list[dict[str, Any
         golds = [text[begin:end] for begin, end in record["answers"][:, 2:].tolist()]
         at = int(windows[-1]["text_position"])
         questions.append(Question(Passage(text, places, bounds), golds, at))
-    return windows, SpanMetric(questions)
+    assert rows.task.objective.answers is not None
+    return windows, SpanMetric(questions, rows.task.objective.answers)

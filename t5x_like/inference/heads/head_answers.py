@@ -16,7 +16,8 @@ from t5x_like.core.abilities import AnswersTask
 from t5x_like.data.cache import words
 from t5x_like.inference import text_rows
 from t5x_like.inference.heads import joined_windows, n_best, span_answers
-from t5x_like.inference.heads.span_answers import Reading
+from t5x_like.inference.heads.n_best import Ends, SearchedEnds
+from t5x_like.inference.heads.span_answers import Asked, Reading
 from t5x_like.inference.heads.text_windows import ReadText, TextReading
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing, Row
@@ -41,7 +42,6 @@ class HeadAnswers:
       labels: the names of the classes; where there are none, their numbers.
       k: how many classes get a probability, the likeliest first; None for all, in their order.
       class_threshold: of several classes, the least probability of those that are said; None: 1/2.
-      alone: whether the body is a decoder alone.
       batch_size: the rows of a batch.
       reading: how texts are read.
       questions: how questions and texts are read, for spans.
@@ -53,7 +53,6 @@ class HeadAnswers:
     labels: Sequence[str] = ()
     k: int | None = None
     class_threshold: float | None = None
-    alone: bool = False
     batch_size: int = text_rows.ROWS
     reading: TextReading
     questions: Reading | None = None
@@ -88,11 +87,9 @@ class HeadAnswers:
         """
         if self.kind == "choices":
             return self._choices(records)
-        if self.kind == "searched spans":
-            return self._searched(records)
         if self.questions is not None:
             vocabulary = self.framing.vocabulary
-            return span_answers.answers(records, self.questions, vocabulary, self._logits)
+            return span_answers.answers(records, self.questions, vocabulary, self._ends)
         texts = [self._read_text(record) for record in records]
         row_logits = iter(self._logits([row for text in texts for row in text.rows]))
         say = {
@@ -121,8 +118,12 @@ class HeadAnswers:
     def _logits(self, rows: Sequence[Row]) -> list[np.ndarray]:
         """The head's logits of each row: [C], or [L, C] for tags and spans."""
         row_logits: list[np.ndarray] = [np.zeros(0)] * len(rows)
+        if not all(row.tokens for row in rows):
+            raise ValueError(
+                "a text is empty, and this model puts no token beside it: leave it out"
+            )
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
-            logits = np.asarray(self.model(_answers, self._read(batch)))
+            logits = np.asarray(self.model(_answers, batch.of_encoder))
             for place, n in enumerate(batch.numbers):
                 row_logits[n] = logits[place]
         return row_logits
@@ -130,11 +131,6 @@ class HeadAnswers:
     def _encoded(self, record: Mapping[str, Any]) -> list[np.ndarray]:
         """The tokens of each word."""
         return words.encode(self.framing.vocabulary, _words(record))
-
-    def _read(self, batch: text_rows.Batch) -> dict[str, np.ndarray]:
-        if self.alone:
-            return {"decoder_input_tokens": batch.tokens, **batch.of_types}
-        return batch.of_encoder
 
     def _class(self, logits_WC: Sequence[np.ndarray]) -> dict[str, Any]:
         p_C = joined_windows.mean_of_classes(logits_WC)
@@ -176,33 +172,25 @@ class HeadAnswers:
                 tags[number] = self._label(int(tag))
         return {"words": _words(record), "tags": tags}
 
-    def _places(self, row: Row) -> list[int]:
-        """The places of the second text's tokens."""
-        is_text = self.framing.is_text
-        return [at for at in range(row.second, len(row.tokens)) if is_text(row.tokens[at])]
-
-    def _searched(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The likeliest of the spans that the head proposes, and the chance of no answer."""
-        rows = [self.framing.text(record["inputs"], record["context"]) for record in records]
-        answers: list[dict[str, Any]] = [{}] * len(rows)
+    def _ends(self, asked: Sequence[Asked]) -> list[Ends | SearchedEnds]:
+        """The likeliest spans of windows."""
+        rows = [row for row, _ in asked]
+        if self.kind == "spans":
+            return [
+                n_best.ends(logits_L2[: len(row.tokens)], int(features["null_position"]))
+                for logits_L2, (row, features) in zip(self._logits(rows), asked, strict=True)
+            ]
+        searched: list[Any] = [None] * len(rows)
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
-            read = self._read(batch)
-            read["answer_mask"] = allowed = np.zeros_like(batch.tokens)
+            mask_BL = np.zeros_like(batch.tokens)
             for place, n in enumerate(batch.numbers):
-                allowed[place, self._places(rows[n])] = 1
-            starts, start_p, ends, end_p, logit = map(np.asarray, self.model(_answers, read))
+                mask_BL[place, : len(rows[n].tokens)] = asked[n].features["answer_mask"]
+            answers = self.model(_answers, {**batch.of_encoder, "answer_mask": mask_BL})
+            arrays = jax.tree.map(np.asarray, answers)
             for place, n in enumerate(batch.numbers):
-                first, last = starts[place][:, None], ends[place]
-                good = (first <= last) & (last < first + n_best.LONGEST)
-                chances = np.where(good, start_p[place][:, None] * end_p[place], 0)
-                s, e = np.unravel_index(int(chances.argmax()), chances.shape)
-                tokens = rows[n].tokens[int(starts[place, s]) : int(last[s, e]) + 1]
-                answers[n] = {
-                    "answer": self.framing.vocabulary.decode(tokens),
-                    "score": float(chances[s, e]),
-                    "unanswerable": float(1 / (1 + np.exp(-logit[place]))),
-                } | ({"truncated": True} if rows[n].truncated else {})
-        return answers
+                of_row = jax.tree.map(lambda x, place=place: x[place], arrays)
+                searched[n] = n_best.searched_ends(of_row)
+        return searched
 
     def _choices(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rows = [

@@ -1,17 +1,18 @@
 """The likeliest spans of a text that was read in windows, as BERT's code for SQuAD finds them.
 
-Suffixes: L length.
+Suffixes: L length, S starts, E ends of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from t5x_like.objectives.supervised.windows import most_context
 
+_LEAST = 1e-37
 N_BEST = 20
 """Starts and ends of a window, and answers of a text, that are looked at."""
 LONGEST = 30
@@ -23,6 +24,8 @@ class Ends(NamedTuple):
 
     `null` is the sum of the two logits at [CLS], and `total` that of the logarithms of the sums of
     the exponentials of all: a span has the chance e^(its logits - total). All are JSON.
+
+    `null` counts in comparison with the score of a span.
     """
 
     starts: list[int]
@@ -31,6 +34,45 @@ class Ends(NamedTuple):
     end_logits: list[float]
     null: float
     total: float
+
+    def spans(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Starts and ends, int64 [n], and their scores, float64 [n]."""
+        logits = np.add.outer(self.start_logits, self.end_logits)
+        ends = np.broadcast_to(self.ends, logits.shape)
+        return _allowed(np.array(self.starts), ends, logits)
+
+    def no_answer(self, best: float) -> float:
+        """How much more likely no answer is than a span of the score `best`."""
+        return self.null - best
+
+
+class SearchedEnds(NamedTuple):
+    """The likeliest starts of a window, and the ends that were searched from each (XLNet).
+
+    They are places in its row, best first, with the logarithms of their probabilities. `null` is
+    the logit that there is no answer, whatever the spans are, and `total` is 0, as in `Ends`.
+    """
+
+    starts: list[int]
+    start_scores: list[float]
+    ends: list[list[int]]
+    end_scores: list[list[float]]
+    null: float
+    total: float = 0.0
+
+    def spans(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Those of `Ends`."""
+        scores = np.array(self.start_scores)[:, None] + np.array(self.end_scores)
+        return _allowed(np.array(self.starts), np.array(self.ends), scores)
+
+    def no_answer(self, best: float) -> float:
+        """The logit that there is no answer."""
+        del best
+        return self.null
+
+
+WINDOWS: Mapping[str, type[Ends | SearchedEnds]] = {"spans": Ends, "searched spans": SearchedEnds}
+"""The spans of a window by the form of a model's answers."""
 
 
 class Passage(NamedTuple):
@@ -54,23 +96,19 @@ class NBest(NamedTuple):
       texts: the texts.
       scores: for each the sum of the logits of its start and its end.
       chances: for each the product of the probabilities of its start and its end in its window.
-      null: the least score of no answer among the windows.
+      no_answer: how much more likely no answer is than the likeliest, in the window that says so
+        least: the difference of the scores, or of a search the logit; infinite without texts.
     """
 
     texts: list[str]
     scores: list[float]
     chances: list[float]
-    null: float
+    no_answer: float
 
     @property
     def best(self) -> str:
         """The likeliest text; empty where there is none."""
         return self.texts[0] if self.texts else ""
-
-    @property
-    def no_answer(self) -> float:
-        """How much more likely no answer is than the likeliest: the difference of the scores."""
-        return self.null - self.scores[0] if self.texts else float("inf")
 
 
 def ends(logits_L2: np.ndarray, null_position: int) -> Ends:
@@ -90,7 +128,28 @@ def ends(logits_L2: np.ndarray, null_position: int) -> Ends:
     return Ends(places[0], logits[0], places[1], logits[1], null, total)
 
 
-def n_best(passage: Passage, windows: Sequence[Ends], text_position: int) -> NBest:
+def searched_ends(answers: Sequence[np.ndarray]) -> SearchedEnds:
+    """The spans of a row.
+
+    Args:
+      answers: what the model has searched: starts [S] and their probabilities, ends [S, E] and
+        theirs, given the start, and the logit that there is no answer.
+    """
+    starts, p_S, ends, p_SE, null = map(np.asarray, answers)
+    scores = [np.log(np.maximum(p.astype(np.float64), _LEAST)).tolist() for p in (p_S, p_SE)]
+    return SearchedEnds(starts.tolist(), scores[0], ends.tolist(), scores[1], float(null))
+
+
+def _allowed(
+    starts_S: np.ndarray, ends_SE: np.ndarray, scores_SE: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The spans that do not end before they start and are not too long, and their scores."""
+    sizes_SE = ends_SE - starts_S[:, None]
+    start, end = np.nonzero((sizes_SE >= 0) & (sizes_SE < LONGEST))
+    return starts_S[start], ends_SE[start, end], scores_SE[start, end]
+
+
+def n_best(passage: Passage, windows: Sequence[Ends | SearchedEnds], text_position: int) -> NBest:
     """The likeliest answers over all windows of a passage.
 
     An answer lies in one window, in which its start has most context, and has at most `LONGEST`
@@ -104,17 +163,12 @@ def n_best(passage: Passage, windows: Sequence[Ends], text_position: int) -> NBe
     most = most_context(passage.bounds, len(passage.places))
     spans: list[np.ndarray] = []
     for number, (of_window, (begin, end)) in enumerate(zip(windows, passage.bounds, strict=True)):
-        first, last = (
-            np.array(places) - text_position + begin
-            for places in (of_window.starts, of_window.ends)
-        )
-        inside = (begin <= first) & (first < end)
-        inside[inside] = most[first[inside]] == number
-        allowed = inside[:, None] & (first[:, None] <= last) & (last < end)
-        allowed &= last - first[:, None] < LONGEST
-        start, stop = np.nonzero(allowed)
-        scores = np.array(of_window.start_logits)[start] + np.array(of_window.end_logits)[stop]
-        spans.append(np.stack([scores, scores - of_window.total, first[start], last[stop]]))
+        starts, ends, scores = of_window.spans()
+        first, last = (places - text_position + begin for places in (starts, ends))
+        allowed = (begin <= first) & (last < end)
+        allowed[allowed] = most[first[allowed]] == number
+        of_spans = np.stack([scores, scores - of_window.total, first, last])
+        spans.append(of_spans[:, allowed])
     texts: dict[str, tuple[float, float]] = {}
     score, log_chance, firsts, lasts = np.concatenate(spans, axis=1)
     for at in np.argsort(-score, kind="stable"):
@@ -124,5 +178,7 @@ def n_best(passage: Passage, windows: Sequence[Ends], text_position: int) -> NBe
         if len(texts) == N_BEST:
             break
     scored, chances = zip(*texts.values(), strict=True) if texts else ((), ())
-    null = min(of_window.null for of_window in windows)
-    return NBest([*texts], [*scored], [*chances], null)
+    no_answer = float("inf")
+    if texts:
+        no_answer = min(of_window.no_answer(scored[0]) for of_window in windows)
+    return NBest([*texts], [*scored], [*chances], no_answer)

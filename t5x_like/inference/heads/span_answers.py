@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,20 @@ from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.corpora import passages
 from t5x_like.inference.heads import n_best
 from t5x_like.inference.heads.learned import Learned
-from t5x_like.inference.heads.n_best import Passage
+from t5x_like.inference.heads.n_best import Ends, Passage, SearchedEnds
 from t5x_like.inference.text_rows import Row
 from t5x_like.objectives.supervised.frames import Frame
+from t5x_like.objectives.supervised.searched_spans import SearchedSpans
 from t5x_like.objectives.supervised.spans import Spans
+
+_OBJECTIVES = {objective.answers: objective for objective in (Spans, SearchedSpans)}
+
+
+class Asked(NamedTuple):
+    """A window that a model is asked about: its row, and what `Spans` says of it."""
+
+    row: Row
+    features: Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +45,19 @@ class Reading:
 
     @classmethod
     def of_family(
-        cls, frame: Frame, learned: Learned, *, no_answer_above: float | None = None
+        cls, frame: Frame, learned: Learned, *, form: str, no_answer_above: float | None = None
     ) -> Reading:
-        """The reading of a model, with the special tokens of its family."""
+        """The reading of a model, with the special tokens of its family.
+
+        Args:
+          frame: the special tokens.
+          learned: what its run says.
+          form: the form of its answers.
+          no_answer_above: as in the class.
+        """
         objectives, length, most = learned
         spans = [objective for objective in objectives if isinstance(objective, Spans)]
-        objective = spans[0] if spans else Spans.of_family(frame, (), ())
+        objective = spans[0] if spans else _OBJECTIVES[form].of_family(frame, (), ())
         tokens = length or objective.most_tokens
         return cls(objective, tokens if most is None else min(tokens, most), no_answer_above)
 
@@ -49,7 +66,7 @@ def answers(
     records: Sequence[Mapping[str, Any]],
     reading: Reading,
     vocabulary: Vocabulary,
-    logits: Callable[[Sequence[Row]], Sequence[np.ndarray]],
+    ask: Callable[[Sequence[Asked]], Sequence[Ends | SearchedEnds]],
 ) -> list[dict[str, Any]]:
     """The likeliest answer to each question, with the chance of each and of no answer.
 
@@ -57,38 +74,33 @@ def answers(
       records: `inputs` is the question, `context` the text.
       reading: how they are read.
       vocabulary: of their tokens.
-      logits: gives the logits of starts and ends of rows, float32 [L, 2] each.
+      ask: gives the likeliest spans of windows.
 
     Raises:
       ValueError: the vocabulary does not know where its tokens are.
     """
-    rows: list[Row] = []
-    asked = []
+    windows_asked: list[Asked] = []
+    questions = []
     for record in records:
         ids, places = passages.located(vocabulary, record["context"])
         question = vocabulary.encode(record["inputs"])
         windows = reading.objective.geometry({"inputs": reading.tokens}).windows
         bounds = windows.bounds(len(question), len(ids))
-        features = [
+        framed = [
             _framed(reading.objective, question[: windows.asked], ids[begin:end], vocabulary)
             for begin, end in bounds
         ]
-        asked.append((Passage(record["context"], places, bounds), features))
         cut = len(question) > windows.asked
-        for of_window in features:
+        at = int(framed[0]["text_position"])
+        questions.append((Passage(record["context"], places, bounds), at, cut))
+        for of_window in framed:
             tokens = of_window["inputs"].tolist()
             types = of_window.get("token_type_ids", np.zeros(len(tokens), np.int32)).tolist()
-            rows.append(Row(tokens, cut, types))
-    row_logits = iter(zip(rows, logits(rows), strict=True))
+            windows_asked.append(Asked(Row(tokens, cut, types), of_window))
+    ends = iter(ask(windows_asked))
     answered = []
-    for passage, features in asked:
-        of_windows, cut = [], False
-        for of_window in features:
-            row, logits_L2 = next(row_logits)
-            cut = row.truncated
-            null = int(of_window["null_position"])
-            of_windows.append(n_best.ends(logits_L2[: len(row.tokens)], null))
-        best = n_best.n_best(passage, of_windows, int(features[0]["text_position"]))
+    for passage, at, cut in questions:
+        best = n_best.n_best(passage, [next(ends) for _ in passage.bounds], at)
         said = _said(best, reading.no_answer_above)
         answered.append(said | ({"truncated": True} if cut else {}))
     return answered

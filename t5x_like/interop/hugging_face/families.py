@@ -10,6 +10,8 @@ A module of a family has
   including `model_type` and `architectures`; None where the model is not of this family;
 - `IDS`: by model type, the published special ids that config.json names and no model has;
 - `names(model)`: its `mapping.Names`;
+- `ENDINGS`, only where it has other classes for tasks: by the form of the answers, the end of the
+  name of the class that is fine-tuned;
 - `halves(model, params)`, only where a model is exported as several: {name: (model, params)}.
 """
 

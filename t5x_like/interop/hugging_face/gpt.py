@@ -22,6 +22,7 @@ MODEL_TYPES = ("gpt2", "openai-gpt")
 _PREFIX = "transformer."
 _PRETRAINED = "LMHeadModel"
 _DOUBLE = "DoubleHeadsModel"
+ENDINGS = {"choices": _DOUBLE}
 _STEMS = {"gpt2": "GPT2", "openai-gpt": "OpenAIGPT"}
 _ACTIVATION = {"gpt2": ("activation_function", "gelu_new"), "openai-gpt": ("afn", "gelu")}
 _TANH_FORM = {"gpt2": "gelu_new", "openai-gpt": "gelu"}  # GPT's code has no name for exact gelu
@@ -123,7 +124,8 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
     )
     constructor = head_classes.fine_tuned(ending, whole, made_with=made_with, config=config)
     if constructor is None or ending not in (head_classes.BODY, *_TASKS[kind]):
-        raise ValueError(f"{architecture} is not read: it is not a GPT with a head that we have")
+        named = ", ".join((_PRETRAINED, _DOUBLE, head_classes.BODY, *_TASKS[kind]))
+        raise ValueError(f"{architecture} is not read: after {_STEMS[kind]} there may be {named}")
     return constructor
 
 

@@ -23,8 +23,6 @@ TAGS = "ForTokenClassification"
 CHOICES = "ForMultipleChoice"
 SPANS = "ForQuestionAnswering"
 SEVERAL = "multi_label_classification"
-XLNET_SPANS = "ForQuestionAnsweringSimple"
-"""XLNet's for the head that other families have."""
 _ENDINGS = {
     "classes": CLASSES,
     "several": CLASSES,
@@ -90,15 +88,15 @@ def fine_tuned(
     return None
 
 
-def endings_for(form: str) -> tuple[str, ...]:
-    """The ends of the names of classes whose answers have this form, the usual one first.
+def ending_for(form: str) -> str:
+    """The end of the name of the class whose answers have this form in most families.
 
     Raises:
       ValueError: there is none.
     """
     if form not in _ENDINGS:
         raise ValueError(f"answers are {', '.join(_ENDINGS)}, not {form!r}")
-    return (SPANS, XLNET_SPANS) if form == "spans" else (_ENDINGS[form],)
+    return _ENDINGS[form]
 
 
 def outputs(form: str, num_labels: int) -> int:

@@ -24,8 +24,10 @@ MODEL_TYPES = ("xlnet",)
 _PREFIX = "transformer."
 _PRETRAINED = "LMHeadModel"
 _ANSWERS = "ForQuestionAnswering"
+_SIMPLE = "ForQuestionAnsweringSimple"
 # Hugging Face's ending, and the one that other families use for it.
-_ENDINGS = {head_classes.XLNET_SPANS: head_classes.SPANS}
+_ENDINGS = {_SIMPLE: head_classes.SPANS}
+ENDINGS = {"spans": _SIMPLE, "searched spans": _ANSWERS}
 
 # Our setting: its name in config.json, and Hugging Face's default.
 _SETTINGS = {
@@ -53,7 +55,7 @@ _OF_HEADS = {
     head_classes.CLASSES: {"pooler/dense": "sequence_summary.summary", "out": "logits_proj"},
     head_classes.CHOICES: {"pooler/dense": "sequence_summary.summary", "out": "logits_proj"},
     head_classes.TAGS: {"out": "classifier"},
-    "ForQuestionAnsweringSimple": {"out": "qa_outputs"},
+    _SIMPLE: {"out": "qa_outputs"},
 }
 _OF_ANSWERS = {
     "start": "start_logits.dense",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,15 @@ class Family:
 
     Words of `text` and `pair` are a text or the role of a special token, then its token type.
     "begin" is <s> where the vocabulary has it, else its [CLS]. `context_first`: whether a text
-    comes before the question about it.
+    comes before the question about it. `no_answer`: the role of the special token whose place is
+    that of no answer; None for [CLS] or <s>, or else the first token.
     """
 
     text: str
     pair: str
     token_types: bool = False
     context_first: bool = False
+    no_answer: str | None = None
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -36,7 +38,7 @@ _BERT = Family("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 B:1 sep:1", token_types=True)
 _ROBERTA = Family("cls:0 A:0 sep:0", "cls:0 A:0 sep:0 sep:0 B:0 sep:0")
 _BART = Family("begin:0 A:0 eos:0", "begin:0 A:0 eos:0 eos:0 B:0 eos:0")
 _T5 = Family("A:0 eos:0", "A:0 eos:0 B:0 eos:0")
-_GPT = Family("A:0", "A:0 B:0")
+_GPT = Family("A:0", "A:0 eos:0 B:0", no_answer="eos")
 _XLNET = Family(
     "A:0 sep:0 cls:2",
     "A:0 sep:0 B:1 sep:1 cls:2",
@@ -60,6 +62,23 @@ FAMILIES = {
     "xlnet": _XLNET,
 }
 """The families, by the `model_type` of `config.json`."""
+
+
+def as_imported(family: Family, read: Callable[[str], Mapping[str, Any]]) -> Family:
+    """The special tokens that came with a model, where tokenizers of its family differ.
+
+    GPT's put nothing between two texts, unless they were exported here.
+
+    Args:
+      family: that of the model.
+      read: gives the contents of a JSON file that came with it, empty for none.
+    """
+    if family is not _GPT:
+        return family
+    template = (read("tokenizer.json").get("post_processor") or {}).get("pair", ())
+    if [*map(next, map(iter, template))] == ["Sequence", "SpecialToken", "Sequence"]:
+        return family
+    return dataclasses.replace(family, pair="A:0 B:0", no_answer=None)
 
 
 def write(

@@ -62,6 +62,7 @@ class DecoderOnly(TargetLoss):
     and `decoder_positions`; and where prefixes are seen from both sides,
     `decoder_causal_attention`, 1 in a prefix (T5, figure 4). Rows are filled up at their end.
     Float32 `decoder_head_mask`, [B, N, H], multiplies the values of heads: 0 switches one off.
+    For states, a batch may be an encoder's instead: `encoder_input_tokens`, `encoder_head_mask`.
 
     A subclass sets the attributes below, and may give the stack a bias and a last norm.
     """
@@ -72,10 +73,7 @@ class DecoderOnly(TargetLoss):
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """The states of an encoder's batch, each of a token that sees those before it."""
-        decoder_batch = {"decoder_input_tokens": batch["encoder_input_tokens"]}
-        if "encoder_head_mask" in batch:
-            decoder_batch["decoder_head_mask"] = batch["encoder_head_mask"]
-        return self.hidden(decoder_batch, want=want)
+        return self.hidden(batch, want=want)
 
     def embedded(
         self,
@@ -107,6 +105,7 @@ class DecoderOnly(TargetLoss):
     ) -> States:
         """The states of a batch."""
         first, stack, last = subkeys(key, 3)
+        batch = _of_decoder(batch)
         tokens_BL = batch["decoder_input_tokens"]
         hidden = self.stack.encode(
             self.embedded(tokens_BL, first, positions_BL=batch.get("decoder_positions")),
@@ -189,6 +188,14 @@ class DecoderOnly(TargetLoss):
             products += 2.0 * config.num_heads * config.d_kv * stack.num_layers * pairs
         products += accounting.count(segments_BL) * config.d_model * config.vocab_size
         return accounting.step_flops(products)
+
+
+def _of_decoder(batch: Batch) -> Batch:
+    """A decoder's batch; an encoder's gets its names, and padding at the end needs no mask."""
+    if "decoder_input_tokens" in batch:
+        return batch
+    names = {"encoder_input_tokens", "encoder_head_mask"} & batch.keys()
+    return {name.replace("encoder", "decoder"): batch[name] for name in names}
 
 
 def _visible(batch: Batch) -> Mask:

@@ -1,6 +1,6 @@
 """Heads for tasks: for a whole sequence, for each token, for an answer's span.
 
-Suffixes: B batch, L length, D d_model, C classes.
+Suffixes: B batch, A alternatives of a choice, L length, D d_model, C classes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from t5x_like.layers.basics.mlp import Activation
 from t5x_like.layers.basics.modules import Init, Linear
 
 NORMAL = nnx.initializers.truncated_normal(0.02)
+_NO_ALTERNATIVE = -1e9
 
 Pool = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 """From states [B, L, D], tokens [B, L] and what counts [B, L] to one state a row, [B, D]."""
@@ -44,6 +45,11 @@ class LastOf:
 
     def __call__(self, x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
         return last_that_counts(x_BLD, tokens_BL, tokens_BL == self.token)
+
+
+def of_alternatives(logits_BA: jax.Array, counts_BAL: jax.Array) -> jax.Array:
+    """The logits of a choice, where an alternative without tokens cannot be chosen."""
+    return jnp.where((counts_BAL > 0).any(axis=-1), logits_BA, _NO_ALTERNATIVE)
 
 
 def _at(x_BLD: jax.Array, at_B: jax.Array) -> jax.Array:

@@ -27,6 +27,8 @@ class Frame(Protocol):
 
     Attributes:
       context_first: whether a text comes before the question about it.
+      no_answer: the role of the special token whose place is that of no answer; None for [CLS] or
+        <s>, or else the first token.
     """
 
     @property
@@ -37,6 +39,8 @@ class Frame(Protocol):
     def token_types(self) -> bool: ...
     @property
     def context_first(self) -> bool: ...
+    @property
+    def no_answer(self) -> str | None: ...
 
 
 def parts(

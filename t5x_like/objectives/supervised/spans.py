@@ -18,7 +18,7 @@ from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import TokenIds
 
-_CLASSES = ("cls", "begin")
+_NO_ANSWER = ("cls", "begin")
 _NUMBERS = ("start_positions", "end_positions", "null_position", "text_position")
 
 
@@ -27,17 +27,20 @@ class Spans(LabelledRows):
     """Rows "[CLS] question [SEP] window [SEP]", and where the first answer starts and ends.
 
     A text that is too long is read in windows, each a row. A window without the whole answer, and
-    a question without an answer, have the place of [CLS].
+    a question without an answer, have the place of [CLS], or of the token that stands for it.
 
     Attributes:
       template: the special tokens around a question and a text.
       context_first: whether the text is A and the question is B (XLNet).
+      no_answer: the role of the special token whose place is that of no answer; None for [CLS] or
+        <s>, or else the first token.
       question_tokens: the most tokens of a question.
       stride: the tokens from the beginning of a window to that of the next.
     """
 
     template: str = frames.PAIR
     context_first: bool = False
+    no_answer: str | None = None
     question_tokens: int = windows.QUESTION_TOKENS
     stride: int = windows.STRIDE
 
@@ -62,6 +65,7 @@ class Spans(LabelledRows):
             template=frame.pair,
             token_types=frame.token_types,
             context_first=frame.context_first,
+            no_answer=frame.no_answer,
             **settings,
         )
 
@@ -92,9 +96,10 @@ class Spans(LabelledRows):
         del rng
         names = ("B", "A") if self.context_first else ("A", "B")
         texts = dict(zip(names, (sample["inputs"], sample["context"]), strict=True))
+        roles = _NO_ANSWER if self.no_answer is None else (self.no_answer,)
         null, begins, at = 0, 0, 0
         for role, tokens, _ in frames.parts(self.template, texts, ids):
-            if role in _CLASSES:
+            if role in roles:
                 null = at
             elif role == names[1]:
                 begins = at

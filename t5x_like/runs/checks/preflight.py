@@ -39,10 +39,14 @@ _LONG = 120
 _ABOUT = ("config", "texts", "health")
 """The fields in the metadata of a checkpoint besides those on which examples its steps read."""
 _HEADS = {
-    **dict.fromkeys(("classes", "choices", "numbers", "ordered", "several"), "SequenceHead"),
-    **dict.fromkeys(("tags", "spans"), "TokenHead"),
+    **dict.fromkeys(
+        ("classes", "choices", "numbers", "ordered", "several"),
+        "models.finetuned.FineTuned with a SequenceHead",
+    ),
+    **dict.fromkeys(("tags", "spans"), "models.finetuned.FineTuned with a TokenHead"),
+    "searched spans": "models.answering.Answering",
 }
-"""The heads of `layers.heads.label_heads` for what an objective asks."""
+"""The models with the heads of `layers.heads` for what an objective asks."""
 _KINDS = {
     "encoder_decoder": "an encoder-decoder",
     "encoder": "an encoder",
@@ -191,13 +195,14 @@ def _labels_fit(model: Model, objective: Objective, features: Collection[str]) -
         other = "none" if named is None else named
         raise ValueError(
             f"{learns} learns {objective.answers}, but a {name} names {other}: give its body a "
-            f"head (models.finetuned.FineTuned with a {_HEADS[objective.answers]})"
+            f"head ({_HEADS[objective.answers]})"
         )
     if named is not None and not {"labels", "start_positions"} & {*features}:
-        columns = " and ".join(names(presets()[named].reads))
+        preset = named.replace(" ", "_")
+        columns = " and ".join(names(presets()[preset].reads))
         raise ValueError(
             f"a {name} with a head for {named} learns from labels, but {learns} makes none of "
-            f"{in_words(objective.reads)}: choose --gin.OBJECTIVE=\"'{named}'\", and a text with "
+            f"{in_words(objective.reads)}: choose --gin.OBJECTIVE=\"'{preset}'\", and a text with "
             f"the columns {columns} (CORPUS_FIELD names others)"
         )
 

@@ -20,6 +20,7 @@ from t5x_like.data.corpora.corpus import CorpusError
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.labelled.labelled_files import understand
 from t5x_like.data.samples.samples import make_samples
+from t5x_like.objectives.supervised.searched_spans import SearchedSpans
 from t5x_like.objectives.supervised.spans import Spans
 from t5x_like.vocabularies.characters import CharacterVocabulary
 
@@ -109,6 +110,14 @@ def test_windows_of_a_cache_have_the_answers_at_their_tokens(tmp_path: Path) -> 
     impossible = objective(samples[9][0], rng, ids)
     assert impossible["start_positions"] == impossible["null_position"] == 18
     assert impossible["inputs"][18] == 98
+    searched = SearchedSpans(stride=4)
+    for n, row in enumerate(rows):
+        more = searched(samples[n][0], rng, ids)
+        assert more["inputs"].tolist() == row["inputs"].tolist()
+        window = len(samples[n][0]["context"])
+        assert more["answer_mask"].tolist() == [1] * window + [0] * 8 + [1]
+        assert more["is_impossible"] == (row["start_positions"] == row["null_position"])
+        assert more.keys() | {"token_type_ids"} == searched.features({"inputs": 19}).keys()
 
 
 @pytest.mark.parametrize(

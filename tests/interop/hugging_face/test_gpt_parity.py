@@ -97,6 +97,78 @@ def test_two_heads(name, positions, tmp_path):
     parity.same_loss(model, batch, their_model, out)
 
 
+def fine_tuned(batch, counts):
+    """The rows as a run that fine-tunes has them: an encoder's, with a mask."""
+    mask = jnp.asarray(counts, jnp.int32)
+    return {"encoder_input_tokens": batch["decoder_input_tokens"], "encoder_attention_mask": mask}
+
+
+FORMS = {
+    "classes": ("ForSequenceClassification", {"num_labels": 3}),
+    "numbers": ("ForSequenceClassification", {"num_labels": 1}),
+    "several": (
+        "ForSequenceClassification",
+        {"num_labels": 3, "problem_type": "multi_label_classification"},
+    ),
+    "tags": ("ForTokenClassification", {"num_labels": 4, "classifier_dropout": 0.0}),
+    "spans": ("ForQuestionAnswering", {}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_step_of_fine_tuning(form, tmp_path):
+    head, settings = FORMS[form]
+    their_model = theirs("gpt2", head, **settings, pad_token_id=PAD)
+    model = parity.ours_of(their_model, tmp_path)
+    inputs, batch, counts = decoders.read(full=form == "spans")
+    truth = {
+        "classes": {"labels": parity.truths(3)},
+        "numbers": {"labels": parity.truths(1)},
+        "several": {"labels": np.eye(3, dtype=np.float32)[parity.truths(3)]},
+        "tags": {"labels": np.where(counts, np.arange(60).reshape(5, 12) % 4, -100)},
+        "spans": {"start_positions": np.arange(5), "end_positions": np.arange(5) + 3},
+    }[form]
+    out = their_model(**inputs, **{name: torch.tensor(x) for name, x in truth.items()})
+    batch = fine_tuned(batch, counts) | {name: jnp.asarray(x) for name, x in truth.items()}
+    parity.same_loss(model, batch, their_model, out)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt"])
+def test_a_step_of_fine_tuning_on_choices(name, tmp_path):
+    their_model = theirs(name, "DoubleHeadsModel", pad_token_id=PAD)
+    model = parity.ours_of(their_model, tmp_path)
+    inputs, batch, counts = decoders.read(rows=4)
+    batch = {name: x.reshape(2, 2, 12) for name, x in fine_tuned(batch, counts).items()} | {
+        "labels": jnp.array([1, 0])
+    }
+    counts = torch.tensor(counts.reshape(2, 2, 12))
+    tokens = inputs["input_ids"].reshape(2, 2, 12)
+    out = their_model(
+        tokens,
+        mc_token_ids=counts.sum(-1) - 1,
+        labels=torch.where(counts, tokens, -100),
+        mc_labels=torch.tensor([1, 0]),
+    )
+    out.loss = out.mc_loss + 0.5 * out.loss
+    parity.same_loss(model, batch, their_model, out)
+
+
+def test_a_row_that_weighs_two_is_there_twice_and_a_choice_needs_tokens(tmp_path):
+    model = parity.ours_of(theirs("gpt2", "DoubleHeadsModel", pad_token_id=PAD), tmp_path)
+    _, batch, counts = decoders.read(rows=4)
+    batch = {name: x.reshape(2, 2, 12) for name, x in fine_tuned(batch, counts).items()}
+    batch["labels"] = jnp.array([1, 0])
+    twice = {name: jnp.concatenate([x, x[:1]]) for name, x in batch.items()}
+    want, _ = parity.loss_and_gradients(model, twice)
+    weights = {"example_weights": jnp.array([2.0, 1.0])}
+    loss, _ = parity.loss_and_gradients(model, batch | weights)
+    np.testing.assert_allclose(loss, want, rtol=1e-6)
+    assert model.terms(batch | weights, None, ())[1]["accuracy"][1] == 2
+    mask = batch["encoder_attention_mask"].at[0, 1].set(0)
+    choices = model.answers(batch | {"encoder_attention_mask": mask})
+    assert choices[0, 1] < -1e8 < choices[0, 0]
+
+
 def test_padding_does_not_speak_for_a_text(tmp_path):
     model = parity.ours_of(theirs("gpt2", "DoubleHeadsModel", pad_token_id=PAD), tmp_path)
     _, batch, counts = decoders.read(rows=4)

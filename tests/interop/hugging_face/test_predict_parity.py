@@ -160,7 +160,11 @@ def test_an_answer_is_the_likeliest_span_of_the_context(vocabularies, documents,
 
 
 @pytest.mark.parametrize(
-    ("kind", "model_type"), [("wordpiece", "bert"), ("byte_bpe", "roberta"), ("unigram", "xlnet")]
+    ("kind", "model_type"),
+    [
+        *[("wordpiece", "bert"), ("byte_bpe", "roberta"), ("unigram", "xlnet")],
+        ("byte_bpe", "gpt2"),
+    ],
 )
 def test_windows_of_texts_are_theirs(kind, model_type, vocabularies, documents, tmp_path):
     vocabulary, family = vocabularies[kind], to_files.FAMILIES[model_type]
@@ -203,7 +207,7 @@ def test_windows_of_texts_are_theirs(kind, model_type, vocabularies, documents, 
         answer = row["inputs"][row["start_positions"] : row["end_positions"] + 1]
         assert answer.tolist() == short_ids
         null = row["inputs"][row["null_position"]]
-        assert null == vocabulary.token_ids.cls
+        assert null == getattr(vocabulary.token_ids, family.no_answer or "cls")
 
 
 def test_an_xlnet_searches_its_answer(vocabularies, documents, tmp_path):
@@ -215,10 +219,12 @@ def test_an_xlnet_searches_its_answer(vocabularies, documents, tmp_path):
     contexts = [" ".join(document.split()[:10]) for document in documents]
     records = [{"inputs": "what is it", "context": context} for context in contexts]
     for context, one in zip(contexts, t5x.load(tmp_path).predict(records), strict=True):
-        inputs = tokenizer("what is it", context, return_tensors="pt")
+        inputs = tokenizer(context, "what is it", return_tensors="pt", return_offsets_mapping=True)
+        offsets = inputs.pop("offset_mapping")[0]
         ids, types = inputs["input_ids"][0], inputs["token_type_ids"][0]
-        hidden = torch.tensor([[float(t != 1 or i == vocabulary.token_ids.sep)
+        hidden = torch.tensor([[float(t == 1 or i == vocabulary.token_ids.sep)
                                 for i, t in zip(ids, types, strict=True)]])  # fmt: skip
+        last = ids.tolist().index(vocabulary.token_ids.sep)
         with torch.no_grad():
             out = theirs(**inputs, p_mask=hidden)
         # Theirs lists the ends of all starts, end by end.
@@ -230,24 +236,39 @@ def test_an_xlnet_searches_its_answer(vocabularies, documents, tmp_path):
                     x[0].reshape(-1, count)[e, s]
                     for x in (out.end_top_index, out.end_top_log_probs)
                 )
-                if i <= j < i + 30:
+                if i <= j < min(i + 30, last):
                     spans[int(i), int(j)] = float(p * q)
         i, j = max(spans, key=spans.get)
         assert one["score"] == pytest.approx(spans[i, j], rel=1e-3)
-        assert one["answer"] == vocabulary.decode(ids[i : j + 1].tolist())
+        begin, end = int(offsets[i, 0]), int(offsets[j, 1])
+        assert one["answer"] == context[begin:end].strip()
+        assert one["no_answer"] == pytest.approx(float(out.cls_logits), abs=1e-4)
 
 
-def test_double_heads_choose(vocabularies, documents, tmp_path):
+@pytest.mark.parametrize("theirs_alone", [True, False])
+def test_double_heads_choose_between_texts_of_its_tokenizer(
+    theirs_alone, vocabularies, documents, tmp_path
+):
     vocabulary = vocabularies["byte_bpe"]
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 128}
     cls = "GPT2DoubleHeadsModel"
     theirs = stored(tmp_path, "gpt2", cls, "GPT2Config", vocabulary, **sizes)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     choices = [" ".join(document.split()[:6]) for document in documents[:4]]
+    plain = {
+        "type": "ByteLevel",
+        "trim_offsets": True,
+        "add_prefix_space": False,
+        "use_regex": True,
+    }
+    if theirs_alone:
+        file = tmp_path / "tokenizer.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"post_processor": plain}))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     (found,) = t5x.load(tmp_path).predict([{"inputs": "one of ", "choices": choices}])
     logits = []
     for choice in choices:
-        ids = tokenizer("one of ").input_ids + tokenizer(choice).input_ids
+        ids = tokenizer("one of ", choice).input_ids
+        assert (vocabulary.token_ids.eos in ids) == (not theirs_alone)
         with torch.no_grad():
             out = theirs(torch.tensor([[ids]]), mc_token_ids=torch.tensor([[len(ids) - 1]]))
         logits.append(float(out.mc_logits))

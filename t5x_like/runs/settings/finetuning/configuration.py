@@ -23,6 +23,7 @@ from t5x_like.objectives.supervised.classes import Classes
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 from t5x_like.objectives.supervised.numbers import Numbers
 from t5x_like.objectives.supervised.ordered import Ordered
+from t5x_like.objectives.supervised.searched_spans import SearchedSpans
 from t5x_like.objectives.supervised.several import Several
 from t5x_like.objectives.supervised.spans import Spans
 from t5x_like.objectives.supervised.tags import Tags
@@ -91,6 +92,7 @@ def configuration(
     labelled: Labelled | OfTask,
     *,
     head: bool,
+    search: bool,
     epochs: float | None,
     batch_size: int | None,
     learning_rate: float | None,
@@ -112,7 +114,13 @@ def configuration(
     root = location.cache_root(cache_dir)
     labelled, files, lines = _understood(labelled, directory, root, order, head=head)
     parts = _parts(
-        directory, files, labelled, read=read, weighing=weighing, regularising=regularising
+        directory,
+        files,
+        labelled,
+        search=search,
+        read=read,
+        weighing=weighing,
+        regularising=regularising,
     )
     geometry = parts.objective.geometry(parts.lengths)
     rows = reading.rows(labelled, files, geometry, _vocabulary(parts.model))
@@ -199,12 +207,15 @@ def _parts(
     files: LabelledFiles,
     labelled: Labelled,
     *,
+    search: bool,
     read: Reading,
     weighing: Weighing,
     regularising: Regularising,
 ) -> _Parts:
     reinit_layers, r_drop = regularising.reinit_layers or 0, regularising.r_drop
     read.check(files.kind)
+    if search and files.kind != Spans.answers:
+        raise ValueError(f"search is for answers in texts (--kind spans), not for {files.kind}")
     if files.kind == text_to_text.KIND:
         model = finetuned_model.as_saved(directory, reinit_layers=reinit_layers)
         label_weighing.weighed(model.make, weighing, files)  # refuses what is given
@@ -215,8 +226,13 @@ def _parts(
     of_kind = _OBJECTIVES[files.kind]
     num_labels = 1 if of_kind.answers == "choices" else len(files.labels) or 1
     model = finetuned_model.of_saved(
-        directory, of_kind.answers, num_labels=num_labels, reinit_layers=reinit_layers
+        directory,
+        finetuned_model.SEARCHED if search else of_kind.answers,
+        num_labels=num_labels,
+        reinit_layers=reinit_layers,
     )
+    if model.form == finetuned_model.SEARCHED:
+        of_kind = SearchedSpans
     make = label_weighing.weighed(model.make, weighing, files)
     model = model._replace(make=with_r_drop(make, r_drop, files.kind))
     labels = [*files.labels]

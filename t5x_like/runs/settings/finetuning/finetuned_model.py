@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flax import nnx
 
-from t5x_like.core.abilities import Writes, can
+from t5x_like.core.abilities import AnswersTask, Writes, can
 from t5x_like.interop.hugging_face import families, head_classes
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 from t5x_like.runs import model_config, saved_model
@@ -18,14 +19,21 @@ from t5x_like.runs.init_from import InitFrom
 from t5x_like.runs.settings.finetuning import fresh_layers
 from t5x_like.training.optimization.parameter_paths import by_path
 
+if TYPE_CHECKING:
+    from t5x_like.core.protocols.data import TokenIds
+
 _OF_COMPUTING = ("dtype", "kernel", "remat", "scan_unroll")
-_ENDING = re.compile(r"(For[A-Z]\w*|LMHeadModel|EncoderModel|Model)$")
+_ENDING = re.compile(r"(For[A-Z]\w*|(LMHead|DoubleHeads|Encoder|)Model)$")
 _POOLER = "sentence.pooler."
 _OF_OLD_HEADS = ("id2label", "label2id", "problem_type")
 _TEXT_TO_TEXT = ("t5", "mt5", "umt5")
 """The families whose labels are words that they write (T5, section 2.4)."""
 _DROPOUT = 0.1
 """Of text to text, and of T5 with a head (T5, section 3.1.2; BART's settings for summaries)."""
+SEARCHED = "searched spans"
+"""The form of the answers of XLNet's own head."""
+_NEW = {False: "^head\\.out", True: "^head\\."}
+"""The parameters of a head that are never the saved ones, by whether it searches."""
 _OF_BODIES = 0.9
 """The share of a body's parameters that a saved model must have under one prefix."""
 
@@ -38,6 +46,7 @@ class FineTunedModel(NamedTuple):
       init_from: where its parameters are read from: its body, and its pooler if there is one.
       model_type: the name of its family, as in FAMILIES.
       frame: the special tokens around its texts.
+      form: the form of its answers; None for texts that it writes.
       max_tokens: the most tokens of a row; None for any number.
     """
 
@@ -46,6 +55,7 @@ class FineTunedModel(NamedTuple):
     model_type: str
     frame: Family
     max_tokens: int | None
+    form: str | None = None
 
 
 def writes_alone(directory: str) -> bool:
@@ -71,7 +81,8 @@ def as_saved(directory: str, *, reinit_layers: int = 0) -> FineTunedModel:
     if not _writes(saved):
         raise ValueError(
             f"{directory} has a {type(saved).__name__}, which does not write a text for another: "
-            "only encoder-decoders, such as T5 and BART, learn text to text"
+            "only encoder-decoders, such as T5 and BART, learn text to text. Other models learn "
+            "labels, such as classes or numbers, with a head: name the kind (--kind)"
         )
     kind = families.model_type(saved)
     skip = fresh_layers.patterns(saved, reinit_layers, model_type=kind)
@@ -99,7 +110,8 @@ def of_saved(
 
     Args:
       directory: of a run or an import.
-      form: the form of the answers, such as "classes" or "spans".
+      form: the form of the answers, such as "classes" or "spans". Spans are searched ones where the
+        saved model searches for them.
       num_labels: the number of classes or tags; 1 for numbers and choices.
       reinit_layers: how many of the last layers start afresh, and the pooler (`fresh_layers`).
 
@@ -110,35 +122,73 @@ def of_saved(
     """
     saved_make = saved_model.constructor(directory)
     saved = _abstract(saved_make)
-    family = families.of_model(saved)
-    config: dict[str, Any] = family.to_hf(saved) or {}
+    family, config = _counterpart(saved, directory)
+    if form == "spans" and can(saved, AnswersTask) and saved.answer_form == SEARCHED:
+        form = SEARCHED
     stem = _ENDING.sub("", config["architectures"][0])
     config = {name: value for name, value in config.items() if name not in _OF_OLD_HEADS}
     outputs = head_classes.outputs(form, num_labels)
     config |= {"num_labels": outputs, **head_classes.problem(form)}
     vocabulary = InitFrom(directory=directory).vocabulary()
-    if vocabulary is not None and vocabulary.token_ids.eos is not None:
-        config["eos_token_id"] = vocabulary.token_ids.eos  # over which some heads pool
+    if vocabulary is not None:
+        config |= _pooled_over(vocabulary.token_ids, config)
     if config["model_type"] in _TEXT_TO_TEXT:
         config["dropout_rate"] = _DROPOUT
-    for ending in head_classes.endings_for(form):
-        make = head_classes.learning(family.from_hf(config, stem + ending), form)
-        make = _computed_as(make, saved.config)
-        model = _abstract(make)
-        if model.answer_form != "searched spans":
-            break
-    if can(model.body, Writes) and not model.body.reads_apart:
-        raise ValueError(f"{directory} has a decoder alone: its fine-tuning is not built yet")
+    known = getattr(family, "ENDINGS", {})
+    if form == SEARCHED and form not in known:
+        raise ValueError(
+            f"search is for XLNet, whose head for answers searches for their ends; {directory} has "
+            f"a {type(saved).__name__}: leave it out"
+        )
+    ending = known.get(form) or head_classes.ending_for(form)
+    make = head_classes.learning(family.from_hf(config, stem + ending), form)
+    make = _computed_as(make, saved.config)
+    model = _abstract(make)
     kind = config["model_type"]
     fresh = fresh_layers.patterns(model, reinit_layers, model_type=kind)
     rename = _renamed(saved, model, directory)
     return FineTunedModel(
         make,
-        InitFrom(directory=directory, rename=rename, skip=("^head\\.out", *fresh)),
+        InitFrom(directory=directory, rename=rename, skip=(_NEW[form == SEARCHED], *fresh)),
         kind,
         FAMILIES[kind],
         model.max_tokens,
+        form,
     )
+
+
+def _counterpart(saved: Any, directory: str) -> tuple[ModuleType, dict[str, Any]]:
+    """The family of a saved model, whose heads it can have, and its config.json there.
+
+    Raises:
+      ValueError: no family has heads for it.
+    """
+    without = (
+        f"{directory} has a {type(saved).__name__}, for which no heads for labels are known, as "
+        "there are for BERT, GPT, T5 and others: "
+    )
+    try:
+        family = families.of_model(saved)
+    except ValueError as error:
+        raise ValueError(f"{without}{error}") from error
+    config: dict[str, Any] = family.to_hf(saved) or {}
+    if config.get("is_decoder"):
+        raise ValueError(
+            f"{without}it is made of the parts of {config['model_type']}, as a decoder"
+        )
+    return family, config
+
+
+def _pooled_over(ids: TokenIds, config: Mapping[str, Any]) -> dict[str, int]:
+    """The ids in config.json by which some heads find the token that stands for a row.
+
+    GPT's is the last that is not padding. It gets the padding of the vocabulary where that is the
+    end of texts, with which no row ends, or a token for padding alone.
+    """
+    of_ids = {} if ids.eos is None else {"eos_token_id": ids.eos}
+    if config.get("pad_token_id") is None and (ids.pad == ids.eos or ids.pad != ids.unk):
+        of_ids["pad_token_id"] = ids.pad
+    return of_ids
 
 
 def _computed_as(make: functools.partial[Any], config: Any) -> functools.partial[Any]:

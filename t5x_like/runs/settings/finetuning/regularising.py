@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+from t5x_like.models.finetuned import FineTuned
+
 _KINDS = ("classes", "choices", "ordered", "tags")
 """The kinds of labels whose answers are probabilities of classes, one of which is right."""
 
@@ -32,12 +34,18 @@ def with_r_drop(
       kind: the kind of label.
 
     Raises:
-      ValueError: the kind has no classes of which one is right, or the weight is not above 0.
+      ValueError: the kind has no classes of which one is right, the model is another one (a GPT's
+        choices), or the weight is not above 0.
     """
     if weight is None:
         return make
     if kind not in _KINDS:
         raise ValueError(f"r_drop is for {', '.join(_KINDS)}, not for {kind}")
+    if make.func is not FineTuned:
+        raise ValueError(
+            f"r_drop is not for the {kind} of a {make.func.__name__}, which keeps predicting "
+            "tokens: leave it out"
+        )
     if not 0 < weight < float("inf"):
         raise ValueError(f"r_drop is above 0, not {weight}: leave it out for none")
     return functools.partial(make.func, *make.args, **{**make.keywords, "r_drop": weight})

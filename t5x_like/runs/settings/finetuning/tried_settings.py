@@ -35,6 +35,7 @@ class Tried(NamedTuple):
 
 
 _BERT = Tried((2e-5, 5e-5), (16, 48), (2, 4), "Devlin et al., 2019, section 4 and appendix A.3")
+_GPT = Tried((6.25e-5, 6.25e-5), (32, 32), (3, 3), "Radford et al., 2018, section 4.1")
 _T5 = Tried((1e-3, 1e-3), (8, 128), None, "Raffel et al., 2020, sections 3.1.2 and 3.7")
 TRIED: Mapping[str, Tried] = {
     "bert": _BERT,
@@ -44,11 +45,13 @@ TRIED: Mapping[str, Tried] = {
     "electra": Tried((5e-5, 3e-4), (32, 32), (2, 10), "Clark et al., 2020, table 7"),
     "xlnet": Tried((2e-5, 3e-5), (32, 128), None, "Yang et al., 2019, table 8"),
     "bart": Tried((5e-6, 2e-5), (32, 128), (10, 10), "Lewis et al., 2020, settings for GLUE"),
+    "openai-gpt": _GPT,
+    "gpt2": _GPT,
     "t5": _T5,
     "mt5": _T5,
     "umt5": _T5,
 }
-"""By the family; DistilBERT, mT5 and umT5 take the settings of BERT and of T5."""
+"""By the family; DistilBERT, GPT-2, mT5 and umT5 take the settings of BERT, GPT and T5."""
 
 
 def outside(model: Any, settings: Mapping[str, Any], *, model_type: str) -> Iterator[str]:
