@@ -26,7 +26,10 @@ OWN = {
     "adapters": (*bottleneck.TRAINED, "scale", "bias"),
 }
 """The last names of what trains besides the head."""
-CELLS = [*(("bert", method) for method in OWN), *((of, "lora") for of in ("xlnet", "bart", "t5"))]
+CELLS = [
+    *(("bert", method) for method in OWN),
+    *((of, "lora") for of in ("xlnet", "bart", "gpt", "t5")),
+]
 
 
 @pytest.fixture(scope="module")

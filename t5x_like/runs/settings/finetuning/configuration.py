@@ -106,9 +106,7 @@ def configuration(
 ) -> Configuration:
     """The configuration of a run; arguments and errors are those of `t5x_like.finetune`."""
     label_metrics.check_installed()
-    method.check()
-    if regularising.reinit_layers and not method.is_full:
-        raise ValueError(f"reinit_layers would start layers afresh that {method.name} freezes")
+    method.check(reinit_layers=regularising.reinit_layers)
     directory, notes = imported.directory(source, cache_dir)
     order = _macros("\n".join(gin)).get("CORPUS_LABELS")
     root = location.cache_root(cache_dir)

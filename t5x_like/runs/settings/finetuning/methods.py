@@ -88,8 +88,18 @@ class Method(NamedTuple):
     def _way(self) -> _Way:
         return _WAYS[str(self.name)]
 
-    def check(self) -> None:
-        """Raises ValueError where there is no such method, or it has not these settings."""
+    def check(self, *, reinit_layers: int | None) -> None:
+        """Checks the settings.
+
+        Args:
+          reinit_layers: how many layers start afresh.
+
+        Raises:
+          ValueError: there is no such method, it has not these settings, or it freezes layers that
+            start afresh.
+        """
+        if reinit_layers and not self.is_full:
+            raise ValueError(f"reinit_layers would start layers afresh that {self.name} freezes")
         if self.name is not None and self.name not in METHODS:
             raise ValueError(
                 f"there is no method {self.name!r}{nearest(self.name, METHODS, of='methods')}"
