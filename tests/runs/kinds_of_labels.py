@@ -15,7 +15,7 @@ from flax import nnx
 import t5x_like as t5x
 from t5x_like.core.partitioning import Layout, make_layout
 from t5x_like.data.vocabulary_choice import KnownVocabulary
-from t5x_like.models import bart, bert, electra, t5, xlnet
+from t5x_like.models import bart, bert, electra, gpt, t5, xlnet
 from t5x_like.runs import saved_model
 from t5x_like.runs.batches import PhaseBatches
 from t5x_like.runs.phases import run_phases
@@ -42,6 +42,7 @@ def models(size: int) -> dict[str, functools.partial[Any]]:
             electra.Config(max_positions=64, d_embedding=16, generator_width=0.5, **encoder),
         ),
         "xlnet": functools.partial(xlnet.XLNet, xlnet.Config(mem_len=4, **encoder)),
+        "gpt2": functools.partial(gpt.Gpt, gpt.Config(max_positions=64, **encoder)),
         "bart": functools.partial(
             bart.Bart, bart.Config(pad_id=0, max_positions=64, init_std=0.1, **sides, **STILL)
         ),
