@@ -26,7 +26,7 @@ OWN = {
     "adapters": (*bottleneck.TRAINED, "scale", "bias"),
 }
 """The last names of what trains besides the head."""
-CELLS = [*(("bert", method) for method in OWN), *((of, "lora") for of in ("xlnet", "bart", "t5"))]
+CELLS = [*(("bert", method) for method in OWN), *((of, "lora") for of in ("xlnet", "gpt2", "bart", "t5"))]
 
 
 @pytest.fixture(scope="module")
