@@ -42,10 +42,10 @@ def models(size: int) -> dict[str, functools.partial[Any]]:
             electra.Config(max_positions=64, d_embedding=16, generator_width=0.5, **encoder),
         ),
         "xlnet": functools.partial(xlnet.XLNet, xlnet.Config(mem_len=4, **encoder)),
+        "gpt2": functools.partial(gpt.Gpt, gpt.Config(max_positions=64, **encoder)),
         "bart": functools.partial(
             bart.Bart, bart.Config(pad_id=0, max_positions=64, init_std=0.1, **sides, **STILL)
         ),
-        "gpt": functools.partial(gpt.Gpt, gpt.Config(max_positions=64, **encoder)),
         "t5": functools.partial(t5.T5, t5.Config(d_kv=16, **sides)),
     }
 

@@ -13,7 +13,7 @@ from t5x_like.data.streams import stream
 
 KINDS = ("classes", "pairs", "several", "ordered", "numbers", "tags", "spans", "choices")
 STEPS = 60
-FAMILIES = ("bert", "electra", "xlnet", "bart", "t5")
+FAMILIES = ("bert", "electra", "xlnet", "gpt2", "bart", "t5")
 NO_HEAD = {("bart", "choices"), ("t5", "choices"), ("bart", "tags")}
 """Those that transformers' classes do not know."""
 
@@ -38,6 +38,16 @@ def test_a_batch_is_learned_on_eight_devices_as_on_one(
     if kind == "pairs":  # the program of classes
         return
     together = losses(opened(written(family), kind, tmp_path), 3)
+    np.testing.assert_allclose(together, alone[:3], rtol=2e-4)
+
+
+@pytest.mark.slow
+def test_searched_answers_are_learned_on_eight_devices_as_on_one(
+    written: Callable[[str], str], tmp_path: Path
+) -> None:
+    alone = losses(opened(written("xlnet"), "spans", tmp_path, ONE, search=True), STEPS)
+    assert min(alone) < 0.3 * alone[0], alone
+    together = losses(opened(written("xlnet"), "spans", tmp_path, search=True), 3)
     np.testing.assert_allclose(together, alone[:3], rtol=2e-4)
 
 
