@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 
-_THRESHOLDS = (5_000, 20, 20)
+_THRESHOLDS = (20_000, 20, 50)
 
 
 def collect_seldom() -> None:
