@@ -78,7 +78,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What was imported is large: to look for garbage in it so often took a sixth of the time."""
-    gc.set_threshold(5_000, 20, 20)
+    from t5x_like.cli.common.garbage import collect_seldom
+
+    collect_seldom()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -144,7 +144,7 @@ def _with_parts(
     if not replaced:
         return loaded
     # Gin no longer describes the run, so its parts are written.
-    return dataclasses.replace(loaded, run=dataclasses.replace(loaded.run, **replaced), config=None)
+    return dataclasses.replace(loaded, run=loaded.run.with_parts(**replaced), config=None)
 
 
 def from_gin(

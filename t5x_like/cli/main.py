@@ -8,7 +8,7 @@ import os
 import sys
 
 from t5x_like import __version__
-from t5x_like.cli.common import errors, host_memory
+from t5x_like.cli.common import errors, garbage, host_memory
 from t5x_like.cli.common.lasting_output import lasting_output
 from t5x_like.cli.common.parsers import COMPLETES, CommandParser
 from t5x_like.core.spelling import nearest
@@ -81,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     if not argv or argv[0] not in COMMANDS:
         _answer(argv[:1] or ["--help"])
     command = argv[0]
+    garbage.collect_seldom()
     if command in ("train", "eval"):
         host_memory.keep_freed()
     lasting = lasting_output if command in MAKING_FILES else contextlib.nullcontext

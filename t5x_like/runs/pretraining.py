@@ -350,8 +350,8 @@ def _with_vocabulary(run: Run, model_dir: epath.Path, *, fresh: bool) -> Run:
             "its ids other meanings: set VOCABULARY to the one it was trained with, or import it "
             "again with --vocabulary"
         )
-    return dataclasses.replace(
-        run, data=dataclasses.replace(run.data, vocabulary=KnownVocabulary(vocabulary))
+    return run.with_parts(
+        data=dataclasses.replace(run.data, vocabulary=KnownVocabulary(vocabulary))
     )
 
 

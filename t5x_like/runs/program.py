@@ -18,7 +18,14 @@ def build_program(run: Run, earlier: Sequence[Sequence[str]] = ()) -> step.Progr
     """The program of a run, made of its parts; `earlier` is that of `step.build`."""
     # A run that was made in Python and is opened again may have no optimizer.
     optimizer = run.optimizer or optax.identity()
-    return step.build(run.make, optimizer, run.layout, run.options, earlier=earlier)
+    return step.build(
+        run.make,
+        optimizer,
+        run.layout,
+        run.options,
+        earlier=earlier,
+        model=run.abstract_model,
+    )
 
 
 def programs_of(phases: Sequence[Run]) -> list[step.Program]:

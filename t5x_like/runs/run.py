@@ -151,8 +151,7 @@ class Phase:
         parts: dict[str, Any] = {"optimizer": self.optimizer}
         if self.model is not None:
             parts["model"] = model_config.with_fields(run.model, self.model)
-        return dataclasses.replace(
-            run,
+        return run.with_parts(
             data=dataclasses.replace(run.data, **_without_none(data)),
             options=dataclasses.replace(run.options, **_without_none(options)),
             **_without_none(parts),
@@ -282,6 +281,14 @@ class Run:
         """The model, with shapes and dtypes as its parameters."""
         model: Model = nnx.eval_shape(lambda: self.make(rngs=nnx.Rngs(0)))
         return model
+
+    def with_parts(self, **parts: Any) -> Run:
+        """A copy with other parts, by name; the same model is not built again."""
+        other = dataclasses.replace(self, **parts)
+        built = vars(self).get("abstract_model")
+        if built is not None and other.model is self.model and other.adapt is self.adapt:
+            vars(other)["abstract_model"] = built
+        return other
 
     def in_phases(self) -> list[tuple[int, Run]]:
         """(steps before it, the run with its settings) for each phase."""

@@ -120,6 +120,7 @@ def build(
     options: StepOptions,
     *,
     earlier: Sequence[Sequence[str]] = (),
+    model: Model | None = None,
 ) -> Program:
     """A program, which compiles lazily and allocates nothing until `init` is called.
 
@@ -130,6 +131,7 @@ def build(
       layout: the mesh and the rules.
       options: the options of the step.
       earlier: the `frozen` parameters of each phase of the run before this one, in order.
+      model: the abstract model, if it was built before.
 
     Raises:
       ValueError: the batch does not split over mesh and microbatches; the model holds more than
@@ -137,7 +139,8 @@ def build(
     """
     check_batch(layout, options.batch_size, microbatches=options.microbatches or 1)
     _check_random_numbers()
-    model = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
+    if model is None:
+        model = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     graphdef, abstract = _split_model(model)
     assembled = assemble(
         optimizer,

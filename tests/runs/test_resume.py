@@ -52,10 +52,10 @@ def test_kills_at_random_moments_change_nothing(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log shows progress; the kill comes at a random moment after it, often within a save."""
-    steps = {"TRAIN_STEPS": 100, "CHECKPOINT_PERIOD": 4, "EVAL_PERIOD": 25}
-    command = tiny.flags("killed", **steps)
+    steps = {"TRAIN_STEPS": 60, "EVAL_PERIOD": 15}
+    command = tiny.flags("killed", **steps, CHECKPOINT_PERIOD=4)
     draw = random.Random(2)
-    moments = sorted(draw.sample(range(80), 3))
+    moments = sorted(draw.sample(range(20), 3))
     for moment in moments:
         kill = ["--kill_at", str(moment), "--delay", str(draw.random() * 0.2)]
         finish(tiny.start(command, driver=kill), status=-signal.SIGKILL)

@@ -23,6 +23,18 @@ Init = jax.nn.initializers.Initializer
 ZEROS, ONES = nnx.initializers.zeros, nnx.initializers.ones
 
 
+def next_key(rngs: nnx.Rngs) -> jax.Array:
+    """The next key for parameters, as `rngs.params()` gives it, in less time where it is traced.
+
+    Flax would ask whether the old and the new count are sharded alike. A traced array has no
+    sharding, and JAX goes through the whole trace for an error that says so, which flax drops.
+    """
+    stream = rngs.params
+    count = stream.count[...]
+    stream.count.set_value(count + 1)
+    return jax.random.fold_in(stream.key[...], count)
+
+
 def param(
     init: Init,
     shape: Sequence[int],
@@ -56,7 +68,7 @@ def param(
         raise ValueError(
             f"a parameter of shape {tuple(shape)} needs as many axis names, got {axes}"
         )
-    value = init(rngs.params(), tuple(shape), jnp.float32)
+    value = init(next_key(rngs), tuple(shape), jnp.float32)
     flags = {"decayed": decayed, "multiplied": multiplied}
     return nnx.Param(
         value,

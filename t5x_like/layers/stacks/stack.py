@@ -13,6 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from t5x_like.core.devices.memory import SHARED, SUMMED_AT_ONCE, usable_bytes
 from t5x_like.core.partitioning import active_layout, gathered
+from t5x_like.layers.basics.modules import next_key
 from t5x_like.layers.stacks.remat import Policy, fitting_policy, policy
 
 Body = Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]]
@@ -43,7 +44,7 @@ class Stack(nnx.Module):
             raise ValueError(
                 f"a stack needs num_layers >= 1 and unroll >= 0, got {num_layers} and {unroll}"
             )
-        keys = jax.random.split(rngs.params(), num_layers)
+        keys = jax.random.split(next_key(rngs), num_layers)
         self.layers = jax.vmap(lambda key: make_layer(nnx.Rngs(key)))(keys)
         self.num_layers = num_layers
         self.unroll = unroll

@@ -125,7 +125,7 @@ def withhold(
             data = dataclasses.replace(data, corpus=Withheld(reason))
         if completer is not None and reads.keys() & completer.paths.keys():
             completer = WithheldCompleter(completer, reason)
-    return dataclasses.replace(run, data=data, completer=completer)
+    return run.with_parts(data=data, completer=completer)
 
 
 @dataclasses.dataclass(frozen=True)

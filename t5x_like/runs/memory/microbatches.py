@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import optax
-
 from t5x_like.core.devices.memory import ACTIVATIONS, usable_bytes
 from t5x_like.runs.memory import rows
 from t5x_like.runs.memory.estimate import estimate
+from t5x_like.runs.program import build_program
 from t5x_like.runs.run import Run
-from t5x_like.training import step
 
 _TRACED_ROWS = 2
 """Rows of each device whose arrays are measured: one would look like any dimension of size 1."""
@@ -39,8 +37,8 @@ def _fitting(run: Run, limit: float) -> int:
         return 1
     # Two microbatches, so that the sums of gradients count.
     options = dataclasses.replace(run.options, batch_size=2 * _TRACED_ROWS * shards, microbatches=2)
-    few_rows = dataclasses.replace(run, options=options)
-    program = step.build(run.make, run.optimizer or optax.identity(), run.layout, options)
+    few_rows = run.with_parts(options=options)
+    program = build_program(few_rows)
     estimated = estimate(few_rows, program, rows.whole_row(run, rows.full_row(few_rows)))
     room = min(ACTIVATIONS * limit, limit - estimated.besides_rows)
     fitting = max(1, math.floor(room * _TRACED_ROWS / max(1.0, estimated.read)))
@@ -51,4 +49,4 @@ def _fitting(run: Run, limit: float) -> int:
 
 def _with(run: Run, microbatches: int) -> Run:
     options = dataclasses.replace(run.options, microbatches=microbatches)
-    return dataclasses.replace(run, options=options)
+    return run.with_parts(options=options)

@@ -42,7 +42,7 @@ def load(
     plain: Run = gin_config.without_gin(built)
     start, imported = starting_model.opened(plain)
     notes += imported
-    sizes = starting_model.follow(dataclasses.replace(plain, init_from=start))
+    sizes = starting_model.follow(plain.with_parts(init_from=start))
     if keeps_model and (start is None or not start.model):
         sizes += table_rows.follow(plain)
     notes += sizes
@@ -51,7 +51,7 @@ def load(
     # The copy reads the settings of what a run calls later; objectives by name read those of all.
     copy: Run = gin_config.without_gin(built)
     notes += unread_settings.check(built, gin_config.given_settings())
-    return _with_objectives(dataclasses.replace(copy, init_from=start)), notes
+    return _with_objectives(copy.with_parts(init_from=start)), notes
 
 
 def build() -> Run:
@@ -71,4 +71,4 @@ def without_gin(run: Run) -> Run:
 def _with_objectives(run: Run) -> Run:
     """The run, which finds objectives by name as the current configuration changes them."""
     data = dataclasses.replace(run.data, find_objective=presets.now())
-    return dataclasses.replace(run, data=data)
+    return run.with_parts(data=data)

@@ -46,7 +46,7 @@ def columns(
     """
     model = model.in_phase()
     options = dataclasses.replace(model.run.options, batch_size=model.rows)
-    model = dataclasses.replace(model, run=dataclasses.replace(model.run, options=options))
+    model = dataclasses.replace(model, run=model.run.with_parts(options=options))
     tasks = open_named(model, named, report=report)
     if predictions.suffix == ".jsonl" and len(tasks) > 1:
         raise ValueError(

@@ -149,16 +149,16 @@ def load(
     shards = run.layout.batch_shards
     rows = -(-_ROWS // shards) * shards if rows is None else rows
     options = dataclasses.replace(run.options, batch_size=rows, microbatches=1)
-    program = build_program(dataclasses.replace(run, options=options))
+    program = build_program(run.with_parts(options=options))
     checkpoints = Checkpoints(
         run_directory.checkpoints(directory), best_metric=run.options.best_metric
     )
     restored = checkpoints.restore_params(program.abstract_state.params, step=step)
-    last = dataclasses.replace(_begun_phases(run, restored.step)[-1], options=options)
+    last = _begun_phases(run, restored.step)[-1].with_parts(options=options)
     if last.model is not run.model:
         program = build_program(last)
     vocabulary = run_directory.read_vocabulary(directory)
-    run = dataclasses.replace(run, data=_data(run, vocabulary, modules), init_from=None)
+    run = run.with_parts(data=_data(run, vocabulary, modules), init_from=None)
     run = outside_paths.withhold(
         run,
         model_dir,

@@ -17,7 +17,7 @@ from etils import epath
 from t5x_like.core import whole_files
 from t5x_like.training.checkpointing import checksums, quiet_saves
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
-from t5x_like.training.checkpointing.lazy_arrays import LazyArray, lazy_tree
+from t5x_like.training.checkpointing.lazy_arrays import lazy_tree, read_once
 from t5x_like.training.hosts import multihost
 
 logger = logging.getLogger(__name__)
@@ -75,8 +75,7 @@ def _restored(item: epath.Path, tree: Any) -> Any:
 
 def _opened(item: epath.Path, tree: Any) -> Any:
     opened = lazy_tree(item, tree)
-    for leaf in jax.tree.leaves(opened, is_leaf=lambda node: isinstance(node, LazyArray)):
-        leaf.restored()
+    read_once(opened)
     return opened
 
 

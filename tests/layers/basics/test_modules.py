@@ -5,7 +5,15 @@ import pytest
 from flax import nnx
 
 from t5x_like.core.partitioning import make_layout
-from t5x_like.layers.basics.modules import Embedding, LayerNorm, Linear, Logits, RMSNorm, param
+from t5x_like.layers.basics.modules import (
+    Embedding,
+    LayerNorm,
+    Linear,
+    Logits,
+    RMSNorm,
+    next_key,
+    param,
+)
 
 ONES = nnx.initializers.ones
 
@@ -22,6 +30,26 @@ def test_parameter_keeps_its_axis_names_when_layers_are_stacked():
 def test_parameter_needs_a_name_for_each_dimension():
     with pytest.raises(ValueError, match="as many axis names"):
         param(ONES, (2, 3), axes=("embed",), rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize("streams", [{"default": 3}, {"params": 3, "dropout": 4}])
+def test_keys_are_those_of_flax(streams):
+    ours, theirs = nnx.Rngs(**streams), nnx.Rngs(**streams)
+    for _ in range(3):
+        assert next_key(ours) == theirs.params()
+    assert ours.params() == theirs.params()
+
+
+def test_building_without_values_asks_no_traced_array_for_its_sharding(monkeypatch):
+    """Each answer would be an error about the whole trace."""
+
+    def sharding(tracer):
+        raise AssertionError(tracer)
+
+    monkeypatch.setattr(jax.core.Tracer, "sharding", property(sharding))
+    layer = {"init": ONES, "dtype": "float32"}
+    abstract = nnx.eval_shape(lambda: Linear((3, 4), ("embed", "mlp"), **layer, rngs=nnx.Rngs(0)))
+    assert abstract.kernel.shape == (3, 4)
 
 
 def test_norm_of_zeros_is_zeros_and_of_anything_else_has_unit_root_mean_square():

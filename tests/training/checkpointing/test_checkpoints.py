@@ -9,7 +9,7 @@ import logging
 import shutil
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from etils import epath
 from orbax.checkpoint._src.futures import future
 
 from t5x_like.training import step
-from t5x_like.training.checkpointing import checksums
+from t5x_like.training.checkpointing import checksums, lazy_arrays
 from t5x_like.training.checkpointing.checkpoints import CheckpointError, Checkpoints
 from t5x_like.training.optimization import optimizers, schedules
 
@@ -313,6 +313,25 @@ def test_parameters_are_read_one_by_one_when_asked_for(saved: Path) -> None:
         np.asarray(opened.state["wo"])
     whole = Checkpoints(saved).restore_params(abstract, step=2).state
     tiny.assert_same(Checkpoints(saved).open_params(abstract, step=2).state, whole)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_small_parameters_are_tried_together_and_large_ones_alone(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    read, restored = [], lazy_arrays.restored
+
+    def counted(arrays: Sequence[Any]) -> list[Any]:
+        read.append(len(arrays))
+        return restored(arrays)
+
+    if alone:
+        monkeypatch.setattr(lazy_arrays, "_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(lazy_arrays, "restored", counted)
+    abstract = program().abstract_state.params
+    Checkpoints(saved).open_params(abstract)
+    parameters = len(jax.tree.leaves(abstract))
+    assert read == ([1] * parameters if alone else [parameters])
 
 
 def test_nothing_saved_is_none(tmp_path: Path) -> None:
