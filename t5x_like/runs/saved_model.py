@@ -155,7 +155,7 @@ def abstract_model(directory: str, modules: Collection[str] = (), *, step: int =
     make, adapt = constructor(directory, modules, step=step), None
     with gin_config.temporary_configuration():
         run_directory.load_config(storage.path(directory), modules)
-        if "ADAPT" in _macros(directory):
+        if is_adapted(directory):
             adapt = gin_config.without_gin(gin_config.macro("ADAPT"))
 
     def made() -> Any:
@@ -164,6 +164,11 @@ def abstract_model(directory: str, modules: Collection[str] = (), *, step: int =
 
     with run_directory.named(directory):
         return gin_config.call(lambda: nnx.eval_shape(made))
+
+
+def is_adapted(directory: str) -> bool:
+    """Whether the run in a directory adapts its model (`Run.adapt`)."""
+    return "ADAPT" in _macros(directory)
 
 
 def constructor(

@@ -137,6 +137,8 @@ def test_lora_resumes_is_asked_and_leaves_as_a_whole_model(
     texts = ["ada sings 3", "bert sings 8"]
     said = straight.predict(texts)
     assert [answer["label"] for answer in said] == ["n", "y"]
+    with pytest.raises(ValueError, match="was fine-tuned with new parameters beside its matrices"):
+        t5x.finetune(str(tmp_path / "straight"), train=str(file))
     straight.export(tmp_path / "theirs")
     whole = t5x.load(str(tmp_path / "theirs")).predict(texts)
     for answer, ours in zip(whole, said, strict=True):

@@ -14,6 +14,7 @@ from flax import nnx
 from t5x_like.core.abilities import AnswersTask, Writes, can
 from t5x_like.interop.hugging_face import families, head_classes
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
+from t5x_like.layers.adapters import merging
 from t5x_like.runs import model_config, saved_model
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.runs.settings.finetuning import fresh_layers
@@ -76,7 +77,7 @@ def as_saved(directory: str, *, reinit_layers: int = 0) -> FineTunedModel:
         has no model.
       OSError: it cannot be read.
     """
-    make = saved_model.constructor(directory)
+    make = _constructor(directory)
     saved = _abstract(make)
     if not _writes(saved):
         raise ValueError(
@@ -93,6 +94,18 @@ def as_saved(directory: str, *, reinit_layers: int = 0) -> FineTunedModel:
         FAMILIES[kind],
         saved.max_tokens,
     )
+
+
+def _constructor(directory: str) -> Callable[..., Any]:
+    """That of a saved model; raises ValueError where adapters change what its parameters mean."""
+    if saved_model.is_adapted(directory) and merging.has_adapters(
+        saved_model.abstract_model(directory)
+    ):
+        raise ValueError(
+            f"{directory} was fine-tuned with new parameters beside its matrices: make one model "
+            f"of both with `t5x_like export --from {directory} --to DIR`, and fine-tune DIR"
+        )
+    return saved_model.constructor(directory)
 
 
 def _writes(saved: Any) -> bool:
@@ -120,7 +133,7 @@ def of_saved(
         directory has no model.
       OSError: it cannot be read.
     """
-    saved_make = saved_model.constructor(directory)
+    saved_make = _constructor(directory)
     saved = _abstract(saved_make)
     family, config = _counterpart(saved, directory)
     if form == "spans" and can(saved, AnswersTask) and saved.answer_form == SEARCHED:
