@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from flax import nnx
 
-from t5x_like.layers.basics.modules import Linear
+from t5x_like.layers.basics.modules import Linear, next_key
 
 IN_ATTENTION = ("query", "key", "value", "out")
 IN_MLP = ("wi", "wi_0", "wi_1", "wo")
@@ -67,4 +67,4 @@ def beside(
 
     for _ in stacked:
         of_key = jax.vmap(of_key)
-    return of_key(jax.random.split(rngs.params(), tuple(stacked)))
+    return of_key(jax.random.split(next_key(rngs), tuple(stacked)))
