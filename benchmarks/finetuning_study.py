@@ -226,7 +226,7 @@ labels, training, metrics. Models of this size say little about larger ones.
 - Pretraining: `bert-mini` 9,000 steps of 128 rows (6,000 of 32 tokens, then of 64), `t5-mini` 3,000 steps of 128 rows, on
   6 million words of Wikipedia.
 - SQuAD's training files are 4,719 questions (10 articles of SQuAD 2.0), its held-out files 6,078 (16 articles), of which
-  half have no answer. WNUT-17's held-out rows are a tenth of its training files. BLEU is from 0 to 100, with one reference.
+  half have no answer. WNUT-17's held-out rows are a tenth of its training files. BLEU is from 0 to 100, with all references of an input.
 
 """
 
