@@ -111,6 +111,8 @@ LABELLED = (
         FALSE_TRUE,
         prompt="multirc question: {question} answer: {answer} paragraph: {paragraph}",
         expand=_answers,
+        metrics=("written_f1:True", "exact_match"),
+        best_metric="f1",
     ),
     _superglue(
         "rte",

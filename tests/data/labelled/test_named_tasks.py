@@ -280,6 +280,48 @@ def test_a_t5_reads_squad_with_spaces_around_punctuation(tmp_path: Path) -> None
     assert labelled.metrics == ("written_spans",)
 
 
+def test_a_t5_names_the_choice_of_copa(tmp_path: Path) -> None:
+    row = {"premise": "It rained.", "choice1": "It is wet.", "choice2": "It is dry."}
+    put(tmp_path, **{"COPA/train.jsonl": json.dumps({**row, "question": "effect", "label": 0})})
+    text = "copa choice1: It is wet. choice2: It is dry. premise: It rained. question: effect"
+    assert rows("copa", tmp_path, as_texts=True) == [{"inputs": text, "targets": "choice1"}]
+
+
+ONLINE: dict[str, list[dict[str, object]]] = {
+    "squad": [
+        {
+            "question": f"Who is {n}?",
+            "context": "It is Ada.",
+            "answers": {"text": ["Ada"], "answer_start": [6]},
+        }
+        for n in range(2)
+    ],
+    "swag": [
+        {"sent1": f"Ada {n}.", "sent2": "She", "label": n}
+        | {f"ending{number}": f"sings {number}." for number in range(4)}
+        for n in range(4)
+    ],
+    "copa": [
+        {"premise": f"It rained {n}.", "choice1": "wet", "choice2": "dry"}
+        | {"question": "effect", "label": n}
+        for n in range(2)
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_rows_of_a_data_set_are_understood_as_files_are(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    published = {"train": ONLINE[name], "dev": ONLINE[name]}
+    monkeypatch.setattr(online_rows, "splits", lambda task: published)
+    files = task_files.labelled(name, None, as_texts=False, root=tmp_path).understood()
+    assert (files.kind, files.train) == (named_tasks.task(name).kind, len(ONLINE[name]))
+    if name == "swag":
+        assert [*files.some_texts[0]] == ["Ada 0.", "She sings 0."]
+        assert files.labels == {"0": 1, "1": 1, "2": 1, "3": 1}
+
+
 def test_diagnostics_are_held_out_rows_of_another_task(tmp_path: Path) -> None:
     head = "Lexical Semantics\tLogic\tPremise\tHypothesis\tLabel\n"
     put(tmp_path, **{"diagnostic-full.tsv": f"{head}\t\tIt rains.\tIt is wet.\tentailment\n"})
